@@ -1,0 +1,3 @@
+//! The runtime loaded into an unmodified OpenMP program: the OpenMP ABI, workers and libc wrappers.
+//!
+//! Stands on `atoll-memory` for pages; the `atoll` command injects it.

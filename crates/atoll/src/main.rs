@@ -1,0 +1,2 @@
+//! The `atoll` commands.
+fn main() {}
