@@ -1,0 +1,77 @@
+/* What every program here shares: the command line, the clock, checksums and the verdict.
+ *
+ * A program is run as `NAME CLASS [--iterations N] [program's own options]`, class S, W, A, B or C. It prints
+ * `Checksum: <16 hex digits>` over its results (equal bits in, equal digits out), then one of
+ *   Verification: successful                      exit 0
+ *   Verification: failed (got X, expected Y)      exit 1
+ *   Verification: not applicable (N iterations instead of M)   exit 0
+ */
+#ifndef ATOLL_PROGRAM_H
+#define ATOLL_PROGRAM_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+    char class_;    /* 'S', 'W', 'A', 'B' or 'C' */
+    int iterations; /* 0: as many as the class asks for */
+} program_options;
+
+static inline double program_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline void program_usage(const char *name) {
+    fprintf(stderr, "usage: %s S|W|A|B|C [--iterations N]\n", name);
+    exit(2);
+}
+
+/* Reads CLASS and --iterations; anything else ends the program with its usage and status 2. */
+static inline program_options program_parse(int argc, char **argv) {
+    program_options o = {0, 0};
+    if (argc < 2 || strlen(argv[1]) != 1 || !strchr("SWABC", argv[1][0])) program_usage(argv[0]);
+    o.class_ = argv[1][0];
+    for (int i = 2; i < argc; i++) {
+        if (!strcmp(argv[i], "--iterations") && i + 1 < argc) {
+            char *end;
+            long n = strtol(argv[++i], &end, 10);
+            if (*end || n < 1 || n > 100000000) program_usage(argv[0]);
+            o.iterations = (int)n;
+        } else {
+            program_usage(argv[0]);
+        }
+    }
+    return o;
+}
+
+/* FNV-1a over the bytes of `n` doubles, continued from `h`; begin with PROGRAM_CHECKSUM_SEED. */
+#define PROGRAM_CHECKSUM_SEED 0xcbf29ce484222325ULL
+static inline uint64_t program_checksum(uint64_t h, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * 0x100000001b3ULL;
+    return h;
+}
+
+/* Prints checksum, time and verdict; returns the exit status. */
+static inline int program_verdict(uint64_t checksum, double seconds, int applicable, int ok, double got,
+                                  double expected, int iterations, int class_iterations) {
+    printf("Checksum: %016llx\n", (unsigned long long)checksum);
+    printf("Seconds: %.3f\n", seconds);
+    if (!applicable) {
+        printf("Verification: not applicable (%d iterations instead of %d)\n", iterations, class_iterations);
+        return 0;
+    }
+    if (ok) {
+        printf("Verification: successful\n");
+        return 0;
+    }
+    printf("Verification: failed (got %.17g, expected %.17g)\n", got, expected);
+    return 1;
+}
+
+#endif
