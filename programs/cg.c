@@ -15,7 +15,7 @@
 #define MAX_NONZER 15
 #define MAX_TERMS (MAX_N * (MAX_NONZER + 1))
 #define MAX_NONZEROS (MAX_TERMS * (MAX_NONZER + 1))
-#define MAX_ROW_TERMS 4096 /* a row gathers about (NONZER + 1)^2 = 256 terms in class C, and never twice as many */
+#define MAX_ROW_TERMS 4096 /* a row gathers about (NONZER + 1)^2 = 256 terms in class C */
 #define RCOND 0.1
 #define SEED 314159265ULL
 #define CG_STEPS 25
@@ -170,7 +170,10 @@ static double sum_blocks(const double *partial, int blocks) {
 }
 
 /* The rows of block `b`. */
-#define FOR_ROWS(b, n, row) for (int row = (b) * BLOCK; row < ((n) < ((b) + 1) * BLOCK ? (n) : ((b) + 1) * BLOCK); row++)
+static inline int block_end(int b, int n) {
+    return (b + 1) * BLOCK < n ? (b + 1) * BLOCK : n;
+}
+#define FOR_ROWS(b, n, row) for (int row = (b) * BLOCK, end_ = block_end(b, n); row < end_; row++)
 
 /* Solves A z = x approximately; returns |x - A z|. Every thread adds up the blocks' sums for itself, after the
  * barrier that ends the loop that made them; two arrays of sums keep a fast thread off what a slow one reads. */

@@ -299,6 +299,8 @@ int main(int argc, char **argv) {
         if (traversed) seconds_per_edge += elapsed / (double)traversed;
         searched++;
     }
+    free(g.list), free(g.row_start), free(g.row_end), free(g.neighbour);
+    free(g.parent), free(g.queue), free(g.level), free(g.joined);
     if (failed) printf("Check %d fails\n", failed);
     printf("TEPS (harmonic mean of %d): %.4e\n", searched, searched / seconds_per_edge);
     return program_verdict(checksum, seconds, 1, !failed, failed, 0.0, roots, c->roots);

@@ -166,7 +166,8 @@ static void diffuse(int variable) {
         double *fz = flux[Z] + at, *fx = flux[X] + at, *fy = flux[Y] + at;
 #pragma omp simd
         for (int k = HALO - 1; k < nz + HALO; k++) {
-            fz[k] = (c[k + 2] - ref[k + 2]) - (c[k - 1] - ref[k - 1]) - 3.0 * ((c[k + 1] - ref[k + 1]) - (c[k] - ref[k]));
+            double below = c[k] - ref[k], above = c[k + 1] - ref[k + 1];
+            fz[k] = (c[k + 2] - ref[k + 2]) - (c[k - 1] - ref[k - 1]) - 3.0 * (above - below);
             fx[k] = c[k + 2 * sx] - c[k - sx] - 3.0 * (c[k + sx] - c[k]);
             fy[k] = c[k + 2 * sy] - c[k - sy] - 3.0 * (c[k + sy] - c[k]);
         }
@@ -306,10 +307,11 @@ static uint64_t checksum_state(void) {
     uint64_t sums[MAX_Y];
 #pragma omp parallel for schedule(static)
     for (int j = 0; j < ny; j++) {
-        sums[j] = PROGRAM_CHECKSUM_SEED;
+        uint64_t sum = PROGRAM_CHECKSUM_SEED;
         for (int v = 0; v < VARIABLES; v++)
             for (int i = HALO; i < nx + HALO; i++)
-                sums[j] = program_checksum(sums[j], &state[0][v][column_at(j + HALO, i) + HALO], (size_t)nz * sizeof(double));
+                sum = program_checksum(sum, &state[0][v][column_at(j + HALO, i) + HALO], (size_t)nz * sizeof(double));
+        sums[j] = sum;
     }
     return program_checksum(PROGRAM_CHECKSUM_SEED, sums, (size_t)ny * sizeof *sums);
 }
