@@ -28,7 +28,7 @@
 #define THETA 300.0
 #define WIND_X 10.0
 #define WIND_Y 5.0
-#define DIFFUSION 0.01 /* per step, of the shortest wave's sixteenth */
+#define DIFFUSION 0.01 /* per step; the shortest wave along an axis loses 16 times this */
 #define MASS_EPSILON 1e-10
 #define NORM_EPSILON 1e-9
 
