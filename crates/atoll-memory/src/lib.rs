@@ -1,3 +1,12 @@
 //! The arena: shared memory in which a program keeps its data, and how its pages come and go.
 //!
 //! Stands on `atoll-pages` for decisions; the OpenMP runtime and the commands stand on it.
+
+pub mod arena;
+pub mod control;
+pub mod far;
+pub mod layout;
+pub mod pager;
+pub mod spin;
+pub mod sys;
+pub mod uffd;

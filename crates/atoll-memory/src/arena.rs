@@ -1,0 +1,228 @@
+//! Setting up the arena: the shared files, their mappings at fixed addresses, and the pager over them.
+//!
+//! Done once by the master before `main`; workers inherit all of it. The runtime crate calls it, the pager and
+//! the far stores are built here.
+
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use atoll_pages::{AnyPolicy, PolicySpec, Storage};
+
+use crate::control::{Control, MAX_WORKERS};
+use crate::far::{AnyFar, FarSpec, FarStore};
+use crate::layout;
+use crate::pager::Pager;
+use crate::pager::executor::Executor;
+use crate::pager::frames::Frames;
+use crate::pager::page_word::MAX_FRAMES;
+use crate::sys::{self, Errno};
+
+static TABLES_FD: AtomicI32 = AtomicI32::new(-1);
+static ZERO_PAGE: AtomicUsize = AtomicUsize::new(0);
+
+/// Why the arena could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A mapping or file was refused.
+    #[error("cannot {what}: {errno}")]
+    Kernel {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// Something lies where the arena belongs.
+    #[error("address {0:#x}, which the arena needs, is in use (or the address space is limited by `ulimit -v`)")]
+    AddressTaken(usize),
+    /// The policy's text is wrong.
+    #[error("policy: {0}")]
+    Policy(atoll_pages::spec::SpecError),
+    /// The far store's text is wrong, or the store cannot be made.
+    #[error("far memory: {0}")]
+    Far(String),
+    /// Not enough huge pages.
+    #[error(
+        "--page 2M needs {need} huge pages of 2 MiB and {have} are free: as root, \
+         echo {need} > /proc/sys/vm/nr_hugepages"
+    )]
+    HugePages {
+        /// Pages needed.
+        need: u64,
+        /// Pages free.
+        have: u64,
+    },
+    /// The near limit leaves nothing.
+    #[error("--near {near} is less than the {least} bytes that atoll itself and the program's small blocks need")]
+    TooSmall {
+        /// Bytes asked for.
+        near: u64,
+        /// Bytes needed.
+        least: u64,
+    },
+}
+
+fn kernel(what: &'static str) -> impl Fn(Errno) -> SetupError {
+    move |errno| SetupError::Kernel { what, errno }
+}
+
+/// Maps `len` bytes of `fd` shared at `address`, where nothing may be yet.
+fn map_at(address: usize, len: usize, fd: i32) -> Result<(), SetupError> {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    match unsafe { sys::mmap(address, len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) } {
+        Ok(at) if at == address => Ok(()),
+        Ok(_) | Err(Errno(libc::EEXIST | libc::ENOMEM)) => Err(SetupError::AddressTaken(address)),
+        Err(errno) => Err(SetupError::Kernel { what: "map the arena", errno }),
+    }
+}
+
+/// Bytes the pager's tables take now.
+pub fn table_bytes() -> u64 {
+    sys::file_bytes(TABLES_FD.load(Ordering::Relaxed))
+}
+
+/// 2 MiB of zeros, to make absent huge pages from.
+pub(crate) fn zero_page() -> *const u8 {
+    ZERO_PAGE.load(Ordering::Relaxed) as *const u8
+}
+
+/// Maps shared pinned memory for `len` bytes at `address`; returns its file.
+///
+/// # Errors
+/// See [`SetupError`].
+pub fn map_pinned(name: &std::ffi::CStr, address: usize, len: usize) -> Result<i32, SetupError> {
+    let fd = sys::memfd(name, 0, len as u64).map_err(kernel("make shared memory"))?;
+    map_at(address, len, fd)?;
+    Ok(fd)
+}
+
+/// Takes pieces from the tables' mapping, in order.
+struct Cutter {
+    at: usize,
+}
+
+impl Cutter {
+    fn take(&mut self, bytes: usize) -> Result<*mut u8, SetupError> {
+        let at = self.at.next_multiple_of(4096);
+        self.at = at + bytes;
+        if self.at > layout::TABLES + layout::TABLES_BYTES {
+            return Err(SetupError::Kernel { what: "fit the tables", errno: Errno(libc::ENOMEM) });
+        }
+        Ok(at as *mut u8)
+    }
+}
+
+fn free_huge_pages() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let value = |name: &str| {
+        text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    let overcommit = std::fs::read_to_string("/proc/sys/vm/nr_overcommit_hugepages")
+        .ok()
+        .and_then(|t| t.trim().parse::<u64>().ok())
+        .unwrap_or(0);
+    value("HugePages_Free:") + overcommit.saturating_sub(value("HugePages_Surp:"))
+}
+
+fn physical_bytes() -> u64 {
+    // SAFETY: no pointers.
+    unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) as u64 * 4096 }
+}
+
+/// Sets up arena, tables, far memory and pager as the control block's settings say.
+///
+/// # Errors
+/// See [`SetupError`]; the process is unusable for paging afterwards.
+pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
+    let s = &control.settings;
+    let shift = s.page_shift;
+    let huge = shift == 21;
+    let total = layout::ARENA_BYTES + layout::GLOBALS_BYTES;
+    let pages = total >> shift;
+    let policy: PolicySpec = s.policy().parse().map_err(SetupError::Policy)?;
+    let far: FarSpec = s.far().parse().map_err(|e| SetupError::Far(format!("{e}")))?;
+
+    let flags = if huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
+    let arena_fd = sys::memfd(c"atoll-arena", flags, total as u64).map_err(kernel("make the arena's file"))?;
+    map_at(layout::ARENA, layout::ARENA_BYTES, arena_fd)?;
+    let tables_fd = sys::memfd(c"atoll-tables", 0, layout::TABLES_BYTES as u64)
+        .map_err(kernel("make the tables' file"))?;
+    map_at(layout::TABLES, layout::TABLES_BYTES, tables_fd)?;
+    TABLES_FD.store(tables_fd, Ordering::Relaxed);
+
+    let limit_bytes = s.near_bytes.min(physical_bytes() * 2);
+    let capacity = (limit_bytes >> shift).clamp(64, u64::from(MAX_FRAMES)) as u32;
+    if huge && s.near_bytes != u64::MAX {
+        let (need, have) = (u64::from(capacity), free_huge_pages());
+        if have < need {
+            return Err(SetupError::HugePages { need, have });
+        }
+    }
+    let tables = if s.shared_tables() { 1 } else { MAX_WORKERS.min(round_tables(s.workers)) };
+    let mut cut = Cutter { at: layout::TABLES };
+    let words = cut.take(pages * 4)?;
+    let touched = cut.take((pages >> 9).div_ceil(64) * 8 + 8)?;
+    let frame_table = cut.take(capacity as usize * Frames::bytes_per_frame(tables))?;
+    let policy_words = policy.words(capacity);
+    let order = cut.take(policy_words * 4)?.cast::<u32>();
+    let free = cut.take(capacity as usize * 4)?.cast::<u32>();
+    let executors = cut.take(2 * MAX_WORKERS * size_of::<Executor>())?.cast::<Executor>();
+    let drops = cut.take(size_of::<crate::pager::scan::DropRing>())?;
+    let scratch_bytes = (512 << 10).max(1usize << shift);
+    let scratch = cut.take(2 * MAX_WORKERS * scratch_bytes)?;
+    let zero = cut.take(1 << 21)?;
+    ZERO_PAGE.store(zero as usize, Ordering::Relaxed);
+
+    // SAFETY: the pieces are disjoint, zeroed, mapped for ever and shared by all workers to come.
+    let (frames, words, touched, free, order) = unsafe {
+        (
+            Frames::new(frame_table, capacity as usize, tables),
+            std::slice::from_raw_parts(words.cast(), pages),
+            std::slice::from_raw_parts(touched.cast(), (pages >> 9).div_ceil(64) + 1),
+            std::slice::from_raw_parts_mut(free, capacity as usize),
+            std::slice::from_raw_parts_mut(order, policy_words),
+        )
+    };
+    let storage = Storage::new(&policy, capacity, order).ok_or(SetupError::Kernel {
+        what: "number so many frames",
+        errno: Errno(libc::EINVAL),
+    })?;
+    let any_policy = AnyPolicy::new(policy, storage);
+    let lanes = 2 * MAX_WORKERS;
+    let limit = (s.far_bytes != u64::MAX).then_some(s.far_bytes);
+    let store = AnyFar::new(&far, 1 << shift, pages as u64, lanes, limit)
+        .map_err(|e| SetupError::Far(format!("{e}")))?;
+    for index in 0..lanes {
+        let figures = &control.figures[index.min(MAX_WORKERS)];
+        // SAFETY: zeroed memory for each executor; scratch pieces are disjoint.
+        unsafe {
+            Executor::place(
+                executors.add(index),
+                scratch.add(index * scratch_bytes),
+                scratch_bytes,
+                store.lane(index),
+                figures,
+                max_window(shift),
+            );
+        }
+    }
+    // SAFETY: zeroed memory of its size; atomics are valid when zero.
+    let drops = unsafe { &*drops.cast() };
+    let pager = Pager::new(
+        control, arena_fd, capacity, words, touched, frames, any_policy, free, executors, store, drops,
+    );
+    Ok(Box::leak(Box::new(pager)))
+}
+
+/// Page tables a run can have: room for the team to grow, in words of 64.
+fn round_tables(workers: u32) -> usize {
+    (workers as usize * 2).next_multiple_of(64)
+}
+
+/// Pages fetched ahead at most: 256K.
+fn max_window(shift: u32) -> u32 {
+    match shift {
+        12 => 64,
+        16 => 4,
+        _ => 1,
+    }
+}

@@ -1,0 +1,273 @@
+//! The control block: the page of shared memory through which `atoll run` and the program it runs talk.
+//!
+//! The launcher makes it, fills in the settings and reads the figures, also after the program was killed;
+//! `atoll top` maps the same memory to look on. The runtime inside the program reads settings and counts.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+/// Workers a team may have at most.
+pub const MAX_WORKERS: usize = 256;
+
+/// First bytes of a control block of this layout.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc03");
+
+/// The memfd's name, by which `atoll top` finds running programs.
+pub const MEMFD_NAME: &str = "atoll-control";
+
+/// Environment variable that names the descriptor of the control block.
+pub const ENVIRONMENT: &str = "ATOLL_CONTROL_FD";
+
+/// Environment variable that keeps the program's own LD_PRELOAD, put back before `main`.
+pub const ENVIRONMENT_PRELOAD: &str = "ATOLL_SAVED_LD_PRELOAD";
+
+/// Exit status where atoll itself cannot go on (a broken set-up, named on standard error).
+pub const EXIT_SETUP: i32 = 70;
+/// Exit status where far memory is full or failed and near memory cannot hold the rest.
+pub const EXIT_FAR: i32 = 74;
+/// Exit status where the near limit is smaller than what must be near.
+pub const EXIT_NEAR: i32 = 75;
+/// Exit status where a worker died under the program.
+pub const EXIT_WORKER: i32 = 76;
+
+/// Whose page tables workers use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum PageTables {
+    /// A worker is a process with a page table of its own.
+    Private = 0,
+    /// A worker is a thread; all share one page table.
+    Shared = 1,
+}
+
+/// Who resolves faults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Faults {
+    /// The worker that faulted, in its SIGBUS handler.
+    Own = 0,
+    /// A handler thread.
+    Thread = 1,
+}
+
+/// What the launcher decided, fixed before the program starts.
+#[repr(C)]
+pub struct Settings {
+    /// Near limit in bytes; `u64::MAX` means no limit.
+    pub near_bytes: u64,
+    /// log2 of the page size: 12, 16 or 21.
+    pub page_shift: u32,
+    /// [`PageTables`] as a number.
+    pub page_tables: u32,
+    /// [`Faults`] as a number.
+    pub faults: u32,
+    /// Size of the team where the program does not say, 1..=[`MAX_WORKERS`].
+    pub workers: u32,
+    /// Replacement policy as text (`cmcp:p=0.5`), NUL-terminated.
+    pub policy: [u8; 64],
+    /// Far store as text (`file:/scratch`), NUL-terminated.
+    pub far: [u8; 4096],
+    /// Bytes far memory may take; `u64::MAX` means no limit.
+    pub far_bytes: u64,
+}
+
+/// Counters of one worker. All only grow; times are in ticks of the time stamp counter.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Faults on pages that were near but not mapped by this worker.
+    pub minor_faults: AtomicU64,
+    /// Faults that fetched their page from far memory.
+    pub major_faults: AtomicU64,
+    /// Faults on pages never touched before.
+    pub first_faults: AtomicU64,
+    /// First writes to pages that were mapped read-only.
+    pub write_faults: AtomicU64,
+    /// Pages fetched together with a faulting one, before they were asked for.
+    pub prefetched: AtomicU64,
+    /// Pages mapped together with a faulting one that were near already.
+    pub premapped: AtomicU64,
+    /// Pages this worker evicted whose far copy was still good.
+    pub evictions_clean: AtomicU64,
+    /// Pages this worker evicted and wrote to far memory.
+    pub evictions_dirty: AtomicU64,
+    /// Bytes fetched from far memory.
+    pub bytes_in: AtomicU64,
+    /// Bytes written to far memory.
+    pub bytes_out: AtomicU64,
+    /// Remote TLB invalidations caused: for each page whose mapping changed, the other workers of its core map.
+    pub invalidations: AtomicU64,
+    /// Pages unmapped only to see whether they are used (LRU's scan).
+    pub scan_unmapped: AtomicU64,
+    /// Time in the fault path.
+    pub fault_ticks: AtomicU64,
+    /// Of that, time in making room.
+    pub evict_ticks: AtomicU64,
+    /// Faults that waited because another worker held the page or all room.
+    pub waits: AtomicU64,
+    /// Parallel regions this worker took part in.
+    pub regions: AtomicU64,
+    /// Process (or thread) id of the worker; 0: not started.
+    pub pid: AtomicI32,
+    padding: [u32; 1],
+}
+
+impl Figures {
+    /// Counts `n` more.
+    #[inline]
+    pub fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// Largest core-map count told apart in [`Totals::by_count`].
+pub const CORE_MAP_COUNTS: usize = MAX_WORKERS + 1;
+
+/// Gauges and totals of the whole program.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Totals {
+    /// Bytes of arena that are resident, in frames.
+    pub resident_bytes: AtomicU64,
+    /// The most of that at any time.
+    pub resident_peak: AtomicU64,
+    /// Pages of the arena ever touched minus those freed, in bytes: the footprint.
+    pub touched_bytes: AtomicU64,
+    /// The most of that at any time.
+    pub touched_peak: AtomicU64,
+    /// Bytes of pinned shared memory in use, stacks and small blocks among them.
+    pub pinned_bytes: AtomicU64,
+    /// The most of that at any time.
+    pub pinned_peak: AtomicU64,
+    /// Bytes the pager's own tables take.
+    pub table_bytes: AtomicU64,
+    /// Pages held by far memory, in bytes before compression.
+    pub far_bytes: AtomicU64,
+    /// Bytes far memory really takes.
+    pub far_stored_bytes: AtomicU64,
+    /// Evicted pages by the number of workers that mapped them (index 0 unused), pages still resident at exit added.
+    pub by_count: [AtomicU64; CORE_MAP_COUNTS],
+}
+
+/// All of it.
+#[repr(C)]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// What was decided.
+    pub settings: Settings,
+    /// Set by the runtime once it manages a program: that program's process id.
+    pub program: AtomicI32,
+    /// Set when a worker ended the whole program by `exit`: status + 1.
+    pub exit_status: AtomicI32,
+    /// Set when atoll itself gave up: one of the `EXIT_` numbers.
+    pub failure: AtomicI32,
+    /// Workers started so far (the master is number 0 and counts).
+    pub workers: AtomicU32,
+    /// Ticks and CLOCK_MONOTONIC nanoseconds when the program's `main` was reached.
+    pub start_ticks: AtomicU64,
+    /// See `start_ticks`.
+    pub start_ns: AtomicU64,
+    /// Totals.
+    pub totals: Totals,
+    /// Counters by worker; the last entry is the handler thread's and the master's background work.
+    pub figures: [Figures; MAX_WORKERS + 1],
+}
+
+impl Control {
+    /// Bytes of a control block.
+    pub const BYTES: usize = size_of::<Control>();
+
+    /// Maps the control block behind `fd`; `None` if it is none.
+    pub fn map(fd: i32) -> Option<&'static Control> {
+        // SAFETY: a fresh shared mapping of the whole block, never unmapped; every field is valid for all bit
+        // patterns, and the file is checked to be long enough.
+        unsafe {
+            let mut st: libc::stat = std::mem::zeroed();
+            if libc::fstat(fd, &mut st) != 0 || (st.st_size as usize) < Self::BYTES {
+                return None;
+            }
+            let at = crate::sys::mmap(
+                0,
+                Self::BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+            .ok()?;
+            let control = &*(at as *const Control);
+            (control.magic == MAGIC).then_some(control)
+        }
+    }
+
+    /// Makes a control block with these settings; returns its descriptor, which children inherit.
+    pub fn create(settings: Settings) -> Result<(i32, &'static Control), crate::sys::Errno> {
+        let fd = crate::sys::memfd(c"atoll-control", 0, Self::BYTES as u64)?;
+        // SAFETY: a fresh mapping nobody else has yet; writing the two plain fields initialises it, the rest
+        // are atomics for which zeros are right.
+        unsafe {
+            let at = crate::sys::mmap(
+                0,
+                Self::BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )?;
+            let control = at as *mut Control;
+            (&raw mut (*control).settings).write(settings);
+            (&raw mut (*control).magic).write(MAGIC);
+            libc::fcntl(fd, libc::F_SETFD, 0);
+            Ok((fd, &*control))
+        }
+    }
+}
+
+impl Settings {
+    /// Settings with nothing limited: 4K pages, private page tables, own faults, one worker.
+    pub fn new(policy: &str, far: &str) -> Settings {
+        let mut s = Settings {
+            near_bytes: u64::MAX,
+            page_shift: 12,
+            page_tables: PageTables::Private as u32,
+            faults: Faults::Own as u32,
+            workers: 1,
+            policy: [0; 64],
+            far: [0; 4096],
+            far_bytes: u64::MAX,
+        };
+        put_text(&mut s.policy, policy);
+        put_text(&mut s.far, far);
+        s
+    }
+
+    /// The replacement policy's text.
+    pub fn policy(&self) -> &str {
+        text(&self.policy)
+    }
+
+    /// The far store's text.
+    pub fn far(&self) -> &str {
+        text(&self.far)
+    }
+
+    /// Are workers threads of one page table?
+    pub fn shared_tables(&self) -> bool {
+        self.page_tables == PageTables::Shared as u32
+    }
+
+    /// Does a handler thread resolve faults?
+    pub fn fault_thread(&self) -> bool {
+        self.faults == Faults::Thread as u32
+    }
+}
+
+fn put_text(to: &mut [u8], text: &str) {
+    let n = text.len().min(to.len() - 1);
+    to[..n].copy_from_slice(&text.as_bytes()[..n]);
+}
+
+fn text(bytes: &[u8]) -> &str {
+    let n = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    std::str::from_utf8(&bytes[..n]).unwrap_or("")
+}

@@ -1,0 +1,39 @@
+//! Where everything lies: the fixed address ranges that are the same in every worker.
+//!
+//! Used by the arena's set-up and by whoever asks "is this address ours?". The ranges lie far below where Linux
+//! puts libraries and stacks (0x7f..) and below position-independent executables (0x55..), so that nothing else
+//! is there; set-up uses MAP_FIXED_NOREPLACE and says so if it is not true.
+
+/// Paged memory: large blocks and anonymous mappings. Page 0 is here.
+pub const ARENA: usize = 0x1000_0000_0000;
+/// Bytes of [`ARENA`]: 8 TiB.
+pub const ARENA_BYTES: usize = 8 << 40;
+/// Bytes of page numbers kept, after the arena's, for globals and other memory that is paged where it lies.
+pub const GLOBALS_BYTES: usize = 256 << 30;
+
+/// Pinned memory that every worker shares: small blocks, runtime state.
+pub const PINNED: usize = 0x2000_0000_0000;
+/// Bytes of [`PINNED`]: 1 TiB.
+pub const PINNED_BYTES: usize = 1 << 40;
+
+/// Stacks of workers, one slot each.
+pub const STACKS: usize = 0x2400_0000_0000;
+/// Bytes of [`STACKS`].
+pub const STACKS_BYTES: usize = 4 << 40;
+
+/// The pager's tables.
+pub const TABLES: usize = 0x3000_0000_0000;
+/// Bytes of [`TABLES`].
+pub const TABLES_BYTES: usize = 64 << 30;
+
+/// Is the address in the arena proper (not a paged global)?
+#[inline]
+pub const fn in_arena(address: usize) -> bool {
+    address.wrapping_sub(ARENA) < ARENA_BYTES
+}
+
+/// Is the address in pinned shared memory?
+#[inline]
+pub const fn in_pinned(address: usize) -> bool {
+    address.wrapping_sub(PINNED) < PINNED_BYTES
+}

@@ -1,0 +1,129 @@
+//! What one worker (or handler thread) owns while it works for the pager: free frames, a log, scratch memory.
+//!
+//! Used by the pager's paths; nothing here is shared but the log, which whoever holds the room lock reads.
+//!
+//! Rules: no allocation, no locks, no arena access.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use atoll_pages::Prefetcher;
+
+use crate::control::Figures;
+use crate::far::Lane;
+
+/// Frames an executor keeps for its next faults at most.
+pub const CACHE: usize = 256;
+
+/// Entries of a log; a power of two.
+const LOG: usize = 1024;
+
+/// Something the policy must hear of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A page came into the frame, mapped by so many.
+    Inserted(u32, u32),
+    /// One more page table maps it; so many now.
+    Mapped(u32, u32),
+}
+
+/// A worker's own part of the pager.
+#[repr(C, align(64))]
+pub struct Executor {
+    /// Free frames, taken from the room in batches.
+    pub(super) cache: [u32; CACHE],
+    pub(super) cached: usize,
+    /// Streams of faults this worker is walking along.
+    pub(super) streams: Prefetcher,
+    /// Scratch memory for pages on their way.
+    pub(super) scratch: *mut u8,
+    pub(super) scratch_bytes: usize,
+    pub(super) lane: Lane,
+    pub(super) figures: &'static Figures,
+    /// Counts map-as-written guesses, to test one now and then.
+    pub(super) guesses: u32,
+    pub(super) last_scan_ticks: u64,
+    head: AtomicU32,
+    tail: AtomicU32,
+    log: [AtomicU64; LOG],
+}
+
+impl Executor {
+    /// Notes an event for the policy; `false` if the log is full (drain it, then note again).
+    #[inline]
+    pub(super) fn note(&self, event: Event) -> bool {
+        let head = self.head.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release of `tail` in `drain`: the slot was read before it is overwritten.
+        if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize >= LOG {
+            return false;
+        }
+        let (kind, frame, count) = match event {
+            Event::Inserted(f, c) => (0u64, f, c),
+            Event::Mapped(f, c) => (1u64, f, c),
+        };
+        let value = kind << 63 | u64::from(count) << 32 | u64::from(frame);
+        self.log[head as usize % LOG].store(value, Ordering::Relaxed);
+        // Release: pairs with the Acquire of `head` in `drain`.
+        self.head.store(head.wrapping_add(1), Ordering::Release);
+        true
+    }
+
+    /// Is there little room left in the log?
+    #[inline]
+    pub(super) fn log_nearly_full(&self) -> bool {
+        let used = self.head.load(Ordering::Relaxed).wrapping_sub(self.tail.load(Ordering::Relaxed));
+        used as usize >= LOG - CACHE
+    }
+
+    /// Hands every noted event to `each`, oldest first. Only under the room lock.
+    pub(super) fn drain(&self, mut each: impl FnMut(Event)) {
+        let mut tail = self.tail.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `note`.
+        let head = self.head.load(Ordering::Acquire);
+        while tail != head {
+            let value = self.log[tail as usize % LOG].load(Ordering::Relaxed);
+            let (frame, count) = (value as u32, (value >> 32) as u32 & 0x7fff_ffff);
+            each(if value >> 63 == 0 { Event::Inserted(frame, count) } else { Event::Mapped(frame, count) });
+            tail = tail.wrapping_add(1);
+        }
+        // Release: pairs with the Acquire in `note`.
+        self.tail.store(head, Ordering::Release);
+    }
+
+    /// This executor's counters.
+    pub fn figures(&self) -> &'static Figures {
+        self.figures
+    }
+
+    /// Counts for `figures` from now on: a handler thread works in a worker's name.
+    pub fn count_for(&mut self, figures: &'static Figures) {
+        self.figures = figures;
+    }
+
+    /// Its part of the far store.
+    pub fn lane(&mut self) -> &mut Lane {
+        &mut self.lane
+    }
+
+    /// Makes an executor in place.
+    ///
+    /// # Safety
+    /// `at` must be zeroed memory for one, owned by the caller; `scratch` valid for ever for `scratch_bytes`.
+    pub(crate) unsafe fn place(
+        at: *mut Executor,
+        scratch: *mut u8,
+        scratch_bytes: usize,
+        lane: Lane,
+        figures: &'static Figures,
+        max_window: u32,
+    ) {
+        // SAFETY: field by field into the caller's memory; what is left out (cache, log, counters) is valid
+        // when zero.
+        unsafe {
+            (&raw mut (*at).streams).write(Prefetcher::new(max_window));
+            (&raw mut (*at).scratch).write(scratch);
+            (&raw mut (*at).scratch_bytes).write(scratch_bytes);
+            (&raw mut (*at).lane).write(lane);
+            (&raw mut (*at).figures).write(figures);
+        }
+    }
+}

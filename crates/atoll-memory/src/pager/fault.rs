@@ -1,0 +1,399 @@
+//! The fault path: a worker touched a page its page table lacks, or wrote to one it may only read.
+//!
+//! Called from the SIGBUS handler, from handler threads and by `pin`; calls `evict` when room is short.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use std::sync::atomic::Ordering;
+
+use super::executor::{Event, Executor};
+use super::page_word::{self, PageWord, State};
+use super::{FaultError, Pager};
+use crate::control::Figures;
+use crate::far::{FarStore, Transfer};
+use crate::spin::Backoff;
+use crate::sys::{self, Errno};
+
+/// What is known of a fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// The address touched.
+    pub address: usize,
+    /// Was it a write?
+    pub write: bool,
+    /// Was the page mapped (a write to a write-protected page)?
+    pub protection: bool,
+    /// Number of the page table that lacks it.
+    pub table: usize,
+}
+
+/// Pages fetched at once at most.
+pub const WINDOW: usize = 64;
+
+impl Pager {
+    /// Resolves a fault: afterwards the instruction can go on.
+    ///
+    /// # Errors
+    /// See [`FaultError`]; the page is as it was.
+    pub fn fault(&self, x: &mut Executor, fault: Fault) -> Result<(), FaultError> {
+        let page = self.page_at(fault.address).ok_or(FaultError::NotOurs)?;
+        let begin = sys::ticks();
+        let result = self.resolve(x, page, fault);
+        Figures::add(&x.figures.fault_ticks, sys::ticks().wrapping_sub(begin));
+        result
+    }
+
+    fn resolve(&self, x: &mut Executor, page: u32, fault: Fault) -> Result<(), FaultError> {
+        let word = self.word(page);
+        let mut wait = Backoff::new();
+        let mut waited = false;
+        loop {
+            let seen = page_word::load(word);
+            match seen.state() {
+                State::Busy => {
+                    if !waited {
+                        waited = true;
+                        Figures::add(&x.figures.waits, 1);
+                    }
+                    wait.pause();
+                }
+                State::Resident if page_word::try_lock(word, seen) => {
+                    let result = self.map_resident(x, page, seen, fault);
+                    page_word::unlock(word, *result.as_ref().unwrap_or(&seen));
+                    return result.map(drop);
+                }
+                State::Absent | State::Far if page_word::try_lock(word, seen) => {
+                    return self.fetch(x, page, seen, fault);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The page is near: map it here, or allow the write. The page is locked; returns its new word.
+    fn map_resident(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        seen: PageWord,
+        fault: Fault,
+    ) -> Result<PageWord, FaultError> {
+        let frame = seen.frame();
+        let (at, _) = self.address_of(page);
+        let len = self.page_bytes();
+        let uffd = self.uffd(fault.table);
+        let mapped = self.frames.mapped_by(frame, fault.table);
+        let mut now = seen;
+        if fault.write {
+            self.frames.set_dirty(frame);
+            now = PageWord::resident(frame, true);
+        }
+        if mapped && fault.protection {
+            uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
+            Figures::add(&x.figures.write_faults, 1);
+            return Ok(now);
+        }
+        let protect = !self.frames.dirty(frame);
+        loop {
+            match uffd.continue_(at, len, protect) {
+                Ok(()) => break,
+                // Another thread of this page table was first, or part of a 64K page is there.
+                Err((done, Errno(libc::EEXIST))) if done < len => {
+                    if self.map_rest(uffd, at + done, len - done, protect)? {
+                        break;
+                    }
+                    // All there already: only the protection can be what was in the way.
+                    if fault.write {
+                        uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
+                    }
+                    break;
+                }
+                Err((_, Errno(libc::EAGAIN | libc::EINTR))) => sys::yield_now(),
+                Err((_, e)) => return Err(FaultError::Kernel(e)),
+            }
+        }
+        if !mapped {
+            self.frames.add_mapper(frame, fault.table);
+            Figures::add(&x.figures.minor_faults, 1);
+            if self.wants_mapped {
+                self.note(x, Event::Mapped(frame, self.frames.count(frame)));
+            }
+        }
+        Ok(now)
+    }
+
+    /// Maps what is not mapped yet of `at..at + len`, 4K by 4K; `false` if everything was.
+    fn map_rest(
+        &self,
+        uffd: crate::uffd::Uffd,
+        at: usize,
+        len: usize,
+        protect: bool,
+    ) -> Result<bool, FaultError> {
+        let step = if self.shift >= 21 { len } else { 4096 };
+        let mut any = false;
+        let mut here = at;
+        while here < at + len {
+            match uffd.continue_(here, step, protect) {
+                Ok(()) => any = true,
+                Err((_, Errno(libc::EEXIST))) => {}
+                Err((_, Errno(libc::EAGAIN | libc::EINTR))) => continue,
+                Err((_, e)) => return Err(FaultError::Kernel(e)),
+            }
+            here += step;
+        }
+        Ok(any)
+    }
+
+    /// Notes an event, draining the logs first if this worker's is full.
+    pub(super) fn note(&self, x: &mut Executor, event: Event) {
+        while !x.note(event) {
+            let mut room = self.room.lock();
+            self.drain_logs(&mut room);
+        }
+    }
+
+    /// The page is far or was never touched: bring it, and what its stream will want next. The page is locked.
+    fn fetch(&self, x: &mut Executor, page: u32, seen: PageWord, fault: Fault) -> Result<(), FaultError> {
+        let window = x.streams.fault(u64::from(page));
+        if let Err(e) = self.make_room(x, 1) {
+            page_word::unlock(self.word(page), seen);
+            return Err(e);
+        }
+        let mut batch = Batch::new();
+        batch.push(page, seen, self.writable(x, seen, fault.write));
+        self.lock_window(x, page, &window, seen.state(), &mut batch);
+        let fetched = match seen.state() {
+            State::Far => self.fill_far(x, &batch, fault.table),
+            _ => self.fill_zero(&batch, fault.table),
+        };
+        let done = match fetched {
+            Ok(()) => batch.len,
+            Err((done, e)) => {
+                for item in &batch.items[done..batch.len] {
+                    page_word::unlock(self.word(item.page), item.seen);
+                }
+                if batch.position(page) >= done {
+                    self.settle(x, &batch, done, fault.table);
+                    return Err(e);
+                }
+                done
+            }
+        };
+        self.settle(x, &batch, done, fault.table);
+        let f = x.figures;
+        if seen.state() == State::Far {
+            Figures::add(&f.major_faults, 1);
+            Figures::add(&f.bytes_in, (done as u64) << self.shift);
+        } else {
+            Figures::add(&f.first_faults, 1);
+        }
+        Figures::add(&f.prefetched, done as u64 - 1);
+        Ok(())
+    }
+
+    /// Should the page be mapped writable at once?
+    fn writable(&self, x: &mut Executor, seen: PageWord, write: bool) -> bool {
+        if write || seen.state() == State::Absent {
+            return true;
+        }
+        if !seen.written() {
+            return false;
+        }
+        // A page that was written is taken to be written again; one in eight is put to the test.
+        x.guesses = x.guesses.wrapping_add(1);
+        !x.guesses.is_multiple_of(8)
+    }
+
+    /// Locks the other pages of the window that are in the same state, as far as there is room for them.
+    fn lock_window(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        window: &atoll_pages::Window,
+        state: State,
+        batch: &mut Batch,
+    ) {
+        if window.count <= 1 {
+            return;
+        }
+        let limit = (x.scratch_bytes >> self.shift).clamp(1, WINDOW).min(window.count as usize);
+        if x.cached < limit {
+            // Prefetching is worth a batch of evictions, not more; with none to be had it is left out.
+            let _ = self.make_room(x, limit);
+        }
+        let limit = limit.min(x.cached);
+        let (at, end) = self.address_of(page);
+        let last_page = page + ((end - at) >> self.shift) as u32 - 1;
+        for candidate in window.pages() {
+            if batch.len >= limit {
+                break;
+            }
+            if candidate == u64::from(page) || candidate > u64::from(last_page) {
+                continue;
+            }
+            let candidate = candidate as u32;
+            if self.address_of(candidate).1 != end {
+                continue;
+            }
+            let word = self.word(candidate);
+            let seen = page_word::load(word);
+            // Never-touched pages are made ahead only within 64K: nobody may ever want the rest.
+            if seen.state() != state || (state == State::Absent && candidate >> 4 != page >> 4) {
+                continue;
+            }
+            if page_word::try_lock(word, seen) {
+                let writable = self.writable(x, seen, false);
+                batch.push(candidate, seen, writable);
+            }
+        }
+        batch.sort();
+    }
+
+    /// Fetches all pages of the batch from far memory and maps them in `table`.
+    fn fill_far(&self, x: &mut Executor, batch: &Batch, table: usize) -> Result<(), (usize, FaultError)> {
+        let uffd = self.uffd(table);
+        let mut staged = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; WINDOW];
+        if !self.ram_direct {
+            for (i, item) in batch.items[..batch.len].iter().enumerate() {
+                // SAFETY: the scratch holds the window (limited when it was locked).
+                let memory = unsafe { x.scratch.add(i << self.shift) };
+                staged[i] = Transfer { page: u64::from(item.page), memory };
+            }
+            self.far
+                .load(&mut x.lane, &staged[..batch.len])
+                .map_err(|e| (0, FaultError::Far(e)))?;
+        }
+        let mut i = 0;
+        while i < batch.len {
+            let run = batch.run(i, |a, b| a.page + 1 == b.page && a.writable == b.writable);
+            let first = batch.items[i];
+            let source = if self.ram_direct {
+                self.far.direct(u64::from(first.page)).unwrap_or(std::ptr::null_mut())
+            } else {
+                staged[i].memory
+            };
+            let (at, _) = self.address_of(first.page);
+            let len = run << self.shift;
+            let mut done = 0;
+            while done < len {
+                // SAFETY: the source holds `run` pages: neighbours in far memory or in the scratch.
+                match unsafe { uffd.copy(at + done, source.add(done), len - done, !first.writable) } {
+                    Ok(()) => done = len,
+                    Err((n, Errno(libc::EAGAIN | libc::EINTR))) => done += n,
+                    Err((n, e)) => return Err((i + ((done + n) >> self.shift), FaultError::Kernel(e))),
+                }
+            }
+            i += run;
+        }
+        Ok(())
+    }
+
+    /// Gives the batch's pages zeroed memory and maps them in `table`.
+    fn fill_zero(&self, batch: &Batch, table: usize) -> Result<(), (usize, FaultError)> {
+        let uffd = self.uffd(table);
+        let mut i = 0;
+        while i < batch.len {
+            let run = batch.run(i, |a, b| a.page + 1 == b.page);
+            let (at, _) = self.address_of(batch.items[i].page);
+            self.zero_run(uffd, at, run << self.shift)
+                .map_err(|(n, e)| (i + (n >> self.shift), e))?;
+            i += run;
+        }
+        Ok(())
+    }
+
+    fn zero_run(&self, uffd: crate::uffd::Uffd, at: usize, len: usize) -> Result<(), (usize, FaultError)> {
+        let mut done = 0;
+        while done < len {
+            let result = if self.shift >= 21 {
+                // The kernel has no UFFDIO_ZEROPAGE for huge pages.
+                let source = crate::arena::zero_page();
+                // SAFETY: the zero page is one huge page long.
+                unsafe { uffd.copy(at + done, source, self.page_bytes(), false) }
+                    .map(|()| self.page_bytes())
+            } else {
+                uffd.zero(at + done, len - done).map(|()| len - done)
+            };
+            match result {
+                Ok(n) => done += n,
+                Err((n, Errno(libc::EAGAIN | libc::EINTR))) => done += n,
+                Err((n, e)) => return Err((done + n, FaultError::Kernel(e))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The first `done` pages of the batch are mapped: enter them into the tables and unlock them.
+    fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, table: usize) {
+        for item in &batch.items[..done] {
+            x.cached -= 1;
+            let frame = x.cache[x.cached];
+            let far = item.seen.state() == State::Far;
+            self.frames.fill(frame, item.page, item.writable, far);
+            self.frames.add_mapper(frame, table);
+            self.note(x, Event::Inserted(frame, 1));
+            if !far {
+                self.touch(item.page);
+            }
+            page_word::unlock(self.word(item.page), PageWord::resident(frame, item.writable));
+        }
+    }
+
+    /// The page is part of the footprint from now on.
+    fn touch(&self, page: u32) {
+        let chunk = page as usize >> 9;
+        let (word, bit) = (&self.touched[chunk / 64], 1u64 << (chunk % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        let totals = &self.control.totals;
+        let now = totals.touched_bytes.fetch_add(1 << self.shift, Ordering::Relaxed) + (1 << self.shift);
+        if now > totals.touched_peak.load(Ordering::Relaxed) {
+            totals.touched_peak.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A page of a batch: locked, with the word it had.
+#[derive(Clone, Copy)]
+struct Item {
+    page: u32,
+    seen: PageWord,
+    writable: bool,
+}
+
+/// The pages one fault brings.
+struct Batch {
+    items: [Item; WINDOW],
+    len: usize,
+}
+
+impl Batch {
+    fn new() -> Batch {
+        let none = Item { page: 0, seen: PageWord::ABSENT, writable: false };
+        Batch { items: [none; WINDOW], len: 0 }
+    }
+
+    fn push(&mut self, page: u32, seen: PageWord, writable: bool) {
+        self.items[self.len] = Item { page, seen, writable };
+        self.len += 1;
+    }
+
+    fn sort(&mut self) {
+        self.items[..self.len].sort_unstable_by_key(|i| i.page);
+    }
+
+    fn position(&self, page: u32) -> usize {
+        self.items[..self.len].iter().position(|i| i.page == page).unwrap_or(self.len)
+    }
+
+    /// How many pages from `i` on belong together.
+    fn run(&self, i: usize, together: impl Fn(&Item, &Item) -> bool) -> usize {
+        let mut n = 1;
+        while i + n < self.len && together(&self.items[i + n - 1], &self.items[i + n]) {
+            n += 1;
+        }
+        n
+    }
+}

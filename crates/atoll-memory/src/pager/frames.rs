@@ -1,0 +1,169 @@
+//! What is known of each resident page, by frame: which page it holds, its core map, whether it was written.
+//!
+//! Used by the pager's paths. A frame is a place in the near budget, not an address: the kernel chooses physical
+//! memory. An entry is changed only by the holder of the page lock of the page it holds.
+//!
+//! Rules: no allocation, no locks, no arena access.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+const DIRTY: u32 = 1;
+const FAR_COPY: u32 = 2;
+const PIN: u32 = 1 << 8;
+
+/// The frame table: `capacity` entries of page, flags and `words` words of core map.
+pub struct Frames {
+    page: &'static [AtomicU32],
+    flags: &'static [AtomicU32],
+    maps: &'static [AtomicU64],
+    words: usize,
+}
+
+impl Frames {
+    /// Bytes an entry takes where `tables` page tables may map a page.
+    pub const fn bytes_per_frame(tables: usize) -> usize {
+        8 + 8 * tables.div_ceil(64)
+    }
+
+    /// A table over zeroed memory at `at` of `capacity × bytes_per_frame(tables)` bytes, 8-aligned.
+    ///
+    /// # Safety
+    /// The memory must be valid for ever, zeroed, shared by all workers and used for nothing else.
+    pub unsafe fn new(at: *mut u8, capacity: usize, tables: usize) -> Frames {
+        let words = tables.div_ceil(64);
+        // SAFETY: the caller's memory holds the three arrays one after the other; atomics are valid when zero.
+        unsafe {
+            let maps = at.cast::<AtomicU64>();
+            let page = maps.add(capacity * words).cast::<AtomicU32>();
+            let flags = page.add(capacity);
+            Frames {
+                maps: std::slice::from_raw_parts(maps, capacity * words),
+                page: std::slice::from_raw_parts(page, capacity),
+                flags: std::slice::from_raw_parts(flags, capacity),
+                words,
+            }
+        }
+    }
+
+    /// The page in `frame`.
+    #[inline]
+    pub fn page(&self, frame: u32) -> u32 {
+        self.page[frame as usize].load(Ordering::Relaxed)
+    }
+
+    /// `page` comes into `frame`, mapped by nobody yet.
+    #[inline]
+    pub fn fill(&self, frame: u32, page: u32, dirty: bool, far_copy: bool) {
+        self.page[frame as usize].store(page, Ordering::Relaxed);
+        let flags = if dirty { DIRTY } else { 0 } | if far_copy { FAR_COPY } else { 0 };
+        self.flags[frame as usize].store(flags, Ordering::Relaxed);
+        for word in self.map_words(frame) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Was it mapped writable by anybody since it came?
+    #[inline]
+    pub fn dirty(&self, frame: u32) -> bool {
+        self.flags[frame as usize].load(Ordering::Relaxed) & DIRTY != 0
+    }
+
+    /// Somebody is about to map it writable.
+    #[inline]
+    pub fn set_dirty(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        flags.store((flags.load(Ordering::Relaxed) | DIRTY) & !FAR_COPY, Ordering::Relaxed);
+    }
+
+    /// Is what far memory holds still the page's content?
+    #[inline]
+    pub fn far_copy(&self, frame: u32) -> bool {
+        let flags = self.flags[frame as usize].load(Ordering::Relaxed);
+        flags & FAR_COPY != 0 && flags & DIRTY == 0
+    }
+
+    /// Is it kept near for a system call?
+    #[inline]
+    pub fn pinned(&self, frame: u32) -> bool {
+        self.flags[frame as usize].load(Ordering::Relaxed) >= PIN
+    }
+
+    /// One more reason to keep it near.
+    #[inline]
+    pub fn pin(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        flags.store(flags.load(Ordering::Relaxed) + PIN, Ordering::Relaxed);
+    }
+
+    /// One reason less.
+    #[inline]
+    pub fn unpin(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        let now = flags.load(Ordering::Relaxed);
+        if now >= PIN {
+            flags.store(now - PIN, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn map_words(&self, frame: u32) -> &'static [AtomicU64] {
+        &self.maps[frame as usize * self.words..][..self.words]
+    }
+
+    /// Is the page mapped in page table `table`?
+    #[inline]
+    pub fn mapped_by(&self, frame: u32, table: usize) -> bool {
+        self.map_words(frame)[table / 64].load(Ordering::Relaxed) >> (table % 64) & 1 != 0
+    }
+
+    /// Page table `table` maps the page from now on.
+    #[inline]
+    pub fn add_mapper(&self, frame: u32, table: usize) {
+        let word = &self.map_words(frame)[table / 64];
+        word.store(word.load(Ordering::Relaxed) | 1 << (table % 64), Ordering::Relaxed);
+    }
+
+    /// Page table `table` maps the page no more.
+    #[inline]
+    pub fn remove_mapper(&self, frame: u32, table: usize) {
+        let word = &self.map_words(frame)[table / 64];
+        word.store(word.load(Ordering::Relaxed) & !(1 << (table % 64)), Ordering::Relaxed);
+    }
+
+    /// The number of page tables that map the page: its core-map count.
+    #[inline]
+    pub fn count(&self, frame: u32) -> u32 {
+        self.map_words(frame).iter().map(|w| w.load(Ordering::Relaxed).count_ones()).sum()
+    }
+
+    /// Adds the page's core map to `to`.
+    #[inline]
+    pub fn union_into(&self, frame: u32, to: &mut CoreMap) {
+        for (to, word) in to.words.iter_mut().zip(self.map_words(frame)) {
+            *to |= word.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// A set of page tables, on the stack.
+#[derive(Clone, Copy)]
+pub struct CoreMap {
+    words: [u64; crate::control::MAX_WORKERS.div_ceil(64)],
+}
+
+impl CoreMap {
+    /// The empty set.
+    pub const EMPTY: CoreMap = CoreMap { words: [0; crate::control::MAX_WORKERS.div_ceil(64)] };
+
+    /// Calls `each` with every member, ascending.
+    #[inline]
+    pub fn for_each(&self, mut each: impl FnMut(usize)) {
+        for (i, &word) in self.words.iter().enumerate() {
+            let mut rest = word;
+            while rest != 0 {
+                each(i * 64 + rest.trailing_zeros() as usize);
+                rest &= rest - 1;
+            }
+        }
+    }
+}

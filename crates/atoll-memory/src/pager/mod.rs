@@ -1,0 +1,293 @@
+//! The pager: brings pages into near memory when a worker touches them and takes others out to make room.
+//!
+//! `fault` is the way in, `evict` the way out, `release` what a freed block does, `pin` what a system call needs,
+//! `scan` what LRU does every 10 ms. Decisions are `atoll-pages`'; where evicted pages go is `far`'s.
+//!
+//! Locks, all of them: the page lock (a busy [`page_word`]) and the room lock (policy and free frames). A fault
+//! takes the first; the second is taken once for a batch of evictions, with pages only ever try-locked under it,
+//! so neither waits for the other in a circle.
+
+pub mod evict;
+pub mod executor;
+pub mod fault;
+pub mod frames;
+pub mod page_word;
+pub mod pin;
+pub mod release;
+pub mod room;
+pub mod scan;
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use atoll_pages::AnyPolicy;
+
+use crate::control::{Control, MAX_WORKERS};
+use crate::far::{AnyFar, FarStore};
+use crate::layout;
+use crate::spin::Spin;
+use crate::uffd::Uffd;
+use frames::Frames;
+use room::Room;
+
+/// A stretch of addresses whose pages are paged; page numbers are offsets in the arena's file.
+struct Range {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    first_page: AtomicU32,
+}
+
+/// Paged stretches besides the arena: large globals.
+const MAX_RANGES: usize = 512;
+
+/// All shared state of paging; one for the program, in memory that every worker shares.
+pub struct Pager {
+    shift: u32,
+    arena_fd: i32,
+    control: &'static Control,
+    words: &'static [AtomicU32],
+    touched: &'static [AtomicU64],
+    frames: Frames,
+    ranges: [Range; MAX_RANGES],
+    range_count: AtomicUsize,
+    next_global_page: AtomicU32,
+    uffds: [AtomicI32; MAX_WORKERS],
+    room: Spin<Room>,
+    /// Frames in use or in executors' caches.
+    taken: AtomicU32,
+    /// Bytes near memory may hold besides frames' pages: tables, pinned memory.
+    frame_limit: u32,
+    executors: *mut executor::Executor,
+    far: AnyFar,
+    extra: AtomicU32,
+    pinned_fd: AtomicI32,
+    wants_mapped: bool,
+    scanning: bool,
+    ram_direct: bool,
+    last_age: AtomicU64,
+    age_ticks: u64,
+    drops: &'static scan::DropRing,
+}
+
+// SAFETY: shared by design; the raw pointer leads to executors, each used by one worker only.
+unsafe impl Sync for Pager {}
+// SAFETY: as above.
+unsafe impl Send for Pager {}
+
+/// Why a fault could not be resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultError {
+    /// The address is not paged memory: the fault is the program's own.
+    NotOurs,
+    /// Far memory failed while fetching or making room.
+    Far(crate::far::FarError),
+    /// Everything near is pinned.
+    NoRoom,
+    /// The kernel refused: out of memory on this machine, or worse.
+    Kernel(crate::sys::Errno),
+}
+
+impl Pager {
+    #[expect(clippy::too_many_arguments, reason = "one caller, which made all the parts")]
+    pub(crate) fn new(
+        control: &'static Control,
+        arena_fd: i32,
+        frame_limit: u32,
+        words: &'static [AtomicU32],
+        touched: &'static [AtomicU64],
+        frames: Frames,
+        policy: AnyPolicy<'static>,
+        free: &'static mut [u32],
+        executors: *mut executor::Executor,
+        far: AnyFar,
+        drops: &'static scan::DropRing,
+    ) -> Pager {
+        let shift = control.settings.page_shift;
+        let ram_direct = far.direct(0).is_some();
+        Pager {
+            shift,
+            arena_fd,
+            control,
+            words,
+            touched,
+            frames,
+            ranges: [const {
+                Range {
+                    start: AtomicUsize::new(0),
+                    end: AtomicUsize::new(0),
+                    first_page: AtomicU32::new(0),
+                }
+            }; MAX_RANGES],
+            range_count: AtomicUsize::new(0),
+            next_global_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
+            uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS],
+            wants_mapped: !matches!(policy, AnyPolicy::Fifo(_)),
+            scanning: matches!(policy, AnyPolicy::Lru(_)),
+            room: Spin::new(Room::new(policy, free)),
+            taken: AtomicU32::new(0),
+            frame_limit,
+            executors,
+            far,
+            extra: AtomicU32::new(0),
+            pinned_fd: AtomicI32::new(-1),
+            ram_direct,
+            last_age: AtomicU64::new(0),
+            age_ticks: 30_000_000,
+            drops,
+        }
+    }
+
+    /// Bytes of a page.
+    #[inline]
+    pub fn page_bytes(&self) -> usize {
+        1 << self.shift
+    }
+
+    /// The page that holds `address`, if it is paged memory.
+    #[inline]
+    pub fn page_at(&self, address: usize) -> Option<u32> {
+        if layout::in_arena(address) {
+            return Some(((address - layout::ARENA) >> self.shift) as u32);
+        }
+        self.ranges[..self.range_count.load(Ordering::Acquire)].iter().find_map(|r| {
+            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
+            (start <= address && address < end)
+                .then(|| r.first_page.load(Ordering::Relaxed) + ((address - start) >> self.shift) as u32)
+        })
+    }
+
+    /// Does any paged memory lie in `start..start + len`? `None`: none; else the part of it that comes first.
+    pub fn first_paged(&self, start: usize, len: usize) -> Option<(usize, usize)> {
+        let end = start.checked_add(len)?;
+        let mut first: Option<(usize, usize)> = None;
+        let mut consider = |a: usize, b: usize| {
+            let (a, b) = (a.max(start), b.min(end));
+            if a < b && first.is_none_or(|(f, _)| a < f) {
+                first = Some((a, b));
+            }
+        };
+        consider(layout::ARENA, layout::ARENA + layout::ARENA_BYTES);
+        for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
+            consider(r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
+        }
+        first
+    }
+
+    /// Where `page` lies, and the end of the stretch it lies in.
+    #[inline]
+    fn address_of(&self, page: u32) -> (usize, usize) {
+        let arena_pages = (layout::ARENA_BYTES >> self.shift) as u32;
+        if page < arena_pages {
+            return (
+                layout::ARENA + ((page as usize) << self.shift),
+                layout::ARENA + layout::ARENA_BYTES,
+            );
+        }
+        for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
+            let first = r.first_page.load(Ordering::Relaxed);
+            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
+            let pages = ((end - start) >> self.shift) as u32;
+            if page.wrapping_sub(first) < pages {
+                return (start + (((page - first) as usize) << self.shift), end);
+            }
+        }
+        (0, 0)
+    }
+
+    #[inline]
+    fn word(&self, page: u32) -> &'static AtomicU32 {
+        &self.words[page as usize]
+    }
+
+    #[inline]
+    fn offset(&self, page: u32) -> u64 {
+        u64::from(page) << self.shift
+    }
+
+    #[inline]
+    fn uffd(&self, table: usize) -> Uffd {
+        Uffd(self.uffds[table].load(Ordering::Acquire))
+    }
+
+    /// The descriptor of the arena's file.
+    pub fn arena_fd(&self) -> i32 {
+        self.arena_fd
+    }
+
+    /// Tells the pager which file holds pinned memory, whose size counts against the near limit.
+    pub fn set_pinned_file(&self, fd: i32) {
+        self.pinned_fd.store(fd, Ordering::Relaxed);
+    }
+
+    /// Page table `table` is served through `uffd` from now on: its stretches are registered there.
+    ///
+    /// # Errors
+    /// The kernel's refusal to register.
+    pub fn attach_table(&self, table: usize, uffd: Uffd) -> Result<(), crate::sys::Errno> {
+        uffd.register(layout::ARENA, layout::ARENA_BYTES)?;
+        for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
+            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
+            uffd.register(start, end - start)?;
+        }
+        self.uffds[table].store(uffd.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Reserves page numbers for `start..end` (whole pages) outside the arena: the offset in the arena's file at
+    /// which the caller maps them. `None`: no numbers left. The stretch is paged once
+    /// [`publish_range`](Self::publish_range) was called.
+    pub fn reserve_range(&self, start: usize, end: usize) -> Option<(u32, u64)> {
+        let pages = ((end - start) >> self.shift) as u32;
+        let index = self.range_count.load(Ordering::Relaxed);
+        let first = self.next_global_page.load(Ordering::Relaxed);
+        if index >= MAX_RANGES || (first + pages) as usize > self.words.len() {
+            return None;
+        }
+        self.next_global_page.store(first + pages, Ordering::Relaxed);
+        Some((first, self.offset(first)))
+    }
+
+    /// Makes a reserved stretch paged. Only before workers exist.
+    pub fn publish_range(&self, start: usize, end: usize, first_page: u32) {
+        let index = self.range_count.load(Ordering::Relaxed);
+        let r = &self.ranges[index];
+        r.start.store(start, Ordering::Relaxed);
+        r.end.store(end, Ordering::Relaxed);
+        r.first_page.store(first_page, Ordering::Relaxed);
+        self.range_count.store(index + 1, Ordering::Release);
+    }
+
+    /// The executor with number `index`: workers 0.., then handler threads from [`MAX_WORKERS`].
+    ///
+    /// # Safety
+    /// Only that worker (or handler thread) may use it, and only one reference at a time.
+    #[expect(clippy::mut_from_ref, reason = "executors are disjoint; the caller owns this one")]
+    pub unsafe fn executor(&self, index: usize) -> &mut executor::Executor {
+        // SAFETY: index is below the number of executors; exclusivity by the caller.
+        unsafe { &mut *self.executors.add(index) }
+    }
+
+    /// A number for one more executor, for a thread that is no worker. The last one is shared by whoever comes
+    /// too late.
+    pub fn extra_executor(&self) -> usize {
+        MAX_WORKERS + self.extra.fetch_add(1, Ordering::AcqRel).min(MAX_WORKERS as u32 - 1) as usize
+    }
+
+    /// The control block.
+    pub fn control(&self) -> &'static Control {
+        self.control
+    }
+
+    /// Far memory's state.
+    pub fn far(&self) -> &AnyFar {
+        &self.far
+    }
+
+    /// Brings the totals in the control block up to date.
+    pub fn publish_totals(&self) {
+        let t = &self.control.totals;
+        let usage = self.far.usage();
+        t.far_bytes.store(usage.pages_held << self.shift, Ordering::Relaxed);
+        t.far_stored_bytes.store(usage.bytes_stored, Ordering::Relaxed);
+        t.table_bytes.store(crate::arena::table_bytes(), Ordering::Relaxed);
+    }
+}

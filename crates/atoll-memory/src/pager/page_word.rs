@@ -1,0 +1,96 @@
+//! The state of one page in 32 bits, changed by compare-and-swap: the shared page table's entry.
+//!
+//! Used by the pager's paths. A page that is `Busy` belongs to whoever made it so: that is the page lock, and the
+//! only one a fault takes.
+//!
+//! Rules: no allocation, no locks, no arena access.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Never touched, or freed: reads as zeros.
+    Absent,
+    /// In far memory.
+    Far,
+    /// In near memory, in the frame the word names.
+    Resident,
+    /// Being fetched, mapped, evicted or freed by one executor.
+    Busy,
+}
+
+/// One entry's value. Bits 0–1: state; bit 2: written when it was last resident; bits 4–31: frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageWord(pub u32);
+
+const STATE: u32 = 3;
+const WRITTEN: u32 = 1 << 2;
+const FRAME_SHIFT: u32 = 4;
+
+/// Frames a word can name.
+pub const MAX_FRAMES: u32 = 1 << 28;
+
+impl PageWord {
+    /// A page that is resident in `frame`.
+    pub fn resident(frame: u32, written: bool) -> PageWord {
+        PageWord(2 | (u32::from(written) << 2) | (frame << FRAME_SHIFT))
+    }
+
+    /// A page in far memory; `written`: it is likely to be written when it comes back.
+    pub fn far(written: bool) -> PageWord {
+        PageWord(1 | (u32::from(written) << 2))
+    }
+
+    /// A page that reads as zeros.
+    pub const ABSENT: PageWord = PageWord(0);
+
+    /// Where it is.
+    #[inline]
+    pub fn state(self) -> State {
+        match self.0 & STATE {
+            0 => State::Absent,
+            1 => State::Far,
+            2 => State::Resident,
+            _ => State::Busy,
+        }
+    }
+
+    /// The frame of a resident page.
+    #[inline]
+    pub fn frame(self) -> u32 {
+        self.0 >> FRAME_SHIFT
+    }
+
+    /// Is it likely to be written?
+    #[inline]
+    pub fn written(self) -> bool {
+        self.0 & WRITTEN != 0
+    }
+
+    #[inline]
+    fn busy(self) -> PageWord {
+        PageWord(self.0 | STATE)
+    }
+}
+
+/// Takes the page lock if the word is still `seen` (which is not busy).
+#[inline]
+pub fn try_lock(word: &AtomicU32, seen: PageWord) -> bool {
+    // Acquire: pairs with the Release in `unlock` of whoever held the page before, whose writes to the frame's
+    // entry are then seen here.
+    word.compare_exchange(seen.0, seen.busy().0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// Gives the page lock back, with the page's new state.
+#[inline]
+pub fn unlock(word: &AtomicU32, now: PageWord) {
+    // Release: pairs with the Acquire in `try_lock`.
+    word.store(now.0, Ordering::Release);
+}
+
+/// Reads the word.
+#[inline]
+pub fn load(word: &AtomicU32) -> PageWord {
+    PageWord(word.load(Ordering::Acquire))
+}

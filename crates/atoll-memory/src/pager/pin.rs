@@ -1,0 +1,93 @@
+//! Keeping pages near and mapped while the kernel reads or writes them for a system call.
+//!
+//! Called by the libc wrappers; stands on the fault path. The caller blocks signals: a handler of this worker
+//! must not fault while its executor is in use.
+//!
+//! Rules: no allocation, no arena access.
+
+use super::executor::Executor;
+use super::fault::Fault;
+use super::page_word::{self, State};
+use super::{FaultError, Pager};
+use crate::spin::Backoff;
+
+impl Pager {
+    /// Brings every page of `start..start + len` (one stretch) near, maps it in `table`, writable if `write`, and
+    /// keeps it so until [`unpin`](Self::unpin).
+    ///
+    /// # Errors
+    /// See [`FaultError`]; nothing stays pinned.
+    pub fn pin(
+        &self,
+        x: &mut Executor,
+        table: usize,
+        start: usize,
+        len: usize,
+        write: bool,
+    ) -> Result<(), FaultError> {
+        let bytes = self.page_bytes();
+        let mut address = start & !(bytes - 1);
+        while address < start + len {
+            if let Err(e) = self.pin_page(x, table, address, write) {
+                if address > start {
+                    self.unpin(start, address - start);
+                }
+                return Err(e);
+            }
+            address += bytes;
+        }
+        Ok(())
+    }
+
+    fn pin_page(&self, x: &mut Executor, table: usize, address: usize, write: bool) -> Result<(), FaultError> {
+        let page = self.page_at(address).ok_or(FaultError::NotOurs)?;
+        let word = self.word(page);
+        let mut wait = Backoff::new();
+        loop {
+            let seen = page_word::load(word);
+            if seen.state() == State::Resident && page_word::try_lock(word, seen) {
+                let frame = seen.frame();
+                let mapped = self.frames.mapped_by(frame, table);
+                let ready = mapped && (!write || self.frames.dirty(frame));
+                if ready {
+                    self.frames.pin(frame);
+                }
+                page_word::unlock(word, seen);
+                if ready {
+                    // Dirty says that somebody maps it writable; make sure that this table does.
+                    return if write { self.fault(x, Fault { address, write, protection: true, table }) } else { Ok(()) };
+                }
+                self.fault(x, Fault { address, write, protection: mapped, table })?;
+            } else if seen.state() == State::Busy {
+                wait.pause();
+            } else {
+                self.fault(x, Fault { address, write, protection: false, table })?;
+            }
+        }
+    }
+
+    /// Lets the pages go again.
+    pub fn unpin(&self, start: usize, len: usize) {
+        let bytes = self.page_bytes();
+        let mut address = start & !(bytes - 1);
+        while address < start + len {
+            if let Some(page) = self.page_at(address) {
+                let word = self.word(page);
+                let mut wait = Backoff::new();
+                loop {
+                    let seen = page_word::load(word);
+                    if seen.state() == State::Resident && page_word::try_lock(word, seen) {
+                        self.frames.unpin(seen.frame());
+                        page_word::unlock(word, seen);
+                        break;
+                    }
+                    if seen.state() != State::Busy && seen.state() != State::Resident {
+                        break;
+                    }
+                    wait.pause();
+                }
+            }
+            address += bytes;
+        }
+    }
+}

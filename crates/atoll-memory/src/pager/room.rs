@@ -1,0 +1,131 @@
+//! Room in near memory: the replacement policy and the frames nobody uses, behind the one room lock.
+//!
+//! Used by `evict` and `release`; a fault comes here once for a batch, not for each page.
+//!
+//! Rules: no allocation, no arena access, nothing under the lock that waits.
+
+use atoll_pages::{AnyPolicy, Policy};
+
+use super::Pager;
+use super::executor::{Event, Executor};
+use std::sync::atomic::Ordering;
+
+/// What the room lock guards.
+pub struct Room {
+    /// Decides what leaves.
+    pub(super) policy: AnyPolicy<'static>,
+    /// Frames that were used and are free, linked through `next`.
+    pub(super) free: &'static mut [u32],
+    pub(super) freed: usize,
+    /// Frames from here on were never used.
+    pub(super) fresh: u32,
+}
+
+impl Room {
+    /// A room with no frame used yet; `free` has an entry for each frame.
+    pub(crate) fn new(policy: AnyPolicy<'static>, free: &'static mut [u32]) -> Room {
+        Room { policy, free, freed: 0, fresh: 0 }
+    }
+
+    /// A frame nobody uses.
+    fn take(&mut self) -> Option<u32> {
+        if self.freed > 0 {
+            self.freed -= 1;
+            return Some(self.free[self.freed]);
+        }
+        if (self.fresh as usize) < self.free.len() {
+            self.fresh += 1;
+            return Some(self.fresh - 1);
+        }
+        None
+    }
+
+    /// A frame is used no more.
+    pub(super) fn give(&mut self, frame: u32) {
+        self.free[self.freed] = frame;
+        self.freed += 1;
+    }
+}
+
+impl Pager {
+    /// Tells the policy all that executors noted. Call it before asking the policy anything.
+    pub(super) fn drain_logs(&self, room: &mut Room) {
+        let workers = (self.control.workers.load(Ordering::Relaxed) as usize).max(1);
+        let most = crate::control::MAX_WORKERS;
+        let extra = (self.extra.load(Ordering::Acquire) as usize).min(most);
+        for index in (0..workers).chain(most..most + extra) {
+            // SAFETY: only the log is used, which is made for this (the room lock is held).
+            let executor: &Executor = unsafe { &*self.executors.add(index) };
+            executor.drain(|event| match event {
+                Event::Inserted(frame, mappers) => room.policy.insert(frame, mappers),
+                Event::Mapped(frame, mappers) => room.policy.mapped(frame, mappers),
+            });
+        }
+    }
+
+    /// How many frames may be in use now, given what pinned memory takes of the near limit.
+    pub(super) fn frame_target(&self) -> u32 {
+        let fd = self.pinned_fd.load(Ordering::Relaxed);
+        let pinned = if fd >= 0 { crate::sys::file_bytes(fd) } else { 0 };
+        let totals = &self.control.totals;
+        totals.pinned_bytes.store(pinned, Ordering::Relaxed);
+        totals.pinned_peak.fetch_max(pinned, Ordering::Relaxed);
+        let near = self.control.settings.near_bytes;
+        if near == u64::MAX {
+            return self.frame_limit;
+        }
+        let tables = crate::arena::table_bytes();
+        totals.table_bytes.store(tables, Ordering::Relaxed);
+        let frames = near.saturating_sub(pinned + tables) >> self.shift;
+        (frames.min(u64::from(self.frame_limit)) as u32).max(self.least_frames())
+    }
+
+    /// Fewer frames than this and a single instruction could not make progress.
+    fn least_frames(&self) -> u32 {
+        8 + 4 * self.control.workers.load(Ordering::Relaxed)
+    }
+
+    /// Frames one batch takes.
+    pub(super) fn batch(&self) -> usize {
+        match self.shift {
+            12 => 64,
+            16 => 8,
+            _ => 1,
+        }
+    }
+
+    /// Takes up to `want` unused frames for `x` if the target allows; `true` if it got at least one.
+    pub(super) fn take_unused(&self, x: &mut Executor, room: &mut Room, want: usize, target: u32) -> bool {
+        let taken = self.taken.load(Ordering::Relaxed);
+        let allowed = (target.saturating_sub(taken) as usize).min(want);
+        let mut got = 0;
+        while got < allowed && x.cached < super::executor::CACHE {
+            let Some(frame) = room.take() else { break };
+            x.cache[x.cached] = frame;
+            x.cached += 1;
+            got += 1;
+        }
+        // Only changed under the room lock.
+        let now = taken + got as u32;
+        self.taken.store(now, Ordering::Relaxed);
+        let bytes = u64::from(now) << self.shift;
+        self.control.totals.resident_bytes.store(bytes, Ordering::Relaxed);
+        self.control.totals.resident_peak.fetch_max(bytes, Ordering::Relaxed);
+        got > 0
+    }
+
+    /// Gives frames of `x`'s cache back while more are taken than `target` allows.
+    pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32) {
+        let mut taken = self.taken.load(Ordering::Relaxed);
+        while taken > target && x.cached > 0 {
+            x.cached -= 1;
+            room.give(x.cache[x.cached]);
+            taken -= 1;
+        }
+        self.taken.store(taken, Ordering::Relaxed);
+        self.control
+            .totals
+            .resident_bytes
+            .store(u64::from(taken) << self.shift, Ordering::Relaxed);
+    }
+}

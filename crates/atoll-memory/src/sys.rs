@@ -1,0 +1,178 @@
+//! System calls made without libc: no `errno`, no cancellation, nothing a preloaded library could interpose.
+//!
+//! The fault path, the far stores and the start of workers call these; everything else uses `libc` or `std`.
+//!
+//! Rules: no allocation, no locks, no arena access. Each call returns the kernel's value or the positive errno.
+
+use core::arch::asm;
+
+/// A positive errno value as the kernel returned it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl std::fmt::Display for Errno {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+    }
+}
+
+impl std::error::Error for Errno {}
+
+/// Makes system call `number` with six arguments.
+///
+/// # Safety
+/// The arguments must be valid for that call; pointers must be valid for what the kernel does with them.
+#[inline]
+pub unsafe fn syscall(number: libc::c_long, a: [usize; 6]) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the x86-64 system call convention; rcx and r11 are clobbered by the instruction, memory may be
+    // read and written by the kernel (no `nomem`).
+    unsafe {
+        asm!("syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// `ioctl` with a pointer to `argument`, which the kernel may write.
+///
+/// # Safety
+/// `argument` must be the structure `request` takes, and what it points to must be valid.
+#[inline]
+pub unsafe fn ioctl<T>(fd: i32, request: u64, argument: &mut T) -> Result<usize, Errno> {
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        syscall(libc::SYS_ioctl, [
+            fd as usize,
+            request as usize,
+            std::ptr::from_mut(argument) as usize,
+            0,
+            0,
+            0,
+        ])
+    }
+}
+
+/// Reads exactly `len` bytes at `offset` of `fd` into `to`; a short read is retried, end of file is `EIO`.
+///
+/// # Safety
+/// `to` must be valid for writes of `len` bytes.
+pub unsafe fn pread_exact(fd: i32, mut to: *mut u8, mut len: usize, mut offset: u64) -> Result<(), Errno> {
+    while len > 0 {
+        // SAFETY: the caller's buffer.
+        match unsafe {
+            syscall(libc::SYS_pread64, [fd as usize, to as usize, len, offset as usize, 0, 0])
+        } {
+            Ok(0) => return Err(Errno(libc::EIO)),
+            Ok(n) => {
+                // SAFETY: n ≤ len bytes were read.
+                to = unsafe { to.add(n) };
+                len -= n;
+                offset += n as u64;
+            }
+            Err(Errno(libc::EINTR)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Frees the file's pages in `offset..offset + len`; they read as zeros (or fault as missing) afterwards.
+pub fn punch_hole(fd: i32, offset: u64, len: u64) -> Result<(), Errno> {
+    let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as usize;
+    loop {
+        // SAFETY: no pointers.
+        match unsafe {
+            syscall(libc::SYS_fallocate, [fd as usize, mode, offset as usize, len as usize, 0, 0])
+        } {
+            Ok(_) => return Ok(()),
+            Err(Errno(libc::EINTR)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Gives the CPU to whoever else is runnable.
+#[inline]
+pub fn yield_now() {
+    // SAFETY: no arguments.
+    let _ = unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// Sleeps `nanoseconds` (below one second), or shorter if a signal arrives.
+pub fn sleep_ns(nanoseconds: i64) {
+    let t = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    // SAFETY: t is valid; the second argument is null.
+    let _ = unsafe { syscall(libc::SYS_nanosleep, [std::ptr::from_ref(&t) as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Writes a message to standard error, whatever happens to it.
+pub fn complain(message: &str) {
+    // SAFETY: the string is valid for reads.
+    let _ = unsafe { syscall(libc::SYS_write, [2, message.as_ptr() as usize, message.len(), 0, 0, 0]) };
+}
+
+/// Anonymous shared memory as a file, close-on-exec; `flags` adds to that (`MFD_HUGETLB`).
+pub fn memfd(name: &std::ffi::CStr, flags: u32, size: u64) -> Result<i32, Errno> {
+    // SAFETY: name is a C string.
+    let fd = unsafe {
+        syscall(libc::SYS_memfd_create, [
+            name.as_ptr() as usize,
+            (libc::MFD_CLOEXEC | flags) as usize,
+            0,
+            0,
+            0,
+            0,
+        ])?
+    };
+    // SAFETY: no pointers.
+    unsafe { syscall(libc::SYS_ftruncate, [fd, size as usize, 0, 0, 0, 0])? };
+    Ok(fd as i32)
+}
+
+/// `mmap`.
+///
+/// # Safety
+/// With `MAP_FIXED` the caller owns whatever was mapped at `address`.
+pub unsafe fn mmap(
+    address: usize,
+    len: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: u64,
+) -> Result<usize, Errno> {
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        syscall(libc::SYS_mmap, [
+            address,
+            len,
+            prot as usize,
+            flags as usize,
+            fd as isize as usize,
+            offset as usize,
+        ])
+    }
+}
+
+/// Bytes of memory a memfd holds now.
+pub fn file_bytes(fd: i32) -> u64 {
+    // SAFETY: stat is plain data, for which zeros are valid.
+    let mut st: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: st is valid for writes.
+    match unsafe {
+        syscall(libc::SYS_fstat, [fd as usize, std::ptr::from_mut(&mut st) as usize, 0, 0, 0, 0])
+    } {
+        Ok(_) => st.st_blocks as u64 * 512,
+        Err(_) => 0,
+    }
+}
+
+/// The processor's time stamp counter, in ticks.
+#[inline]
+pub fn ticks() -> u64 {
+    // SAFETY: every x86-64 has it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}

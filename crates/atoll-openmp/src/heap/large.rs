@@ -1,0 +1,235 @@
+//! Large blocks and anonymous mappings: extents of arena pages, best fit, joined when freed.
+//!
+//! Used by `exports` and `mapping`. What is free reads as zeros: freed pages are released at once, so a block is
+//! new memory as if from the kernel. Extents are whole 4K granules whatever the page size; the bookkeeping is in
+//! pinned memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use atoll_memory::layout;
+use atoll_memory::spin::{Held, Spin};
+
+use crate::state::{self, SignalsBlocked};
+
+/// Blocks of this many bytes or more are paged.
+pub(crate) const LEAST: usize = 64 << 10;
+
+const GRANULE: usize = 4096;
+
+struct Extents {
+    /// Start → bytes of live extents.
+    live: BTreeMap<usize, usize>,
+    /// Start → bytes of free extents below `top`; no two touch.
+    free: BTreeMap<usize, usize>,
+    /// The same by (bytes, start).
+    by_size: BTreeSet<(usize, usize)>,
+    /// Nothing beyond this was ever used.
+    top: usize,
+}
+
+static EXTENTS: Spin<Extents> = Spin::new(Extents {
+    live: BTreeMap::new(),
+    free: BTreeMap::new(),
+    by_size: BTreeSet::new(),
+    top: layout::ARENA,
+});
+
+/// The lock, with signals blocked: a handler of the program that faults must not find us inside.
+fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
+    let blocked = SignalsBlocked::new();
+    (EXTENTS.lock(), blocked)
+}
+
+/// A zeroed extent of at least `bytes`, aligned to `alignment` (a power of two). `None`: the arena is full.
+pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
+    let pager = state::pager()?;
+    let page = pager.page_bytes();
+    let len = bytes.max(1).checked_next_multiple_of(GRANULE)?;
+    // A block of a page or more has its pages to itself as far as possible.
+    let alignment = alignment.max(if len >= page { page } else { GRANULE });
+    let start = {
+        let (mut extents, _blocked) = lock();
+        extents.take(len, alignment)?
+    };
+    // Parts of pages shared with neighbours may hold what an earlier block left there.
+    let (inner_start, inner_end) = whole_pages(start, start + len, page);
+    clear(start, inner_start.min(start + len));
+    clear(inner_end.max(start), start + len);
+    Some(start)
+}
+
+fn clear(start: usize, end: usize) {
+    if start < end {
+        // SAFETY: within an extent that is the caller's and nobody else's.
+        unsafe { std::ptr::write_bytes(start as *mut u8, 0, end - start) };
+    }
+}
+
+/// The whole pages inside `start..end`; empty (start ≥ end) if there is none.
+fn whole_pages(start: usize, end: usize, page: usize) -> (usize, usize) {
+    let (a, b) = (start.next_multiple_of(page), end & !(page - 1));
+    if a < b { (a, b) } else { (end, end) }
+}
+
+/// Bytes of the live extent that begins at `start`.
+pub(crate) fn size(start: usize) -> Option<usize> {
+    let (extents, _blocked) = lock();
+    extents.live.get(&start).copied()
+}
+
+/// Frees the live extent that begins at `start`; `false` if there is none.
+pub(crate) fn free(start: usize) -> bool {
+    let (mut extents, blocked) = lock();
+    let Some(len) = extents.live.remove(&start) else { return false };
+    extents.give(start, len, blocked);
+    true
+}
+
+/// Frees every granule of `start..end`, splitting live extents that reach beyond.
+pub(crate) fn free_range(start: usize, end: usize) {
+    let (mut extents, blocked) = lock();
+    let hit: Vec<(usize, usize)> = extents
+        .live
+        .range(..end)
+        .rev()
+        .take_while(|(s, l)| **s + **l > start)
+        .map(|(s, l)| (*s, *l))
+        .collect();
+    let mut pieces = Vec::new();
+    for (s, l) in hit {
+        extents.live.remove(&s);
+        if s < start {
+            extents.live.insert(s, start - s);
+        }
+        if s + l > end {
+            extents.live.insert(end, s + l - end);
+        }
+        pieces.push((s.max(start), (s + l).min(end)));
+    }
+    drop(extents);
+    drop(blocked);
+    for (a, b) in pieces {
+        let (mut extents, blocked) = lock();
+        extents.give(a, b - a, blocked);
+    }
+}
+
+/// Makes the live extent at `start` `bytes` long without moving it, if what follows is free.
+pub(crate) fn resize(start: usize, bytes: usize) -> bool {
+    let Some(want) = bytes.checked_next_multiple_of(GRANULE) else { return false };
+    let (mut extents, blocked) = lock();
+    let Some(&have) = extents.live.get(&start) else { return false };
+    if want <= have {
+        if want < have {
+            extents.live.insert(start, want);
+            extents.give(start + want, have - want, blocked);
+        }
+        return true;
+    }
+    let (end, more) = (start + have, want - have);
+    if end == extents.top {
+        if start + want > layout::ARENA + layout::ARENA_BYTES {
+            return false;
+        }
+        extents.top = start + want;
+    } else {
+        match extents.free.get(&end).copied() {
+            Some(len) if len >= more => {
+                extents.unfree(end, len);
+                if len > more {
+                    extents.enter(end + more, len - more);
+                }
+            }
+            _ => return false,
+        }
+    }
+    extents.live.insert(start, want);
+    drop(extents);
+    drop(blocked);
+    if let Some(pager) = state::pager() {
+        let (a, b) = whole_pages(end, end + more, pager.page_bytes());
+        clear(end, a.min(end + more));
+        clear(b.max(end), end + more);
+    }
+    true
+}
+
+/// Makes `start..end` (inside live extents) read as zeros.
+pub(crate) fn zero(start: usize, end: usize) {
+    let Some(pager) = state::pager() else { return };
+    let (a, b) = whole_pages(start, end, pager.page_bytes());
+    {
+        let _blocked = SignalsBlocked::new();
+        let figures = &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
+        pager.release(a, b, figures);
+    }
+    clear(start, a.min(end));
+    clear(b.max(start), end);
+}
+
+impl Extents {
+    fn enter(&mut self, start: usize, len: usize) {
+        self.free.insert(start, len);
+        self.by_size.insert((len, start));
+    }
+
+    fn unfree(&mut self, start: usize, len: usize) {
+        self.free.remove(&start);
+        self.by_size.remove(&(len, start));
+    }
+
+    fn take(&mut self, len: usize, alignment: usize) -> Option<usize> {
+        let fit = self.by_size.range((len, 0)..).take(64).find_map(|&(l, s)| {
+            let at = s.next_multiple_of(alignment);
+            (at + len <= s + l).then_some((s, l, at))
+        });
+        let at = if let Some((s, l, at)) = fit {
+            self.unfree(s, l);
+            if at > s {
+                self.enter(s, at - s);
+            }
+            if s + l > at + len {
+                self.enter(at + len, s + l - at - len);
+            }
+            at
+        } else {
+            let at = self.top.checked_next_multiple_of(alignment)?;
+            let end = at.checked_add(len)?;
+            if end > layout::ARENA + layout::ARENA_BYTES {
+                return None;
+            }
+            if at > self.top {
+                let (gap, bytes) = (self.top, at - self.top);
+                self.enter(gap, bytes);
+            }
+            self.top = end;
+            at
+        };
+        self.live.insert(at, len);
+        Some(at)
+    }
+
+    /// Frees an extent that is no longer live: releases its pages, also those it shared with free neighbours.
+    fn give(&mut self, start: usize, len: usize, _blocked: SignalsBlocked) {
+        let (mut a, mut b) = (start, start + len);
+        if let Some((&s, &l)) = self.free.range(..start).next_back()
+            && s + l == start
+        {
+            self.unfree(s, l);
+            a = s;
+        }
+        if let Some(&l) = self.free.get(&b) {
+            self.unfree(b, l);
+            b += l;
+        }
+        if let Some(pager) = state::pager() {
+            let page = pager.page_bytes();
+            let figures =
+                &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
+            let from = (start & !(page - 1)).max(a);
+            let to = (start + len).next_multiple_of(page).min(b);
+            pager.release(from, to, figures);
+        }
+        self.enter(a, b - a);
+    }
+}

@@ -1,0 +1,199 @@
+//! `mmap` and its relatives, interposed: anonymous memory of the program lies in the arena.
+//!
+//! Called by the program and its libraries (not by libc itself, whose stacks and file mappings stay its own), and
+//! by mimalloc inside this library, whose few pages of bookkeeping come from `os`.
+
+use std::ffi::{c_int, c_void};
+
+use atoll_memory::layout;
+use atoll_memory::sys::{self, Errno};
+
+use super::{large, os};
+use crate::state;
+
+const FAILED: *mut c_void = usize::MAX as *mut c_void;
+
+fn result(r: Result<usize, Errno>) -> *mut c_void {
+    match r {
+        Ok(at) => at as *mut c_void,
+        Err(e) => {
+            // SAFETY: errno is this thread's.
+            unsafe { *libc::__errno_location() = e.0 };
+            FAILED
+        }
+    }
+}
+
+fn status(r: Result<usize, Errno>) -> c_int {
+    if result(r) == FAILED { -1 } else { 0 }
+}
+
+fn in_arena(at: usize, len: usize) -> bool {
+    layout::in_arena(at) && len <= layout::ARENA + layout::ARENA_BYTES - at
+}
+
+/// `mmap`, with the caller's return address as seventh argument.
+unsafe extern "C" fn map(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+    caller: usize,
+) -> *mut c_void {
+    let kernel = || {
+        // SAFETY: exactly what the caller asked for.
+        result(unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) })
+    };
+    if crate::start::objects::is_own_code(caller) {
+        return result(os::map(len).ok_or(Errno(libc::ENOMEM)));
+    }
+    let special = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_HUGETLB | libc::MAP_32BIT;
+    if flags & libc::MAP_ANONYMOUS == 0 || flags & special != 0 || state::pager().is_none() || len == 0 {
+        return kernel();
+    }
+    if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
+        if flags & libc::MAP_FIXED != 0 && in_arena(at as usize, len) {
+            large::zero(at as usize, (at as usize + len).next_multiple_of(4096));
+            return at;
+        }
+        return kernel();
+    }
+    result(large::allocate(len, 4096).ok_or(Errno(libc::ENOMEM)))
+}
+
+/// C's `mmap`: passes the return address on, by which calls from inside this library are told apart.
+///
+/// # Safety
+/// As C's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    core::arch::naked_asm!(
+        "mov rax, [rsp]",
+        "push rax",
+        "call {map}",
+        "add rsp, 8",
+        "ret",
+        map = sym map,
+    )
+}
+
+/// The same under its large-file name.
+///
+/// # Safety
+/// As C's.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    core::arch::naked_asm!("jmp {mmap}", mmap = sym mmap)
+}
+
+/// C's `munmap`.
+///
+/// # Safety
+/// As C's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
+    let start = at as usize;
+    if os::contains(start) {
+        os::unmap(start, len);
+        return 0;
+    }
+    if in_arena(start, len) {
+        large::free_range(start, (start + len).next_multiple_of(4096));
+        return 0;
+    }
+    // SAFETY: by the caller.
+    status(unsafe { sys::syscall(libc::SYS_munmap, [start, len, 0, 0, 0, 0]) })
+}
+
+/// C's `mremap` (its variadic fifth argument arrives like any other).
+///
+/// # Safety
+/// As C's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    at: *mut c_void,
+    old: usize,
+    new: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    let start = at as usize;
+    if !in_arena(start, old) {
+        // SAFETY: by the caller.
+        return result(unsafe {
+            sys::syscall(libc::SYS_mremap, [start, old, new, flags as usize, to as usize, 0])
+        });
+    }
+    if flags & libc::MREMAP_FIXED != 0 {
+        return result(Err(Errno(libc::EINVAL)));
+    }
+    if large::resize(start, new) {
+        return at;
+    }
+    if flags & libc::MREMAP_MAYMOVE == 0 {
+        return result(Err(Errno(libc::ENOMEM)));
+    }
+    let Some(moved) = large::allocate(new, 4096) else { return result(Err(Errno(libc::ENOMEM))) };
+    // SAFETY: both extents are live and do not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(start as *const u8, moved as *mut u8, old.min(new)) };
+    large::free_range(start, (start + old).next_multiple_of(4096));
+    moved as *mut c_void
+}
+
+/// C's `madvise`.
+///
+/// # Safety
+/// As C's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let start = at as usize;
+    if in_arena(start, len) {
+        if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE) {
+            large::zero(start, (start + len).next_multiple_of(4096));
+        }
+        return 0;
+    }
+    if layout::in_pinned(start) {
+        if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
+            // Shared memory is given back by a hole in its file.
+            // SAFETY: the owner of the range says that its content is worthless.
+            let _ = unsafe {
+                sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_REMOVE as usize, 0, 0, 0])
+            };
+        }
+        return 0;
+    }
+    // SAFETY: by the caller.
+    status(unsafe { sys::syscall(libc::SYS_madvise, [start, len, advice as usize, 0, 0, 0]) })
+}
+
+/// C's `mlock`: arena memory is near or it is not, the pager decides.
+///
+/// # Safety
+/// As C's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
+    if in_arena(at as usize, len) {
+        return status(Err(Errno(libc::ENOMEM)));
+    }
+    // SAFETY: by the caller.
+    status(unsafe { sys::syscall(libc::SYS_mlock, [at as usize, len, 0, 0, 0, 0]) })
+}

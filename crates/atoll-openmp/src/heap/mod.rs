@@ -1,0 +1,15 @@
+//! The program's heap: small blocks in pinned shared memory, large blocks and anonymous mappings in the arena.
+//!
+//! `small` is mimalloc on pinned memory, `large` our extents of whole pages, `exports` the malloc family that the
+//! program's calls are interposed with, `mapping` mmap and its relatives.
+
+pub(crate) mod exports;
+pub(crate) mod large;
+pub(crate) mod mapping;
+pub(crate) mod os;
+pub(crate) mod small;
+
+/// Pinned memory for an alternate signal stack, for ever.
+pub(crate) fn large_stack() -> usize {
+    Vec::leak(vec![0u8; crate::start::signal::STACK_BYTES]).as_ptr() as usize
+}

@@ -1,0 +1,55 @@
+//! Pinned shared memory for mimalloc's own bookkeeping, taken where it would call the kernel's `mmap`.
+//!
+//! Used by `mapping` for calls from inside this library. mimalloc's blocks come from the one arena that `small`
+//! gives it; what arrives here is a few pages a worker, kept in free lists by size.
+
+use atoll_memory::layout;
+use atoll_memory::spin::Spin;
+
+/// The last quarter of pinned memory.
+const START: usize = layout::PINNED + layout::PINNED_BYTES / 4 * 3;
+
+struct Os {
+    next: usize,
+    /// Freed pieces of one, two, .. 16 pages: heads of lists linked through their first word.
+    free: [usize; 17],
+}
+
+static OS: Spin<Os> = Spin::new(Os { next: START, free: [0; 17] });
+
+/// `len` bytes of zeroed pinned memory, page-aligned; `None` when all is used.
+pub(crate) fn map(len: usize) -> Option<usize> {
+    let pages = len.div_ceil(4096);
+    let mut os = OS.lock();
+    if pages < os.free.len() && os.free[pages] != 0 {
+        let at = os.free[pages];
+        // SAFETY: a freed piece's first word is the list's link; then it is ours and becomes zero again.
+        unsafe {
+            os.free[pages] = *(at as *const usize);
+            std::ptr::write_bytes(at as *mut u8, 0, pages * 4096);
+        }
+        return Some(at);
+    }
+    let at = os.next;
+    if at + pages * 4096 > layout::PINNED + layout::PINNED_BYTES {
+        return None;
+    }
+    os.next = at + pages * 4096;
+    Some(at)
+}
+
+/// Is the piece from here?
+pub(crate) fn contains(at: usize) -> bool {
+    (START..layout::PINNED + layout::PINNED_BYTES).contains(&at)
+}
+
+/// Gives a piece back.
+pub(crate) fn unmap(at: usize, len: usize) {
+    let pages = len.div_ceil(4096);
+    let mut os = OS.lock();
+    if pages < os.free.len() {
+        // SAFETY: the caller owned the piece and gives it up.
+        unsafe { *(at as *mut usize) = os.free[pages] };
+        os.free[pages] = at;
+    }
+}

@@ -1,0 +1,176 @@
+//! The constructor: the first code that runs in the process, called by the dynamic linker with argc, argv, envp.
+//!
+//! It decides whether this process is the program that `atoll run` means, and if so moves its memory and starts the
+//! pager. A process that is not (a launcher in front of the program) is left exactly as it was, environment
+//! included, so that its children are looked at in turn.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::Ordering;
+
+use atoll_memory::control::{self, Control, EXIT_SETUP};
+use atoll_memory::{arena, layout, sys, uffd};
+
+use super::share::{self, PinnedFile};
+use super::{objects, process, signal};
+use crate::{heap, state};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = constructor;
+
+extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char) {
+    // SAFETY: envp is the process's environment, NULL-terminated.
+    let Some(value) = (unsafe { variable(envp, control::ENVIRONMENT) }) else { return };
+    let Some(fd) = value.to_str().ok().and_then(|v| v.parse::<c_int>().ok()) else { return };
+    let objects = objects::loaded();
+    if !objects.iter().any(|o| o.file_name().starts_with("libgomp.so")) {
+        return;
+    }
+    let Some(control) = Control::map(fd) else { return };
+    // A second OpenMP program of the same run (one after another in a script) has workers of its own; only one
+    // at a time can use the control block.
+    let me = std::process::id() as i32;
+    if control.program.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        sys::complain("atoll: a second OpenMP program of this run is left alone: one program a run\n");
+        // SAFETY: as above.
+        unsafe { clean(envp) };
+        return;
+    }
+    // SAFETY: no pointers.
+    let _ = unsafe {
+        sys::syscall(libc::SYS_fcntl, [
+            fd as usize,
+            libc::F_SETFD as usize,
+            libc::FD_CLOEXEC as usize,
+            0,
+            0,
+            0,
+        ])
+    };
+    // SAFETY: nothing else runs yet.
+    unsafe { clean(envp) };
+    if let Err(message) = set_up(control, &objects, envp as usize) {
+        sys::complain("atoll: ");
+        sys::complain(&message);
+        sys::complain("\n");
+        control.failure.store(EXIT_SETUP, Ordering::Relaxed);
+        // SAFETY: ends the process before main.
+        unsafe { libc::_exit(EXIT_SETUP) };
+    }
+}
+
+fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usize) -> Result<(), String> {
+    let mut file = PinnedFile::create().map_err(|e| format!("cannot map shared memory at its place: {e}"))?;
+    if !heap::small::init() {
+        return Err("mimalloc does not take the pinned memory".into());
+    }
+    state::set_heap_ready();
+    let delivery =
+        if control.settings.fault_thread() { uffd::Delivery::Message } else { uffd::Delivery::Signal };
+    let faults = uffd::Uffd::open(delivery).map_err(|e| {
+        format!(
+            "cannot use userfaultfd: {e}. Try: sysctl -w vm.unprivileged_userfaultfd=1, or give yourself access to \
+             /dev/userfaultfd; `atoll doctor` says more"
+        )
+    })?;
+    let pager = arena::create(control).map_err(|e| e.to_string())?;
+    pager.set_pinned_file(file.fd());
+    let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
+    let mut contents = Vec::new();
+    for object in objects.iter().filter(|o| !o.is_private()) {
+        share::share_object(object, pager, &mut file, &mut contents).map_err(kernel("the program's globals"))?;
+    }
+    if !control.settings.shared_tables() {
+        share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
+        share_stack(&mut file, in_stack).map_err(kernel("the main stack"))?;
+    }
+    pager.attach_table(0, faults).map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
+    state::become_worker(0, 0);
+    control.workers.store(1, Ordering::Relaxed);
+    control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
+    let alternate = heap::large_stack();
+    signal::use_stack(alternate);
+    signal::install();
+    state::manage(pager);
+    // SAFETY: the lane is this worker's, nothing faults yet.
+    unsafe { state::executor(pager) }.lane().attach();
+    process::master_helper(pager, faults)?;
+    control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
+    share::restore(contents);
+    Ok(())
+}
+
+/// Moves the mapping that holds the main thread's TLS and thread control block.
+fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
+    let at: usize;
+    // SAFETY: the first word of the thread control block is its own address.
+    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly)) };
+    let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
+    match found {
+        Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end),
+        _ => Err(sys::Errno(libc::EFAULT)),
+    }
+}
+
+/// Moves the main stack, with room to grow as the limit says (1 GiB where there is none).
+fn share_stack(file: &mut PinnedFile, in_stack: usize) -> Result<(), sys::Errno> {
+    let mappings = share::mappings();
+    let Some(i) = mappings.iter().position(|m| m.start <= in_stack && in_stack < m.end) else {
+        return Err(sys::Errno(libc::EFAULT));
+    };
+    let stack = &mappings[i];
+    // SAFETY: plain data.
+    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+    // SAFETY: limit is valid for writes.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    let bytes = (limit.rlim_cur as usize).min(1 << 30).max(stack.end - stack.start) & !4095;
+    let floor = i.checked_sub(1).map_or(0, |j| mappings[j].end + (1 << 20));
+    let bottom = (stack.end - bytes).max(floor).min(stack.start);
+    file.move_stack(bottom, stack.start, stack.end)
+}
+
+/// The value of environment variable `name`.
+unsafe fn variable<'a>(envp: *mut *mut c_char, name: &str) -> Option<&'a CStr> {
+    // SAFETY: by the caller.
+    unsafe {
+        let mut at = envp;
+        while !(*at).is_null() {
+            let entry = CStr::from_ptr(*at);
+            if let Some(rest) = entry.to_bytes().strip_prefix(name.as_bytes())
+                && rest.first() == Some(&b'=')
+            {
+                return Some(CStr::from_ptr((*at).add(name.len() + 1)));
+            }
+            at = at.add(1);
+        }
+        None
+    }
+}
+
+/// Takes what `atoll run` put there out of the environment, so that children run untouched: LD_PRELOAD becomes
+/// what it was before.
+unsafe fn clean(envp: *mut *mut c_char) {
+    // SAFETY: by the caller; entries are only moved within the array.
+    unsafe {
+        let mut from = envp;
+        let mut to = envp;
+        while !(*from).is_null() {
+            let entry = CStr::from_ptr(*from).to_bytes();
+            let is = |name: &str| {
+                entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='))
+            };
+            if is(control::ENVIRONMENT_PRELOAD) {
+                // "ATOLL_SAVED_LD_PRELOAD=x" ends in "LD_PRELOAD=x".
+                *to = (*from).add(control::ENVIRONMENT_PRELOAD.len() - "LD_PRELOAD".len());
+                to = to.add(1);
+            } else if !is(control::ENVIRONMENT) && !is("LD_PRELOAD") {
+                *to = *from;
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+        *to = std::ptr::null_mut();
+    }
+}
+
+const _: () = assert!(layout::PINNED < layout::STACKS);

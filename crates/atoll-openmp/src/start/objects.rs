@@ -1,0 +1,143 @@
+//! The objects the dynamic linker loaded: which are libc's own, where their writable data lies, which globals are large.
+//!
+//! Used by the constructor, and by the mapping wrappers to know calls from inside this library.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use object::elf;
+use object::read::elf::{ElfFile64, FileHeader as _, Sym as _};
+
+static OWN_START: AtomicUsize = AtomicUsize::new(0);
+static OWN_END: AtomicUsize = AtomicUsize::new(0);
+
+/// A loaded object's writable data.
+#[derive(Debug, Clone)]
+pub(crate) struct Object {
+    /// Path; empty for the executable.
+    pub(crate) name: String,
+    /// Where it is loaded.
+    pub(crate) base: usize,
+    /// Writable stretches that stay writable after relocation: start, end.
+    pub(crate) data: Vec<(usize, usize)>,
+}
+
+impl Object {
+    /// The file name without directories.
+    pub(crate) fn file_name(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or("")
+    }
+
+    /// Does its data stay private to each worker? libc and what belongs to it keep state that means something to
+    /// one process only (locks by private futex, thread lists); the caches of libgcc_s are guarded by those.
+    pub(crate) fn is_private(&self) -> bool {
+        const PRIVATE: [&str; 9] = [
+            "ld-linux", "libc.so", "libm.so", "libgcc_s.", "libpthread", "libdl.so", "librt.so", "libgomp.so",
+            "linux-vdso",
+        ];
+        PRIVATE.iter().any(|p| self.file_name().starts_with(p))
+    }
+}
+
+unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
+    // SAFETY: the dynamic linker's description of one object; `to` is the vector given below.
+    unsafe {
+        let info = &*info;
+        let list = &mut *to.cast::<Vec<Object>>();
+        let name = CStr::from_ptr(info.dlpi_name).to_string_lossy().into_owned();
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
+        let base = info.dlpi_addr as usize;
+        let relro = headers
+            .iter()
+            .find(|h| h.p_type == libc::PT_GNU_RELRO)
+            .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
+        let here = collect as usize;
+        let mut data = Vec::new();
+        for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
+            let (start, end) = (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize);
+            if h.p_flags & libc::PF_X != 0 && (start..end).contains(&here) {
+                OWN_START.store(start, Ordering::Relaxed);
+                OWN_END.store(end, Ordering::Relaxed);
+            }
+            if h.p_flags & libc::PF_W != 0 {
+                // What is read-only after relocation is page-aligned at its end and stays as it is.
+                let from = relro.map_or(start, |(a, b)| {
+                    if a >= start && b <= end { (b & !4095).max(start) } else { start }
+                });
+                if from < end {
+                    data.push((from & !4095, end.next_multiple_of(4096)));
+                }
+            }
+        }
+        list.push(Object { name, base, data });
+    }
+    0
+}
+
+/// All loaded objects, the executable first.
+pub(crate) fn loaded() -> Vec<Object> {
+    let mut list: Vec<Object> = Vec::new();
+    // SAFETY: the callback gets the vector it expects.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut list).cast()) };
+    list
+}
+
+/// Is the address in this library's code?
+#[inline]
+pub(crate) fn is_own_code(address: usize) -> bool {
+    address >= OWN_START.load(Ordering::Relaxed) && address < OWN_END.load(Ordering::Relaxed)
+}
+
+/// The object's large globals, by its symbol table: start, end, ascending. An object without symbols has its
+/// whole zero-initialised data taken for one if that is large.
+pub(crate) fn large_globals(object: &Object, least: usize) -> Vec<(usize, usize)> {
+    let path = if object.name.is_empty() { "/proc/self/exe" } else { &object.name };
+    let total: usize = object.data.iter().map(|(a, b)| b - a).sum();
+    if total < least {
+        return Vec::new();
+    }
+    let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
+    let Ok(file) = ElfFile64::<object::Endianness>::parse(&*bytes) else { return Vec::new() };
+    let endian = file.endian();
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    let mut symbols = 0;
+    for table in [file.elf_symbol_table(), file.elf_dynamic_symbol_table()] {
+        for symbol in table.iter() {
+            if symbol.st_type() != elf::STT_OBJECT || symbol.st_size(endian) == 0 {
+                continue;
+            }
+            symbols += 1;
+            let start = object.base + symbol.st_value(endian) as usize;
+            let end = start + symbol.st_size(endian) as usize;
+            if end - start >= least && object.data.iter().any(|&(a, b)| start >= a && end <= b) {
+                found.push((start, end));
+            }
+        }
+        if symbols > 0 && !found.is_empty() {
+            break;
+        }
+    }
+    if found.is_empty()
+        && let Ok(headers) = file.elf_header().program_headers(endian, &*bytes)
+    {
+        use object::read::elf::ProgramHeader as _;
+        let stripped = file.elf_symbol_table().is_empty();
+        for h in headers.iter().filter(|h| stripped && h.p_type(endian) == elf::PT_LOAD) {
+            let from = object.base + (h.p_vaddr(endian) + h.p_filesz(endian)) as usize;
+            let to = object.base + (h.p_vaddr(endian) + h.p_memsz(endian)) as usize;
+            if h.p_flags(endian).0 & libc::PF_W != 0 && to.saturating_sub(from) >= least.max(1 << 20) {
+                found.push((from, to));
+            }
+        }
+    }
+    found.sort_unstable();
+    // Symbols may alias or lie next to each other: join what touches or nearly does.
+    let mut joined: Vec<(usize, usize)> = Vec::new();
+    for (start, end) in found {
+        match joined.last_mut() {
+            Some((_, last)) if start <= *last + 64 => *last = (*last).max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}

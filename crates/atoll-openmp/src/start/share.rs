@@ -1,0 +1,270 @@
+//! Moving memory that exists already to where all workers share it, without changing an address or a byte.
+//!
+//! Used by the constructor for globals, the main thread's TLS and its stack. A stretch is copied to a file and the
+//! file mapped over it; large globals get pages of the arena instead.
+
+use std::arch::asm;
+
+use atoll_memory::layout;
+use atoll_memory::pager::Pager;
+use atoll_memory::sys::{self, Errno};
+
+use super::objects;
+
+/// The file of all pinned shared memory: heap, then stacks, then what is moved here.
+pub(crate) struct PinnedFile {
+    fd: i32,
+    next: u64,
+}
+
+/// Offset of stacks in the pinned file.
+const STACKS_OFFSET: u64 = layout::PINNED_BYTES as u64;
+/// Offset of moved memory.
+const MOVED_OFFSET: u64 = STACKS_OFFSET + layout::STACKS_BYTES as u64;
+const MOVED_BYTES: u64 = 1 << 40;
+
+impl PinnedFile {
+    /// Makes the file and maps heap and stacks.
+    pub(crate) fn create() -> Result<PinnedFile, Errno> {
+        let fd = sys::memfd(c"atoll-pinned", 0, MOVED_OFFSET + MOVED_BYTES)?;
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: NOREPLACE: nothing that exists is touched.
+        unsafe {
+            sys::mmap(layout::PINNED, layout::PINNED_BYTES, prot, flags, fd, 0)?;
+            sys::mmap(layout::STACKS, layout::STACKS_BYTES, prot, flags, fd, STACKS_OFFSET)?;
+        }
+        Ok(PinnedFile { fd, next: MOVED_OFFSET })
+    }
+
+    /// Its descriptor.
+    pub(crate) fn fd(&self) -> i32 {
+        self.fd
+    }
+
+    /// Reserves file space for `len` bytes.
+    fn reserve(&mut self, len: usize) -> u64 {
+        let at = self.next;
+        self.next += len.next_multiple_of(4096) as u64;
+        at
+    }
+
+    /// Moves `start..end` (whole pages, one or several private writable mappings) to shared memory.
+    pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+        let offset = self.reserve(end - start);
+        move_to(self.fd, offset, start, end)
+    }
+
+    /// Moves the main stack: the used part `used..top` and what it may grow to, down to `bottom`.
+    pub(crate) fn move_stack(&mut self, bottom: usize, used: usize, top: usize) -> Result<(), Errno> {
+        let offset = self.reserve(top - bottom);
+        if bottom < used {
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: NOREPLACE: the free addresses below the stack.
+            unsafe { sys::mmap(bottom, used - bottom, prot, flags, self.fd, offset)? };
+        }
+        move_to(self.fd, offset + (used - bottom) as u64, used, top)
+    }
+}
+
+/// Copies the present pages of `start..end` to the file and maps the file over them.
+fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
+    // All stretches but the last are copied first; the last and the mapping are one step below, so that nothing
+    // can change in between even where this library's own data or the stack in use is moved.
+    let runs = present_runs(start, end);
+    let (last, rest) = runs.split_last().map_or(((start, start), &[][..]), |(l, r)| (*l, r));
+    for &(a, b) in rest {
+        // SAFETY: mapped and readable.
+        unsafe {
+            sys::syscall(libc::SYS_pwrite64, [
+                fd as usize,
+                a,
+                b - a,
+                offset as usize + (a - start),
+                0,
+                0,
+            ])?;
+        }
+    }
+    // What the vector held may lie in the memory that is moved; it is dropped before.
+    let copied_rest = rest.iter().all(|&(a, b)| a < b);
+    debug_assert!(copied_rest);
+    drop(runs);
+    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`. Everything but the last stretch does not
+    // change between its copy and the mapping: nothing else runs yet.
+    unsafe { copy_and_map(fd, offset, start, end, last) }
+}
+
+/// Writes `last` to the file and maps the file over `start..end`, with no instruction in between that could
+/// write to memory.
+///
+/// # Safety
+/// The rest of the stretch must have been copied and not written since.
+#[inline(never)]
+unsafe fn copy_and_map(
+    fd: i32,
+    offset: u64,
+    start: usize,
+    end: usize,
+    last: (usize, usize),
+) -> Result<(), Errno> {
+    let result: isize;
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
+    // SAFETY: pwrite64, then (if it wrote something or there was nothing to write) mmap; registers only.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "js 2f",
+            "mov rdi, r12",
+            "mov rsi, r13",
+            "mov rdx, r14",
+            "mov r10, r15",
+            "mov r8, {fd}",
+            "mov r9, {map_offset}",
+            "mov eax, {mmap}",
+            "syscall",
+            "2:",
+            fd = in(reg) fd as usize,
+            map_offset = in(reg) offset as usize,
+            mmap = const libc::SYS_mmap as i32,
+            inlateout("rax") libc::SYS_pwrite64 as isize => result,
+            inlateout("rdi") fd as usize => _,
+            inlateout("rsi") last.0 => _,
+            inlateout("rdx") last.1 - last.0 => _,
+            inlateout("r10") offset as usize + (last.0 - start) => _,
+            in("r12") start, in("r13") end - start, in("r14") prot, in("r15") flags,
+            lateout("r8") _, lateout("r9") _, lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(()) }
+}
+
+/// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never
+/// touched read as zeros, as the file does. File-backed data that was not read yet counts as present.
+fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
+    let pages = (end - start) / 4096;
+    let mut bits = vec![0u64; pages];
+    let backed = file_backed(start, end);
+    let known = std::fs::File::open("/proc/self/pagemap").and_then(|f| {
+        use std::os::unix::fs::FileExt;
+        // SAFETY: u64 has no invalid bytes; the slice covers the vector.
+        let raw = unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), pages * 8) };
+        f.read_exact_at(raw, (start / 4096 * 8) as u64)
+    });
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (i, bit) in bits.iter().enumerate() {
+        let at = start + i * 4096;
+        let present = known.is_err() || bit >> 62 != 0 || backed.iter().any(|&(a, b)| at >= a && at < b);
+        if present {
+            match runs.last_mut() {
+                Some((_, b)) if *b == at => *b = at + 4096,
+                _ => runs.push((at, at + 4096)),
+            }
+        }
+    }
+    runs
+}
+
+/// One line of /proc/self/maps.
+#[derive(Debug, Clone)]
+pub(crate) struct Mapping {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) name: String,
+    pub(crate) writable: bool,
+    pub(crate) inode: u64,
+}
+
+/// The process's mappings.
+pub(crate) fn mappings() -> Vec<Mapping> {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let mut f = line.split_ascii_whitespace();
+            let (a, b) = f.next()?.split_once('-')?;
+            let permissions = f.next()?;
+            let inode = f.nth(2)?.parse().ok()?;
+            Some(Mapping {
+                start: usize::from_str_radix(a, 16).ok()?,
+                end: usize::from_str_radix(b, 16).ok()?,
+                writable: permissions.as_bytes().get(1) == Some(&b'w'),
+                inode,
+                name: f.next().unwrap_or("").to_owned(),
+            })
+        })
+        .collect()
+}
+
+fn file_backed(start: usize, end: usize) -> Vec<(usize, usize)> {
+    mappings()
+        .iter()
+        .filter(|m| m.inode != 0 && m.start < end && m.end > start)
+        .map(|m| (m.start, m.end))
+        .collect()
+}
+
+/// Initial content of a large global that must be written to its pages once faults are served.
+pub(crate) struct Content {
+    at: usize,
+    bytes: Vec<u8>,
+}
+
+/// Moves an object's data: large globals to the arena, the rest to pinned memory.
+pub(crate) fn share_object(
+    object: &objects::Object,
+    pager: &Pager,
+    file: &mut PinnedFile,
+    contents: &mut Vec<Content>,
+) -> Result<(), Errno> {
+    let page = pager.page_bytes();
+    let large: Vec<(usize, usize)> = objects::large_globals(object, crate::heap::large::LEAST)
+        .into_iter()
+        .map(|(a, b)| (a.next_multiple_of(page), b & !(page - 1)))
+        .filter(|(a, b)| a < b)
+        .collect();
+    for &(start, end) in &object.data {
+        let mut at = start;
+        for &(a, b) in large.iter().filter(|&&(a, b)| a >= start && b <= end) {
+            if at < a {
+                file.move_here(at, a)?;
+            }
+            if share_global(pager, a, b, contents)? {
+                at = b;
+            } else {
+                at = a;
+            }
+        }
+        if at < end {
+            file.move_here(at, end)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives `start..end` pages of the arena; `false` if there are no numbers left for them.
+fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
+    let Some((first, offset)) = pager.reserve_range(start, end) else { return Ok(false) };
+    for (a, b) in present_runs(start, end) {
+        // SAFETY: mapped and readable.
+        let bytes = unsafe { std::slice::from_raw_parts(a as *const u8, b - a) };
+        contents.push(Content { at: a, bytes: bytes.to_vec() });
+    }
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: replaces the global's memory, whose content was kept, by pages of the arena's file.
+    unsafe { sys::mmap(start, end - start, prot, flags, pager.arena_fd(), offset)? };
+    pager.publish_range(start, end, first);
+    Ok(true)
+}
+
+/// Writes kept contents to their places: ordinary stores, whose faults bring the pages.
+pub(crate) fn restore(contents: Vec<Content>) {
+    for c in contents {
+        // SAFETY: a large global that was moved; nobody else runs yet.
+        unsafe { std::ptr::copy_nonoverlapping(c.bytes.as_ptr(), c.at as *mut u8, c.bytes.len()) };
+    }
+}

@@ -1,0 +1,168 @@
+//! SIGBUS: how a fault on paged memory reaches the pager, and how a SIGBUS that is not ours reaches the program.
+//!
+//! Installed by the constructor; runs on an alternate stack of each worker.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing unless the program ends.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use atoll_memory::control::{EXIT_FAR, EXIT_NEAR, EXIT_SETUP};
+use atoll_memory::pager::FaultError;
+use atoll_memory::pager::fault::Fault;
+use atoll_memory::sys;
+
+use crate::state;
+
+/// Bytes of an alternate signal stack.
+pub(crate) const STACK_BYTES: usize = 256 << 10;
+
+/// The program's own handler for SIGBUS (0: default) and whether it takes three arguments.
+static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static PROGRAM_FLAGS: AtomicUsize = AtomicUsize::new(0);
+
+/// x86 page-fault error code: the page was present / the access was a write.
+const ERROR_PRESENT: i64 = 1;
+const ERROR_WRITE: i64 = 2;
+
+unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's signal frame; errno is this thread's and restored.
+    unsafe {
+        let errno_at = libc::__errno_location();
+        let errno = *errno_at;
+        let address = (*info).si_addr() as usize;
+        let frame = context.cast::<libc::ucontext_t>();
+        let error = (*frame).uc_mcontext.gregs[libc::REG_ERR as usize];
+        let Some(pager) = state::pager() else { return pass_on(signal, info, context) };
+        if (*info).si_code <= 0 {
+            // Sent by somebody, not caused by an access.
+            return pass_on(signal, info, context);
+        }
+        let fault = Fault {
+            address,
+            write: error & ERROR_WRITE != 0,
+            protection: error & ERROR_PRESENT != 0,
+            table: state::table(),
+        };
+        match pager.fault(state::executor(pager), fault) {
+            Ok(()) => {}
+            Err(FaultError::NotOurs) => pass_on(signal, info, context),
+            Err(e) => end(e),
+        }
+        *errno_at = errno;
+    }
+}
+
+/// Ends the program after a fault that could not be resolved.
+pub(crate) fn end(error: FaultError) -> ! {
+    match error {
+        FaultError::Far(e) => state::give_up(EXIT_FAR, e.message()),
+        FaultError::NoRoom => state::give_up(
+            EXIT_NEAR,
+            "near memory is full of pages that must stay: raise --near (or lower the number of workers)",
+        ),
+        FaultError::Kernel(sys::Errno(libc::ENOMEM)) => state::give_up(
+            EXIT_NEAR,
+            "this machine has no memory left for a page that --near allows: lower --near, or with --page 2M \
+             reserve more huge pages (/proc/sys/vm/nr_hugepages)",
+        ),
+        FaultError::Kernel(_) | FaultError::NotOurs => {
+            state::give_up(EXIT_SETUP, "the kernel refused to map a page (userfaultfd): see `atoll doctor`")
+        }
+    }
+}
+
+/// Hands a SIGBUS that is not ours to the program.
+unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    match PROGRAM_HANDLER.load(Ordering::Relaxed) {
+        libc::SIG_DFL => {
+            // SAFETY: the default action, then the access again: the kernel ends the process as without us.
+            unsafe {
+                let mut default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+                default.sa_sigaction = libc::SIG_DFL;
+                real_sigaction(signal, &default);
+                if (*info).si_code <= 0 {
+                    libc::raise(signal);
+                }
+            }
+        }
+        libc::SIG_IGN => {}
+        // SAFETY: the program's handler, called as the kernel would.
+        handler => unsafe {
+            if PROGRAM_FLAGS.load(Ordering::Relaxed) & libc::SA_SIGINFO as usize != 0 {
+                let f: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = std::mem::transmute(handler);
+                f(signal, info, context);
+            } else {
+                let f: extern "C" fn(c_int) = std::mem::transmute(handler);
+                f(signal);
+            }
+        },
+    }
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// Sets a signal's action past any interposed `sigaction`.
+pub(crate) fn real_sigaction(signal: c_int, action: &libc::sigaction) {
+    let k = KernelAction {
+        handler: action.sa_sigaction,
+        flags: action.sa_flags as u64 | SA_RESTORER,
+        restorer: restore_frame as *const () as usize,
+        // SAFETY: sigset_t begins with the kernel's eight bytes.
+        mask: unsafe { *(&raw const action.sa_mask).cast::<u64>() },
+    };
+    // SAFETY: the kernel's structure, eight mask bytes.
+    let _ = unsafe {
+        sys::syscall(libc::SYS_rt_sigaction, [signal as usize, std::ptr::from_ref(&k) as usize, 0, 8, 0, 0])
+    };
+}
+
+const SA_RESTORER: u64 = 0x0400_0000;
+
+/// Where a handler returns to.
+#[unsafe(naked)]
+unsafe extern "C" fn restore_frame() {
+    core::arch::naked_asm!("mov eax, 15", "syscall")
+}
+
+/// Takes SIGBUS for the pager.
+pub(crate) fn install() {
+    // SAFETY: sigaction is plain data.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = on_sigbus as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // While a fault is handled no handler of the program may run: it could fault itself.
+    // SAFETY: a valid set.
+    unsafe { libc::sigfillset(&raw mut action.sa_mask) };
+    real_sigaction(libc::SIGBUS, &action);
+}
+
+/// Gives the calling thread an alternate stack of [`STACK_BYTES`] at `at`.
+pub(crate) fn use_stack(at: usize) {
+    let stack = libc::stack_t { ss_sp: at as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
+    // SAFETY: the memory is the caller's, for ever.
+    let _ = unsafe {
+        sys::syscall(libc::SYS_sigaltstack, [std::ptr::from_ref(&stack) as usize, 0, 0, 0, 0, 0])
+    };
+}
+
+/// Remembers what the program wants done with SIGBUS; returns what it wanted before.
+pub(crate) fn set_program_handler(handler: usize, flags: c_int) -> (usize, c_int) {
+    (
+        PROGRAM_HANDLER.swap(handler, Ordering::Relaxed),
+        PROGRAM_FLAGS.swap(flags as usize, Ordering::Relaxed) as c_int,
+    )
+}
+
+/// What the program wants done with SIGBUS.
+pub(crate) fn program_handler() -> (usize, c_int) {
+    (PROGRAM_HANDLER.load(Ordering::Relaxed), PROGRAM_FLAGS.load(Ordering::Relaxed) as c_int)
+}
