@@ -45,7 +45,7 @@ static double **workspaces;
 
 /* What one point of a grid line contributes to the residual. */
 typedef struct {
-    double u[5];
+    double u[5]; /* first, so that a component recurs every sizeof(flux_point) */
     double convective[5];
     double primitive[5]; /* the velocities at their momenta's places, their square at 0, energy per mass at 4 */
     double viscous[5];   /* between the point before and this one */
@@ -92,7 +92,7 @@ CFD_INLINE void flux_line(const int d, size_t first, flux_point *w) {
             double sum = r[x] - t2 * (p[1].convective[x] - p[-1].convective[x]) +
                          diffusion * (p[1].u[x] - 2.0 * p->u[x] + p[-1].u[x]);
             if (x) sum += C3C4 * t3 * (p[1].viscous[x] - p->viscous[x]);
-            r[x] = sum - CFD_DSSP * cfd_fourth(&p->u[x], sizeof(flux_point) / sizeof(double), m, n);
+            r[x] = sum - CFD_DSSP * cfd_fourth((const double *)p + x, sizeof(flux_point) / sizeof(double), m, n);
         }
     }
 }
@@ -127,7 +127,7 @@ static void compute_rhs(void) {
     }
 }
 
-/* How many planes each thread has finished since the start, over all sweeps; a line of its own for each, since the
+/* How many planes each thread has finished in this step, over both sweeps; a cache line of its own for each, since the
  * neighbour polls it. */
 static struct {
     long planes;
@@ -245,19 +245,21 @@ CFD_INLINE void sweep(const int side, long base) {
     }
 }
 
-static void relax(int step) {
+static void relax(void) {
     const int n = grid.n;
 #pragma omp parallel
     {
+        /* Seen by all before anyone polls: the loop ends in a barrier. */
+        progress[omp_get_thread_num()].planes = 0;
 #pragma omp for schedule(static)
         for (int k = 1; k < n - 1; k++)
             for (int j = 1; j < n - 1; j++) {
                 double *r = rsd + 5 * cfd_at(&grid, 1, j, k);
                 for (int x = 0; x < 5 * (n - 2); x++) r[x] *= grid.dt;
             }
-        sweep(-1, 2L * step * (n - 2));
+        sweep(-1, 0);
 #pragma omp barrier
-        sweep(1, (2L * step + 1) * (n - 2));
+        sweep(1, n - 2);
     }
     cfd_add(&grid, u, rsd, 1.0 / (OMEGA * (2.0 - OMEGA)));
 }
@@ -316,7 +318,7 @@ int main(int argc, char **argv) {
     compute_rhs();
     const double start = program_seconds();
     for (int step = 0; step < steps; step++) {
-        relax(step);
+        relax();
         compute_rhs();
     }
     const double seconds = program_seconds() - start;

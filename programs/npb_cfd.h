@@ -77,7 +77,7 @@ static inline void *cfd_allocate(size_t bytes) {
     return p;
 }
 
-/* A zeroed field of `width` doubles a cell; zeroed by the threads that will work on it, so that its pages are theirs. */
+/* A zeroed field of `width` doubles a cell, zeroed by the threads that will work on it so that its pages are theirs. */
 static inline double *cfd_field(const cfd_grid *g, int width) {
     size_t plane = g->p * g->p * (size_t)width;
     double *f = cfd_allocate(plane * (size_t)g->n * sizeof *f);
