@@ -128,7 +128,8 @@ CFD_INLINE void fill_point(const int d, point *p, int m, size_t c, size_t across
     if (m >= n - 3) add[4] = 0.0;
     if (m == n - 2) add[3] = 0.0;
     for (int l = 0; l < BATCH; l++) {
-        const size_t here = c + across * (size_t)(l < count ? l : count - 1), up = here + (size_t)s, down = here - (size_t)s;
+        const size_t here = c + across * (size_t)(l < count ? l : count - 1);
+        const size_t up = here + (size_t)s, down = here - (size_t)s;
         const double below =
             -first_order * velocity[down] - second_order * (diffusion + heat * rho_i[down]) + add[1];
         const double diagonal = 1.0 + 2.0 * second_order * (diffusion + heat * rho_i[here]) + add[2];
