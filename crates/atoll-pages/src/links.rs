@@ -1,0 +1,127 @@
+//! Doubly linked lists of frames whose links lie in two arrays the caller gives, eight bytes a frame.
+//!
+//! Every policy keeps its order in these lists; nobody else uses them.
+//!
+//! The lists are circular and each has a node of its own behind the frames (its *end*), so linking and unlinking have
+//! no special cases: the end's `next` is the front, its `prev` the back. A frame that is in no list is linked to
+//! itself, which is how membership is known without another bit. A frame is in at most one list by construction,
+//! since it has one pair of links.
+
+/// Several lists over one set of frames, each frame in at most one of them.
+#[derive(Debug)]
+pub struct Links<'a> {
+    next: &'a mut [u32],
+    prev: &'a mut [u32],
+    frames: u32,
+}
+
+impl<'a> Links<'a> {
+    /// Makes all lists empty. The first `frames` entries of both slices are the frames' links, the others the ends
+    /// of the lists: there are as many lists as entries behind the frames.
+    ///
+    /// # Panics
+    ///
+    /// When the slices differ in length, are shorter than `frames` or longer than `u32::MAX`.
+    pub fn new(next: &'a mut [u32], prev: &'a mut [u32], frames: u32) -> Self {
+        assert_eq!(next.len(), prev.len(), "both link arrays have one entry a node");
+        assert!(
+            next.len() >= frames as usize && next.len() <= u32::MAX as usize,
+            "one node a frame, named by a u32"
+        );
+        for (node, (next, prev)) in (0..).zip(next.iter_mut().zip(prev.iter_mut())) {
+            *next = node;
+            *prev = node;
+        }
+        Self { next, prev, frames }
+    }
+
+    /// The number of frames, linked or not.
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// The number of lists.
+    pub fn lists(&self) -> usize {
+        self.next.len() - self.frames as usize
+    }
+
+    /// Whether `frame` is in a list. A number that is no frame is in none.
+    pub fn is_linked(&self, frame: u32) -> bool {
+        frame < self.frames && self.next[frame as usize] != frame
+    }
+
+    /// The oldest frame of a list: the one pushed at the back first.
+    pub fn front(&self, list: u32) -> Option<u32> {
+        self.frame(self.next[self.end(list)])
+    }
+
+    /// The newest frame of a list.
+    pub fn back(&self, list: u32) -> Option<u32> {
+        self.frame(self.prev[self.end(list)])
+    }
+
+    /// Whether a list holds no frame.
+    pub fn is_empty(&self, list: u32) -> bool {
+        self.front(list).is_none()
+    }
+
+    /// Puts a frame that is in no list at the back of `list`.
+    pub fn push_back(&mut self, list: u32, frame: u32) {
+        debug_assert!(frame < self.frames && !self.is_linked(frame), "frame {frame} is already in a list");
+        let end = self.end(list);
+        let last = self.prev[end];
+        self.prev[frame as usize] = last;
+        self.next[frame as usize] = self.frames + list;
+        self.next[last as usize] = frame;
+        self.prev[end] = frame;
+    }
+
+    /// Takes a frame out of the list it is in; without effect when it is in none.
+    pub fn unlink(&mut self, frame: u32) {
+        debug_assert!(frame < self.frames, "frame {frame} is beyond the capacity");
+        let (next, prev) = (self.next[frame as usize], self.prev[frame as usize]);
+        self.next[prev as usize] = next;
+        self.prev[next as usize] = prev;
+        self.next[frame as usize] = frame;
+        self.prev[frame as usize] = frame;
+    }
+
+    /// The frames of a list, oldest first.
+    pub fn iter(&self, list: u32) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors(self.front(list), |&frame| self.frame(self.next[frame as usize]))
+    }
+
+    fn end(&self, list: u32) -> usize {
+        debug_assert!((list as usize) < self.lists(), "list {list} does not exist");
+        (self.frames + list) as usize
+    }
+
+    fn frame(&self, node: u32) -> Option<u32> {
+        (node < self.frames).then_some(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_leave_and_change_lists_in_order() {
+        let (mut next, mut prev) = ([0; 6], [0; 6]);
+        let mut links = Links::new(&mut next, &mut prev, 4);
+        assert_eq!(links.lists(), 2);
+        assert!(links.is_empty(0) && !links.is_linked(0) && !links.is_linked(4));
+        for frame in 0..4 {
+            links.push_back(0, frame);
+        }
+        links.unlink(1);
+        links.unlink(1);
+        links.push_back(1, 1);
+        links.unlink(0);
+        links.push_back(0, 0);
+        assert!(links.iter(0).eq([2, 3, 0]) && links.iter(1).eq([1]));
+        assert_eq!((links.front(0), links.back(0)), (Some(2), Some(0)));
+        links.unlink(1);
+        assert!(links.is_empty(1));
+    }
+}

@@ -1,0 +1,70 @@
+//! What a replacement policy is: it orders the resident frames and names the next victim.
+//!
+//! `fifo`, `lru`, `cmcp` and `adaptive` implement it, one file each; `spec` chooses one by name; `replay` and
+//! `atoll-memory` drive it. To add a policy, write its file and add its line to `policies!` in `spec` (and its `mod`).
+//!
+//! The set of events is what a runtime with per-worker page tables sees for nothing (`papers/cmcp.txt`, section 3): a
+//! page becomes resident, another worker maps it, a page is evicted or freed. Uses of a mapped page are
+//! invisible; a policy that wants to see them must have mappings dropped in `scan`, and pays for it.
+
+/// A replacement policy over frames numbered from 0 to its capacity.
+///
+/// All calls are O(1), except `scan`, which is bounded as each policy documents. None allocates. The caller's
+/// lock makes calls exclusive. A frame at or beyond the capacity panics.
+pub trait Policy {
+    /// A page became resident in `frame`. `mappers` is the page's core-map count: how many workers map it, 0 for a
+    /// page fetched ahead of its use. Of a frame that is already held this is the same as `mapped`.
+    fn insert(&mut self, frame: u32, mappers: u32);
+
+    /// A page that was evicted before became resident again, and the caller has kept the `token` of its eviction.
+    /// Only policies that learn from early returns tell this from `insert`.
+    fn insert_again(&mut self, frame: u32, mappers: u32, token: u32) {
+        let _ = token;
+        self.insert(frame, mappers);
+    }
+
+    /// A worker mapped the page in `frame`: one more of them, or one that had lost its mapping to `scan`, which is
+    /// how a use is seen. `mappers` is the new core-map count. Of a frame that is not held, without effect.
+    fn mapped(&mut self, frame: u32, mappers: u32);
+
+    /// The next victim; `None` when no frame is held. Changes nothing, so that a caller may look before it decides.
+    fn peek(&self) -> Option<u32>;
+
+    /// Removes the victim that `peek` names and returns it.
+    fn evict(&mut self) -> Option<u32>;
+
+    /// What to remember of the page whose frame `evict` returned last, for `insert_again`. A far page has no
+    /// frame, so the place of the frame's number in its page-table entry is free to keep it.
+    fn token(&self) -> u32 {
+        0
+    }
+
+    /// The program freed the page in `frame`. Of a frame that is not held, without effect.
+    fn remove(&mut self, frame: u32);
+
+    /// A victim that turned out to be pinned or busy comes back, with its present core-map count. It is placed like a new
+    /// page, so it can be the next victim again when everything else ranks above it: a caller sets such
+    /// victims aside and restores them when its batch is complete.
+    fn restore(&mut self, frame: u32, mappers: u32) {
+        self.insert(frame, mappers);
+    }
+
+    /// The periodic tick, every 10 ms of running time (`papers/cmcp.txt`, section 5.1). Calls `unmap` for every frame
+    /// whose mappings are to be dropped in all workers so that its next use is seen. Each such call costs
+    /// remote TLB invalidations; policies that need none never call it.
+    fn scan(&mut self, unmap: &mut dyn FnMut(u32));
+
+    /// How many frames are held.
+    fn len(&self) -> usize;
+
+    /// Whether no frame is held.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether `frame` is held.
+    fn contains(&self, frame: u32) -> bool;
+
+    /// The policy's name as users write it.
+    fn name(&self) -> &'static str;
+}
