@@ -1,4 +1,5 @@
 //! What the prefetcher fetches on known walks.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::collections::HashSet;
 
