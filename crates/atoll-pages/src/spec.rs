@@ -139,6 +139,8 @@ policies! {
     Lru(crate::lru::LruOptions),
     /// Core-map count based priority.
     Cmcp(crate::cmcp::CmcpOptions),
+    /// FIFO that keeps part of a sweep while that pays.
+    Adaptive(crate::adaptive::AdaptiveOptions),
 }
 
 impl PolicySpec {
