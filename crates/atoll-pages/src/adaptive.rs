@@ -13,7 +13,7 @@
 //!   is used when it returns; the stay wins when its page returns within as much time as lies between (and an
 //!   eighth more), and loses if it does not. Time is counted in evictions. In a sweep all pages return once a
 //!   round, so the stay wins; it loses when it holds what is used no more, or more seldom than what passes.
-//! * The score of the duels, 0 to 8, is the limit of the stay in eighths of the capacity, less a sixteenth that always
+//! * The score of the duels, 0 to 8 (one up for one won, two down for one lost), is the limit of the stay in eighths of the capacity, less a sixteenth that always
 //!   is for the pass (and 64 pages if that is no more than a quarter: pages fetched together must not evict each other).
 //! * At score 0 the policy is FIFO. While half of what is fetched are pages that return, it tries again with a small
 //!   stay; each attempt that fails doubles the wait to the next, from one to 64 times the capacity in evictions.
@@ -49,7 +49,7 @@ impl Options for AdaptiveOptions {
             clock: 0,
             turned: 0,
             dueled: 0,
-            score: BEST / 2,
+            score: ATTEMPT,
             duels: [Duel::Over; DUELS],
             duel: 0,
             partner_due: false,
@@ -74,6 +74,8 @@ const STAY: u32 = 1;
 const BEST: u32 = 8;
 /// The score of a new attempt.
 const ATTEMPT: u32 = 2;
+/// What a lost duel costs, where a won one is worth 1: a stay kept in error can cost many faults for each it could save.
+const LOSS: u32 = 2;
 /// Evictions from one of the stay to the next.
 const TURN: u64 = 32;
 /// Duels remembered. With one in each 1/16 of the capacity evicted, their pages have four times the capacity to return.
@@ -163,12 +165,15 @@ impl Adaptive<'_> {
     }
 
     fn lost(&mut self) {
-        if self.score == 1 {
+        if self.score == 0 {
+            return;
+        }
+        self.score = self.score.saturating_sub(LOSS);
+        if self.score == 0 {
             self.wait = (self.wait * 2).min(u64::from(self.links.frames()) * 64);
             (self.waited, self.returned) = (0, 0);
             self.duels = [Duel::Over; DUELS];
         }
-        self.score = self.score.saturating_sub(1);
     }
 
     /// The page of a duel has returned.

@@ -10,7 +10,8 @@
 /// A replacement policy over frames numbered from 0 to its capacity.
 ///
 /// All calls are O(1), except `scan`, which is bounded as each policy documents. None allocates. The caller's
-/// lock makes calls exclusive. A frame at or beyond the capacity panics.
+/// lock makes calls exclusive. Inserting a frame at or beyond the capacity panics; of all other
+/// calls such a frame is one that is not held.
 pub trait Policy {
     /// A page became resident in `frame`. `mappers` is the page's core-map count: how many workers map it, 0 for a
     /// page fetched ahead of its use. Of a frame that is already held this is the same as `mapped`.

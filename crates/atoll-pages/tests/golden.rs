@@ -61,7 +61,7 @@ fn beladys_anomaly() {
 #[test]
 fn a_cyclic_sweep_defeats_fifo_and_lru() {
     let trace = traces::cyclic(100, 10);
-    let specs = ["fifo", "lru", "cmcp:p=0", "cmcp:p=0.5", "cmcp:p=1"];
+    let specs = ["fifo", "lru", "cmcp:p=0", "cmcp:p=0.5", "cmcp:p=1", "adaptive"];
     // Without ticks nothing ages, and half of the frames keep what came first: 100 + 9 * 60.
     assert_eq!(
         table(&specs, 80, NEVER, &trace),
@@ -70,7 +70,8 @@ fn a_cyclic_sweep_defeats_fifo_and_lru() {
             ("lru", 1000, 0, 0),
             ("cmcp:p=0", 1000, 0, 0),
             ("cmcp:p=0.5", 640, 0, 0),
-            ("cmcp:p=1", 1000, 0, 0)
+            ("cmcp:p=1", 1000, 0, 0),
+            ("adaptive", 588, 0, 0)
         ]
     );
     // The scan is done by nobody of the team, so the pages it unmaps cost their one worker a remote invalidation.
@@ -81,7 +82,8 @@ fn a_cyclic_sweep_defeats_fifo_and_lru() {
             ("lru", 1000, 0, 1000),
             ("cmcp:p=0", 1000, 0, 0),
             ("cmcp:p=0.5", 640, 0, 0),
-            ("cmcp:p=1", 1000, 0, 0)
+            ("cmcp:p=1", 1000, 0, 0),
+            ("adaptive", 588, 0, 0)
         ]
     );
 }
@@ -102,7 +104,7 @@ fn table(
 
 #[test]
 fn two_workers_and_their_halo() {
-    let specs = ["fifo", "lru", "lru:scan=8", "cmcp:p=0.125", "cmcp:p=0.5", "cmcp:p=1"];
+    let specs = ["fifo", "lru", "lru:scan=8", "cmcp:p=0.125", "cmcp:p=0.5", "cmcp:p=1", "adaptive"];
     assert_eq!(
         table(&specs, 64, 100, &traces::halo(2, 40, 8, 20)),
         [
@@ -111,14 +113,15 @@ fn two_workers_and_their_halo() {
             ("lru:scan=8", 1760, 160, 384),
             ("cmcp:p=0.125", 1600, 8, 4),
             ("cmcp:p=0.5", 1144, 8, 4),
-            ("cmcp:p=1", 1608, 8, 4)
+            ("cmcp:p=1", 1608, 8, 4),
+            ("adaptive", 960, 127, 516)
         ]
     );
 }
 
 #[test]
 fn skewed_use_by_eight_workers() {
-    let specs = ["fifo", "lru", "lru:scan=16", "cmcp:p=0.25", "cmcp:p=0.5", "cmcp:p=1"];
+    let specs = ["fifo", "lru", "lru:scan=16", "cmcp:p=0.25", "cmcp:p=0.5", "cmcp:p=1", "adaptive"];
     assert_eq!(
         table(&specs, 200, 200, &traces::skewed(8, 400, 20_000)),
         [
@@ -127,7 +130,8 @@ fn skewed_use_by_eight_workers() {
             ("lru:scan=16", 5412, 6534, 10693),
             ("cmcp:p=0.25", 5445, 4447, 8114),
             ("cmcp:p=0.5", 5221, 3326, 6693),
-            ("cmcp:p=1", 5437, 1568, 4867)
+            ("cmcp:p=1", 5437, 1568, 4867),
+            ("adaptive", 6072, 6251, 10334)
         ]
     );
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use atoll_pages::Prefetcher;
 use atoll_pages::prefetch::Direction;
+use proptest::prelude::*;
 
 /// Walks the pages in order, fetching what is asked for; the faults, and the size of the last window.
 fn walk(prefetcher: &mut Prefetcher, pages: impl Iterator<Item = u64>) -> (usize, u32) {
@@ -135,4 +136,24 @@ fn the_ends_of_the_page_numbers_are_no_traps() {
     }
     assert!(size_of::<Prefetcher>() <= 4096);
     assert_eq!(Prefetcher::new(0).fault(3).count, 1);
+}
+
+proptest! {
+    #[test]
+    fn a_window_begins_with_the_fault_and_keeps_its_bounds(
+        faults in prop::collection::vec(prop_oneof![0..300_u64, any::<u64>(), u64::MAX - 300..], 1..500),
+        max in prop_oneof![0..100_u32, Just(u32::MAX)],
+        waste in 0..50_u32,
+    ) {
+        let mut prefetcher = Prefetcher::new(max);
+        for page in faults {
+            let window = prefetcher.fault(page);
+            prop_assert!(window.first == page && (1..=max.max(1)).contains(&window.count) && window.stride != 0);
+            let last = i128::from(page) + i128::from(window.stride) * (i128::from(window.count) - 1);
+            prop_assert!((0..=i128::from(u64::MAX)).contains(&last));
+            prop_assert_eq!(i128::from(window.lowest()), last.min(i128::from(page)));
+            prefetcher.wasted(waste);
+            prop_assert!(prefetcher.accuracy() <= 100);
+        }
+    }
 }

@@ -37,14 +37,14 @@ pub(crate) struct Lcg(u64);
 impl Lcg {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) * bound >> 31
+        ((self.0 >> 33) * bound) >> 31
     }
 }
 
 /// Skewed use of `pages` pages by `workers` workers: page n is used roughly in proportion to 1 / n^(2/3).
 pub(crate) fn skewed(workers: u64, pages: u64, references: usize) -> Vec<Reference> {
     let mut random = Lcg(42);
-    let cube = |unit: u64| unit * unit * unit >> 30;
+    let cube = |unit: u64| (unit * unit * unit) >> 30;
     let mut one = || {
         let page = (cube(random.below(1 << 15)) * pages) >> 15;
         reference(random.below(workers) as usize, page, random.below(4) == 0)
