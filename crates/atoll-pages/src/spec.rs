@@ -82,10 +82,10 @@ macro_rules! policies {
             $($(#[$doc])* $variant($options),)*
         }
 
-        /// Any of the policies. It holds no address but those of its storage and no function pointer, so it may lie in
-        /// memory that workers share, given the storage is at the same address in each.
+        /// Any of the policies. It holds no address but those of its storage and no function pointer, so it may lie
+        /// in memory that workers share, given the storage is at the same address in each.
         #[derive(Debug)]
-        #[allow(clippy::large_enum_variant, reason = "one lies in a run's header; a box would be an address to private memory")]
+        #[allow(clippy::large_enum_variant, reason = "lies once in a run's header, where no box can be")]
         pub enum AnyPolicy<'a> {
             $($(#[$doc])* $variant(<$options as Options>::Policy<'a>),)*
         }

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_back(bytes in prop_oneof![any::<u64>(), 0..1_u64 << 40, (0..1_u64 << 24).prop_map(|n| n << 20)]) {
+    fn what_is_printed_is_read_back(
+        bytes in prop_oneof![any::<u64>(), 0..1_u64 << 40, (0..1_u64 << 24).prop_map(|n| n << 20)],
+    ) {
         prop_assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
     }
 

@@ -16,8 +16,8 @@ pub(crate) fn cyclic(pages: u64, rounds: u64) -> Vec<Reference> {
     (0..rounds * pages).map(|index| reference(0, index % pages, true)).collect()
 }
 
-/// Workers that own `own` pages each and sweep them in turn, page by page; after every sweep all read the `halo` pages, which
-/// lie between the first two workers' pages.
+/// Workers that own `own` pages each and sweep them in turn, page by page; after every sweep all read the `halo`
+/// pages, which lie between the first two workers' pages.
 pub(crate) fn halo(workers: u64, own: u64, halo: u64, rounds: u64) -> Vec<Reference> {
     let mut trace = Vec::new();
     for _ in 0..rounds {
