@@ -68,31 +68,28 @@ impl PinnedFile {
     }
 }
 
+/// Stretches up to this size are copied as one piece: this library's own data and the stack in use are, since
+/// they change while anything is done piece by piece.
+const ONE_PIECE: usize = 256 << 20;
+
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
-    // All stretches but the last are copied first; the last and the mapping are one step below, so that nothing
-    // can change in between even where this library's own data or the stack in use is moved.
-    let runs = present_runs(start, end);
-    let (last, rest) = runs.split_last().map_or(((start, start), &[][..]), |(l, r)| (*l, r));
-    for &(a, b) in rest {
-        // SAFETY: mapped and readable.
-        unsafe {
-            sys::syscall(libc::SYS_pwrite64, [
-                fd as usize,
-                a,
-                b - a,
-                offset as usize + (a - start),
-                0,
-                0,
-            ])?;
+    let last = {
+        let runs = present_runs(start, end);
+        match (runs.first(), runs.last()) {
+            (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE => (a, b),
+            (Some(_), Some(&last)) => {
+                for &(a, b) in &runs[..runs.len() - 1] {
+                    let at = offset as usize + (a - start);
+                    // SAFETY: mapped and readable; the program's data, which nobody changes yet.
+                    unsafe { sys::syscall(libc::SYS_pwrite64, [fd as usize, a, b - a, at, 0, 0])? };
+                }
+                last
+            }
+            _ => (start, start),
         }
-    }
-    // What the vector held may lie in the memory that is moved; it is dropped before.
-    let copied_rest = rest.iter().all(|&(a, b)| a < b);
-    debug_assert!(copied_rest);
-    drop(runs);
-    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`. Everything but the last stretch does not
-    // change between its copy and the mapping: nothing else runs yet.
+    };
+    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`.
     unsafe { copy_and_map(fd, offset, start, end, last) }
 }
 
