@@ -27,7 +27,10 @@ pub trait Codec {
     ///
     /// # Errors
     /// `Unavailable` if the library rejects the memory.
-    fn prepare(scratch: *mut u8, unit: u32) -> Result<(), FarError>;
+    ///
+    /// # Safety
+    /// `scratch` has `scratch_bytes(unit)` bytes, aligned to 4096, that nobody else uses.
+    unsafe fn prepare(scratch: *mut u8, unit: u32) -> Result<(), FarError>;
     /// Compresses `unit` bytes at `src` into at most `room` at `dst`; None if they do not fit.
     ///
     /// # Safety
@@ -115,8 +118,8 @@ impl<C: Codec> CompressedStore<C> {
                 Self::blob_room(unit) + C::scratch_bytes(unit),
                 unit,
                 Some(|scratch, unit| {
-                    // SAFETY: the scratch area holds the blob room and the codec's bytes behind it.
-                    C::prepare(unsafe { scratch.add(Self::blob_room(unit)) }, unit)
+                    // SAFETY: the scratch area holds the blob room, whole base pages, and the codec's bytes behind it.
+                    unsafe { C::prepare(scratch.add(Self::blob_room(unit)), unit) }
                 }),
                 0,
             )?,

@@ -79,11 +79,14 @@ impl FileStore {
             }
         }
         let size = config.pages.saturating_mul(config.page_size as u64);
-        // At full length from the start, writes need not extend the file one after the other. Beyond a
-        // limit the call would be punished by a signal; then the file grows as it is written.
-        if getrlimit(Resource::Fsize).current.is_none_or(|limit| limit >= size) {
-            let _ = fs::ftruncate(&file, size);
+        // Beyond the limit each write would be punished by a signal to the program.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < size) {
+            return Err(FarError::Unavailable(
+                "the file size limit is below the arena's size: lift it (ulimit -f unlimited) or use another store",
+            ));
         }
+        // At full length from the start, writes need not extend the file one after the other.
+        let _ = fs::ftruncate(&file, size);
         Ok(Self {
             file,
             sums: Table::new(config.pages)?,

@@ -37,7 +37,7 @@ unsafe impl SharedWord for Counters {}
 unsafe impl SharedWord for Held {}
 
 /// How a store readies a lane's scratch memory in the process that will use it.
-pub(crate) type Prepare = fn(scratch: *mut u8, unit: u32) -> Result<(), FarError>;
+pub(crate) type Prepare = unsafe fn(scratch: *mut u8, unit: u32) -> Result<(), FarError>;
 
 /// The lanes of a store and their shared memory.
 pub(crate) struct Lanes {
@@ -173,7 +173,8 @@ impl Lane {
             }
         }
         if let Some(prepare) = self.lanes.prepare
-            && let Err(error) = prepare(self.lanes.scratch(self.index), self.lanes.unit)
+            // SAFETY: the scratch area has the bytes the store asked for; the claim above made it ours.
+            && let Err(error) = unsafe { prepare(self.lanes.scratch(self.index), self.lanes.unit) }
         {
             owner.store(0, Release);
             return Err(error);

@@ -32,7 +32,7 @@ impl Codec for Lz4 {
         unsafe { LZ4_sizeofState() as usize }
     }
 
-    fn prepare(scratch: *mut u8, unit: u32) -> Result<(), FarError> {
+    unsafe fn prepare(scratch: *mut u8, unit: u32) -> Result<(), FarError> {
         // SAFETY: the scratch area has scratch_bytes bytes, page-aligned.
         let state = unsafe { LZ4_initStream(scratch.cast(), Self::scratch_bytes(unit)) };
         if state.is_null() { Err(FarError::Unavailable("LZ4 rejects its scratch memory")) } else { Ok(()) }

@@ -32,15 +32,26 @@ pub use ram::RamStore;
 pub use spec::{FarSpec, FarSpecError};
 pub use zstd::Zstd;
 
-/// One page on its way to or from far memory.
+/// One page on its way to or from far memory. To make one is to promise that its memory is valid.
 #[derive(Debug, Clone, Copy)]
 pub struct Transfer {
     /// Index of the page, below the number of pages of the store.
-    pub page: u64,
+    pub(crate) page: u64,
     /// The page in near memory: page_size bytes, aligned to 4096 at least, valid during the call. The kernel may
     /// access it in the worker's stead, so it must not be a mapping that reports faults to userfaultfd
     /// unless the page is present: pass an address in an unregistered alias of the arena.
-    pub memory: *mut u8,
+    pub(crate) memory: *mut u8,
+}
+
+impl Transfer {
+    /// Page `page`, at `memory` in near memory.
+    ///
+    /// # Safety
+    /// In every call the value is passed to, `memory` is aligned to 4096 and valid for the store's page size: for
+    /// reads in `store`, when nobody writes it; for reads and writes in `load`, when nobody else uses it.
+    pub unsafe fn new(page: u64, memory: *mut u8) -> Self {
+        Self { page, memory }
+    }
 }
 
 /// What a caller of [`FarStore::direct`] is about to do.

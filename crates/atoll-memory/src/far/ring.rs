@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Orderin
 use rustix::io::Errno;
 use rustix::io_uring::{
     IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringOp, IoringSetupFlags,
-    io_uring_cqe, io_uring_enter, io_uring_params, io_uring_ptr, io_uring_setup, io_uring_sqe, iovec,
+    addr_or_splice_off_in_union, io_uring_cqe, io_uring_enter, io_uring_params, io_uring_ptr, io_uring_setup,
+    io_uring_sqe, io_uring_user_data, iovec, len_union, off_or_addr2_union,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -119,23 +120,22 @@ impl Ring {
             return false;
         }
         for (op, i) in ops.iter().zip(0_u32..) {
-            let mut entry = io_uring_sqe::default();
-            entry.opcode = if way == Way::Read { IoringOp::Readv } else { IoringOp::Writev };
-            entry.fd = file.as_raw_fd();
-            entry.off_or_addr2.off = op.offset;
             // SAFETY: the operation's buffers are within `buffers`.
             let vector = unsafe { buffers.add(op.first as usize) };
-            entry.addr_or_splice_off_in.addr = io_uring_ptr::new(vector.cast_mut().cast::<c_void>());
-            entry.len.len = op.count;
-            entry.user_data.u64_ = u64::from(i);
-            // SAFETY: masked, so inside the entries' mapping; the kernel is done with this entry (head == tail).
-            unsafe {
-                self.entries
-                    .base
-                    .cast::<io_uring_sqe>()
-                    .add((start.wrapping_add(i) & mask) as usize)
-                    .write(entry)
+            let entry = io_uring_sqe {
+                opcode: if way == Way::Read { IoringOp::Readv } else { IoringOp::Writev },
+                fd: file.as_raw_fd(),
+                off_or_addr2: off_or_addr2_union { off: op.offset },
+                addr_or_splice_off_in: addr_or_splice_off_in_union {
+                    addr: io_uring_ptr::new(vector.cast_mut().cast::<c_void>()),
+                },
+                len: len_union { len: op.count },
+                user_data: io_uring_user_data { u64_: u64::from(i) },
+                ..Default::default()
             };
+            let at = start.wrapping_add(i) & mask;
+            // SAFETY: masked, so inside the entries' mapping; the kernel is done with this entry (head == tail).
+            unsafe { self.entries.base.cast::<io_uring_sqe>().add(at as usize).write(entry) };
         }
         let mut wanted = ops.len() as u32;
         // Pairs with the kernel's acquire of the tail.

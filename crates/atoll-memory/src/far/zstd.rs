@@ -38,7 +38,7 @@ impl Codec for Zstd {
         size_of::<Contexts>() + compress_bytes(unit) + unsafe { z::ZSTD_estimateDCtxSize() }
     }
 
-    fn prepare(scratch: *mut u8, unit: u32) -> Result<(), FarError> {
+    unsafe fn prepare(scratch: *mut u8, unit: u32) -> Result<(), FarError> {
         let (at, bytes) = (size_of::<Contexts>(), compress_bytes(unit));
         // SAFETY: both workspaces lie in the scratch area, which has scratch_bytes bytes, is page-aligned
         // (so each is 8-aligned) and outlives every use: the lane keeps the mapping.
