@@ -23,6 +23,9 @@ struct Near {
     pages: usize,
 }
 
+// SAFETY: an address range; tests give each page to one thread or child at a time.
+unsafe impl Sync for Near {}
+
 impl Near {
     fn new(pages: usize, page_size: usize) -> Self {
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -395,6 +398,24 @@ fn lanes_are_exclusive(spec: &str, page_size: usize) {
     elsewhere().unwrap();
 }
 
+fn a_small_stack_suffices(spec: &str, page_size: usize) {
+    // The handler's stack; the thread's own block takes some of it here.
+    let store = make(spec, &config(page_size));
+    let near = Near::new(4, page_size);
+    let (store, near) = (&store, &near);
+    std::thread::scope(|s| {
+        let work = move || {
+            let mut lane = attached(store, 0);
+            let all: [Transfer; 4] = std::array::from_fn(|i| near.transfer(i as u64, i));
+            (0..4).for_each(|i| near.fill(i, i as u64 + 1, 7));
+            store.store(&mut lane, &all).unwrap();
+            store.load(&mut lane, &all).unwrap();
+            assert!((0..4).all(|i| near.is(i, i as u64 + 1, 7)));
+        };
+        std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(s, work).unwrap().join().unwrap();
+    });
+}
+
 macro_rules! suite {
     ($($name:ident: $spec:expr, $page_size:expr;)*) => { $(
         mod $name {
@@ -404,6 +425,7 @@ macro_rules! suite {
             #[test] fn space_does_not_grow() { super::space_does_not_grow($spec, $page_size); }
             #[test] fn a_full_store_says_so() { super::a_full_store_says_so($spec, $page_size); }
             #[test] fn nothing_allocates() { super::nothing_allocates($spec, $page_size); }
+            #[test] fn a_small_stack_suffices() { super::a_small_stack_suffices($spec, $page_size); }
             #[test] fn lanes_are_exclusive() { super::lanes_are_exclusive($spec, $page_size); }
         }
     )* };
@@ -454,6 +476,44 @@ fn a_damaged_byte_in_the_file_is_found() {
         store.store(&mut lane, &all[2..3]).unwrap();
         store.load(&mut lane, &all).unwrap();
         assert!(near.is(2, 3, 99));
+    }
+}
+
+/// Forbids io_uring to this process as a container does: the call fails with EPERM.
+fn forbid_rings() {
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let setup = libc::SYS_io_uring_setup as u32;
+    let mut filter = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, setup),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program is valid during the call and concerns this process alone.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}
+
+#[test]
+fn without_io_uring_the_file_serves_all_the_same() {
+    for page_size in [4 << 10, 64 << 10, 2 << 20] {
+        let store = make(FILE, &config(page_size));
+        let near = Near::new(12, page_size);
+        let pid = child(|| {
+            forbid_rings();
+            let mut lane = attached(&store, 0);
+            assert!(!lane.has_ring());
+            let all: [Transfer; 12] = std::array::from_fn(|i| near.transfer((i + i / 4) as u64, i));
+            (0..12).for_each(|i| near.fill(i, 3, i as u64));
+            store.store(&mut lane, &all).unwrap();
+            (0..12).for_each(|i| near.fill(i, 0, 0));
+            store.load(&mut lane, &all).unwrap();
+            (0..12).all(|i| near.is(i, 3, i as u64))
+        });
+        assert!(succeeded(pid), "{page_size}");
     }
 }
 

@@ -382,9 +382,10 @@ fn open(dir: &Path) -> rustix::io::Result<(OwnedFd, bool)> {
     Err(Errno::INVAL)
 }
 
-/// The same descriptor under a high number: programs expect the low ones for themselves, and close ranges of them.
+/// The same descriptor under a higher number: programs expect the low ones for themselves, and close ranges of
+/// them. Not much higher: each fork copies the table up to the highest.
 pub(super) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
-    let high = (limit / 2).min(1 << 15) as i32;
+    let high = (limit / 2).min(1 << 10) as i32;
     rustix::io::fcntl_dupfd_cloexec(&fd, high).unwrap_or(fd)
 }
