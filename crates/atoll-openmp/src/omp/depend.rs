@@ -157,7 +157,7 @@ pub(crate) fn wait_until_ready(thread: &Thread, team: &'static Team, task: &Task
 extern "C" fn nothing(_: *mut u8) {}
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_taskwait_depend(depend: *const *mut u8) {
+pub(crate) extern "C" fn GOMP_taskwait_depend(depend: *const *mut u8) {
     let thread = me();
     let parent = thread.task();
     // SAFETY: only this thread makes the table.

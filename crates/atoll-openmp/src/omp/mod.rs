@@ -6,6 +6,8 @@
 // The ABI's names are libgomp's.
 #![allow(non_snake_case)]
 
+mod affinity;
+mod alloc;
 mod barrier;
 mod cancel;
 mod crew;
@@ -14,7 +16,9 @@ mod depend;
 mod display;
 mod doacross;
 mod env;
+mod fortran;
 mod icv;
+mod locks;
 mod loop_calls;
 mod loops;
 mod loops_ull;
@@ -22,8 +26,10 @@ mod ordered;
 mod parallel;
 mod parallel_loops;
 mod places;
+mod routines;
 mod sections;
 mod single;
+mod target;
 mod task;
 mod taskgroup;
 mod taskloop;

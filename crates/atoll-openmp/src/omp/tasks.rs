@@ -322,7 +322,7 @@ extern "C" fn GOMP_taskwait() {
 extern "C" fn GOMP_taskyield() {}
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_fulfill_event(event: *const Task) {
+pub(crate) extern "C" fn omp_fulfill_event(event: *const Task) {
     // SAFETY: an event is the task that waits for it, alive until fulfilled.
     let task = unsafe { &*event };
     // SAFETY: teams are never freed.
