@@ -5,3 +5,7 @@
 mod heap;
 mod start;
 mod state;
+mod futex;
+mod hooks;
+mod omp;
+mod workers;

@@ -14,7 +14,7 @@ use super::frames::CoreMap;
 use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
-use crate::far::{FarStore, Transfer};
+use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys;
 
@@ -195,21 +195,28 @@ impl Pager {
             }
             let len = n << self.shift;
             let first = u64::from(run[i].page);
-            let direct = if self.ram_direct { self.far.direct(first) } else { None };
-            let to = direct.unwrap_or(x.scratch);
+            let mut to = x.scratch;
+            if self.ram_direct {
+                // Marks every page of the run as held; they lie one after the other.
+                for k in (0..n as u64).rev() {
+                    if let Some(at) =
+                        self.far.direct(first + k, Access::Store).map_err(FaultError::Far)?
+                    {
+                        to = at;
+                    }
+                }
+            }
             // Read through the file, not through a mapping: the pages may be mapped in other tables only.
             // SAFETY: the scratch holds `most` pages; direct far memory is contiguous by page number.
             unsafe { sys::pread_exact(self.arena_fd, to, len, self.offset(run[i].page)) }
                 .map_err(FaultError::Kernel)?;
-            if direct.is_none() {
+            if !self.ram_direct {
                 let mut pages = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; VICTIMS];
                 for (k, p) in pages[..n].iter_mut().enumerate() {
                     // SAFETY: within the scratch, as above.
                     *p = Transfer { page: first + k as u64, memory: unsafe { to.add(k << self.shift) } };
                 }
                 self.far.store(&mut x.lane, &pages[..n]).map_err(FaultError::Far)?;
-            } else {
-                self.far.stored_direct(first, n as u64);
             }
             Figures::add(&x.figures.bytes_out, len as u64);
             i += n;

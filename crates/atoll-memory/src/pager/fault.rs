@@ -10,7 +10,7 @@ use super::executor::{Event, Executor};
 use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
-use crate::far::{FarStore, Transfer};
+use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys::{self, Errno};
 
@@ -269,7 +269,11 @@ impl Pager {
             let run = batch.run(i, |a, b| a.page + 1 == b.page && a.writable == b.writable);
             let first = batch.items[i];
             let source = if self.ram_direct {
-                self.far.direct(u64::from(first.page)).unwrap_or(std::ptr::null_mut())
+                match self.far.direct(u64::from(first.page), Access::Load) {
+                    Ok(Some(at)) => at,
+                    Ok(None) => return Err((i, FaultError::NotOurs)),
+                    Err(e) => return Err((i, FaultError::Far(e))),
+                }
             } else {
                 staged[i].memory
             };
