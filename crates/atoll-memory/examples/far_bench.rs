@@ -104,8 +104,12 @@ fn measure(spec: &FarSpec, page_size: usize, compressible: bool) {
     near.fill(compressible, 2);
     let store_random = time(&near, &random, 1, |t| store.store(&mut lane, t).unwrap());
     let load_random = time(&near, &random, 1, |t| store.load(&mut lane, t).unwrap());
+    near.fill(compressible, 3);
+    let store_scattered = time(&near, &random, BATCH, |t| store.store(&mut lane, t).unwrap());
+    let load_scattered = time(&near, &random, BATCH, |t| store.load(&mut lane, t).unwrap());
     println!(
-        "{:<5} {:>4}K {:<6} {store_runs:>10.2} {load_runs:>10.2} {store_random:>10.2} {load_random:>10.2} {ratio:>8.2} {reserved:>8.2}",
+        "{:<5} {:>4}K {:<6} {store_runs:>7.2} {load_runs:>7.2} {store_scattered:>7.2} {load_scattered:>7.2} \
+         {store_random:>7.2} {load_random:>7.2} {ratio:>8.2} {reserved:>8.2}",
         spec.to_string(),
         page_size >> 10,
         if compressible { "smooth" } else { "noise" },
@@ -118,12 +122,10 @@ fn main() {
     let named: Vec<FarSpec> = std::env::args().skip(1).map(|name| name.parse().unwrap()).collect();
     let all = [FarSpec::Ram, FarSpec::Lz4, FarSpec::Zstd, FarSpec::File(None)];
     println!(
-        "µs per 4K; runs: {BATCH} neighbours a call, random: one page a call; ratio: data, memory taken"
+        "µs per 4K, store and load; runs: {BATCH} neighbours a call, scattered: {BATCH} random pages a call,"
     );
-    println!(
-        "{:<5} {:>5} {:<6} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8}",
-        "far", "page", "data", "store runs", "load runs", "st. random", "ld. random", "ratio", "taken"
-    );
+    println!("random: one page a call; ratio: of data, of memory taken");
+    println!("{:<18} {:>15} {:>15} {:>15} {:>17}", "far   page data", "runs", "scattered", "random", "ratio");
     for spec in if named.is_empty() { all.to_vec() } else { named } {
         for page_size in [4 << 10, 64 << 10, 2 << 20] {
             for compressible in [true, false] {
