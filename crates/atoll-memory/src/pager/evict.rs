@@ -27,7 +27,10 @@ struct Victim {
     frame: u32,
     dirty: bool,
     store: bool,
+    token: u32,
 }
+
+const NO_VICTIM: Victim = Victim { page: 0, frame: 0, dirty: false, store: false, token: 0 };
 
 impl Pager {
     /// Sees to it that `x` has at least `need` free frames.
@@ -64,7 +67,7 @@ impl Pager {
     /// One batch of frames into the cache of `x`: unused ones if the limit allows, else by eviction.
     fn refill(&self, x: &mut Executor, need: usize) -> Result<usize, FaultError> {
         let target = self.frame_target();
-        let mut victims = [Victim { page: 0, frame: 0, dirty: false, store: false }; VICTIMS];
+        let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
         let count = {
             let mut room = self.room.lock();
@@ -113,6 +116,7 @@ impl Pager {
         let mut skips = 0;
         while count < victims.len() && skips < VICTIMS {
             let Some(frame) = room.policy.evict() else { break };
+            let token = room.policy.token();
             let page = self.frames.page(frame);
             let word = self.word(page);
             let seen = page_word::load(word);
@@ -131,7 +135,7 @@ impl Pager {
                 continue;
             }
             let dirty = self.frames.dirty(frame);
-            victims[count] = Victim { page, frame, dirty, store: !self.frames.far_copy(frame) };
+            victims[count] = Victim { page, frame, dirty, store: !self.frames.far_copy(frame), token };
             count += 1;
         }
         for &frame in &skipped[..skips] {
@@ -169,13 +173,13 @@ impl Pager {
             let remote = if self.control.settings.shared_tables() {
                 self.control.workers.load(Ordering::Relaxed).saturating_sub(1)
             } else {
-                count.saturating_sub(1)
+                count - u32::from(self.frames.mapped_by(v.frame, x.table))
             };
             Figures::add(&f.invalidations, u64::from(remote));
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);
             x.cache[x.cached] = v.frame;
             x.cached += 1;
-            page_word::unlock(self.word(v.page), PageWord::far(v.dirty));
+            page_word::unlock(self.word(v.page), PageWord::far(v.dirty, v.token));
         }
         Ok(())
     }

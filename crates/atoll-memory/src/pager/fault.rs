@@ -174,13 +174,13 @@ impl Pager {
                     page_word::unlock(self.word(item.page), item.seen);
                 }
                 if batch.position(page) >= done {
-                    self.settle(x, &batch, done, fault.table);
+                    self.settle(x, &batch, done, page, fault.table);
                     return Err(e);
                 }
                 done
             }
         };
-        self.settle(x, &batch, done, fault.table);
+        self.settle(x, &batch, done, page, fault.table);
         let f = x.figures;
         if seen.state() == State::Far {
             Figures::add(&f.major_faults, 1);
@@ -329,14 +329,18 @@ impl Pager {
     }
 
     /// The first `done` pages of the batch are mapped: enter them into the tables and unlock them.
-    fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, table: usize) {
+    fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, page: u32, table: usize) {
         for item in &batch.items[..done] {
             x.cached -= 1;
             let frame = x.cache[x.cached];
             let far = item.seen.state() == State::Far;
             self.frames.fill(frame, item.page, item.writable, far);
             self.frames.add_mapper(frame, table);
-            self.note(x, Event::Inserted(frame, 1));
+            let asked = item.page == page;
+            self.note(x, match far {
+                true => Event::Returned(frame, asked, item.seen.token()),
+                false => Event::Inserted(frame, u32::from(asked)),
+            });
             if !far {
                 self.touch(item.page);
             }

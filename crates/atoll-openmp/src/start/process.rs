@@ -248,6 +248,7 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
         // SAFETY: an executor of this thread's own.
         let x = unsafe { pager.executor(executor) };
         x.count_for(figures);
+        x.run_on(table);
         if let Err(e) = x.lane().attach() {
             signal::end(FaultError::Far(e));
         }
