@@ -2,6 +2,8 @@
 
 mod cli;
 mod defaults;
+mod figures;
+mod machine;
 mod run;
 
 use std::process::ExitCode;

@@ -3,16 +3,21 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::process::Command;
+use std::time::SystemTime;
+use std::fs::File;
 
 use atoll_memory::control::{self, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings};
 use atoll_pages::PolicySpec;
 
+use super::check::path::{self, PathError};
+use super::check::program::{self, CheckError, Checked};
+use super::clock::Clock;
+use super::interrupts;
 use super::library::{self, LibraryError};
-use super::path::{self, PathError};
 use super::watch::{self, Ending, Signals, WatchError};
 use crate::cli::RunArgs;
+use crate::machine;
 
 /// Why no program was started.
 #[derive(thiserror::Error, Debug)]
@@ -20,6 +25,9 @@ pub(crate) enum LaunchError {
     /// The program's name means no program.
     #[error("{0}")]
     Path(#[from] PathError),
+    /// It is one that atoll cannot run.
+    #[error("{0}")]
+    Check(#[from] CheckError),
     /// The runtime is not there.
     #[error("{0}")]
     Library(#[from] LibraryError),
@@ -40,6 +48,9 @@ pub(crate) enum LaunchError {
         /// What the kernel said.
         error: std::io::Error,
     },
+    /// `--record` names a file that cannot be written.
+    #[error("the record {0} cannot be written: {1}")]
+    Record(String, std::io::Error),
     /// The launcher itself could not go on.
     #[error("{0}")]
     Watch(#[from] WatchError),
@@ -51,6 +62,7 @@ impl LaunchError {
         match self {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
+            Self::Check(e) if e.is_not_executable() => 126,
             Self::CmcpP(..) => 2,
             _ => EXIT_SETUP as u8,
         }
@@ -59,22 +71,24 @@ impl LaunchError {
 
 /// A run that is over.
 pub(crate) struct Finished {
+    /// The file that was executed.
+    pub(crate) path: PathBuf,
+    /// What was found out before.
+    pub(crate) checked: Checked,
     /// How the program ended.
     pub(crate) ending: Ending,
     /// The figures it left.
     pub(crate) control: &'static Control,
-    /// Time from start to end.
-    pub(crate) wall: Duration,
-}
-
-impl Finished {
-    /// Ends as the program did.
-    pub(crate) fn leave(self) -> ExitCode {
-        match self.ending {
-            Ending::Status(status) => ExitCode::from(status as u8),
-            Ending::Signal(signal) => watch::die_by(signal),
-        }
-    }
+    /// When it started.
+    pub(crate) started: SystemTime,
+    /// From start to end, in seconds.
+    pub(crate) wall_seconds: f64,
+    /// Ticks a second.
+    pub(crate) rate: f64,
+    /// The kernel's count of TLB shootdowns meanwhile.
+    pub(crate) tlb_shootdowns: Option<u64>,
+    /// Where the record goes.
+    pub(crate) record: Option<File>,
 }
 
 /// The policy that the two flags mean together.
@@ -87,11 +101,6 @@ fn policy(args: &RunArgs) -> Result<PolicySpec, LaunchError> {
     format!("cmcp:p={p}").parse().map_err(|e: atoll_pages::spec::SpecError| {
         LaunchError::CmcpP(p.clone(), e.to_string())
     })
-}
-
-/// CPUs this process may use.
-fn usable_cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
 /// The team's size: the flag, else OMP_NUM_THREADS' first number, else the CPUs.
@@ -121,7 +130,7 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
     settings.workers = workers(
         args.memory.workers,
         std::env::var_os("OMP_NUM_THREADS").as_deref(),
-        usable_cpus(),
+        machine::usable_cpus(),
     )?;
     Ok(settings)
 }
@@ -136,6 +145,22 @@ fn preload(library: &PathBuf, own: Option<&OsStr>) -> OsString {
     value
 }
 
+/// Moves the descriptor that the program inherits to a high number: its own first `open` should give what it gives
+/// without us. `Control::create` left it to be inherited.
+fn out_of_the_way(fd: i32) -> i32 {
+    for least in [900, 200, 60] {
+        // SAFETY: no pointers; the old descriptor is ours and nobody else knows it.
+        unsafe {
+            let high = libc::fcntl(fd, libc::F_DUPFD, least);
+            if high >= 0 {
+                libc::close(fd);
+                return high;
+            }
+        }
+    }
+    fd
+}
+
 /// Runs the program to its end.
 ///
 /// # Errors
@@ -145,8 +170,14 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let path = path::find(name, std::env::var_os("PATH").as_deref())?;
     let executable = std::env::current_exe().unwrap_or_default();
     let library = library::find(std::env::var_os(library::ENVIRONMENT).as_deref(), &executable)?;
+    let checked = program::check(&path, &library, std::env::var_os("LD_LIBRARY_PATH").as_deref())?;
     let settings = settings(args)?;
+    let record = args.record.as_ref().map(|path| {
+        File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e))
+    });
+    let record = record.transpose()?;
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
+    let fd = out_of_the_way(fd);
 
     let mut command = Command::new(&path);
     command.arg0(name).args(&args.program.words[1..]);
@@ -174,12 +205,25 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
             Ok(())
         });
     }
-    let start = std::time::Instant::now();
+    let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child = command
         .spawn()
         .map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
     let ending = watch::watch(child.id() as i32, control, &signals)?;
-    Ok(Finished { ending, control, wall: start.elapsed() })
+    let wall_seconds = clock.elapsed().as_secs_f64();
+    let tlb_shootdowns =
+        shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
+    Ok(Finished {
+        path,
+        checked,
+        ending,
+        control,
+        started,
+        wall_seconds,
+        rate: clock.rate(),
+        tlb_shootdowns,
+        record,
+    })
 }
 
 #[cfg(test)]

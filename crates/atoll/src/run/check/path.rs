@@ -11,7 +11,7 @@ pub(crate) enum PathError {
     #[error("there is no program {0}: check its name{1}")]
     NotFound(String, &'static str),
     /// A file without the permission, or a directory.
-    #[error("{0} cannot be executed: it is {1}")]
+    #[error("{0} cannot be executed: it {1}")]
     NotExecutable(String, &'static str),
 }
 
@@ -48,15 +48,15 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Path
 fn check(path: &Path) -> Result<(), Option<&'static str>> {
     let Ok(metadata) = path.metadata() else { return Err(None) };
     if metadata.is_dir() {
-        return Err(Some("a directory"));
+        return Err(Some("is a directory"));
     }
     if !metadata.is_file() {
-        return Err(Some("no regular file"));
+        return Err(Some("is no regular file"));
     }
     let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else { return Err(None) };
     // SAFETY: a C string.
     if unsafe { libc::access(c_path.as_ptr(), libc::X_OK) } != 0 {
-        return Err(Some("without execute permission (chmod +x gives it)"));
+        return Err(Some("has no execute permission (chmod +x gives it)"));
     }
     Ok(())
 }
