@@ -7,6 +7,7 @@ use super::task::Task;
 use super::tasks::{self, Recipe};
 use super::team::{Team, Thread, me};
 use crate::futex::Lock;
+use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,7 +17,7 @@ pub(crate) struct Links {
     /// Tasks not complete that must be; one more while it is being registered.
     missing: AtomicU32,
     /// Guarded by the parent's table.
-    successors: Vec<*const Task>,
+    successors: UnsafeCell<Vec<*const Task>>,
 }
 
 /// The unfinished children of one task that have dependences.
@@ -65,7 +66,7 @@ pub(crate) fn register(task: &'static Task, parent: &Task, depend: *const *mut u
     let links = Links {
         addresses: wanted.iter().map(|(address, _)| *address).collect(),
         missing: AtomicU32::new(1),
-        successors: Vec::new(),
+        successors: UnsafeCell::new(Vec::new()),
     };
     // SAFETY: nobody else knows the task yet.
     unsafe { *task.links.get() = Some(Box::new(links)) };
@@ -75,12 +76,13 @@ pub(crate) fn register(task: &'static Task, parent: &Task, depend: *const *mut u
     let mut map = table.0.lock();
     let Some(links) = links_of(task) else { return true };
     let follow = |before: *const Task| {
-        // SAFETY: tasks in the table are not complete, and the table is locked.
-        if let Some(other) = unsafe { (*(*before).links.get()).as_mut() } {
-            if other.successors.last().is_none_or(|last| !std::ptr::eq(*last, task)) {
-                other.successors.push(task);
-                links.missing.fetch_add(1, Ordering::Relaxed);
-            }
+        // SAFETY: tasks in the table are not complete.
+        let Some(other) = links_of(unsafe { &*before }) else { return };
+        // SAFETY: the table is locked.
+        let successors = unsafe { &mut *other.successors.get() };
+        if successors.last().is_none_or(|last| !std::ptr::eq(*last, task)) {
+            successors.push(task);
+            links.missing.fetch_add(1, Ordering::Relaxed);
         }
     };
     for (address, only_read) in wanted {
@@ -107,16 +109,11 @@ fn links_of(task: &Task) -> Option<&Links> {
 
 /// The task is complete: lets those begin that waited only for it.
 pub(crate) fn complete(team: &Team, task: &'static Task) {
-    // SAFETY: set before the task was known to others.
-    if unsafe { (*task.links.get()).is_none() } {
-        return;
-    }
+    let Some(links) = links_of(task) else { return };
     // SAFETY: the task's reference keeps its parent, and the table was made before the task's links.
     let Some(table) = (unsafe { (*(*task.parent.get()).table.get()).as_deref() }) else { return };
     let successors = {
         let mut map = table.0.lock();
-        // SAFETY: the table is locked.
-        let Some(links) = (unsafe { (*task.links.get()).as_mut() }) else { return };
         for address in &links.addresses {
             let Some(entry) = map.get_mut(address) else { continue };
             if entry.writer.is_some_and(|writer| std::ptr::eq(writer, task)) {
@@ -127,7 +124,8 @@ pub(crate) fn complete(team: &Team, task: &'static Task) {
                 map.remove(address);
             }
         }
-        std::mem::take(&mut links.successors)
+        // SAFETY: the table is locked.
+        std::mem::take(unsafe { &mut *links.successors.get() })
     };
     for successor in successors {
         // SAFETY: it has not begun, for this task was missing.
@@ -147,10 +145,10 @@ pub(crate) fn complete(team: &Team, task: &'static Task) {
 
 /// Executes other tasks until this one, which its maker executes itself, may begin.
 pub(crate) fn wait_until_ready(thread: &Thread, team: &'static Team, task: &Task) {
-    if let Some(links) = links_of(task) {
-        if links.missing.load(Ordering::Acquire) != 0 {
-            tasks::work_until(thread, team, || links.missing.load(Ordering::SeqCst) == 0);
-        }
+    if let Some(links) = links_of(task)
+        && links.missing.load(Ordering::Acquire) != 0
+    {
+        tasks::work_until(thread, team, || links.missing.load(Ordering::SeqCst) == 0);
     }
 }
 

@@ -10,11 +10,41 @@ use std::sync::atomic::Ordering;
 
 const MAP_FIRSTPRIVATE: u16 = 0x0c;
 
+// The words of a target region's further arguments.
+const ARGUMENT_DEVICE: usize = 0x7f;
+const ARGUMENT_IN_NEXT: usize = 1 << 7;
+const ARGUMENT_WHAT: usize = 0xff << 8;
+const ARGUMENT_THREAD_LIMIT: usize = 2 << 8;
+
+/// The thread limit among a target region's further arguments; 0 where there is none.
+fn thread_limit(mut arguments: *const usize) -> u32 {
+    let mut limit = 0;
+    // SAFETY: where not null, a list of words that ends in 0; a marked one is followed by its value.
+    unsafe {
+        while !arguments.is_null() && *arguments != 0 {
+            let word = *arguments;
+            arguments = arguments.add(1);
+            let mut value = ((word as isize) >> 16) as usize;
+            if word & ARGUMENT_IN_NEXT != 0 {
+                value = *arguments;
+                arguments = arguments.add(1);
+            }
+            if word & ARGUMENT_DEVICE == 0 && word & ARGUMENT_WHAT == ARGUMENT_THREAD_LIMIT {
+                limit = u32::try_from(value).unwrap_or(0);
+            }
+        }
+    }
+    limit
+}
+
 /// Runs a target region as a program's initial thread would: at level 0, in a team of its own.
-fn on_host(function: Function, data: *mut u8) {
+fn on_host(function: Function, data: *mut u8, thread_limit: u32) {
     let thread = me();
     let outside = thread.state.get();
-    let icv = env::initial_icv();
+    let mut icv = env::initial_icv();
+    if thread_limit > 0 {
+        icv.thread_limit = icv.thread_limit.min(thread_limit);
+    }
     let team = Team::obtain(thread, 1);
     team.level.set(0);
     team.active_level.set(0);
@@ -39,7 +69,7 @@ extern "C" fn GOMP_target(
     _sizes: *mut usize,
     _kinds: *mut u8,
 ) {
-    on_host(function, addresses.cast());
+    on_host(function, addresses.cast(), 0);
 }
 
 #[unsafe(no_mangle)]
@@ -52,7 +82,7 @@ extern "C" fn GOMP_target_ext(
     kinds: *mut u16,
     _flags: u32,
     depend: *const *mut u8,
-    _arguments: *mut *mut u8,
+    arguments: *const usize,
 ) {
     wait(depend);
     // Copies of what the region has as its own: with room in front of each to be aligned.
@@ -72,7 +102,7 @@ extern "C" fn GOMP_target_ext(
             copies.push(copy);
         }
     }
-    on_host(function, addresses.cast());
+    on_host(function, addresses.cast(), thread_limit(arguments));
 }
 
 fn wait(depend: *const *mut u8) {

@@ -282,7 +282,11 @@ extern "C" fn GOMP_task(
     let (size, align) = (size as usize, align as usize);
     let recipe = Recipe { function, copier, size, align, flags, priority };
     let detachable = flags & FLAG_DETACH != 0;
-    let defer = deferrable && (may_defer(team, parent) || (detachable && !parent.is_final.get()));
+    // In a team of one, only what waits for an event, or for a task that does, is left for later.
+    let unfinished =
+        flags & FLAG_DEPEND != 0 && team.size.get() == 1 && parent.children.load(Ordering::Relaxed) != 0;
+    let lasting = (detachable || unfinished) && !parent.is_final.get();
+    let defer = deferrable && (may_defer(team, parent) || lasting);
     let task = make(thread, &recipe, defer || copier.is_some());
     if detachable {
         task.detach.store(DETACHABLE, Ordering::Relaxed);
