@@ -5,3 +5,4 @@
 mod heap;
 mod start;
 mod state;
+mod wrap;

@@ -44,7 +44,13 @@ unsafe extern "C" fn map(
 ) -> *mut c_void {
     let kernel = || {
         // SAFETY: exactly what the caller asked for.
-        result(unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) })
+        let at = unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) };
+        if let Ok(at) = at
+            && flags & libc::MAP_ANONYMOUS == 0
+        {
+            crate::wrap::replay::mapped(at, len, prot, flags, fd, offset);
+        }
+        result(at)
     };
     if crate::start::objects::is_own_code(caller) {
         return result(os::map(len).ok_or(Errno(libc::ENOMEM)));
@@ -120,7 +126,11 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         return 0;
     }
     // SAFETY: by the caller.
-    status(unsafe { sys::syscall(libc::SYS_munmap, [start, len, 0, 0, 0, 0]) })
+    let unmapped = unsafe { sys::syscall(libc::SYS_munmap, [start, len, 0, 0, 0, 0]) };
+    if unmapped.is_ok() {
+        crate::wrap::replay::unmapped(start, len);
+    }
+    status(unmapped)
 }
 
 /// C's `mremap` (its variadic fifth argument arrives like any other).
