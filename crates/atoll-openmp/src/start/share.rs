@@ -122,13 +122,9 @@ unsafe fn copy_and_map(
             "mov rsi, r13",
             "mov rdx, r14",
             "mov r10, r15",
-            "mov r8, {fd}",
-            "mov r9, {map_offset}",
             "mov eax, {mmap}",
             "syscall",
             "2:",
-            fd = in(reg) fd as usize,
-            map_offset = in(reg) offset as usize,
             mmap = const libc::SYS_mmap as i32,
             inlateout("rax") libc::SYS_pwrite64 as isize => result,
             inlateout("rdi") fd as usize => _,
@@ -136,7 +132,7 @@ unsafe fn copy_and_map(
             inlateout("rdx") last.1 - last.0 => _,
             inlateout("r10") offset as usize + (last.0 - start) => _,
             in("r12") start, in("r13") end - start, in("r14") prot, in("r15") flags,
-            lateout("r8") _, lateout("r9") _, lateout("rcx") _, lateout("r11") _,
+            in("r8") fd as usize, in("r9") offset as usize, out("rcx") _, out("r11") _,
             options(nostack),
         );
     }

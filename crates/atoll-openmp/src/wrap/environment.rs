@@ -57,7 +57,7 @@ macro_rules! readers {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(name: *const c_char) -> *mut c_char {
+        pub(super) unsafe extern "C" fn $name(name: *const c_char) -> *mut c_char {
             let call = real!(stringify!($name), unsafe extern "C" fn(*const c_char) -> *mut c_char);
             if GENERATION.load(Ordering::Relaxed) != 0 {
                 catch_up();
@@ -75,7 +75,7 @@ readers! { getenv secure_getenv }
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, over: c_int) -> c_int {
+pub(super) unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, over: c_int) -> c_int {
     let call =
         real!("setenv", unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int);
     // SAFETY: the caller's strings.
@@ -89,7 +89,7 @@ macro_rules! changers {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(entry: *mut c_char) -> c_int {
+        pub(super) unsafe extern "C" fn $name(entry: *mut c_char) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(*mut c_char) -> c_int);
             // SAFETY: the caller's string.
             change(|| unsafe { call(entry) })
@@ -101,7 +101,7 @@ changers! { putenv unsetenv }
 
 /// `clearenv`.
 #[unsafe(no_mangle)]
-pub extern "C" fn clearenv() -> c_int {
+pub(super) extern "C" fn clearenv() -> c_int {
     let call = real!("clearenv", unsafe extern "C" fn() -> c_int);
     // SAFETY: no arguments.
     change(|| unsafe { call() })

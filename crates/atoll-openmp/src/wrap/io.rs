@@ -18,7 +18,7 @@ macro_rules! transfer {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
+        pub(super) unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
             let call = real!(
                 stringify!($name),
                 unsafe extern "C" fn(usize, usize, usize $(, transfer!(@usize $offset))? $(, transfer!(@usize $more))*) -> isize
@@ -59,7 +59,7 @@ const MSG_WAITALL: usize = libc::MSG_WAITALL as usize;
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recv(fd: usize, buffer: usize, len: usize, flags: usize) -> isize {
+pub(super) unsafe extern "C" fn recv(fd: usize, buffer: usize, len: usize, flags: usize) -> isize {
     let call = real!("recv", unsafe extern "C" fn(usize, usize, usize, usize) -> isize);
     let all = flags & MSG_WAITALL != 0 && flags & libc::MSG_PEEK as usize == 0;
     let cut = match paged::active() {
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn recv(fd: usize, buffer: usize, len: usize, flags: usize
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __recv_chk(fd: usize, buffer: usize, len: usize, _: usize, flags: usize) -> isize {
+pub(super) unsafe extern "C" fn __recv_chk(fd: usize, buffer: usize, len: usize, _: usize, flags: usize) -> isize {
     // SAFETY: by the caller.
     unsafe { recv(fd, buffer, len, flags) }
 }
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn __recv_chk(fd: usize, buffer: usize, len: usize, _: usi
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvfrom(
+pub(super) unsafe extern "C" fn recvfrom(
     fd: usize,
     buffer: usize,
     len: usize,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn recvfrom(
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __recvfrom_chk(
+pub(super) unsafe extern "C" fn __recvfrom_chk(
     fd: usize,
     buffer: usize,
     len: usize,
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn __recvfrom_chk(
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendto(
+pub(super) unsafe extern "C" fn sendto(
     fd: usize,
     buffer: usize,
     len: usize,
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn sendto(
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usize) -> isize {
+pub(super) unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usize) -> isize {
     let call = real!("getrandom", unsafe extern "C" fn(usize, usize, usize) -> isize);
     // SAFETY: parts of the caller's buffer.
     paged::with(buffer, len, Cut::Fill, |at, n, _| unsafe { call(at, n, flags) })
@@ -263,7 +263,7 @@ macro_rules! vectored {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($fd: usize, $list: usize, $count: usize $(, $more: usize)*) -> isize {
+        pub(super) unsafe extern "C" fn $name($fd: usize, $list: usize, $count: usize $(, $more: usize)*) -> isize {
             // SAFETY: the caller's vectors.
             if let Some(list) = unsafe { paged_vectors($list, $count as c_int as usize) } {
                 // SAFETY: memory of the caller's vectors, pinned, or a copy of it.
@@ -339,7 +339,7 @@ unsafe fn paged_message<'a>(message: usize) -> Option<(libc::msghdr, Vectors<'a>
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize) -> isize {
+pub(super) unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize) -> isize {
     let call = real!("sendmsg", Message);
     // SAFETY: the caller's message.
     let Some((original, list)) = (unsafe { paged_message(message) }) else {
@@ -385,7 +385,7 @@ pub unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize) -> isi
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmsg(fd: usize, message: usize, flags: usize) -> isize {
+pub(super) unsafe extern "C" fn recvmsg(fd: usize, message: usize, flags: usize) -> isize {
     let call = real!("recvmsg", Message);
     // SAFETY: the caller's message.
     let Some((original, list)) = (unsafe { paged_message(message) }) else {

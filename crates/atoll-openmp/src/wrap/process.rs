@@ -132,7 +132,7 @@ pub(super) fn init() {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __cxa_atexit(f: usize, argument: usize, object: usize) -> c_int {
+pub(super) unsafe extern "C" fn __cxa_atexit(f: usize, argument: usize, object: usize) -> c_int {
     if in_worker() {
         LATE.lock().push((f, argument));
         return 0;
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn __cxa_atexit(f: usize, argument: usize, object: usize) 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
+pub(super) unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     QUICK_STATUS.store(status, Ordering::Relaxed);
     let call = real!("quick_exit", unsafe extern "C" fn(c_int) -> !);
     // SAFETY: ends the process.
@@ -170,7 +170,7 @@ macro_rules! exits {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(status: c_int) -> ! {
+        pub(super) unsafe extern "C" fn $name(status: c_int) -> ! {
             end_now(status);
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int) -> !);
             // SAFETY: ends the process.
@@ -186,7 +186,7 @@ exits! { _exit _Exit }
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
+pub(super) unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
     if in_worker() {
         state::give_up(EXIT_WORKER, "the program called pthread_exit in a worker of an OpenMP team");
     }
@@ -213,7 +213,7 @@ macro_rules! forks {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
             if state::pager().is_some() {
                 return refuse();
             }
@@ -279,7 +279,7 @@ macro_rules! spawns {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
+        pub(super) unsafe extern "C" fn $name(
             to: usize, path: usize, actions: usize, attributes: usize, arguments: usize, environment: usize,
         ) -> c_int {
             let call = real!(stringify!($name), Spawn);
@@ -303,7 +303,7 @@ spawns! { posix_spawn posix_spawnp }
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn system(command: usize) -> c_int {
+pub(super) unsafe extern "C" fn system(command: usize) -> c_int {
     let call = real!("system", unsafe extern "C" fn(usize) -> c_int);
     let mut copies = Vec::new();
     // SAFETY: the caller's string.
@@ -447,7 +447,7 @@ fn environment() -> usize {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execve(path: usize, arguments: usize, environment: usize) -> c_int {
+pub(super) unsafe extern "C" fn execve(path: usize, arguments: usize, environment: usize) -> c_int {
     // SAFETY: by the caller.
     unsafe { exec(path, arguments, environment, false) }
 }
@@ -457,7 +457,7 @@ pub unsafe extern "C" fn execve(path: usize, arguments: usize, environment: usiz
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execv(path: usize, arguments: usize) -> c_int {
+pub(super) unsafe extern "C" fn execv(path: usize, arguments: usize) -> c_int {
     // SAFETY: by the caller.
     unsafe { exec(path, arguments, environment(), false) }
 }
@@ -467,7 +467,7 @@ pub unsafe extern "C" fn execv(path: usize, arguments: usize) -> c_int {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvp(path: usize, arguments: usize) -> c_int {
+pub(super) unsafe extern "C" fn execvp(path: usize, arguments: usize) -> c_int {
     // SAFETY: by the caller.
     unsafe { exec(path, arguments, environment(), true) }
 }
@@ -477,7 +477,7 @@ pub unsafe extern "C" fn execvp(path: usize, arguments: usize) -> c_int {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvpe(path: usize, arguments: usize, environment: usize) -> c_int {
+pub(super) unsafe extern "C" fn execvpe(path: usize, arguments: usize, environment: usize) -> c_int {
     // SAFETY: by the caller.
     unsafe { exec(path, arguments, environment, true) }
 }
@@ -487,7 +487,7 @@ pub unsafe extern "C" fn execvpe(path: usize, arguments: usize, environment: usi
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment: usize) -> c_int {
+pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment: usize) -> c_int {
     if state::pager().is_none() {
         let call = real!("fexecve", unsafe extern "C" fn(c_int, usize, usize) -> c_int);
         // SAFETY: the caller's arguments.

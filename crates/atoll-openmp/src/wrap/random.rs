@@ -82,7 +82,7 @@ fn next() -> i32 {
 
 /// `random`.
 #[unsafe(no_mangle)]
-pub extern "C" fn random() -> c_long {
+pub(super) extern "C" fn random() -> c_long {
     if state::pager().is_some() {
         return c_long::from(next());
     }
@@ -93,7 +93,7 @@ pub extern "C" fn random() -> c_long {
 
 /// `rand`.
 #[unsafe(no_mangle)]
-pub extern "C" fn rand() -> c_int {
+pub(super) extern "C" fn rand() -> c_int {
     if state::pager().is_some() {
         return next();
     }
@@ -106,7 +106,7 @@ macro_rules! seeds {
     ($($name:ident)*) => {$(
         /// See libc.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(seed: c_uint) {
+        pub(super) extern "C" fn $name(seed: c_uint) {
             if state::pager().is_some() {
                 // SAFETY: a state that was set up.
                 with_random(|data| unsafe { srandom_r(seed, data) });
@@ -135,7 +135,7 @@ unsafe fn beginning(data: *mut RandomData) -> *mut c_char {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len: usize) -> *mut c_char {
+pub(super) unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len: usize) -> *mut c_char {
     if state::pager().is_none() {
         let call =
             real!("initstate", unsafe extern "C" fn(c_uint, *mut c_char, usize) -> *mut c_char);
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len: usize)
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setstate(table: *mut c_char) -> *mut c_char {
+pub(super) unsafe extern "C" fn setstate(table: *mut c_char) -> *mut c_char {
     if state::pager().is_none() {
         let call = real!("setstate", unsafe extern "C" fn(*mut c_char) -> *mut c_char);
         // SAFETY: the caller's memory.
@@ -172,7 +172,7 @@ macro_rules! draws {
     ($($common:ident $own:ident by $reentrant:ident -> $type:ty;)*) => {$(
         /// See libc.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $common() -> $type {
+        pub(super) extern "C" fn $common() -> $type {
             if state::pager().is_none() {
                 let call = real!(stringify!($common), unsafe extern "C" fn() -> $type);
                 // SAFETY: no arguments.
@@ -191,7 +191,7 @@ macro_rules! draws {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $own(x: *mut u16) -> $type {
+        pub(super) unsafe extern "C" fn $own(x: *mut u16) -> $type {
             if state::pager().is_none() {
                 let call = real!(stringify!($own), unsafe extern "C" fn(*mut u16) -> $type);
                 // SAFETY: the caller's numbers.
@@ -214,7 +214,7 @@ draws! {
 
 /// `srand48`.
 #[unsafe(no_mangle)]
-pub extern "C" fn srand48(seed: c_long) {
+pub(super) extern "C" fn srand48(seed: c_long) {
     if state::pager().is_none() {
         let call = real!("srand48", unsafe extern "C" fn(c_long));
         // SAFETY: a value.
@@ -229,7 +229,7 @@ pub extern "C" fn srand48(seed: c_long) {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn seed48(x: *mut u16) -> *mut u16 {
+pub(super) unsafe extern "C" fn seed48(x: *mut u16) -> *mut u16 {
     if state::pager().is_none() {
         let call = real!("seed48", unsafe extern "C" fn(*mut u16) -> *mut u16);
         // SAFETY: the caller's numbers.
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn seed48(x: *mut u16) -> *mut u16 {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lcong48(x: *mut u16) {
+pub(super) unsafe extern "C" fn lcong48(x: *mut u16) {
     if state::pager().is_none() {
         let call = real!("lcong48", unsafe extern "C" fn(*mut u16));
         // SAFETY: the caller's numbers.

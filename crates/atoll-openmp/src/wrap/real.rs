@@ -65,7 +65,7 @@ macro_rules! wrap {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: usize),*) -> usize {
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
             if $crate::state::pager().is_some() {
                 let _guards = ($(wrap!(@guard $arg $kind $(($size))?),)*);

@@ -149,7 +149,7 @@ fn apply(change: Change) -> bool {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
+pub(super) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
     // SAFETY: by the caller.
     match unsafe { sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]) } {
         Ok(_) => {
@@ -188,7 +188,7 @@ extern "C" fn real_dlopen() -> usize {
 /// As libc's.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlopen() {
+pub(super) unsafe extern "C" fn dlopen() {
     core::arch::naked_asm!(
         "push rdi",
         "push rsi",

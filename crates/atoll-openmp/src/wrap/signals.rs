@@ -36,7 +36,7 @@ type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaction(
+pub(super) unsafe extern "C" fn sigaction(
     number: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn sigaction(
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __sigaction(
+pub(super) unsafe extern "C" fn __sigaction(
     number: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
@@ -95,7 +95,7 @@ macro_rules! signal_functions {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(number: c_int, handler: usize) -> usize {
+        pub(super) unsafe extern "C" fn $name(number: c_int, handler: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int, usize) -> usize);
             if number == libc::SIGBUS && state::pager().is_some() {
                 return signal::set_program_handler(handler, $flags).0;
@@ -126,7 +126,7 @@ macro_rules! refused_for_sigbus {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(number: c_int $(, $more: usize)*) -> c_int {
+        pub(super) unsafe extern "C" fn $name(number: c_int $(, $more: usize)*) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int $(, wrap!(@usize $more))*) -> c_int);
             if number == libc::SIGBUS && state::pager().is_some() {
                 return 0;
@@ -152,7 +152,7 @@ macro_rules! masks {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+        pub(super) unsafe extern "C" fn $name(how: c_int, set: *const u64, old: *mut u64) -> c_int {
             let call = real!(stringify!($name), Mask);
             // SAFETY: the caller's sets, near for the call.
             unsafe {
@@ -181,7 +181,7 @@ macro_rules! with_mask {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($before: usize,)* $mask: *const u64 $(, $after: usize)*) -> usize {
+        pub(super) unsafe extern "C" fn $name($($before: usize,)* $mask: *const u64 $(, $after: usize)*) -> usize {
             let call = real!(
                 stringify!($name),
                 unsafe extern "C" fn($(wrap!(@usize $before),)* *const u64 $(, wrap!(@usize $after))*) -> usize
@@ -222,7 +222,7 @@ macro_rules! old_masks {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(mask: c_int) -> c_int {
+        pub(super) unsafe extern "C" fn $name(mask: c_int) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int) -> c_int);
             let mask = if state::pager().is_some() { mask & !(SIGBUS as c_int) } else { mask };
             // SAFETY: a value.
@@ -246,7 +246,7 @@ thread_local! {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+pub(super) unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
     if state::pager().is_none() {
         let call = real!(
             "sigaltstack",

@@ -219,7 +219,7 @@ macro_rules! openers {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: usize),*) -> usize {
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
             let _held = ($(wrap!(@guard $arg $kind),)*);
             // SAFETY: the caller's arguments.
@@ -247,7 +247,7 @@ macro_rules! reopeners {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: usize, mode: usize, file: usize) -> usize {
+        pub(super) unsafe extern "C" fn $name(path: usize, mode: usize, file: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(usize, usize, usize) -> usize);
             // SAFETY: the caller's arguments.
             unsafe {
@@ -269,7 +269,7 @@ macro_rules! closers {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(file: usize) -> usize {
+        pub(super) unsafe extern "C" fn $name(file: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(usize) -> usize);
             if SHARED.load(Ordering::Relaxed) {
                 closed(file);
@@ -333,7 +333,7 @@ macro_rules! standard {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: usize),*) -> usize {
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
             // SAFETY: the program's stream and arguments.
             unsafe {
@@ -358,7 +358,7 @@ standard! {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fflush(file: usize) -> c_int {
+pub(super) unsafe extern "C" fn fflush(file: usize) -> c_int {
     let call = real!("fflush", unsafe extern "C" fn(usize) -> c_int);
     if file != 0 || !SHARED.load(Ordering::Relaxed) {
         // SAFETY: the caller's stream.
@@ -405,7 +405,7 @@ macro_rules! transfers {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(at: usize, size: usize, n: usize, file: usize) -> usize {
+        pub(super) unsafe extern "C" fn $name(at: usize, size: usize, n: usize, file: usize) -> usize {
             let call = real!(stringify!($name), Transfer);
             // SAFETY: the caller's buffer and stream.
             unsafe {
@@ -428,7 +428,7 @@ transfers! {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __fread_chk(at: usize, have: usize, size: usize, n: usize, file: usize) -> usize {
+pub(super) unsafe extern "C" fn __fread_chk(at: usize, have: usize, size: usize, n: usize, file: usize) -> usize {
     if size.checked_mul(n).is_none_or(|bytes| bytes > have) {
         let call = real!("__fread_chk", unsafe extern "C" fn(usize, usize, usize, usize, usize) -> usize);
         // SAFETY: ends the program.
@@ -445,7 +445,7 @@ macro_rules! put_string {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(text: usize, file: usize) -> c_int {
+        pub(super) unsafe extern "C" fn $name(text: usize, file: usize) -> c_int {
             // SAFETY: the caller's string and stream.
             unsafe {
                 let len = libc::strlen(text as *const c_char);
@@ -465,7 +465,7 @@ put_string! {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn puts(text: *const c_char) -> c_int {
+pub(super) unsafe extern "C" fn puts(text: *const c_char) -> c_int {
     // SAFETY: the caller's string.
     unsafe {
         let file = stdout;
@@ -483,7 +483,7 @@ pub unsafe extern "C" fn puts(text: *const c_char) -> c_int {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setvbuf(file: usize, buffer: usize, mode: c_int, size: usize) -> c_int {
+pub(super) unsafe extern "C" fn setvbuf(file: usize, buffer: usize, mode: c_int, size: usize) -> c_int {
     let call = real!("setvbuf", unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int);
     // SAFETY: the caller's stream; the new buffer is pinned and never freed.
     unsafe {
@@ -501,7 +501,7 @@ pub unsafe extern "C" fn setvbuf(file: usize, buffer: usize, mode: c_int, size: 
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setbuffer(file: usize, buffer: usize, size: usize) {
+pub(super) unsafe extern "C" fn setbuffer(file: usize, buffer: usize, size: usize) {
     // SAFETY: by the caller.
     unsafe { setvbuf(file, buffer, if buffer == 0 { libc::_IONBF } else { libc::_IOFBF }, size) };
 }
@@ -511,7 +511,7 @@ pub unsafe extern "C" fn setbuffer(file: usize, buffer: usize, size: usize) {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setbuf(file: usize, buffer: usize) {
+pub(super) unsafe extern "C" fn setbuf(file: usize, buffer: usize) {
     // SAFETY: by the caller.
     unsafe { setbuffer(file, buffer, libc::BUFSIZ as usize) };
 }
@@ -523,7 +523,7 @@ macro_rules! locks {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $lock(file: usize) {
+        pub(super) unsafe extern "C" fn $lock(file: usize) {
             // SAFETY: the caller's stream.
             match unsafe { FileLock::of(file) } {
                 Some(lock) => lock.acquire(),
@@ -537,7 +537,7 @@ macro_rules! locks {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $try(file: usize) -> c_int {
+        pub(super) unsafe extern "C" fn $try(file: usize) -> c_int {
             // SAFETY: the caller's stream.
             match unsafe { FileLock::of(file) } {
                 Some(lock) => c_int::from(!lock.try_acquire()),
@@ -551,7 +551,7 @@ macro_rules! locks {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $unlock(file: usize) {
+        pub(super) unsafe extern "C" fn $unlock(file: usize) {
             // SAFETY: the caller's stream.
             match unsafe { FileLock::of(file) } {
                 Some(lock) => lock.release(),
@@ -604,7 +604,7 @@ macro_rules! jump {
         /// As libc's.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name() {
+        pub(super) unsafe extern "C" fn $name() {
             core::arch::naked_asm!("jmp {}", sym $target)
         }
     )*};

@@ -133,7 +133,7 @@ wrap! {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sem_init(object: usize, shared: c_int, value: u32) -> c_int {
+pub(super) unsafe extern "C" fn sem_init(object: usize, shared: c_int, value: u32) -> c_int {
     let call = real!("sem_init", unsafe extern "C" fn(usize, c_int, u32) -> c_int);
     // SAFETY: the caller's object.
     unsafe { call(object, if super::separate() { 1 } else { shared }, value) }
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn sem_init(object: usize, shared: c_int, value: u32) -> c
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_barrier_init(object: usize, attributes: usize, count: u32) -> c_int {
+pub(super) unsafe extern "C" fn pthread_barrier_init(object: usize, attributes: usize, count: u32) -> c_int {
     let call = real!("pthread_barrier_init", unsafe extern "C" fn(usize, usize, u32) -> c_int);
     // SAFETY: the caller's object; its word `shared` is the fourth, 128 means between processes.
     unsafe {
@@ -164,7 +164,7 @@ type Syscall = unsafe extern "C" fn(i64, usize, usize, usize, usize, usize, usiz
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall(
+pub(super) unsafe extern "C" fn syscall(
     number: i64,
     a: usize,
     b: usize,
