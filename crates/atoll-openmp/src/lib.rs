@@ -9,3 +9,4 @@ mod futex;
 mod hooks;
 mod omp;
 mod workers;
+mod wrap;

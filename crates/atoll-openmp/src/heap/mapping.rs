@@ -44,7 +44,13 @@ unsafe extern "C" fn map(
 ) -> *mut c_void {
     let kernel = || {
         // SAFETY: exactly what the caller asked for.
-        result(unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) })
+        let at = unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) };
+        if let Ok(at) = at
+            && flags & libc::MAP_ANONYMOUS == 0
+        {
+            crate::wrap::replay::mapped(at, len, prot, flags, fd, offset);
+        }
+        result(at)
     };
     if crate::start::objects::is_own_code(caller) {
         return result(os::map(len).ok_or(Errno(libc::ENOMEM)));
@@ -69,7 +75,7 @@ unsafe extern "C" fn map(
 /// As C's.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
+pub(crate) unsafe extern "C" fn mmap(
     at: *mut c_void,
     len: usize,
     prot: c_int,
@@ -93,7 +99,7 @@ pub unsafe extern "C" fn mmap(
 /// As C's.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap64(
+pub(crate) unsafe extern "C" fn mmap64(
     at: *mut c_void,
     len: usize,
     prot: c_int,
@@ -109,7 +115,7 @@ pub unsafe extern "C" fn mmap64(
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
+pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let start = at as usize;
     if os::contains(start) {
         os::unmap(start, len);
@@ -120,7 +126,11 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         return 0;
     }
     // SAFETY: by the caller.
-    status(unsafe { sys::syscall(libc::SYS_munmap, [start, len, 0, 0, 0, 0]) })
+    let unmapped = unsafe { sys::syscall(libc::SYS_munmap, [start, len, 0, 0, 0, 0]) };
+    if unmapped.is_ok() {
+        crate::wrap::replay::unmapped(start, len);
+    }
+    status(unmapped)
 }
 
 /// C's `mremap` (its variadic fifth argument arrives like any other).
@@ -128,7 +138,7 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mremap(
+pub(crate) unsafe extern "C" fn mremap(
     at: *mut c_void,
     old: usize,
     new: usize,
@@ -163,7 +173,7 @@ pub unsafe extern "C" fn mremap(
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let start = at as usize;
     if in_arena(start, len) {
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE) {
@@ -190,7 +200,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
+pub(crate) unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
     if in_arena(at as usize, len) {
         return status(Err(Errno(libc::ENOMEM)));
     }

@@ -98,6 +98,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);
+    crate::wrap::init();
     Ok(())
 }
 

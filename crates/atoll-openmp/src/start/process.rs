@@ -37,7 +37,6 @@ struct Start {
     parent: i32,
     /// 0: starting; 1: runs; negative: errno.
     state: AtomicI32,
-    uffd: AtomicI32,
     pager: &'static Pager,
 }
 
@@ -65,7 +64,6 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         arg,
         parent: std::process::id() as i32,
         state: AtomicI32::new(0),
-        uffd: AtomicI32::new(-1),
         pager,
     };
     let slot = layout::STACKS + index * SLOT;

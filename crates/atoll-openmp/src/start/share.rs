@@ -169,7 +169,6 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
 pub(crate) struct Mapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    pub(crate) name: String,
     pub(crate) writable: bool,
     pub(crate) inode: u64,
 }
@@ -188,7 +187,6 @@ pub(crate) fn mappings() -> Vec<Mapping> {
                 end: usize::from_str_radix(b, 16).ok()?,
                 writable: permissions.as_bytes().get(1) == Some(&b'w'),
                 inode,
-                name: f.next().unwrap_or("").to_owned(),
             })
         })
         .collect()

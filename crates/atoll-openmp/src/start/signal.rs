@@ -36,7 +36,8 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
         let error = (*frame).uc_mcontext.gregs[libc::REG_ERR as usize];
         let Some(pager) = state::pager() else { return pass_on(signal, info, context) };
         if (*info).si_code <= 0 {
-            // Sent by somebody, not caused by an access.
+            // Sent by somebody, not caused by an access: a worker that wants to exec, or the program.
+            crate::wrap::serve_request();
             return pass_on(signal, info, context);
         }
         let fault = Fault {
