@@ -53,6 +53,11 @@ fn stop_workers(control: &Control) {
     if STOPPED.swap(true, Ordering::AcqRel) {
         return;
     }
+    // Release: pairs with the Acquire in the launcher, which looks after it has seen a worker's end.
+    control.ending.store(1, Ordering::Release);
+    if let Some(pager) = state::pager() {
+        pager.publish_totals();
+    }
     let pids = || {
         let started = control.workers.load(Ordering::Acquire) as usize;
         let figures = &control.figures[1..started.clamp(1, MAX_WORKERS)];

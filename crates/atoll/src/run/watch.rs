@@ -315,7 +315,8 @@ impl Watch<'_> {
     fn look_for_deaths(&mut self, program_over: bool) -> Option<Ending> {
         let control = self.control;
         let orderly = control.exit_status.load(Ordering::Acquire) != 0
-            || control.failure.load(Ordering::Acquire) != 0;
+            || control.failure.load(Ordering::Acquire) != 0
+            || control.ending.load(Ordering::Acquire) != 0;
         if program_over || orderly {
             self.dead = None;
             return None;
