@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_pages::{AnyPolicy, PolicySpec, Storage};
 
 use crate::control::{Control, MAX_WORKERS};
-use crate::far::{AnyFar, FarConfig, FarError, FarSpec, FarStore};
+use crate::far::{AnyFar, FarConfig, FarError, FarSpec};
 use crate::layout;
 use crate::pager::Pager;
-use crate::pager::executor::Executor;
+use crate::pager::executor::{Executor, Executors};
 use crate::pager::frames::Frames;
 use crate::pager::page_word::MAX_FRAMES;
 use crate::sys::{self, Errno};
@@ -195,27 +195,22 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
         lanes: lanes as u32,
         limit_bytes: limit,
     };
-    let refused = |e: FarError| SetupError::Far(format!("{e}"));
-    let store = AnyFar::new(&far, &config).map_err(refused)?;
-    for index in 0..lanes {
-        let figures = &control.figures[index.min(MAX_WORKERS)];
-        let lane = store.lane(index as u32).map_err(refused)?;
-        // SAFETY: zeroed memory for each executor; scratch pieces are disjoint.
-        unsafe {
-            Executor::place(
-                executors.add(index),
-                scratch.add(index * scratch_bytes),
-                scratch_bytes,
-                lane,
-                figures,
-                max_window(shift),
-            );
-        }
-    }
+    let store =
+        AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.
     let drops = unsafe { &*drops.cast() };
     let pager = Pager::new(
-        control, arena_fd, capacity, words, touched, frames, any_policy, free, executors, store, drops,
+        control,
+        arena_fd,
+        capacity,
+        words,
+        touched,
+        frames,
+        any_policy,
+        free,
+        Executors { at: executors, scratch, scratch_bytes, max_window: max_window(shift) },
+        store,
+        drops,
     );
     Ok(Box::leak(Box::new(pager)))
 }

@@ -11,7 +11,7 @@ use atoll_pages::Policy;
 
 use super::executor::{CACHE, Executor};
 use super::frames::CoreMap;
-use super::page_word::{self, PageWord, State};
+use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -28,9 +28,11 @@ struct Victim {
     dirty: bool,
     store: bool,
     token: u32,
+    habit: Habit,
 }
 
-const NO_VICTIM: Victim = Victim { page: 0, frame: 0, dirty: false, store: false, token: 0 };
+const NO_VICTIM: Victim =
+    Victim { page: 0, frame: 0, dirty: false, store: false, token: 0, habit: Habit::Read };
 
 impl Pager {
     /// Sees to it that `x` has at least `need` free frames.
@@ -67,6 +69,9 @@ impl Pager {
     /// One batch of frames into the cache of `x`: unused ones if the limit allows, else by eviction.
     fn refill(&self, x: &mut Executor, need: usize) -> Result<usize, FaultError> {
         let target = self.frame_target();
+        if target == self.least_frames() {
+            self.check_near()?;
+        }
         let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
         let count = {
@@ -135,7 +140,8 @@ impl Pager {
                 continue;
             }
             let dirty = self.frames.dirty(frame);
-            victims[count] = Victim { page, frame, dirty, store: !self.frames.far_copy(frame), token };
+            let store = !self.frames.far_copy(frame);
+            victims[count] = Victim { page, frame, dirty, store, token, habit: seen.habit() };
             count += 1;
         }
         for &frame in &skipped[..skips] {
@@ -153,6 +159,10 @@ impl Pager {
             if v.dirty {
                 self.frames.union_into(v.frame, &mut mappers);
             }
+        }
+        // Nobody but the thread that waits for this fault runs on this page table: it cannot write meanwhile.
+        if !self.threads_share_tables() {
+            mappers.remove(x.table);
         }
         mappers.for_each(|table| {
             let _ = self.uffd(table).write_protect(at, len, true);
@@ -179,7 +189,7 @@ impl Pager {
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);
             x.cache[x.cached] = v.frame;
             x.cached += 1;
-            page_word::unlock(self.word(v.page), PageWord::far(v.dirty, v.token));
+            page_word::unlock(self.word(v.page), PageWord::far(if v.dirty { v.habit } else { Habit::Read }, v.token));
         }
         Ok(())
     }
@@ -241,7 +251,7 @@ impl Pager {
         let mut room = self.room.lock();
         for v in run {
             room.policy.restore(v.frame, self.frames.count(v.frame));
-            page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.dirty));
+            page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.habit));
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::executor::{Event, Executor};
-use super::page_word::{self, PageWord, State};
+use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -86,7 +86,8 @@ impl Pager {
         let mut now = seen;
         if fault.write {
             self.frames.set_dirty(frame);
-            now = PageWord::resident(frame, true);
+            let habit = if fault.protection { Habit::Written } else { seen.habit() };
+            now = PageWord::resident(frame, if habit == Habit::Read { Habit::Unknown } else { habit });
         }
         if mapped && fault.protection {
             uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
@@ -192,17 +193,15 @@ impl Pager {
         Ok(())
     }
 
-    /// Should the page be mapped writable at once?
+    /// Should the page be mapped writable at once? Mapping it read-only costs a second fault if it is written, and
+    /// saves its way to far memory if it is not: so what is known to be written is mapped writable, but for one in
+    /// 64, to notice when that changes, and the rest read-only.
     fn writable(&self, x: &mut Executor, seen: PageWord, write: bool) -> bool {
         if write || seen.state() == State::Absent {
             return true;
         }
-        if !seen.written() {
-            return false;
-        }
-        // A page that was written is taken to be written again; one in eight is put to the test.
         x.guesses = x.guesses.wrapping_add(1);
-        !x.guesses.is_multiple_of(8)
+        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(64)
     }
 
     /// Locks the other pages of the window that are in the same state, as far as there is room for them.
@@ -344,7 +343,11 @@ impl Pager {
             if !far {
                 self.touch(item.page);
             }
-            page_word::unlock(self.word(item.page), PageWord::resident(frame, item.writable));
+            let habit = match item.seen.habit() {
+                Habit::Read if item.writable => Habit::Unknown,
+                habit => habit,
+            };
+            page_word::unlock(self.word(item.page), PageWord::resident(frame, habit));
         }
     }
 

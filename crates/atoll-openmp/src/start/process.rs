@@ -183,6 +183,11 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
 /// The uffd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
+/// Where worker `index` handles signals: [`signal::STACK_BYTES`] of its slot.
+pub(crate) fn alternate_stack(index: usize) -> usize {
+    layout::STACKS + index * SLOT + ALTERNATE
+}
+
 /// Static TLS that a thread's stack must hold besides the stack proper.
 fn tls_bytes() -> usize {
     // SAFETY: the symbol, where glibc has it, takes attributes and returns bytes.
@@ -208,7 +213,7 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     let start = unsafe { &*arg.cast::<Start>() };
     let (index, pager, entry, entry_arg) = (start.index, start.pager, start.entry, start.arg);
     state::become_worker(index, index);
-    signal::use_stack(layout::STACKS + index * SLOT + ALTERNATE);
+    signal::use_stack(alternate_stack(index));
     let attached = (|| {
         let delivery = if pager.control().settings.fault_thread() {
             Delivery::Message
@@ -218,9 +223,6 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
         let uffd = Uffd::open(delivery)?;
         pager.attach_table(index, uffd)?;
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
-        // SAFETY: this worker's own lane.
-        let lane = unsafe { state::executor(pager) }.lane();
-        lane.attach().map_err(|_| Errno(libc::EBUSY))?;
         Ok::<(), Errno>(())
     })();
     // Signals meant for the program go to the master; a worker takes only what its own instructions cause.
@@ -242,14 +244,13 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
     let mut tail = 0u32;
     let figures = &pager.control().figures[table];
     if pager.control().settings.fault_thread() {
-        let executor = pager.extra_executor();
-        // SAFETY: an executor of this thread's own.
-        let x = unsafe { pager.executor(executor) };
-        x.count_for(figures);
-        x.run_on(table);
-        if let Err(e) = x.lane().attach() {
+        let index = pager.extra_executor();
+        // SAFETY: an index of this thread's own, used once.
+        if let Err(e) = unsafe { pager.make_executor(index, table, table) } {
             signal::end(FaultError::Far(e));
         }
+        // SAFETY: this thread's own executor.
+        let x = unsafe { pager.executor(index) };
         while uffd.load(Ordering::Acquire) < 0 {
             sys::sleep_ns(100_000);
         }

@@ -63,6 +63,20 @@ pub(crate) fn end(error: FaultError) -> ! {
             let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{e}"));
             state::give_up(EXIT_FAR, std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("far memory failed"))
         }
+        FaultError::NearTooSmall { pinned, tables, least } => {
+            let mut text = Text { bytes: [0; 512], len: 0 };
+            let _ = std::fmt::Write::write_fmt(
+                &mut text,
+                format_args!(
+                    "--near is less than what must stay near: the program's small blocks, stacks and small globals \
+                     ({}K) and atoll's tables ({}K); this needs --near {}K at least",
+                    pinned >> 10,
+                    tables >> 10,
+                    least.div_ceil(1024)
+                ),
+            );
+            state::give_up(EXIT_NEAR, std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("--near is too small"))
+        }
         FaultError::NoRoom => state::give_up(
             EXIT_NEAR,
             "near memory is full of pages that must stay: raise --near (or lower the number of workers)",

@@ -23,6 +23,7 @@ mod signals;
 mod stdio;
 mod sync;
 mod table;
+mod threads;
 
 use crate::state;
 
