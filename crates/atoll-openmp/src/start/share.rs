@@ -70,11 +70,15 @@ impl PinnedFile {
 
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
-    // All stretches but the last are copied first; the last and the mapping are one step below, so that nothing
+    // All stretches but one are copied first; that one and the mapping are one step below, so that nothing
     // can change in between even where this library's own data or the stack in use is moved.
-    let runs = present_runs(start, end);
-    let (last, rest) = runs.split_last().map_or(((start, start), &[][..]), |(l, r)| (*l, r));
-    for &(a, b) in rest {
+    let (runs, bits) = present_runs(start, end);
+    // The stack has holes where nothing was touched: the stretch in use need not be its last.
+    let here = (&raw const runs) as usize;
+    let in_use = runs.iter().position(|&(a, b)| a <= here && here < b);
+    let final_one = in_use.unwrap_or(runs.len().saturating_sub(1));
+    let last = runs.get(final_one).copied().unwrap_or((start, start));
+    for &(a, b) in runs.iter().enumerate().filter(|(i, _)| *i != final_one).map(|(_, run)| run) {
         // SAFETY: mapped and readable.
         unsafe {
             sys::syscall(libc::SYS_pwrite64, [
@@ -87,13 +91,12 @@ fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> 
             ])?;
         }
     }
-    // What the vector held may lie in the memory that is moved; it is dropped before.
-    let copied_rest = rest.iter().all(|&(a, b)| a < b);
-    debug_assert!(copied_rest);
-    drop(runs);
     // SAFETY: replaces memory by a copy of itself; see `copy_and_map`. Everything but the last stretch does not
-    // change between its copy and the mapping: nothing else runs yet.
-    unsafe { copy_and_map(fd, offset, start, end, last) }
+    // change between its copy and the mapping: nothing else runs yet, and the vector is dropped only afterwards
+    // (the allocator's own state may be what is moved).
+    let result = unsafe { copy_and_map(fd, offset, start, end, last) };
+    drop((runs, bits));
+    result
 }
 
 /// Writes `last` to the file and maps the file over `start..end`, with no instruction in between that could
@@ -141,9 +144,14 @@ unsafe fn copy_and_map(
 
 /// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never
 /// touched read as zeros, as the file does. File-backed data that was not read yet counts as present.
-fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
+///
+/// From the moment the kernel is asked until the memory was copied nothing may be allocated or freed: that would
+/// touch pages of the allocator's own which the kernel did not count. So there is room for all runs before, and the
+/// kernel's answer comes back with them, to be dropped later.
+fn present_runs(start: usize, end: usize) -> (Vec<(usize, usize)>, Vec<u64>) {
     let pages = (end - start) / 4096;
     let mut bits = vec![0u64; pages];
+    let mut runs: Vec<(usize, usize)> = Vec::with_capacity(pages / 2 + 1);
     let backed = file_backed(start, end);
     let known = std::fs::File::open("/proc/self/pagemap").and_then(|f| {
         use std::os::unix::fs::FileExt;
@@ -151,7 +159,6 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
         let raw = unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), pages * 8) };
         f.read_exact_at(raw, (start / 4096 * 8) as u64)
     });
-    let mut runs: Vec<(usize, usize)> = Vec::new();
     for (i, bit) in bits.iter().enumerate() {
         let at = start + i * 4096;
         let present = known.is_err() || bit >> 62 != 0 || backed.iter().any(|&(a, b)| at >= a && at < b);
@@ -162,7 +169,7 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
             }
         }
     }
-    runs
+    (runs, bits)
 }
 
 /// One line of /proc/self/maps.
@@ -244,7 +251,7 @@ pub(crate) fn share_object(
 /// Gives `start..end` pages of the arena; `false` if there are no numbers left for them.
 fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
     let Some((first, offset)) = pager.reserve_range(start, end) else { return Ok(false) };
-    for (a, b) in present_runs(start, end) {
+    for (a, b) in present_runs(start, end).0 {
         // SAFETY: mapped and readable.
         let bytes = unsafe { std::slice::from_raw_parts(a as *const u8, b - a) };
         contents.push(Content { at: a, bytes: bytes.to_vec() });
