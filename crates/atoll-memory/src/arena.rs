@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_pages::{AnyPolicy, PolicySpec, Storage};
 
 use crate::control::{Control, MAX_WORKERS};
-use crate::far::{AnyFar, FarSpec, FarStore};
+use crate::far::{AnyFar, FarConfig, FarError, FarSpec, FarStore};
 use crate::layout;
 use crate::pager::Pager;
 use crate::pager::executor::Executor;
@@ -189,17 +189,24 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let any_policy = AnyPolicy::new(policy, storage);
     let lanes = 2 * MAX_WORKERS;
     let limit = (s.far_bytes != u64::MAX).then_some(s.far_bytes);
-    let store = AnyFar::new(&far, 1 << shift, pages as u64, lanes, limit)
-        .map_err(|e| SetupError::Far(format!("{e}")))?;
+    let config = FarConfig {
+        page_size: 1 << shift,
+        pages: pages as u64,
+        lanes: lanes as u32,
+        limit_bytes: limit,
+    };
+    let refused = |e: FarError| SetupError::Far(format!("{e}"));
+    let store = AnyFar::new(&far, &config).map_err(refused)?;
     for index in 0..lanes {
         let figures = &control.figures[index.min(MAX_WORKERS)];
+        let lane = store.lane(index as u32).map_err(refused)?;
         // SAFETY: zeroed memory for each executor; scratch pieces are disjoint.
         unsafe {
             Executor::place(
                 executors.add(index),
                 scratch.add(index * scratch_bytes),
                 scratch_bytes,
-                store.lane(index),
+                lane,
                 figures,
                 max_window(shift),
             );

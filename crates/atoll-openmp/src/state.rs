@@ -51,6 +51,10 @@ pub(crate) fn set_heap_ready() {
 pub(crate) fn become_worker(index: usize, table: usize) {
     EXECUTOR.set(index as u32);
     TABLE.set(table as u32);
+    if let Some(pager) = pager() {
+        // SAFETY: this thread's own executor, not in use yet.
+        unsafe { pager.executor(index) }.run_on(table);
+    }
 }
 
 /// The page table of the calling thread.
@@ -68,7 +72,7 @@ pub(crate) fn executor_index() -> usize {
     }
     let Some(pager) = pager() else { return MAX_WORKERS };
     let index = pager.extra_executor();
-    EXECUTOR.set(index as u32);
+    become_worker(index, table());
     index
 }
 

@@ -1,3 +1,15 @@
 //! The formats of the files a run leaves, and their readers.
 //!
-//! Written by `atoll run`, read by the reporting commands.
+//! Written by `atoll run`, read by the reporting commands. A record is a container of chunks
+//! ([`container`]); what the chunks of a run hold is in [`run`] and [`figures`]. Both are described in
+//! `docs/record-format.md`.
+#![forbid(unsafe_code)]
+
+pub mod container;
+pub mod figures;
+pub mod record;
+pub mod run;
+
+pub use figures::Figures;
+pub use record::{Record, RecordError};
+pub use run::Run;

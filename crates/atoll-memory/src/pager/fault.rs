@@ -10,7 +10,7 @@ use super::executor::{Event, Executor};
 use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
-use crate::far::{FarStore, Transfer};
+use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys::{self, Errno};
 
@@ -174,13 +174,13 @@ impl Pager {
                     page_word::unlock(self.word(item.page), item.seen);
                 }
                 if batch.position(page) >= done {
-                    self.settle(x, &batch, done, fault.table);
+                    self.settle(x, &batch, done, page, fault.table);
                     return Err(e);
                 }
                 done
             }
         };
-        self.settle(x, &batch, done, fault.table);
+        self.settle(x, &batch, done, page, fault.table);
         let f = x.figures;
         if seen.state() == State::Far {
             Figures::add(&f.major_faults, 1);
@@ -269,7 +269,11 @@ impl Pager {
             let run = batch.run(i, |a, b| a.page + 1 == b.page && a.writable == b.writable);
             let first = batch.items[i];
             let source = if self.ram_direct {
-                self.far.direct(u64::from(first.page)).unwrap_or(std::ptr::null_mut())
+                match self.far.direct(u64::from(first.page), Access::Load) {
+                    Ok(Some(at)) => at,
+                    Ok(None) => return Err((i, FaultError::NotOurs)),
+                    Err(e) => return Err((i, FaultError::Far(e))),
+                }
             } else {
                 staged[i].memory
             };
@@ -325,14 +329,18 @@ impl Pager {
     }
 
     /// The first `done` pages of the batch are mapped: enter them into the tables and unlock them.
-    fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, table: usize) {
+    fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, page: u32, table: usize) {
         for item in &batch.items[..done] {
             x.cached -= 1;
             let frame = x.cache[x.cached];
             let far = item.seen.state() == State::Far;
             self.frames.fill(frame, item.page, item.writable, far);
             self.frames.add_mapper(frame, table);
-            self.note(x, Event::Inserted(frame, 1));
+            let asked = item.page == page;
+            self.note(x, match far {
+                true => Event::Returned(frame, asked, item.seen.token()),
+                false => Event::Inserted(frame, u32::from(asked)),
+            });
             if !far {
                 self.touch(item.page);
             }

@@ -102,7 +102,7 @@ impl Pager {
         drops: &'static scan::DropRing,
     ) -> Pager {
         let shift = control.settings.page_shift;
-        let ram_direct = far.direct(0).is_some();
+        let ram_direct = matches!(far, AnyFar::Ram(_));
         Pager {
             shift,
             arena_fd,
@@ -287,7 +287,7 @@ impl Pager {
         let t = &self.control.totals;
         let usage = self.far.usage();
         t.far_bytes.store(usage.pages_held << self.shift, Ordering::Relaxed);
-        t.far_stored_bytes.store(usage.bytes_stored, Ordering::Relaxed);
+        t.far_stored_bytes.store(usage.bytes_reserved, Ordering::Relaxed);
         t.table_bytes.store(crate::arena::table_bytes(), Ordering::Relaxed);
     }
 }

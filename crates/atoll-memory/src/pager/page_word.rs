@@ -20,7 +20,8 @@ pub enum State {
     Busy,
 }
 
-/// One entry's value. Bits 0–1: state; bit 2: written when it was last resident; bits 4–31: frame.
+/// One entry's value. Bits 0–1: state; bit 2: written when it was last resident; bits 4–31: the
+/// frame of a resident page, the policy's token of a far one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageWord(pub u32);
 
@@ -37,9 +38,16 @@ impl PageWord {
         PageWord(2 | (u32::from(written) << 2) | (frame << FRAME_SHIFT))
     }
 
-    /// A page in far memory; `written`: it is likely to be written when it comes back.
-    pub fn far(written: bool) -> PageWord {
-        PageWord(1 | (u32::from(written) << 2))
+    /// A page in far memory; `written`: it is likely to be written when it comes back; `token`: what the policy
+    /// wants to be told then (28 bits are kept).
+    pub fn far(written: bool, token: u32) -> PageWord {
+        PageWord(1 | (u32::from(written) << 2) | (token << FRAME_SHIFT))
+    }
+
+    /// The policy's token of a far page.
+    #[inline]
+    pub fn token(self) -> u32 {
+        self.0 >> FRAME_SHIFT
     }
 
     /// A page that reads as zeros.

@@ -58,6 +58,9 @@ impl Pager {
             let executor: &Executor = unsafe { &*self.executors.add(index) };
             executor.drain(|event| match event {
                 Event::Inserted(frame, mappers) => room.policy.insert(frame, mappers),
+                Event::Returned(frame, mapped, token) => {
+                    room.policy.insert_again(frame, u32::from(mapped), token);
+                }
                 Event::Mapped(frame, mappers) => room.policy.mapped(frame, mappers),
             });
         }

@@ -75,7 +75,7 @@ unsafe extern "C" fn map(
 /// As C's.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
+pub(crate) unsafe extern "C" fn mmap(
     at: *mut c_void,
     len: usize,
     prot: c_int,
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn mmap(
 /// As C's.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap64(
+pub(crate) unsafe extern "C" fn mmap64(
     at: *mut c_void,
     len: usize,
     prot: c_int,
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn mmap64(
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
+pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let start = at as usize;
     if os::contains(start) {
         os::unmap(start, len);
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mremap(
+pub(crate) unsafe extern "C" fn mremap(
     at: *mut c_void,
     old: usize,
     new: usize,
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn mremap(
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let start = at as usize;
     if in_arena(start, len) {
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE) {
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
+pub(crate) unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
     if in_arena(at as usize, len) {
         return status(Err(Errno(libc::ENOMEM)));
     }

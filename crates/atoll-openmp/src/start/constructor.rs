@@ -88,12 +88,13 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     state::become_worker(0, 0);
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
-    let alternate = heap::large_stack();
+    let alternate = heap::signal_stack();
     signal::use_stack(alternate);
     signal::install();
     state::manage(pager);
     // SAFETY: the lane is this worker's, nothing faults yet.
-    unsafe { state::executor(pager) }.lane().attach();
+    let lane = unsafe { state::executor(pager) }.lane();
+    lane.attach().map_err(|e| format!("far memory: {e}"))?;
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
-use atoll_memory::pager::Pager;
+use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::scan::PERIOD_NS;
 use atoll_memory::sys::{self, Errno};
@@ -19,8 +19,7 @@ use atoll_memory::layout;
 use super::signal;
 use crate::state;
 
-/// What a worker runs, for ever.
-pub(crate) type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
+use crate::workers::Entry;
 
 /// Bytes of a stack slot: address space only.
 const SLOT: usize = layout::STACKS_BYTES / MAX_WORKERS;
@@ -38,7 +37,6 @@ struct Start {
     parent: i32,
     /// 0: starting; 1: runs; negative: errno.
     state: AtomicI32,
-    uffd: AtomicI32,
     pager: &'static Pager,
 }
 
@@ -66,7 +64,6 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         arg,
         parent: std::process::id() as i32,
         state: AtomicI32::new(0),
-        uffd: AtomicI32::new(-1),
         pager,
     };
     let slot = layout::STACKS + index * SLOT;
@@ -222,7 +219,8 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
         pager.attach_table(index, uffd)?;
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
         // SAFETY: this worker's own lane.
-        unsafe { state::executor(pager) }.lane().attach();
+        let lane = unsafe { state::executor(pager) }.lane();
+        lane.attach().map_err(|_| Errno(libc::EBUSY))?;
         Ok::<(), Errno>(())
     })();
     // Signals meant for the program go to the master; a worker takes only what its own instructions cause.
@@ -248,7 +246,10 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
         // SAFETY: an executor of this thread's own.
         let x = unsafe { pager.executor(executor) };
         x.count_for(figures);
-        x.lane().attach();
+        x.run_on(table);
+        if let Err(e) = x.lane().attach() {
+            signal::end(FaultError::Far(e));
+        }
         while uffd.load(Ordering::Acquire) < 0 {
             sys::sleep_ns(100_000);
         }

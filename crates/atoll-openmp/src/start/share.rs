@@ -68,32 +68,26 @@ impl PinnedFile {
     }
 }
 
+/// Stretches up to this size are copied as one piece: this library's own data and the stack in use are, since
+/// they change while anything is done piece by piece.
+const ONE_PIECE: usize = 256 << 20;
+
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
-    // All stretches but one are copied first; that one and the mapping are one step below, so that nothing
-    // can change in between even where this library's own data or the stack in use is moved.
     let (runs, bits) = present_runs(start, end);
-    // The stack has holes where nothing was touched: the stretch in use need not be its last.
-    let here = (&raw const runs) as usize;
-    let in_use = runs.iter().position(|&(a, b)| a <= here && here < b);
-    let final_one = in_use.unwrap_or(runs.len().saturating_sub(1));
-    let last = runs.get(final_one).copied().unwrap_or((start, start));
-    for &(a, b) in runs.iter().enumerate().filter(|(i, _)| *i != final_one).map(|(_, run)| run) {
-        // SAFETY: mapped and readable.
-        unsafe {
-            sys::syscall(libc::SYS_pwrite64, [
-                fd as usize,
-                a,
-                b - a,
-                offset as usize + (a - start),
-                0,
-                0,
-            ])?;
+    let last = match (runs.first(), runs.last()) {
+        (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE => (a, b),
+        (Some(_), Some(&last)) => {
+            for &(a, b) in &runs[..runs.len() - 1] {
+                let at = offset as usize + (a - start);
+                // SAFETY: mapped and readable; the program's data, which nobody changes yet.
+                unsafe { sys::syscall(libc::SYS_pwrite64, [fd as usize, a, b - a, at, 0, 0])? };
+            }
+            last
         }
-    }
-    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`. Everything but the last stretch does not
-    // change between its copy and the mapping: nothing else runs yet, and the vector is dropped only afterwards
-    // (the allocator's own state may be what is moved).
+        _ => (start, start),
+    };
+    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`.
     let result = unsafe { copy_and_map(fd, offset, start, end, last) };
     drop((runs, bits));
     result
@@ -129,13 +123,15 @@ unsafe fn copy_and_map(
             "syscall",
             "2:",
             mmap = const libc::SYS_mmap as i32,
-            inlateout("rax") libc::SYS_pwrite64 as isize => result,
-            inlateout("rdi") fd as usize => _,
-            inlateout("rsi") last.0 => _,
-            inlateout("rdx") last.1 - last.0 => _,
-            inlateout("r10") offset as usize + (last.0 - start) => _,
+            // r8 and r9 are mmap's last two arguments; pwrite64 leaves them alone.
+            inout("rax") libc::SYS_pwrite64 as isize => result,
+            inout("rdi") fd as usize => _,
+            inout("rsi") last.0 => _,
+            inout("rdx") last.1 - last.0 => _,
+            inout("r10") offset as usize + (last.0 - start) => _,
+            in("r8") fd as usize, in("r9") offset as usize,
             in("r12") start, in("r13") end - start, in("r14") prot, in("r15") flags,
-            in("r8") fd as usize, in("r9") offset as usize, out("rcx") _, out("r11") _,
+            out("rcx") _, out("r11") _,
             options(nostack),
         );
     }
@@ -145,7 +141,7 @@ unsafe fn copy_and_map(
 /// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never
 /// touched read as zeros, as the file does. File-backed data that was not read yet counts as present.
 ///
-/// From the moment the kernel is asked until the memory was copied nothing may be allocated or freed: that would
+/// From the moment the kernel is asked until the memory was copied nothing may be allocated or freed: that could
 /// touch pages of the allocator's own which the kernel did not count. So there is room for all runs before, and the
 /// kernel's answer comes back with them, to be dropped later.
 fn present_runs(start: usize, end: usize) -> (Vec<(usize, usize)>, Vec<u64>) {
@@ -177,7 +173,6 @@ fn present_runs(start: usize, end: usize) -> (Vec<(usize, usize)>, Vec<u64>) {
 pub(crate) struct Mapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    pub(crate) name: String,
     pub(crate) writable: bool,
     pub(crate) inode: u64,
 }
@@ -196,7 +191,6 @@ pub(crate) fn mappings() -> Vec<Mapping> {
                 end: usize::from_str_radix(b, 16).ok()?,
                 writable: permissions.as_bytes().get(1) == Some(&b'w'),
                 inode,
-                name: f.next().unwrap_or("").to_owned(),
             })
         })
         .collect()

@@ -58,7 +58,11 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
 /// Ends the program after a fault that could not be resolved.
 pub(crate) fn end(error: FaultError) -> ! {
     match error {
-        FaultError::Far(e) => state::give_up(EXIT_FAR, e.message()),
+        FaultError::Far(e) => {
+            let mut text = Text { bytes: [0; 512], len: 0 };
+            let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{e}"));
+            state::give_up(EXIT_FAR, std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("far memory failed"))
+        }
         FaultError::NoRoom => state::give_up(
             EXIT_NEAR,
             "near memory is full of pages that must stay: raise --near (or lower the number of workers)",
@@ -71,6 +75,21 @@ pub(crate) fn end(error: FaultError) -> ! {
         FaultError::Kernel(_) | FaultError::NotOurs => {
             state::give_up(EXIT_SETUP, "the kernel refused to map a page (userfaultfd): see `atoll doctor`")
         }
+    }
+}
+
+/// A message under construction, without an allocator.
+struct Text {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl std::fmt::Write for Text {
+    fn write_str(&mut self, s: &str) -> std::fmt::Result {
+        let n = s.len().min(self.bytes.len() - self.len);
+        self.bytes[self.len..self.len + n].copy_from_slice(&s.as_bytes()[..n]);
+        self.len += n;
+        Ok(())
     }
 }
 

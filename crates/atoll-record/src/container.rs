@@ -1,0 +1,250 @@
+//! The container: a head, chunks with a tag, a length and checksums each, and a last chunk that counts them.
+//!
+//! Knows nothing of what chunks hold. A reader never trusts a length: a damaged or cut file is an error that
+//! names the offset, not a panic and not an allocation of what it claims.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+/// First bytes of every record.
+pub const MAGIC: [u8; 8] = *b"ATOLLREC";
+/// The format this crate writes, and the latest it reads.
+pub const VERSION: u32 = 1;
+/// The last chunk: the number of those before it.
+pub const END: Tag = Tag(*b"end\0\0\0\0\0");
+
+const HEAD_BYTES: usize = 16;
+const CHUNK_HEAD_BYTES: usize = 24;
+
+/// What a chunk holds: up to eight bytes of ASCII, filled up with NULs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag(pub [u8; 8]);
+
+impl Tag {
+    /// The tag of this name, which may have eight bytes.
+    pub const fn new(name: &str) -> Tag {
+        let name = name.as_bytes();
+        assert!(name.len() <= 8, "a tag has at most eight bytes");
+        let mut bytes = [0; 8];
+        let mut i = 0;
+        while i < name.len() {
+            bytes[i] = name[i];
+            i += 1;
+        }
+        Tag(bytes)
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.split(|&b| b == 0).next().unwrap_or_default();
+        write!(f, "{}", name.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tag({self})")
+    }
+}
+
+/// Why a file cannot be read as a container.
+#[derive(thiserror::Error, Debug)]
+pub enum ReadError {
+    /// Not a record at all.
+    #[error("this is no record of atoll: it does not start with ATOLLREC")]
+    NotARecord,
+    /// Written by a later atoll.
+    #[error("the record has format {found}, this atoll reads up to {VERSION}: read it with the atoll that wrote it")]
+    LaterVersion {
+        /// The file's format.
+        found: u32,
+    },
+    /// The file ends too early.
+    #[error("the record is cut off at byte {offset}: {missing}")]
+    Cut {
+        /// Where the file ends.
+        offset: u64,
+        /// What should have followed.
+        missing: &'static str,
+    },
+    /// A checksum or a fixed field is wrong.
+    #[error("the record is damaged at byte {offset}: {what}")]
+    Damaged {
+        /// Where what is damaged starts.
+        offset: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// The file could not be read.
+    #[error("the record cannot be read at byte {offset}: {error}")]
+    Io {
+        /// How far reading came.
+        offset: u64,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// One chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// What it holds.
+    pub tag: Tag,
+    /// Where its head starts in the file.
+    pub offset: u64,
+    /// Its contents.
+    pub payload: Vec<u8>,
+}
+
+/// Writes a container.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    to: W,
+    chunks: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts with the head.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn new(mut to: W) -> io::Result<Self> {
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(&MAGIC);
+        head[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let sum = crc32fast::hash(&head[..12]);
+        head[12..].copy_from_slice(&sum.to_le_bytes());
+        to.write_all(&head)?;
+        Ok(Self { to, chunks: 0 })
+    }
+
+    /// Adds a chunk.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn chunk(&mut self, tag: Tag, payload: &[u8]) -> io::Result<()> {
+        let mut head = [0; CHUNK_HEAD_BYTES];
+        head[..8].copy_from_slice(&tag.0);
+        head[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+        head[16..20].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        let sum = crc32fast::hash(&head[..20]);
+        head[20..].copy_from_slice(&sum.to_le_bytes());
+        self.to.write_all(&head)?;
+        self.to.write_all(payload)?;
+        self.chunks += 1;
+        Ok(())
+    }
+
+    /// Adds the last chunk and hands back what was written to.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn finish(mut self) -> io::Result<W> {
+        let chunks = self.chunks.to_le_bytes();
+        self.chunk(END, &chunks)?;
+        self.to.flush()?;
+        Ok(self.to)
+    }
+}
+
+/// Reads a container, chunk by chunk.
+#[derive(Debug)]
+pub struct Reader<R: Read> {
+    from: R,
+    offset: u64,
+    chunks: u64,
+    over: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the head.
+    ///
+    /// # Errors
+    /// It is no record, or one of a later atoll.
+    pub fn new(from: R) -> Result<Self, ReadError> {
+        let mut reader = Self { from, offset: 0, chunks: 0, over: false };
+        let mut head = [0; HEAD_BYTES];
+        let n = reader.fill(&mut head)?;
+        if n < 8 || head[..8] != MAGIC {
+            return Err(ReadError::NotARecord);
+        }
+        if n < HEAD_BYTES {
+            return Err(ReadError::Cut { offset: n as u64, missing: "the rest of the head" });
+        }
+        // A later format may sum its head up in another way; its version is where ours is.
+        let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+        let whole = crc32fast::hash(&head[..12]).to_le_bytes() == head[12..16];
+        if version > VERSION {
+            return Err(ReadError::LaterVersion { found: version });
+        }
+        if version == 0 || !whole {
+            return Err(ReadError::Damaged { offset: 8, what: "the head's checksum does not fit" });
+        }
+        Ok(reader)
+    }
+
+    /// The next chunk; `None` after the last.
+    ///
+    /// # Errors
+    /// The file is cut or damaged.
+    pub fn next_chunk(&mut self) -> Result<Option<Chunk>, ReadError> {
+        if self.over {
+            return Ok(None);
+        }
+        let start = self.offset;
+        let mut head = [0; CHUNK_HEAD_BYTES];
+        if self.fill(&mut head)? < CHUNK_HEAD_BYTES {
+            self.over = true;
+            return Err(ReadError::Cut { offset: self.offset, missing: "another chunk's head" });
+        }
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&head[..8]);
+        let mut length = [0; 8];
+        length.copy_from_slice(&head[8..16]);
+        let length = u64::from_le_bytes(length);
+        if crc32fast::hash(&head[..20]).to_le_bytes() != head[20..24] {
+            self.over = true;
+            return Err(ReadError::Damaged { offset: start, what: "a chunk's head does not fit its checksum" });
+        }
+        let mut payload = Vec::new();
+        match self.from.by_ref().take(length).read_to_end(&mut payload) {
+            Ok(n) => self.offset += n as u64,
+            Err(error) => return Err(ReadError::Io { offset: self.offset, error }),
+        }
+        if (payload.len() as u64) < length {
+            self.over = true;
+            return Err(ReadError::Cut { offset: self.offset, missing: "the rest of a chunk" });
+        }
+        if crc32fast::hash(&payload).to_le_bytes() != head[16..20] {
+            self.over = true;
+            return Err(ReadError::Damaged { offset: start, what: "a chunk does not fit its checksum" });
+        }
+        if Tag(tag) == END {
+            self.over = true;
+            if payload != self.chunks.to_le_bytes() {
+                return Err(ReadError::Damaged { offset: start, what: "chunks are missing before the end" });
+            }
+            return Ok(None);
+        }
+        self.chunks += 1;
+        Ok(Some(Chunk { tag: Tag(tag), offset: start, payload }))
+    }
+
+    /// Reads as much of `to` as there is.
+    fn fill(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
+        let mut done = 0;
+        while done < to.len() {
+            match self.from.read(&mut to[done..]) {
+                Ok(0) => break,
+                Ok(n) => {
+                    done += n;
+                    self.offset += n as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(ReadError::Io { offset: self.offset, error }),
+            }
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,145 @@
+//! Chunk `figures`: what was counted, which is also what `--summary json` and `atoll top --json` print.
+
+use serde::{Deserialize, Serialize};
+
+use crate::container::Tag;
+use crate::run::{Ending, Settings};
+
+/// The chunk's tag.
+pub const TAG: Tag = Tag::new("figures");
+
+/// Everything counted in one run. Field names are stable; later ones may be added.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// The program's file name.
+    pub program: String,
+    /// Its process; none if no program of the run was managed.
+    pub pid: Option<i32>,
+    /// Was there an OpenMP program whose memory was managed?
+    pub managed: bool,
+    /// How it ended; none while it runs.
+    pub ending: Option<Ending>,
+    /// What was decided before the start.
+    pub settings: Settings,
+    /// Time since the start.
+    pub wall_seconds: f64,
+    /// Memory.
+    pub memory: Memory,
+    /// All workers together, the background included.
+    pub total: Counters,
+    /// By worker; the first is the master.
+    pub workers: Vec<Worker>,
+    /// What was done for all workers: the handler thread, eviction ahead of need.
+    pub background: Counters,
+    /// Pages by how many workers mapped them (the paper's Figure 6): element 0 is for one worker. Zeros behind the
+    /// last count met are left out.
+    pub pages_by_core_map_count: Vec<u64>,
+    /// The kernel's own count of TLB shootdowns on all CPUs during the run, other programs' included.
+    pub kernel_tlb_shootdowns: Option<u64>,
+}
+
+/// Memory, in bytes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// Data in the arena now: touched and not freed.
+    pub footprint_bytes: u64,
+    /// The most of that at any time.
+    pub footprint_peak_bytes: u64,
+    /// Of the arena, what is near now.
+    pub resident_bytes: u64,
+    /// The most of that at any time.
+    pub resident_peak_bytes: u64,
+    /// Shared memory that is always near: stacks, small blocks.
+    pub pinned_bytes: u64,
+    /// The most of that at any time.
+    pub pinned_peak_bytes: u64,
+    /// The runtime's own tables.
+    pub table_bytes: u64,
+    /// Pages that far memory holds, before compression.
+    pub far_bytes: u64,
+    /// What far memory really takes.
+    pub far_stored_bytes: u64,
+}
+
+/// One worker's counters.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Worker {
+    /// Its number in the team.
+    pub index: u32,
+    /// Its process or thread.
+    pub pid: i32,
+    /// What it did.
+    #[serde(flatten)]
+    pub counters: Counters,
+}
+
+/// Counters; they only grow.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Faults on pages that were near but not mapped by this worker.
+    pub minor_faults: u64,
+    /// Faults that fetched their page from far memory.
+    pub major_faults: u64,
+    /// Faults on pages never touched before.
+    pub first_faults: u64,
+    /// First writes to pages that were mapped read-only.
+    pub write_faults: u64,
+    /// Pages fetched before they were asked for.
+    pub prefetched_pages: u64,
+    /// Pages mapped together with a faulting one.
+    pub premapped_pages: u64,
+    /// Pages evicted whose far copy was still good.
+    pub evictions_clean: u64,
+    /// Pages evicted and written to far memory.
+    pub evictions_dirty: u64,
+    /// Bytes fetched from far memory.
+    pub bytes_in: u64,
+    /// Bytes written to far memory.
+    pub bytes_out: u64,
+    /// Remote TLB invalidations by core map.
+    pub remote_tlb_invalidations: u64,
+    /// Pages unmapped only to see whether they are used (LRU's scan).
+    pub scan_unmapped_pages: u64,
+    /// Time in the fault path.
+    pub fault_seconds: f64,
+    /// Of that, time in making room.
+    pub evict_seconds: f64,
+    /// Faults that waited for another worker.
+    pub waits: u64,
+    /// Parallel regions taken part in.
+    pub regions: u64,
+}
+
+impl Counters {
+    /// Faults of all kinds.
+    pub fn faults(&self) -> u64 {
+        self.minor_faults + self.major_faults + self.first_faults + self.write_faults
+    }
+
+    /// Applies `f` to each pair of counters; both kinds, as `f64` holds what a run counts.
+    pub fn combine(&self, other: &Counters, f: impl Fn(f64, f64) -> f64) -> Counters {
+        let n = |a: u64, b: u64| f(a as f64, b as f64) as u64;
+        Counters {
+            minor_faults: n(self.minor_faults, other.minor_faults),
+            major_faults: n(self.major_faults, other.major_faults),
+            first_faults: n(self.first_faults, other.first_faults),
+            write_faults: n(self.write_faults, other.write_faults),
+            prefetched_pages: n(self.prefetched_pages, other.prefetched_pages),
+            premapped_pages: n(self.premapped_pages, other.premapped_pages),
+            evictions_clean: n(self.evictions_clean, other.evictions_clean),
+            evictions_dirty: n(self.evictions_dirty, other.evictions_dirty),
+            bytes_in: n(self.bytes_in, other.bytes_in),
+            bytes_out: n(self.bytes_out, other.bytes_out),
+            remote_tlb_invalidations: n(self.remote_tlb_invalidations, other.remote_tlb_invalidations),
+            scan_unmapped_pages: n(self.scan_unmapped_pages, other.scan_unmapped_pages),
+            fault_seconds: f(self.fault_seconds, other.fault_seconds),
+            evict_seconds: f(self.evict_seconds, other.evict_seconds),
+            waits: n(self.waits, other.waits),
+            regions: n(self.regions, other.regions),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What a run is like where its flags do not say.
+//!
+//! Read by `cli`, which shows them in the help and the manual page.
+
+/// Replacement policy: CMCP, as it evicts the pages fewest workers map and so interrupts the fewest of them; where
+/// every page is mapped by the same number of workers it behaves as FIFO does.
+pub(crate) const POLICY: &str = "cmcp";
+
+/// Page size: 4K, as nothing is fetched or evicted that was not asked for, whatever the program's pattern.
+pub(crate) const PAGE: &str = "4K";
+
+/// Far store: `ram`, as it cannot run full before the machine does and costs a copy and nothing else.
+pub(crate) const FAR: &str = "ram";
+
+/// Page tables: private, as changing a mapping then interrupts only the workers that have it.
+pub(crate) const PAGE_TABLES: &str = "private";
+
+/// Faults: resolved by the worker itself, as waking somebody else costs thirty times as much.
+pub(crate) const FAULTS: &str = "self";

@@ -1,0 +1,100 @@
+//! From the control block's counters to the figures that are shown and recorded.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use atoll_memory::control::{self, Control, MAX_WORKERS};
+use atoll_record::figures::{Counters, Figures, Memory, Worker};
+use atoll_record::run::Settings;
+
+/// What is counted now. `rate` is in ticks a second.
+pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate: f64) -> Figures {
+    let count = (control.workers.load(Ordering::Acquire) as usize).min(MAX_WORKERS);
+    let workers: Vec<Worker> = control.figures[..count]
+        .iter()
+        .enumerate()
+        .map(|(index, figures)| Worker {
+            index: index as u32,
+            pid: figures.pid.load(Ordering::Relaxed),
+            counters: counters(figures, rate),
+        })
+        .collect();
+    let background = counters(&control.figures[MAX_WORKERS], rate);
+    let total = workers.iter().fold(background, |sum, w| sum.combine(&w.counters, |a, b| a + b));
+    let pid = control.program.load(Ordering::Relaxed);
+    Figures {
+        program: program.to_owned(),
+        pid: (pid > 0).then_some(pid),
+        managed: pid > 0,
+        ending: None,
+        settings: settings(&control.settings),
+        wall_seconds,
+        memory: memory(&control.totals),
+        total,
+        workers,
+        background,
+        pages_by_core_map_count: by_count(&control.totals.by_count),
+        kernel_tlb_shootdowns: None,
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn counters(f: &control::Figures, rate: f64) -> Counters {
+    let seconds = |ticks: &AtomicU64| if rate > 0.0 { get(ticks) as f64 / rate } else { 0.0 };
+    Counters {
+        minor_faults: get(&f.minor_faults),
+        major_faults: get(&f.major_faults),
+        first_faults: get(&f.first_faults),
+        write_faults: get(&f.write_faults),
+        prefetched_pages: get(&f.prefetched),
+        premapped_pages: get(&f.premapped),
+        evictions_clean: get(&f.evictions_clean),
+        evictions_dirty: get(&f.evictions_dirty),
+        bytes_in: get(&f.bytes_in),
+        bytes_out: get(&f.bytes_out),
+        remote_tlb_invalidations: get(&f.invalidations),
+        scan_unmapped_pages: get(&f.scan_unmapped),
+        fault_seconds: seconds(&f.fault_ticks),
+        evict_seconds: seconds(&f.evict_ticks),
+        waits: get(&f.waits),
+        regions: get(&f.regions),
+    }
+}
+
+fn memory(t: &control::Totals) -> Memory {
+    Memory {
+        footprint_bytes: get(&t.touched_bytes),
+        footprint_peak_bytes: get(&t.touched_peak),
+        resident_bytes: get(&t.resident_bytes),
+        resident_peak_bytes: get(&t.resident_peak),
+        pinned_bytes: get(&t.pinned_bytes),
+        pinned_peak_bytes: get(&t.pinned_peak),
+        table_bytes: get(&t.table_bytes),
+        far_bytes: get(&t.far_bytes),
+        far_stored_bytes: get(&t.far_stored_bytes),
+    }
+}
+
+fn by_count(counts: &[AtomicU64]) -> Vec<u64> {
+    let mut counts: Vec<u64> = counts.iter().skip(1).map(get).collect();
+    let used = counts.iter().rposition(|&n| n > 0).map_or(0, |last| last + 1);
+    counts.truncate(used);
+    counts
+}
+
+/// The settings in the record's words.
+pub(crate) fn settings(s: &control::Settings) -> Settings {
+    let limit = |bytes| (bytes != u64::MAX).then_some(bytes);
+    Settings {
+        near_bytes: limit(s.near_bytes),
+        page_bytes: 1_u64.checked_shl(s.page_shift).unwrap_or(0),
+        page_tables: if s.shared_tables() { "shared" } else { "private" }.to_owned(),
+        faults: if s.fault_thread() { "thread" } else { "self" }.to_owned(),
+        workers: s.workers,
+        policy: s.policy().to_owned(),
+        far: s.far().to_owned(),
+        far_limit_bytes: limit(s.far_bytes),
+    }
+}

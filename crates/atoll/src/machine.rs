@@ -1,0 +1,56 @@
+//! This machine, for records.
+
+use std::mem::MaybeUninit;
+
+use atoll_record::run::Machine;
+
+/// This machine as it is now.
+pub(crate) fn machine() -> Machine {
+    Machine {
+        host: line("/proc/sys/kernel/hostname"),
+        kernel: line("/proc/sys/kernel/osrelease"),
+        cpu: cpu_model(),
+        cpus_online: cpus_online(),
+        cpus_usable: usable_cpus(),
+        memory_bytes: meminfo("MemTotal").unwrap_or(0),
+    }
+}
+
+/// The first line of a file; empty if it cannot be read.
+pub(crate) fn line(path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// A line of /proc/meminfo; in bytes where it has a unit.
+pub(crate) fn meminfo(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
+    let mut words = line.split_ascii_whitespace();
+    let n: u64 = words.next()?.parse().ok()?;
+    Some(if words.next() == Some("kB") { n << 10 } else { n })
+}
+
+fn cpu_model() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
+    line.map(|(_, model)| model.trim().to_owned()).unwrap_or_default()
+}
+
+/// CPUs that are online.
+pub(crate) fn cpus_online() -> u32 {
+    // SAFETY: no pointers.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u32
+}
+
+/// CPUs that this process may use.
+pub(crate) fn usable_cpus() -> u32 {
+    // SAFETY: the set is valid for writes, and counted only if it was filled.
+    unsafe {
+        let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) != 0 {
+            return cpus_online();
+        }
+        libc::CPU_COUNT(&set.assume_init()).max(1) as u32
+    }
+}

@@ -1,0 +1,144 @@
+//! What the check needs to know of one executable or library.
+
+use std::fs::File;
+use std::path::Path;
+
+use object::elf;
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol, ReadCache};
+
+/// Why a file cannot be looked at.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum ElfError {
+    /// The system refused.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// It starts like an ELF file but is not a whole one.
+    #[error("its ELF structure is damaged ({0})")]
+    Damaged(#[from] object::Error),
+}
+
+/// An executable or library.
+#[derive(Debug, Default)]
+pub(crate) struct Elf {
+    /// Names a dynamic linker to load it with; what is executed without one is static.
+    pub(crate) interpreter: bool,
+    /// Libraries it needs, by name.
+    pub(crate) needed: Vec<String>,
+    /// DT_RUNPATH, or DT_RPATH where there is none, split at colons.
+    pub(crate) run_path: Vec<String>,
+    /// OpenMP symbols it imports and cannot do without.
+    pub(crate) imports: Vec<String>,
+    /// OpenMP symbols it exports.
+    pub(crate) exports: Vec<String>,
+}
+
+/// What the first bytes of a file say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A 64-bit x86 executable or library.
+    Native,
+    /// An ELF file of 32 bits.
+    Bits32,
+    /// An ELF file of another architecture.
+    Foreign,
+    /// A script and its interpreter's path.
+    Script(String),
+    /// Neither.
+    Other,
+}
+
+/// Looks at the first bytes of a file.
+pub(crate) fn kind(head: &[u8]) -> Kind {
+    if let Some(line) = head.strip_prefix(b"#!") {
+        let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        return Kind::Script(line.split_ascii_whitespace().next().unwrap_or_default().to_owned());
+    }
+    match head {
+        [0x7f, b'E', b'L', b'F', class, data, ..] if head.len() >= 20 => {
+            let machine = u16::from_le_bytes([head[18], head[19]]);
+            match (elf::FileClass(*class), elf::DataEncoding(*data), elf::Machine(machine)) {
+                (elf::ELFCLASS64, elf::ELFDATA2LSB, elf::EM_X86_64) => Kind::Native,
+                (elf::ELFCLASS32, elf::ELFDATA2LSB, elf::EM_386 | elf::EM_X86_64) => Kind::Bits32,
+                _ => Kind::Foreign,
+            }
+        }
+        _ => Kind::Other,
+    }
+}
+
+/// Is this the name of something an OpenMP runtime provides?
+fn is_openmp(name: &str) -> bool {
+    name.starts_with("GOMP_") || name.starts_with("omp_")
+}
+
+impl Elf {
+    /// Reads a native ELF file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub(crate) fn open(path: &Path) -> Result<Elf, ElfError> {
+        let cache = ReadCache::new(File::open(path)?);
+        let file = ElfFile64::<Endianness, _>::parse(&cache)?;
+        let endian = file.endian();
+        let mut found = Elf::default();
+        for header in file.elf_program_headers() {
+            found.interpreter |= header.p_type(endian) == elf::PT_INTERP;
+        }
+        let (mut run_path, mut r_path) = (None, None);
+        let sections = file.elf_header().sections(endian, &cache)?;
+        if let Some((entries, strings)) = sections.dynamic(endian, &cache)? {
+            let strings = sections.strings(endian, &cache, strings)?;
+            for entry in entries {
+                let slot = match entry.d_tag(endian) {
+                    elf::DT_NEEDED => None,
+                    elf::DT_RUNPATH => Some(&mut run_path),
+                    elf::DT_RPATH => Some(&mut r_path),
+                    _ => continue,
+                };
+                let text = String::from_utf8_lossy(entry.string(endian, strings)?).into_owned();
+                match slot {
+                    None => found.needed.push(text),
+                    Some(slot) => *slot = Some(text),
+                }
+            }
+        }
+        let paths = run_path.or(r_path).unwrap_or_default();
+        found.run_path = paths.split(':').filter(|p| !p.is_empty()).map(str::to_owned).collect();
+        for symbol in file.dynamic_symbols() {
+            let Ok(name) = symbol.name() else { continue };
+            if !is_openmp(name) {
+                continue;
+            }
+            if !symbol.is_undefined() {
+                found.exports.push(name.to_owned());
+            } else if !symbol.is_weak() {
+                found.imports.push(name.to_owned());
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell_what_a_file_is() {
+        let elf = |class, data, machine: u16| {
+            let mut head = [0; 20];
+            head[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, data]);
+            head[18..].copy_from_slice(&machine.to_le_bytes());
+            kind(&head)
+        };
+        assert_eq!(elf(2, 1, 62), Kind::Native);
+        assert_eq!(elf(1, 1, 3), Kind::Bits32);
+        assert_eq!(elf(2, 1, 183), Kind::Foreign);
+        assert_eq!(kind(b"#! /bin/sh -e\necho"), Kind::Script("/bin/sh".into()));
+        assert_eq!(kind(b"#!"), Kind::Script(String::new()));
+        assert_eq!(kind(b"echo"), Kind::Other);
+        assert_eq!(kind(b"\x7fELF"), Kind::Other);
+    }
+}

@@ -1,0 +1,207 @@
+//! The check itself: the program, its interpreter if it is a script, and all its libraries.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::elf::{Elf, ElfError, Kind, kind};
+use super::libraries::{Libraries, head};
+
+/// Scripts may name scripts as their interpreters this often, as for the kernel.
+const DEPTH: usize = 5;
+
+/// Why atoll cannot run a program.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum CheckError {
+    /// It cannot be read, or not as what it claims to be.
+    #[error("{0} cannot be looked at: {1}")]
+    Unreadable(String, ElfError),
+    /// Neither ELF nor a script.
+    #[error("{0} cannot be executed: it is neither a program nor a script that starts with #!")]
+    NotAProgram(String),
+    /// Without a dynamic linker nothing can be loaded into it.
+    #[error("{0} is a static executable, into which atoll cannot load its runtime: link it dynamically")]
+    Static(String),
+    /// 32 bits.
+    #[error("{0} is a 32-bit program, and atoll runs 64-bit ones: build it with -m64")]
+    Bits32(String),
+    /// Another machine's.
+    #[error("{0} is a program for another architecture than this machine's x86-64: build it here")]
+    Foreign(String),
+    /// The dynamic linker ignores LD_PRELOAD for it.
+    #[error("{0} is {1}, so the kernel lets nothing be loaded into it: run a copy without that")]
+    Privileged(String, &'static str),
+    /// A script's interpreter.
+    #[error("{script} is a script whose interpreter {interpreter} is not there: correct its first line")]
+    Interpreter {
+        /// The script.
+        script: String,
+        /// What its first line says.
+        interpreter: String,
+    },
+    /// Another OpenMP runtime.
+    #[error("{object} uses the OpenMP runtime {library}, which atoll cannot replace: build it with gcc -fopenmp")]
+    OtherRuntime {
+        /// Program or library.
+        object: String,
+        /// The runtime.
+        library: String,
+    },
+    /// Something our runtime lacks.
+    #[error("{object} needs {symbols}, which atoll's OpenMP runtime does not have")]
+    Symbols {
+        /// Program or library.
+        object: String,
+        /// The symbols.
+        symbols: String,
+    },
+    /// Our own library.
+    #[error("atoll's runtime {0} cannot be looked at: {1}")]
+    Runtime(String, ElfError),
+}
+
+impl CheckError {
+    /// Would the kernel not execute it either?
+    pub(crate) fn is_not_executable(&self) -> bool {
+        matches!(self, Self::NotAProgram(_) | Self::Interpreter { .. })
+    }
+}
+
+/// What was found out about a program that can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checked {
+    /// It uses libgomp, and every symbol it needs is there.
+    OpenMp,
+    /// It does not; but may start one that does.
+    Other,
+}
+
+/// Looks at the program at `path`, to be run with the runtime at `runtime`.
+///
+/// # Errors
+/// Why atoll cannot run it.
+pub(crate) fn check(path: &Path, runtime: &Path, library_path: Option<&OsStr>) -> Result<Checked, CheckError> {
+    let path = native(path)?;
+    let program = open(&path)?;
+    if !program.interpreter {
+        return Err(CheckError::Static(shown(&path)));
+    }
+    let objects = closure(&path, program, &Libraries::new(library_path))?;
+    if !objects.iter().any(|(path, _)| is_libgomp(path)) {
+        return Ok(Checked::Other);
+    }
+    let runtime_elf = Elf::open(runtime).map_err(|e| CheckError::Runtime(shown(runtime), e))?;
+    let others = objects.iter().filter(|(path, _)| !is_libgomp(path));
+    let there: BTreeSet<&str> = others
+        .clone()
+        .flat_map(|(_, elf)| &elf.exports)
+        .chain(&runtime_elf.exports)
+        .map(String::as_str)
+        .collect();
+    for (path, elf) in others {
+        let missing = elf.imports.iter().map(String::as_str).filter(|name| !there.contains(name));
+        let missing: BTreeSet<&str> = missing.collect();
+        if !missing.is_empty() {
+            let symbols: Vec<&str> = missing.into_iter().collect();
+            return Err(CheckError::Symbols { object: shown(path), symbols: symbols.join(", ") });
+        }
+    }
+    Ok(Checked::OpenMp)
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn open(path: &Path) -> Result<Elf, CheckError> {
+    Elf::open(path).map_err(|e| CheckError::Unreadable(shown(path), e))
+}
+
+/// The native executable that runs when `path` does: itself, or its interpreter.
+fn native(path: &Path) -> Result<PathBuf, CheckError> {
+    let mut path = path.to_owned();
+    for _ in 0..DEPTH {
+        let head = match head(&path) {
+            Ok(head) => head,
+            Err(e) => return Err(CheckError::Unreadable(shown(&path), e.into())),
+        };
+        let name = shown(&path);
+        match kind(&head) {
+            Kind::Native => {
+                not_privileged(&path)?;
+                return Ok(path);
+            }
+            Kind::Bits32 => return Err(CheckError::Bits32(name)),
+            Kind::Foreign => return Err(CheckError::Foreign(name)),
+            Kind::Script(interpreter) if Path::new(&interpreter).is_file() => path = interpreter.into(),
+            Kind::Script(interpreter) => return Err(CheckError::Interpreter { script: name, interpreter }),
+            Kind::Other => return Err(CheckError::NotAProgram(name)),
+        }
+    }
+    Err(CheckError::NotAProgram(shown(&path)))
+}
+
+fn not_privileged(path: &Path) -> Result<(), CheckError> {
+    let refuse = |what| Err(CheckError::Privileged(shown(path), what));
+    let mode = path.metadata().map_or(0, |m| m.permissions().mode());
+    if mode & libc::S_ISUID != 0 {
+        return refuse("setuid");
+    }
+    // Without group execution the bit means mandatory locking.
+    if mode & libc::S_ISGID != 0 && mode & libc::S_IXGRP != 0 {
+        return refuse("setgid");
+    }
+    let Ok(c_path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return Ok(()) };
+    // SAFETY: C strings; no value is asked for, only its size.
+    let bytes = unsafe {
+        libc::getxattr(c_path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0)
+    };
+    if bytes > 0 { refuse("a program with file capabilities") } else { Ok(()) }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn is_libgomp(path: &Path) -> bool {
+    file_name(path).starts_with("libgomp.so")
+}
+
+fn is_other_runtime(name: &str) -> bool {
+    ["libomp.so", "libomp5.so", "libiomp5.so"].iter().any(|other| name.starts_with(other))
+}
+
+/// The program and all libraries it loads at its start. Libraries that are not found are the dynamic linker's to
+/// complain about, and damaged ones too.
+fn closure(path: &Path, program: Elf, libraries: &Libraries) -> Result<Vec<(PathBuf, Elf)>, CheckError> {
+    let mut objects = vec![(path.to_owned(), program)];
+    let mut seen = BTreeSet::new();
+    let mut next = 0;
+    while next < objects.len() {
+        let mut found = Vec::new();
+        let (path, elf) = &objects[next];
+        for name in &elf.needed {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            if is_other_runtime(name) {
+                return Err(CheckError::OtherRuntime { object: shown(path), library: name.clone() });
+            }
+            if let Some(library) = libraries.find(name, elf, path)
+                && let Ok(elf) = Elf::open(&library)
+            {
+                // What counts is the name it was asked for by: files behind links carry longer ones.
+                let library = library.with_file_name(name.rsplit('/').next().unwrap_or(name));
+                found.push((library, elf));
+            }
+        }
+        objects.append(&mut found);
+        next += 1;
+    }
+    Ok(objects)
+}
+
+#[cfg(test)]
+mod tests;

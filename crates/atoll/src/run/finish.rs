@@ -1,0 +1,108 @@
+//! The end of a run: its summary, its record, and atoll's own end, which is the program's.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+use atoll_memory::control::EXIT_SETUP;
+use atoll_record::{Figures, Record, Run, run};
+
+use super::check::program::Checked;
+use super::launch::Finished;
+use super::summary;
+use super::watch::{self, Ending};
+use crate::cli::{RunArgs, SummaryForm};
+use crate::{figures, machine};
+
+impl From<Ending> for run::Ending {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Status(status) => Self { status: Some(status), signal: None },
+            Ending::Signal(signal) => Self { status: None, signal: Some(signal) },
+        }
+    }
+}
+
+/// Says what happened and ends as the program did.
+pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
+    let figures = collect(&finished);
+    let ending = finished.ending;
+    print(args.summary, &figures, finished.checked);
+    let mut failed = false;
+    if let Some(file) = finished.record.take() {
+        let record = Record { run: describe(args, &finished), figures, others: Vec::new() };
+        if let Err(error) = record.save(file) {
+            let path = args.record.as_deref().unwrap_or(OsStr::new("").as_ref()).display();
+            eprintln!("atoll: the record {path} could not be written: {error}");
+            failed = true;
+        }
+    }
+    match ending {
+        // The program did well, but what was asked of us we did not do.
+        Ending::Status(0) if failed => ExitCode::from(EXIT_SETUP as u8),
+        Ending::Status(status) => ExitCode::from(status as u8),
+        Ending::Signal(signal) => watch::die_by(signal),
+    }
+}
+
+fn collect(finished: &Finished) -> Figures {
+    let name = finished.path.file_name().unwrap_or_default().to_string_lossy();
+    let mut figures = figures::collect(finished.control, &name, finished.wall_seconds, finished.rate);
+    figures.ending = Some(finished.ending.into());
+    figures.kernel_tlb_shootdowns = finished.tlb_shootdowns;
+    figures
+}
+
+fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
+    if form == SummaryForm::None {
+        return;
+    }
+    if form == SummaryForm::Json {
+        match serde_json::to_string(figures) {
+            Ok(text) => eprintln!("{text}"),
+            Err(error) => eprintln!("atoll: the summary cannot be written as JSON: {error}"),
+        }
+    } else if figures.managed {
+        eprint!("{}", summary::text(figures));
+    }
+    if figures.managed {
+        return;
+    }
+    match checked {
+        Checked::Other => eprintln!(
+            "atoll: nothing was managed: {} does not use libgomp, nor did a program that it started",
+            figures.program
+        ),
+        Checked::OpenMp => eprintln!(
+            "atoll: nothing was managed: {} ended before atoll's runtime was set up in it",
+            figures.program
+        ),
+    }
+}
+
+fn describe(args: &RunArgs, finished: &Finished) -> Run {
+    let text = |text: &OsStr| text.to_string_lossy().into_owned();
+    let is_openmp = |name: &str| name.starts_with("OMP_") || name.starts_with("GOMP_");
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .map(|(name, value)| (text(&name), text(&value)))
+        .chain(args.memory.workers.map(|n| ("OMP_NUM_THREADS".to_owned(), n.to_string())))
+        .filter(|(name, _)| is_openmp(name))
+        .collect();
+    Run {
+        atoll_version: env!("CARGO_PKG_VERSION").to_owned(),
+        path: finished.path.display().to_string(),
+        arguments: args.program.words.iter().map(|word| text(word)).collect(),
+        directory: std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
+        environment,
+        settings: figures::settings(&finished.control.settings),
+        machine: machine::machine(),
+        started_unix_seconds: finished
+            .started
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO)
+            .as_secs_f64(),
+        wall_seconds: finished.wall_seconds,
+        ending: finished.ending.into(),
+    }
+}

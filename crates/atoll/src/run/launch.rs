@@ -1,0 +1,243 @@
+//! Starting the program: settings, environment, and the signals on their way to it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::SystemTime;
+use std::fs::File;
+
+use atoll_memory::control::{self, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings};
+use atoll_pages::PolicySpec;
+
+use super::check::path::{self, PathError};
+use super::check::program::{self, CheckError, Checked};
+use super::clock::Clock;
+use super::interrupts;
+use super::library::{self, LibraryError};
+use super::watch::{self, Ending, Signals, WatchError};
+use crate::cli::RunArgs;
+use crate::machine;
+
+/// Why no program was started.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum LaunchError {
+    /// The program's name means no program.
+    #[error("{0}")]
+    Path(#[from] PathError),
+    /// It is one that atoll cannot run.
+    #[error("{0}")]
+    Check(#[from] CheckError),
+    /// The runtime is not there.
+    #[error("{0}")]
+    Library(#[from] LibraryError),
+    /// `--cmcp-p` is no ratio, or the policy is not CMCP.
+    #[error("--cmcp-p {0}: {1}")]
+    CmcpP(String, String),
+    /// OMP_NUM_THREADS asks for more than a core map holds.
+    #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
+    TooManyWorkers(u32),
+    /// No shared memory for the control block.
+    #[error("no shared memory for the control block ({0}): `atoll doctor` says what is missing")]
+    Control(atoll_memory::sys::Errno),
+    /// The kernel would not execute it.
+    #[error("{path} cannot be executed: {error}")]
+    Exec {
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// `--record` names a file that cannot be written.
+    #[error("the record {0} cannot be written: {1}")]
+    Record(String, std::io::Error),
+    /// The launcher itself could not go on.
+    #[error("{0}")]
+    Watch(#[from] WatchError),
+}
+
+impl LaunchError {
+    /// The exit status this ends with.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Path(PathError::NotFound(..)) => 127,
+            Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
+            Self::Check(e) if e.is_not_executable() => 126,
+            Self::CmcpP(..) => 2,
+            _ => EXIT_SETUP as u8,
+        }
+    }
+}
+
+/// A run that is over.
+pub(crate) struct Finished {
+    /// The file that was executed.
+    pub(crate) path: PathBuf,
+    /// What was found out before.
+    pub(crate) checked: Checked,
+    /// How the program ended.
+    pub(crate) ending: Ending,
+    /// The figures it left.
+    pub(crate) control: &'static Control,
+    /// When it started.
+    pub(crate) started: SystemTime,
+    /// From start to end, in seconds.
+    pub(crate) wall_seconds: f64,
+    /// Ticks a second.
+    pub(crate) rate: f64,
+    /// The kernel's count of TLB shootdowns meanwhile.
+    pub(crate) tlb_shootdowns: Option<u64>,
+    /// Where the record goes.
+    pub(crate) record: Option<File>,
+}
+
+/// The policy that the two flags mean together.
+fn policy(args: &RunArgs) -> Result<PolicySpec, LaunchError> {
+    let Some(p) = &args.cmcp_p else { return Ok(args.policy) };
+    if args.policy.name() != "cmcp" {
+        let why = format!("the policy is {}, which has no such ratio", args.policy.name());
+        return Err(LaunchError::CmcpP(p.clone(), why));
+    }
+    format!("cmcp:p={p}").parse().map_err(|e: atoll_pages::spec::SpecError| {
+        LaunchError::CmcpP(p.clone(), e.to_string())
+    })
+}
+
+/// The team's size: the flag, else OMP_NUM_THREADS' first number, else the CPUs.
+fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32) -> Result<u32, LaunchError> {
+    if let Some(workers) = flag {
+        return Ok(workers);
+    }
+    let named = environment
+        .and_then(OsStr::to_str)
+        .and_then(|text| text.split(',').next()?.trim().parse::<u32>().ok())
+        .filter(|&n| n > 0);
+    match named {
+        Some(n) if n as usize > MAX_WORKERS => Err(LaunchError::TooManyWorkers(n)),
+        Some(n) => Ok(n),
+        None => Ok(cpus.clamp(1, MAX_WORKERS as u32)),
+    }
+}
+
+/// The control block's settings.
+fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
+    let mut settings = Settings::new(&policy(args)?.to_string(), &args.memory.far.to_string());
+    settings.near_bytes = args.near.map_or(u64::MAX, |size| size.0);
+    settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
+    settings.page_shift = args.page.shift();
+    settings.page_tables = PageTables::from(args.memory.page_tables) as u32;
+    settings.faults = Faults::from(args.memory.faults) as u32;
+    settings.workers = workers(
+        args.memory.workers,
+        std::env::var_os("OMP_NUM_THREADS").as_deref(),
+        machine::usable_cpus(),
+    )?;
+    Ok(settings)
+}
+
+/// What the program's LD_PRELOAD is while the runtime has not yet put its own back.
+fn preload(library: &PathBuf, own: Option<&OsStr>) -> OsString {
+    let mut value = library.clone().into_os_string();
+    if let Some(own) = own.filter(|own| !own.is_empty()) {
+        value.push(":");
+        value.push(own);
+    }
+    value
+}
+
+/// Moves the descriptor that the program inherits to a high number: its own first `open` should give what it gives
+/// without us. `Control::create` left it to be inherited.
+fn out_of_the_way(fd: i32) -> i32 {
+    for least in [900, 200, 60] {
+        // SAFETY: no pointers; the old descriptor is ours and nobody else knows it.
+        unsafe {
+            let high = libc::fcntl(fd, libc::F_DUPFD, least);
+            if high >= 0 {
+                libc::close(fd);
+                return high;
+            }
+        }
+    }
+    fd
+}
+
+/// Runs the program to its end.
+///
+/// # Errors
+/// See [`LaunchError`]; an error after the start leaves nothing behind.
+pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
+    let name = &args.program.words[0];
+    let path = path::find(name, std::env::var_os("PATH").as_deref())?;
+    let executable = std::env::current_exe().unwrap_or_default();
+    let library = library::find(std::env::var_os(library::ENVIRONMENT).as_deref(), &executable)?;
+    let checked = program::check(&path, &library, std::env::var_os("LD_LIBRARY_PATH").as_deref())?;
+    let settings = settings(args)?;
+    let record = args.record.as_ref().map(|path| {
+        File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e))
+    });
+    let record = record.transpose()?;
+    let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
+    let fd = out_of_the_way(fd);
+
+    let mut command = Command::new(&path);
+    command.arg0(name).args(&args.program.words[1..]);
+    command.env(control::ENVIRONMENT, fd.to_string());
+    let own = std::env::var_os("LD_PRELOAD");
+    command.env("LD_PRELOAD", preload(&library, own.as_deref()));
+    if let Some(own) = own {
+        command.env(control::ENVIRONMENT_PRELOAD, own);
+    }
+    if let Some(workers) = args.memory.workers {
+        command.env("OMP_NUM_THREADS", workers.to_string());
+    }
+    watch::become_subreaper();
+    let signals = Signals::take()?;
+    let mask = signals.before();
+    let launcher = std::process::id() as i32;
+    // SAFETY: only system calls, between fork and exec; the mask is plain data.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() != launcher {
+                libc::_exit(EXIT_SETUP);
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
+    let child = command
+        .spawn()
+        .map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
+    let ending = watch::watch(child.id() as i32, control, &signals)?;
+    let wall_seconds = clock.elapsed().as_secs_f64();
+    let tlb_shootdowns =
+        shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
+    Ok(Finished {
+        path,
+        checked,
+        ending,
+        control,
+        started,
+        wall_seconds,
+        rate: clock.rate(),
+        tlb_shootdowns,
+        record,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_team_is_as_large_as_the_first_that_says() {
+        let size = |flag, text: Option<&str>| workers(flag, text.map(OsStr::new), 3).unwrap();
+        assert_eq!(size(Some(5), Some("2")), 5);
+        assert_eq!(size(None, Some("2")), 2);
+        assert_eq!(size(None, Some(" 4,2")), 4);
+        assert_eq!(size(None, Some("many")), 3);
+        assert_eq!(size(None, None), 3);
+        assert!(matches!(workers(None, Some(OsStr::new("300")), 1), Err(LaunchError::TooManyWorkers(300))));
+    }
+}

@@ -1,0 +1,75 @@
+//! Where the runtime library is.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The library's file name.
+pub(crate) const NAME: &str = "libatoll_openmp.so";
+/// Environment variable that names the library, before any other place.
+pub(crate) const ENVIRONMENT: &str = "ATOLL_LIBRARY";
+
+/// Why there is no library.
+#[derive(thiserror::Error, Debug, PartialEq, Eq)]
+pub(crate) enum LibraryError {
+    /// What the environment says is no file.
+    #[error("{ENVIRONMENT}={0} is no file: correct it or unset it")]
+    Named(String),
+    /// Nothing where it should be.
+    #[error("the runtime {NAME} is neither in {0} nor in {1}: build it (cargo build -p atoll-openmp) or set {ENVIRONMENT}")]
+    Absent(String, String),
+    /// The dynamic linker splits LD_PRELOAD at these.
+    #[error("the runtime's path {0} has a space or colon in it, which LD_PRELOAD cannot hold: move it")]
+    Separator(String),
+}
+
+/// The path of the library to load into the program.
+///
+/// # Errors
+/// See [`LibraryError`].
+pub(crate) fn find(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, LibraryError> {
+    let path = match named {
+        Some(named) => {
+            std::fs::canonicalize(named).map_err(|_| LibraryError::Named(named.display().to_string()))?
+        }
+        None => {
+            let beside = executable.parent().unwrap_or(Path::new("/"));
+            let installed = beside.join("../lib/atoll");
+            let candidates = [beside.join(NAME), installed.join(NAME)];
+            let found = candidates.iter().find_map(|path| std::fs::canonicalize(path).ok());
+            found.ok_or_else(|| {
+                LibraryError::Absent(beside.display().to_string(), installed.display().to_string())
+            })?
+        }
+    };
+    if path.as_os_str().as_bytes().iter().any(|b| b" :\t\n".contains(b)) {
+        return Err(LibraryError::Separator(path.display().to_string()));
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_beside_or_installed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (bin, lib) = (root.join("bin"), root.join("lib/atoll"));
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::create_dir_all(&lib).unwrap();
+        let executable = bin.join("atoll");
+        assert!(matches!(find(None, &executable), Err(LibraryError::Absent(..))));
+        std::fs::write(lib.join(NAME), "").unwrap();
+        assert_eq!(find(None, &executable), Ok(lib.join(NAME)));
+        std::fs::write(bin.join(NAME), "").unwrap();
+        assert_eq!(find(None, &executable), Ok(bin.join(NAME)));
+        let named = lib.join(NAME);
+        assert_eq!(find(Some(named.as_os_str()), &executable), Ok(named));
+        assert!(matches!(find(Some(OsStr::new("/absent")), &executable), Err(LibraryError::Named(_))));
+        let spaced = root.join("a b");
+        std::fs::write(&spaced, "").unwrap();
+        assert!(matches!(find(Some(spaced.as_os_str()), &executable), Err(LibraryError::Separator(_))));
+    }
+}

@@ -1,0 +1,31 @@
+//! `atoll run`: starts the program with the runtime in it, looks after its workers and says what happened.
+
+mod check;
+pub(crate) mod clock;
+mod finish;
+mod interrupts;
+mod launch;
+pub(crate) mod library;
+pub(crate) mod summary;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::cli::RunArgs;
+
+/// Runs what the command line says.
+pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    match launch::launch(args) {
+        Ok(finished) => finish::finish(args, finished),
+        Err(error) => {
+            eprintln!("atoll: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// The file that the dynamic linker finds for a library's name.
+pub(crate) fn system_library(name: &str) -> Option<PathBuf> {
+    check::library(name)
+}

@@ -1,0 +1,192 @@
+//! The summary that a run prints at its end, and `atoll show` again.
+
+use std::fmt::Write;
+
+use atoll_record::figures::{Counters, Figures};
+use atoll_record::run::Ending;
+
+use super::watch::signal_text;
+
+/// Longest bar of the distribution by core-map count.
+const BAR: usize = 32;
+
+/// The summary as text, each line ended.
+pub(crate) fn text(figures: &Figures) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_text(&mut out, figures);
+    out
+}
+
+fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
+    let s = &f.settings;
+    write!(out, "atoll: {}  {:.3} s  ", f.program, f.wall_seconds)?;
+    if let Some(ending) = f.ending.filter(|&e| e != Ending { status: Some(0), signal: None }) {
+        write!(out, "{}  ", ending_text(ending))?;
+    }
+    writeln!(
+        out,
+        "{} workers, {} page tables, {} pages, {}, far {}, faults by {}",
+        f.workers.len().max(1),
+        s.page_tables,
+        bytes(s.page_bytes),
+        s.policy,
+        s.far,
+        s.faults
+    )?;
+    if !f.managed {
+        return writeln!(out, "  nothing was managed");
+    }
+    let m = &f.memory;
+    writeln!(
+        out,
+        "  memory: near limit {}  resident peak {}  footprint {}  pinned {}  tables {}  far {} held in {}",
+        s.near_bytes.map_or("none".to_owned(), bytes),
+        bytes(m.resident_peak_bytes),
+        bytes(m.footprint_peak_bytes),
+        bytes(m.pinned_peak_bytes),
+        bytes(m.table_bytes),
+        bytes(m.far_bytes),
+        bytes(m.far_stored_bytes)
+    )?;
+    write_table(out, f)?;
+    write_counts(out, &f.pages_by_core_map_count)?;
+    if let Some(n) = f.kernel_tlb_shootdowns {
+        writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;
+    }
+    Ok(())
+}
+
+const HEADS: [&str; 15] = [
+    "worker", "minor", "major", "first", "write", "prefetch", "premap", "clean", "dirty", "in", "out", "inval",
+    "waits", "faults s", "% wall",
+];
+
+fn row(name: String, c: &Counters, wall: f64, workers: usize) -> Vec<String> {
+    vec![
+        name,
+        count(c.minor_faults),
+        count(c.major_faults),
+        count(c.first_faults),
+        count(c.write_faults),
+        count(c.prefetched_pages),
+        count(c.premapped_pages),
+        count(c.evictions_clean),
+        count(c.evictions_dirty),
+        bytes(c.bytes_in),
+        bytes(c.bytes_out),
+        count(c.remote_tlb_invalidations),
+        count(c.waits),
+        format!("{:.3}", c.fault_seconds),
+        if wall > 0.0 { format!("{:.1}", 100.0 * c.fault_seconds / wall / workers as f64) } else { "-".into() },
+    ]
+}
+
+fn write_table(out: &mut String, f: &Figures) -> std::fmt::Result {
+    let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
+    for worker in &f.workers {
+        rows.push(row(worker.index.to_string(), &worker.counters, f.wall_seconds, 1));
+    }
+    if f.background != Counters::default() {
+        rows.push(row("background".into(), &f.background, f.wall_seconds, 1));
+    }
+    rows.push(row("total".into(), &f.total, f.wall_seconds, f.workers.len().max(1)));
+    write_aligned(out, &rows)?;
+    if f.total.scan_unmapped_pages > 0 {
+        writeln!(out, "  unmapped only to see use (LRU's scan): {} pages", count(f.total.scan_unmapped_pages))?;
+    }
+    Ok(())
+}
+
+/// Writes rows in columns, the first to the left, the others to the right.
+pub(crate) fn write_aligned(out: &mut String, rows: &[Vec<String>]) -> std::fmt::Result {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        for (i, cell) in row.iter().enumerate() {
+            let width = widths[i];
+            if i == 0 { write!(out, "  {cell:<width$}")? } else { write!(out, "  {cell:>width$}")? }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn write_counts(out: &mut String, counts: &[u64]) -> std::fmt::Result {
+    let total: u64 = counts.iter().sum();
+    let Some(most) = counts.iter().max().filter(|&&most| most > 0) else { return Ok(()) };
+    writeln!(out, "  pages by core-map count (how many workers map them):")?;
+    for (i, &n) in counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+        let bar = "#".repeat(((n as f64 / *most as f64) * BAR as f64).ceil() as usize);
+        writeln!(out, "  {:>5}  {bar:<BAR$}  {:>5.1}%  {}", i + 1, 100.0 * n as f64 / total as f64, count(n))?;
+    }
+    Ok(())
+}
+
+/// How a program ended, in words.
+pub(crate) fn ending_text(ending: Ending) -> String {
+    match ending {
+        Ending { signal: Some(signal), .. } => format!("killed by signal {signal} ({})", signal_text(signal)),
+        Ending { status: Some(status), .. } => format!("exit status {status}"),
+        _ => "running".to_owned(),
+    }
+}
+
+/// A number in at most six characters or so: 98765, 1.23M.
+pub(crate) fn count(n: u64) -> String {
+    scaled(n, 1000.0, ["", "k", "M", "G", "T", "P"], 100_000)
+}
+
+/// Bytes, in powers of 1024: 64K, 1.53G.
+pub(crate) fn bytes(n: u64) -> String {
+    scaled(n, 1024.0, ["", "K", "M", "G", "T", "P"], 1024)
+}
+
+fn scaled(n: u64, step: f64, units: [&str; 6], plain: u64) -> String {
+    if n < plain {
+        return n.to_string();
+    }
+    let (mut value, mut unit) = (n as f64, 0);
+    while value >= step && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    let digits = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_record::figures::Worker;
+
+    #[test]
+    fn numbers_are_short() {
+        let counts = [0, 99_999, 123_456, 12_345_678].map(count);
+        assert_eq!(counts, ["0", "99999", "123k", "12.3M"]);
+        assert_eq!([0, 1023, 4096, 1_610_612_736, u64::MAX].map(bytes), ["0", "1023", "4K", "1.5G", "16384P"]);
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_every_worker_and_a_bar_for_every_count() {
+        let counters = Counters { major_faults: 10, fault_seconds: 0.5, ..Counters::default() };
+        let workers = (0..2).map(|index| Worker { index, pid: 1, counters }).collect();
+        let figures = Figures {
+            program: "cg".into(),
+            managed: true,
+            wall_seconds: 1.0,
+            total: counters.combine(&counters, |a, b| a + b),
+            workers,
+            pages_by_core_map_count: vec![30, 0, 10],
+            ..Figures::default()
+        };
+        let text = text(&figures);
+        let line = |start: &str| text.lines().find(|l| l.trim_start().starts_with(start)).unwrap().to_owned();
+        assert!(line("total").ends_with("1.000    50.0"), "{text}");
+        assert!(line("1 ").contains(" 10 "), "{text}");
+        assert!(line("3 ").contains("25.0%"), "{text}");
+    }
+}
