@@ -31,6 +31,7 @@ pub(crate) use process::serve_request;
 /// Prepares what must be done before the program's first instruction: shared streams, the last exit handler.
 /// Called at the end of the constructor's set-up.
 pub(crate) fn init() {
+    sync::init();
     stdio::init();
     process::init();
 }

@@ -12,6 +12,18 @@ use atoll_memory::sys;
 
 use super::paged::{self, Hold};
 
+unsafe extern "C" {
+    /// glibc's promise that there is one thread, by which libstdc++ leaves atomics (reference counts, guards of
+    /// static locals) and wake-ups out.
+    static mut __libc_single_threaded: u8;
+}
+
+/// Takes libc's promise back: the master has no threads, but workers.
+pub(super) fn init() {
+    // SAFETY: a byte that libc itself clears when a thread is made.
+    unsafe { __libc_single_threaded = 0 };
+}
+
 /// Sleeps while the word is `value`, or until woken. Reaches other processes.
 pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
     // SAFETY: the word is valid; a shared futex without timeout.

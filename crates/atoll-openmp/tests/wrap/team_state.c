@@ -49,6 +49,7 @@ int main(void)
 #pragma omp barrier
         CHECK(!strcmp(getenv("BY_TWO"), "yes"));
         CHECK(access("file", R_OK) == 0);
+#pragma omp barrier
         if (me == 3)
             CHECK(unsetenv("BY_TWO") == 0);
 #pragma omp barrier
