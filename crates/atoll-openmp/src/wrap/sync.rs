@@ -28,14 +28,10 @@ pub(super) fn init() {
 pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
     // SAFETY: the word is valid; a shared futex without timeout.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [
-            word.as_ptr() as usize,
-            libc::FUTEX_WAIT as usize,
-            value as u32 as usize,
-            0,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAIT as usize, value as u32 as usize, 0, 0, 0],
+        )
     };
 }
 
@@ -43,7 +39,10 @@ pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
 pub(super) fn futex_wake(word: &AtomicI32, n: i32) {
     // SAFETY: the word is valid; a shared futex.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, n as usize, 0, 0, 0])
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, n as usize, 0, 0, 0],
+        )
     };
 }
 
