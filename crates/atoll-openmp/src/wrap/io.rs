@@ -18,7 +18,7 @@ macro_rules! transfer {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub(super) unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
+        pub(crate) unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
             let call = real!(
                 stringify!($name),
                 unsafe extern "C" fn(usize, usize, usize $(, transfer!(@usize $offset))? $(, transfer!(@usize $more))*) -> isize

@@ -26,6 +26,7 @@ mod table;
 
 use crate::state;
 
+pub(crate) use io::pread64;
 pub(crate) use process::serve_request;
 
 /// Prepares what must be done before the program's first instruction: shared streams, the last exit handler.

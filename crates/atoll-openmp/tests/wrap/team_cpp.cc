@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <iostream>
+#include <memory>
 #include <mutex>
 #include <omp.h>
 #include <sstream>
@@ -44,6 +45,13 @@ int main()
         c.notify_all();
         c.wait(g, [] { return ready == 4; });
     }
+    auto shared = std::make_shared<int>(5);
+#pragma omp parallel num_threads(4)
+    for (int k = 0; k < 100000; k++) {
+        std::shared_ptr<int> copy = shared;
+        CHECK(*copy == 5);
+    }
+    CHECK(shared.use_count() == 1);
     CHECK(n == 4000 && calls == 1 && made == 1);
 #pragma omp parallel for ordered num_threads(4)
     for (int i = 0; i < 4; i++) {

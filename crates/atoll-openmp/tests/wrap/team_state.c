@@ -32,7 +32,7 @@ int main(void)
     }
     CHECK(seen[0] == first && seen[1] == second);
     mkdir("inside", 0700);
-    char *mapped = 0;
+    char *mapped = 0, *own = 0;
     int fd = -1;
 #pragma omp parallel num_threads(4)
     {
@@ -44,10 +44,14 @@ int main(void)
             CHECK(write(fd, "mapped", 7) == 7 && ftruncate(fd, 8192) == 0);
             mapped = mmap(0, 8192, PROT_READ, MAP_SHARED, fd, 0);
             CHECK(mapped != MAP_FAILED);
+            own = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+            CHECK(own != MAP_FAILED && !strcmp(own, "mapped"));
+            strcpy(own, "changed");
             close(fd);
         }
 #pragma omp barrier
         CHECK(!strcmp(getenv("BY_TWO"), "yes"));
+        CHECK(!strcmp(own, "changed"));
         CHECK(access("file", R_OK) == 0);
 #pragma omp barrier
         if (me == 3)
@@ -55,6 +59,7 @@ int main(void)
 #pragma omp barrier
         CHECK(!getenv("BY_TWO"));
     }
+    CHECK(!strcmp(mapped, "mapped") && munmap(own, 8192) == 0);
 #pragma omp parallel num_threads(4)
     CHECK(!strcmp(mapped, "mapped"));
 #pragma omp parallel num_threads(4)
