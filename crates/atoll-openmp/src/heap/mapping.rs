@@ -55,6 +55,14 @@ unsafe extern "C" fn map(
     if crate::start::objects::is_own_code(caller) {
         return result(os::map(len).ok_or(Errno(libc::ENOMEM)));
     }
+    let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+    let own_copy = flags & libc::MAP_PRIVATE != 0 && prot & libc::PROT_WRITE != 0;
+    if own_copy
+        && flags & anonymous_or_fixed == 0
+        && let Some(copy) = copy_of_file(len, fd, offset)
+    {
+        return copy as *mut c_void;
+    }
     let special = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_HUGETLB | libc::MAP_32BIT;
     if flags & libc::MAP_ANONYMOUS == 0 || flags & special != 0 || state::pager().is_none() || len == 0 {
         return kernel();
@@ -67,6 +75,27 @@ unsafe extern "C" fn map(
         return kernel();
     }
     result(large::allocate(len, 4096).ok_or(Errno(libc::ENOMEM)))
+}
+
+/// A private writable mapping of a file, for a team of processes: each would get a copy of its own of what it
+/// writes, so the file's content is read into the arena instead. `None`: not needed, or the file cannot be read.
+fn copy_of_file(len: usize, fd: c_int, offset: i64) -> Option<usize> {
+    state::control().filter(|c| !c.settings.shared_tables())?;
+    let at = large::allocate(len, 4096)?;
+    let mut done = 0;
+    while done < len {
+        // SAFETY: an extent that is ours; beyond the file's end it stays zero.
+        let n = unsafe { crate::wrap::pread64(fd as usize, at + done, len - done, offset as usize + done) };
+        if n < 0 {
+            large::free(at);
+            return None;
+        }
+        if n == 0 {
+            break;
+        }
+        done += n as usize;
+    }
+    Some(at)
 }
 
 /// C's `mmap`: passes the return address on, by which calls from inside this library are told apart.

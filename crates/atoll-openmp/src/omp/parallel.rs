@@ -102,6 +102,8 @@ pub(crate) fn close(thread: &Thread) {
     }
     workshare::close(team);
     team.cancelled.store(false, Ordering::Relaxed);
+    // What members mapped is there for the leader after the region.
+    crate::wrap::replay::catch_up();
     thread.state.set(outside);
     places::bind_back(thread, team);
     team.put_back(thread);

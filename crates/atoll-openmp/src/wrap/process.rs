@@ -68,9 +68,8 @@ fn stop_workers(control: &Control) {
         // A worker that another worker started is not our child; it is reaped by whoever inherits it.
         let options = (libc::WEXITED | libc::__WALL) as usize;
         // SAFETY: no result wanted.
-        let _ = unsafe {
-            sys::syscall(libc::SYS_waitid, [libc::P_PID as usize, p as usize, 0, options, 0, 0])
-        };
+        let _ =
+            unsafe { sys::syscall(libc::SYS_waitid, [libc::P_PID as usize, p as usize, 0, options, 0, 0]) };
     }
 }
 
@@ -203,7 +202,9 @@ pub(super) unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
 fn refuse() -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        sys::complain("atoll: fork is not possible in a managed program: posix_spawn, system and popen are\n");
+        sys::complain(
+            "atoll: fork is not possible in a managed program: posix_spawn, system and popen are\n",
+        );
     }
     // SAFETY: errno is this thread's.
     unsafe { *libc::__errno_location() = libc::EAGAIN };

@@ -37,8 +37,7 @@ static DONE: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WO
 
 /// Is there another process to tell?
 fn needed() -> bool {
-    state::control()
-        .is_some_and(|c| !c.settings.shared_tables() && c.workers.load(Ordering::Acquire) > 1)
+    state::control().is_some_and(|c| !c.settings.shared_tables() && c.workers.load(Ordering::Acquire) > 1)
 }
 
 fn note(change: Change) {
@@ -56,7 +55,8 @@ pub(crate) fn mapped(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int
     }
     // The program may close its descriptor at once; all workers share the table of descriptors.
     // SAFETY: values only.
-    let copy = unsafe { sys::syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0]) };
+    let copy =
+        unsafe { sys::syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0]) };
     match copy {
         Ok(fd) => note(Change::Map { at, len, prot, flags, fd: fd as c_int, offset }),
         Err(_) => sys::complain(
@@ -80,14 +80,7 @@ pub(super) fn action(signal: c_int) {
     let mut action: KernelAction = [0; 4];
     // SAFETY: the kernel's structure is four words, eight mask bytes.
     let read = unsafe {
-        sys::syscall(libc::SYS_rt_sigaction, [
-            signal as usize,
-            0,
-            action.as_mut_ptr() as usize,
-            8,
-            0,
-            0,
-        ])
+        sys::syscall(libc::SYS_rt_sigaction, [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0])
     };
     if read.is_ok() {
         note(Change::Action { signal, action });
@@ -131,15 +124,10 @@ fn apply(change: Change) -> bool {
             Change::Protect { at, len, prot } => {
                 sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]).is_ok()
             }
-            Change::Action { signal, action } => sys::syscall(libc::SYS_rt_sigaction, [
-                signal as usize,
-                action.as_ptr() as usize,
-                0,
-                8,
-                0,
-                0,
-            ])
-            .is_ok(),
+            Change::Action { signal, action } => {
+                sys::syscall(libc::SYS_rt_sigaction, [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0])
+                    .is_ok()
+            }
         }
     }
 }
