@@ -19,9 +19,7 @@ pub(crate) fn completions(shell: Shell) -> ExitCode {
 /// Prints the manual page, or writes one a command into `dir`.
 pub(crate) fn manual(dir: Option<&Path>) -> ExitCode {
     match dir {
-        Some(dir) => {
-            written(&dir.display().to_string(), clap_mangen::generate_to(Cli::command(), dir))
-        }
+        Some(dir) => written(&dir.display().to_string(), clap_mangen::generate_to(Cli::command(), dir)),
         None => written("standard output", clap_mangen::Man::new(Cli::command()).render(&mut io::stdout())),
     }
 }
