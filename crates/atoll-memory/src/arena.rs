@@ -138,7 +138,7 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let huge = shift == 21;
     let total = layout::ARENA_BYTES + layout::GLOBALS_BYTES;
     let pages = total >> shift;
-    let policy: PolicySpec = s.policy().parse().map_err(SetupError::Policy)?;
+    let mut policy: PolicySpec = s.policy().parse().map_err(SetupError::Policy)?;
     let far: FarSpec = s.far().parse().map_err(|e| SetupError::Far(format!("{e}")))?;
 
     let flags = if huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
@@ -162,7 +162,14 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let words = cut.take(pages * 4)?;
     let touched = cut.take((pages >> 9).div_ceil(64) * 8 + 8)?;
     let frame_table = cut.take(capacity as usize * Frames::bytes_per_frame(tables))?;
-    let policy_words = policy.words(capacity);
+    // Without a limit nothing is ever evicted: no policy is asked, and none needs memory for all frames.
+    let ordered = if s.near_bytes == u64::MAX {
+        policy = PolicySpec::ALL[0];
+        1
+    } else {
+        capacity
+    };
+    let policy_words = policy.words(ordered);
     let order = cut.take(policy_words * 4)?.cast::<u32>();
     let free = cut.take(capacity as usize * 4)?.cast::<u32>();
     let executors = cut.take(2 * MAX_WORKERS * size_of::<Executor>())?.cast::<Executor>();
@@ -182,7 +189,7 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
             std::slice::from_raw_parts_mut(order, policy_words),
         )
     };
-    let storage = Storage::new(&policy, capacity, order).ok_or(SetupError::Kernel {
+    let storage = Storage::new(&policy, ordered, order).ok_or(SetupError::Kernel {
         what: "number so many frames",
         errno: Errno(libc::EINVAL),
     })?;

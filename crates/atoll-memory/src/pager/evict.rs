@@ -78,7 +78,7 @@ impl Pager {
             let mut room = self.room.lock();
             self.drain_logs(&mut room);
             self.age(x, &mut room);
-            let want = self.batch().max(need - x.cached);
+            let want = self.batch(target).max(need - x.cached);
             if self.take_unused(x, &mut room, want, target) {
                 return Ok(x.cached - before);
             }

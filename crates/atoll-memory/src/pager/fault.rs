@@ -148,6 +148,9 @@ impl Pager {
 
     /// Notes an event, draining the logs first if this worker's is full.
     pub(super) fn note(&self, x: &mut Executor, event: Event) {
+        if !self.limited() {
+            return;
+        }
         while !x.note(event) {
             let mut room = self.room.lock();
             self.drain_logs(&mut room);
@@ -216,8 +219,11 @@ impl Pager {
         if window.count <= 1 {
             return;
         }
-        let limit = (x.scratch_bytes >> self.shift).clamp(1, WINDOW).min(window.count as usize);
+        let mut limit = (x.scratch_bytes >> self.shift).clamp(1, WINDOW).min(window.count as usize);
         if x.cached < limit {
+            if self.limited() {
+                limit = limit.min(2 * self.batch(self.frame_target()));
+            }
             // Prefetching is worth a batch of evictions, not more; with none to be had it is left out.
             let _ = self.make_room(x, limit);
         }

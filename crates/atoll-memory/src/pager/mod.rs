@@ -306,6 +306,12 @@ impl Pager {
         self.threads.store(true, Ordering::SeqCst);
     }
 
+    /// Is there a near limit, so that pages are evicted?
+    #[inline]
+    fn limited(&self) -> bool {
+        self.control.settings.near_bytes != u64::MAX
+    }
+
     #[inline]
     fn threads_share_tables(&self) -> bool {
         self.threads.load(Ordering::Relaxed)

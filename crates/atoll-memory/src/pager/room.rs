@@ -89,13 +89,15 @@ impl Pager {
         if self.shift == 12 { 16 + 8 * workers } else { 4 + 2 * workers }
     }
 
-    /// Frames one batch takes.
-    pub(super) fn batch(&self) -> usize {
-        match self.shift {
+    /// Frames one batch takes: 256K, or an eighth of what each worker may have if that is less.
+    pub(super) fn batch(&self, target: u32) -> usize {
+        let most = match self.shift {
             12 => 64,
             16 => 8,
             _ => 1,
-        }
+        };
+        let workers = self.control.workers.load(Ordering::Relaxed).max(1);
+        (target / (8 * workers)).clamp(1, most) as usize
     }
 
     /// Takes up to `want` unused frames for `x` if the target allows; `true` if it got at least one.
