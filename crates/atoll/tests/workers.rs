@@ -141,7 +141,7 @@ fn a_sweep_shows_what_failed_and_goes_on() {
     let bench = Bench::new();
     bench.workers();
     let script =
-        "case \" $(tr '\\0' ' ' < /proc/$PPID/cmdline)\" in *--near*) exit 75;; esac; exec ./workers exit 0";
+        "case \" $(tr '\\0' ' ' < /proc/$PPID/cmdline)\" in *--nea[r]*) exit 75;; esac; exec ./workers exit 0";
     let arguments =
         ["sweep", "--near", "50%", "--policy", "fifo,cmcp", "--csv", "out.csv", "--", "sh", "-c", script];
     let end = bench.run(&arguments);
@@ -155,19 +155,13 @@ fn a_sweep_shows_what_failed_and_goes_on() {
 fn a_killed_launcher_takes_the_program_with_it() {
     let bench = Bench::new();
     bench.workers();
-    let child = bench.atoll(&["run", "--summary", "none", "--", "./workers", "wait"]).spawn().unwrap();
-    let pids = wait_for(&bench.path("pids"));
-    let program: i32 = pids.split_whitespace().next().unwrap().parse().unwrap();
-    let workers: Vec<i32> = pids.split_whitespace().skip(1).map(|p| p.parse().unwrap()).collect();
+    let child = bench.atoll(&["run", "--summary", "none", "--", "./workers", "real"]).spawn().unwrap();
+    wait_for(&bench.path("pids"));
     signal(child.id(), libc::SIGKILL);
-    finish(child);
+    assert_eq!(finish(child).signal, Some(libc::SIGKILL));
     let until = Instant::now() + Duration::from_secs(5);
-    while common::is_alive(program) && Instant::now() < until {
+    while !bench.left().is_empty() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(!common::is_alive(program));
-    // Real workers ask the kernel to die with their master; these do not.
-    for pid in workers {
-        signal(pid as u32, libc::SIGKILL);
-    }
+    assert_eq!(bench.left(), Vec::<i32>::new());
 }

@@ -14,9 +14,13 @@
 static char *control;
 static int *at(long offset) { return (int *)(control + offset); }
 
+static int real; // real workers ask the kernel to die with their master
+
 static int worker(int index, void (*does)(int), int number) {
     int pid = fork();
     if (pid == 0) {
+        alarm(60);
+        if (real) prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (does) {
             usleep(120000);
             does(number);
@@ -53,6 +57,7 @@ int main(int argc, char **argv) {
                         : !strcmp(what, "worker-requests") ? requests
                         : !strcmp(what, "worker-fails")    ? fails
                                                            : 0;
+    real = !strcmp(what, "real");
     int first = worker(1, 0, 0);
     int second = worker(2, does, number);
     *at(WORKERS) = 3;
@@ -75,5 +80,6 @@ int main(int argc, char **argv) {
         return number;
     }
     if (!strcmp(what, "sleep")) sleep(number);
+    alarm(60);
     for (;;) pause();
 }
