@@ -106,7 +106,7 @@ impl Pager {
         }
         if self.taken.load(Ordering::Relaxed) > target {
             let mut room = self.room.lock();
-            self.shrink(x, &mut room, target);
+            self.shrink(x, &mut room, target, need);
         }
         match error {
             Some(e) if x.cached == before => Err(e),

@@ -120,10 +120,10 @@ impl Pager {
         got > 0
     }
 
-    /// Gives frames of `x`'s cache back while more are taken than `target` allows.
-    pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32) {
+    /// Gives frames of `x`'s cache back while more are taken than `target` allows, but the `keep` it is about to use.
+    pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32, keep: usize) {
         let mut taken = self.taken.load(Ordering::Relaxed);
-        while taken > target && x.cached > 0 {
+        while taken > target && x.cached > keep {
             x.cached -= 1;
             room.give(x.cache[x.cached]);
             taken -= 1;

@@ -11,7 +11,7 @@ use atoll_memory::control::{self, Control, EXIT_SETUP};
 use atoll_memory::{arena, layout, sys, uffd};
 
 use super::share::{self, PinnedFile};
-use super::{objects, process, signal};
+use super::{late, objects, process, signal};
 use crate::{heap, state};
 
 #[used]
@@ -94,6 +94,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     if let Err(e) = pager.check_near() {
         signal::end(e);
     }
+    late::begin(file, objects);
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);
@@ -108,7 +109,7 @@ fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly)) };
     let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
     match found {
-        Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end),
+        Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end).map(drop),
         _ => Err(sys::Errno(libc::EFAULT)),
     }
 }

@@ -62,7 +62,9 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         stack_bytes: if stack_bytes == 0 { default_stack_bytes() } else { stack_bytes },
         entry,
         arg,
-        parent: std::process::id() as i32,
+        // The kernel's answer: the program's own `getpid` names the master.
+        // SAFETY: no arguments.
+        parent: unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }? as i32,
         state: AtomicI32::new(0),
         pager,
     };

@@ -50,9 +50,11 @@ impl PinnedFile {
     }
 
     /// Moves `start..end` (whole pages, one or several private writable mappings) to shared memory.
-    pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+    /// Returns where in the file.
+    pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<u64, Errno> {
         let offset = self.reserve(end - start);
-        move_to(self.fd, offset, start, end)
+        move_to(self.fd, offset, start, end)?;
+        Ok(offset)
     }
 
     /// Moves the main stack: the used part `used..top` and what it may grow to, down to `bottom`.
@@ -174,6 +176,8 @@ pub(crate) struct Mapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) writable: bool,
+    pub(crate) executable: bool,
+    pub(crate) offset: u64,
     pub(crate) inode: u64,
 }
 
@@ -185,11 +189,14 @@ pub(crate) fn mappings() -> Vec<Mapping> {
             let mut f = line.split_ascii_whitespace();
             let (a, b) = f.next()?.split_once('-')?;
             let permissions = f.next()?;
-            let inode = f.nth(2)?.parse().ok()?;
+            let offset = u64::from_str_radix(f.next()?, 16).ok()?;
+            let inode = f.nth(1)?.parse().ok()?;
             Some(Mapping {
                 start: usize::from_str_radix(a, 16).ok()?,
                 end: usize::from_str_radix(b, 16).ok()?,
                 writable: permissions.as_bytes().get(1) == Some(&b'w'),
+                executable: permissions.as_bytes().get(2) == Some(&b'x'),
+                offset,
                 inode,
             })
         })

@@ -37,6 +37,15 @@ fn role() -> (Role, Option<&'static Control>) {
     (if worker { Role::Worker } else { Role::Other }, Some(control))
 }
 
+/// `getpid`: a worker is the program, as a thread would be.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getpid() -> c_int {
+    match state::control() {
+        Some(control) if in_worker() => control.program.load(Ordering::Relaxed),
+        _ => pid(),
+    }
+}
+
 /// Is the calling thread a worker in a process of its own?
 fn in_worker() -> bool {
     state::table() != 0 && super::separate()
