@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_pages::{AnyPolicy, PolicySpec, Storage};
 
 use crate::control::{Control, MAX_WORKERS};
-use crate::far::{AnyFar, FarSpec, FarStore};
+use crate::far::{AnyFar, FarConfig, FarError, FarSpec};
 use crate::layout;
 use crate::pager::Pager;
-use crate::pager::executor::Executor;
+use crate::pager::executor::{Executor, Executors};
 use crate::pager::frames::Frames;
 use crate::pager::page_word::MAX_FRAMES;
 use crate::sys::{self, Errno};
@@ -189,26 +189,28 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let any_policy = AnyPolicy::new(policy, storage);
     let lanes = 2 * MAX_WORKERS;
     let limit = (s.far_bytes != u64::MAX).then_some(s.far_bytes);
-    let store = AnyFar::new(&far, 1 << shift, pages as u64, lanes, limit)
-        .map_err(|e| SetupError::Far(format!("{e}")))?;
-    for index in 0..lanes {
-        let figures = &control.figures[index.min(MAX_WORKERS)];
-        // SAFETY: zeroed memory for each executor; scratch pieces are disjoint.
-        unsafe {
-            Executor::place(
-                executors.add(index),
-                scratch.add(index * scratch_bytes),
-                scratch_bytes,
-                store.lane(index),
-                figures,
-                max_window(shift),
-            );
-        }
-    }
+    let config = FarConfig {
+        page_size: 1 << shift,
+        pages: pages as u64,
+        lanes: lanes as u32,
+        limit_bytes: limit,
+    };
+    let store =
+        AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.
     let drops = unsafe { &*drops.cast() };
     let pager = Pager::new(
-        control, arena_fd, capacity, words, touched, frames, any_policy, free, executors, store, drops,
+        control,
+        arena_fd,
+        capacity,
+        words,
+        touched,
+        frames,
+        any_policy,
+        free,
+        Executors { at: executors, scratch, scratch_bytes, max_window: max_window(shift) },
+        store,
+        drops,
     );
     Ok(Box::leak(Box::new(pager)))
 }

@@ -5,3 +5,8 @@
 mod heap;
 mod start;
 mod state;
+mod futex;
+mod hooks;
+mod omp;
+mod workers;
+mod wrap;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use atoll_memory::control::{Control, MAX_WORKERS};
-use atoll_memory::pager::Pager;
+use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::pager::executor::Executor;
 
 static PAGER: AtomicPtr<Pager> = AtomicPtr::new(std::ptr::null_mut());
@@ -47,10 +47,16 @@ pub(crate) fn set_heap_ready() {
     HEAP.store(true, Ordering::Relaxed);
 }
 
-/// The calling thread is worker `index` and runs on page table `table`.
+/// The calling thread is worker `index` and runs on page table `table`: it gets its executor.
 pub(crate) fn become_worker(index: usize, table: usize) {
     EXECUTOR.set(index as u32);
     TABLE.set(table as u32);
+    if let Some(pager) = pager() {
+        // SAFETY: each index becomes a worker once.
+        if let Err(e) = unsafe { pager.make_executor(index, table, index) } {
+            crate::start::signal::end(FaultError::Far(e));
+        }
+    }
 }
 
 /// The page table of the calling thread.
@@ -68,7 +74,7 @@ pub(crate) fn executor_index() -> usize {
     }
     let Some(pager) = pager() else { return MAX_WORKERS };
     let index = pager.extra_executor();
-    EXECUTOR.set(index as u32);
+    become_worker(index, table());
     index
 }
 

@@ -4,18 +4,19 @@
 //! knowledge. Source: `papers/cmcp.txt`, section 3 and figure 4; the role of p in section 5.6.
 //!
 //! * Frames are in a FIFO list or in the priority group, which is a bucket a core-map count, FIFO within a bucket.
-//! * When a mapping arrives the page is tried for the group. There is room while the group holds less than the ratio p
-//!   *of the capacity* (of all frames, not of those in use: the two are the same once near memory is full, and the
-//!   limit does not move while it fills). Without room, a page with a larger count than the lowest priority page takes
-//!   its place, and that one moves to the back of the FIFO list. Otherwise the page goes to the FIFO list, or
-//!   keeps its place there: another mapping is no arrival.
+//! * When a mapping arrives the page is tried for the group. There is room while the group holds less than the
+//!   ratio p *of the capacity* (of all frames, not of those in use: the two are the same once near memory is full,
+//!   and the limit does not move while it fills). Without room, a page with a larger count than the lowest priority
+//!   page takes its place, and that one moves to the back of the FIFO list. Otherwise the page goes to the FIFO
+//!   list, or keeps its place there: another mapping is no arrival.
 //! * Pages fetched ahead of use (core-map count 0) go to the FIFO list and are tried when the first mapping comes.
 //! * The victim is the oldest of the FIFO list; only when that is empty, the oldest of the lowest bucket.
-//! * Aging, at every tick: a hand passes over 1/64 of the frames (at least one). A prioritised page it meets for the second
-//!   time since a mapping of it arrived moves to the back of the FIFO list. So every prioritised page falls back after one
-//!   to two rounds, 64 to 128 ticks, however high its count. Taking the lowest pages instead would never reach
-//!   high counts while new low ones arrive, which is the monopoly aging is there to prevent; taking turns among the
-//!   buckets would age thinly filled ones, usually those of high counts, far faster than the others.
+//! * Aging, at every tick: a hand passes over 1/64 of the frames (at least one). A prioritised page it meets for
+//!   the second time since a mapping of it arrived moves to the back of the FIFO list. So every prioritised page
+//!   falls back after one to two rounds, 64 to 128 ticks, however high its count. Taking the lowest pages instead
+//!   would never reach high counts while new low ones arrive, which is the monopoly aging is there to prevent;
+//!   taking turns among the buckets would age thinly filled ones, usually those of high counts, far faster than the
+//!   others.
 
 use core::fmt;
 

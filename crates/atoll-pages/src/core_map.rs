@@ -1,7 +1,7 @@
 //! The set of workers that map a page: their number steers replacement, their names the remote TLB invalidations.
 //!
-//! `atoll-memory` keeps a [`CoreMap`] for every page in shared memory; `replay` and whoever walks one later works on a
-//! [`CoreSet`]. Source: `papers/cmcp.txt`, section 2.3 (the information regular page tables lack).
+//! `atoll-memory` keeps a [`CoreMap`] for every page in shared memory; `replay` and whoever walks one later works
+//! on a [`CoreSet`]. Source: `papers/cmcp.txt`, section 2.3 (the information regular page tables lack).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

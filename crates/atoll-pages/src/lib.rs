@@ -11,6 +11,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+pub mod adaptive;
 pub mod cmcp;
 pub mod core_map;
 pub mod fifo;

@@ -65,9 +65,11 @@ impl<'a> Links<'a> {
         self.front(list).is_none()
     }
 
-    /// Puts a frame that is in no list at the back of `list`.
+    /// Puts a frame that is in no list at the back of `list`. Panics if it is no frame.
     pub fn push_back(&mut self, list: u32, frame: u32) {
-        debug_assert!(frame < self.frames && !self.is_linked(frame), "frame {frame} is already in a list");
+        // Behind the frames lie the ends of the lists: writing there would lose whole lists.
+        assert!(frame < self.frames, "frame {frame} is beyond the capacity of {}", self.frames);
+        debug_assert!(!self.is_linked(frame), "frame {frame} is already in a list");
         let end = self.end(list);
         let last = self.prev[end];
         self.prev[frame as usize] = last;
@@ -76,9 +78,9 @@ impl<'a> Links<'a> {
         self.prev[end] = frame;
     }
 
-    /// Takes a frame out of the list it is in; without effect when it is in none.
+    /// Takes a frame out of the list it is in; without effect when it is in none. Panics if it is no frame.
     pub fn unlink(&mut self, frame: u32) {
-        debug_assert!(frame < self.frames, "frame {frame} is beyond the capacity");
+        assert!(frame < self.frames, "frame {frame} is beyond the capacity of {}", self.frames);
         let (next, prev) = (self.next[frame as usize], self.prev[frame as usize]);
         self.next[prev as usize] = next;
         self.prev[next as usize] = prev;

@@ -3,8 +3,8 @@
 //! The policy CMCP is compared against (`papers/cmcp.txt`, sections 5.1 and 5.5).
 //!
 //! * A new page joins the inactive list.
-//! * Every tick the scan visits the next `scan` frames, round and round by number. A visited page that is mapped has its
-//!   mappings dropped. If it is used again it faults, and that fault is the use being seen: from the
+//! * Every tick the scan visits the next `scan` frames, round and round by number. A visited page that is mapped
+//!   has its mappings dropped. If it is used again it faults, and that fault is the use being seen: from the
 //!   inactive list the page moves to the active one, in the active list it becomes the newest.
 //! * An active page found still unmapped, so unused for a whole round of the scan, moves back to the inactive list
 //!   if the active one is the longer of the two.
@@ -23,7 +23,8 @@ use crate::storage::Storage;
 /// Options of [`Lru`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LruOptions {
-    /// Frames visited in one tick, at least 1. The default of 1024 bounds a tick to about a millisecond at 1.2 µs a page.
+    /// Frames visited in one tick, at least 1. The default of 1024 bounds a tick to about a millisecond at 1.2 µs a
+    /// page.
     pub scan: u32,
 }
 

@@ -1,7 +1,8 @@
 //! What a replacement policy is: it orders the resident frames and names the next victim.
 //!
 //! `fifo`, `lru`, `cmcp` and `adaptive` implement it, one file each; `spec` chooses one by name; `replay` and
-//! `atoll-memory` drive it. To add a policy, write its file and add its line to `policies!` in `spec` (and its `mod`).
+//! `atoll-memory` drive it. To add a policy, write its file and add its line to `policies!` in `spec` (and its
+//! `mod`).
 //!
 //! The set of events is what a runtime with per-worker page tables sees for nothing (`papers/cmcp.txt`, section 3): a
 //! page becomes resident, another worker maps it, a page is evicted or freed. Uses of a mapped page are
@@ -10,7 +11,8 @@
 /// A replacement policy over frames numbered from 0 to its capacity.
 ///
 /// All calls are O(1), except `scan`, which is bounded as each policy documents. None allocates. The caller's
-/// lock makes calls exclusive. A frame at or beyond the capacity panics.
+/// lock makes calls exclusive. Inserting a frame at or beyond the capacity panics; of all other
+/// calls such a frame is one that is not held.
 pub trait Policy {
     /// A page became resident in `frame`. `mappers` is the page's core-map count: how many workers map it, 0 for a
     /// page fetched ahead of its use. Of a frame that is already held this is the same as `mapped`.
@@ -42,8 +44,8 @@ pub trait Policy {
     /// The program freed the page in `frame`. Of a frame that is not held, without effect.
     fn remove(&mut self, frame: u32);
 
-    /// A victim that turned out to be pinned or busy comes back, with its present core-map count. It is placed like a new
-    /// page, so it can be the next victim again when everything else ranks above it: a caller sets such
+    /// A victim that turned out to be pinned or busy comes back, with its present core-map count. It is placed like
+    /// a new page, so it can be the next victim again when everything else ranks above it: a caller sets such
     /// victims aside and restores them when its batch is complete.
     fn restore(&mut self, frame: u32, mappers: u32) {
         self.insert(frame, mappers);

@@ -1,8 +1,8 @@
 //! Finds the page streams in one worker's faults and says how much to fetch with a faulting page.
 //!
 //! `atoll-memory` asks it on every major fault and tells it of pages fetched in vain; the simulator does the same.
-//! The idea is stride prefetching with a growing window, as CPU caches and Linux's read-ahead do it; the region's plan,
-//! which knows more, is made elsewhere (`DESIGN.md`, ways of the data).
+//! The idea is stride prefetching with a growing window, as CPU caches and Linux's read-ahead do it; the region's
+//! plan, which knows more, is made elsewhere (`DESIGN.md`, ways of the data).
 //!
 //! Faults that belong to no stream are remembered in a short history. Three of them in an arithmetic progression,
 //! in the order of time, begin a stream. A stream predicts the page that faults next, which is the one behind
@@ -116,8 +116,8 @@ enum Match {
     Again,
 }
 
-/// The stream detector of one worker. Its size is fixed, it holds no address and every state of it is valid, so it may lie
-/// in shared memory. Not to be copied, as only one can follow a worker's faults.
+/// The stream detector of one worker. Its size is fixed, it holds no address and every state of it is valid, so it
+/// may lie in shared memory. Not to be copied, as only one can follow a worker's faults.
 #[derive(Debug)]
 pub struct Prefetcher {
     streams: [Stream; STREAMS],

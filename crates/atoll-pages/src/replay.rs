@@ -1,8 +1,9 @@
 //! Replays a trace of page references against a policy and counts what it costs.
 //!
-//! Tests state exact counts with it, `atoll-machine` and `atoll profile` build on it. It does what `atoll-memory` does
-//! with real faults: fetch on a major fault, map on a minor one, evict when no frame is free. What is counted are the
-//! quantities of `papers/cmcp.txt`: table 1 (faults, remote TLB invalidations) and figure 6 (pages by core-map count).
+//! Tests state exact counts with it, `atoll-machine` and `atoll profile` build on it. It does what `atoll-memory`
+//! does with real faults: fetch on a major fault, map on a minor one, evict when no frame is free. What is counted
+//! are the quantities of `papers/cmcp.txt`: table 1 (faults, remote TLB invalidations) and figure 6 (pages by
+//! core-map count).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

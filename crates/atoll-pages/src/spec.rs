@@ -82,9 +82,10 @@ macro_rules! policies {
             $($(#[$doc])* $variant($options),)*
         }
 
-        /// Any of the policies. It holds no address but those of its storage and no function pointer, so it may lie in
-        /// memory that workers share, given the storage is at the same address in each.
+        /// Any of the policies. It holds no address but those of its storage and no function pointer, so it may lie
+        /// in memory that workers share, given the storage is at the same address in each.
         #[derive(Debug)]
+        #[allow(clippy::large_enum_variant, reason = "lies once in a run's header, where no box can be")]
         pub enum AnyPolicy<'a> {
             $($(#[$doc])* $variant(<$options as Options>::Policy<'a>),)*
         }
@@ -139,6 +140,8 @@ policies! {
     Lru(crate::lru::LruOptions),
     /// Core-map count based priority.
     Cmcp(crate::cmcp::CmcpOptions),
+    /// FIFO that keeps part of a sweep while that pays.
+    Adaptive(crate::adaptive::AdaptiveOptions),
 }
 
 impl PolicySpec {

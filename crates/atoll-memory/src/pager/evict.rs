@@ -11,10 +11,10 @@ use atoll_pages::Policy;
 
 use super::executor::{CACHE, Executor};
 use super::frames::CoreMap;
-use super::page_word::{self, PageWord, State};
+use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
-use crate::far::{FarStore, Transfer};
+use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys;
 
@@ -27,7 +27,12 @@ struct Victim {
     frame: u32,
     dirty: bool,
     store: bool,
+    token: u32,
+    habit: Habit,
 }
+
+const NO_VICTIM: Victim =
+    Victim { page: 0, frame: 0, dirty: false, store: false, token: 0, habit: Habit::Read };
 
 impl Pager {
     /// Sees to it that `x` has at least `need` free frames.
@@ -64,7 +69,10 @@ impl Pager {
     /// One batch of frames into the cache of `x`: unused ones if the limit allows, else by eviction.
     fn refill(&self, x: &mut Executor, need: usize) -> Result<usize, FaultError> {
         let target = self.frame_target();
-        let mut victims = [Victim { page: 0, frame: 0, dirty: false, store: false }; VICTIMS];
+        if target == self.least_frames() {
+            self.check_near()?;
+        }
+        let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
         let count = {
             let mut room = self.room.lock();
@@ -113,6 +121,7 @@ impl Pager {
         let mut skips = 0;
         while count < victims.len() && skips < VICTIMS {
             let Some(frame) = room.policy.evict() else { break };
+            let token = room.policy.token();
             let page = self.frames.page(frame);
             let word = self.word(page);
             let seen = page_word::load(word);
@@ -131,7 +140,8 @@ impl Pager {
                 continue;
             }
             let dirty = self.frames.dirty(frame);
-            victims[count] = Victim { page, frame, dirty, store: !self.frames.far_copy(frame) };
+            let store = !self.frames.far_copy(frame);
+            victims[count] = Victim { page, frame, dirty, store, token, habit: seen.habit() };
             count += 1;
         }
         for &frame in &skipped[..skips] {
@@ -149,6 +159,10 @@ impl Pager {
             if v.dirty {
                 self.frames.union_into(v.frame, &mut mappers);
             }
+        }
+        // Nobody but the thread that waits for this fault runs on this page table: it cannot write meanwhile.
+        if !self.threads_share_tables() {
+            mappers.remove(x.table);
         }
         mappers.for_each(|table| {
             let _ = self.uffd(table).write_protect(at, len, true);
@@ -169,13 +183,13 @@ impl Pager {
             let remote = if self.control.settings.shared_tables() {
                 self.control.workers.load(Ordering::Relaxed).saturating_sub(1)
             } else {
-                count.saturating_sub(1)
+                count - u32::from(self.frames.mapped_by(v.frame, x.table))
             };
             Figures::add(&f.invalidations, u64::from(remote));
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);
             x.cache[x.cached] = v.frame;
             x.cached += 1;
-            page_word::unlock(self.word(v.page), PageWord::far(v.dirty));
+            page_word::unlock(self.word(v.page), PageWord::far(if v.dirty { v.habit } else { Habit::Read }, v.token));
         }
         Ok(())
     }
@@ -195,21 +209,28 @@ impl Pager {
             }
             let len = n << self.shift;
             let first = u64::from(run[i].page);
-            let direct = if self.ram_direct { self.far.direct(first) } else { None };
-            let to = direct.unwrap_or(x.scratch);
+            let mut to = x.scratch;
+            if self.ram_direct {
+                // Marks every page of the run as held; they lie one after the other.
+                for k in (0..n as u64).rev() {
+                    if let Some(at) =
+                        self.far.direct(first + k, Access::Store).map_err(FaultError::Far)?
+                    {
+                        to = at;
+                    }
+                }
+            }
             // Read through the file, not through a mapping: the pages may be mapped in other tables only.
             // SAFETY: the scratch holds `most` pages; direct far memory is contiguous by page number.
             unsafe { sys::pread_exact(self.arena_fd, to, len, self.offset(run[i].page)) }
                 .map_err(FaultError::Kernel)?;
-            if direct.is_none() {
+            if !self.ram_direct {
                 let mut pages = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; VICTIMS];
                 for (k, p) in pages[..n].iter_mut().enumerate() {
                     // SAFETY: within the scratch, as above.
                     *p = Transfer { page: first + k as u64, memory: unsafe { to.add(k << self.shift) } };
                 }
                 self.far.store(&mut x.lane, &pages[..n]).map_err(FaultError::Far)?;
-            } else {
-                self.far.stored_direct(first, n as u64);
             }
             Figures::add(&x.figures.bytes_out, len as u64);
             i += n;
@@ -230,7 +251,7 @@ impl Pager {
         let mut room = self.room.lock();
         for v in run {
             room.policy.restore(v.frame, self.frames.count(v.frame));
-            page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.dirty));
+            page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.habit));
         }
     }
 }

@@ -20,8 +20,10 @@ const LOG: usize = 1024;
 /// Something the policy must hear of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A page came into the frame, mapped by so many.
+    /// A page came into the frame, mapped by so many (0: fetched ahead of its use).
     Inserted(u32, u32),
+    /// The same of a page that had been evicted with this token: mapped by one (`true`) or fetched ahead.
+    Returned(u32, bool, u32),
     /// One more page table maps it; so many now.
     Mapped(u32, u32),
 }
@@ -39,6 +41,8 @@ pub struct Executor {
     pub(super) scratch_bytes: usize,
     pub(super) lane: Lane,
     pub(super) figures: &'static Figures,
+    /// The page table this executor's thread runs on.
+    pub(super) table: usize,
     /// Counts map-as-written guesses, to test one now and then.
     pub(super) guesses: u32,
     pub(super) last_scan_ticks: u64,
@@ -56,11 +60,14 @@ impl Executor {
         if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize >= LOG {
             return false;
         }
-        let (kind, frame, count) = match event {
-            Event::Inserted(f, c) => (0u64, f, c),
-            Event::Mapped(f, c) => (1u64, f, c),
+        // Bits 62–63: kind; 61: mapped; 32–60: count or token; 0–31: frame.
+        let value = match event {
+            Event::Inserted(frame, count) => u64::from(count) << 32 | u64::from(frame),
+            Event::Mapped(frame, count) => 1 << 62 | u64::from(count) << 32 | u64::from(frame),
+            Event::Returned(frame, mapped, token) => {
+                2 << 62 | u64::from(mapped) << 61 | u64::from(token) << 32 | u64::from(frame)
+            }
         };
-        let value = kind << 63 | u64::from(count) << 32 | u64::from(frame);
         self.log[head as usize % LOG].store(value, Ordering::Relaxed);
         // Release: pairs with the Acquire of `head` in `drain`.
         self.head.store(head.wrapping_add(1), Ordering::Release);
@@ -81,8 +88,12 @@ impl Executor {
         let head = self.head.load(Ordering::Acquire);
         while tail != head {
             let value = self.log[tail as usize % LOG].load(Ordering::Relaxed);
-            let (frame, count) = (value as u32, (value >> 32) as u32 & 0x7fff_ffff);
-            each(if value >> 63 == 0 { Event::Inserted(frame, count) } else { Event::Mapped(frame, count) });
+            let (frame, count) = (value as u32, (value >> 32) as u32 & 0x1fff_ffff);
+            each(match value >> 62 {
+                0 => Event::Inserted(frame, count),
+                1 => Event::Mapped(frame, count),
+                _ => Event::Returned(frame, value >> 61 & 1 != 0, count),
+            });
             tail = tail.wrapping_add(1);
         }
         // Release: pairs with the Acquire in `note`.
@@ -94,36 +105,38 @@ impl Executor {
         self.figures
     }
 
-    /// Counts for `figures` from now on: a handler thread works in a worker's name.
-    pub fn count_for(&mut self, figures: &'static Figures) {
-        self.figures = figures;
-    }
-
     /// Its part of the far store.
     pub fn lane(&mut self) -> &mut Lane {
         &mut self.lane
     }
+}
 
-    /// Makes an executor in place.
+/// Memory for all executors and their scratch; only those in use are ever touched.
+pub(crate) struct Executors {
+    /// Zeroed memory for 2 × `MAX_WORKERS` executors.
+    pub(crate) at: *mut Executor,
+    /// As many scratch areas of `scratch_bytes`.
+    pub(crate) scratch: *mut u8,
+    pub(crate) scratch_bytes: usize,
+    /// Pages fetched ahead at most.
+    pub(crate) max_window: u32,
+}
+
+impl Executors {
+    /// Makes executor `index`.
     ///
     /// # Safety
-    /// `at` must be zeroed memory for one, owned by the caller; `scratch` valid for ever for `scratch_bytes`.
-    pub(crate) unsafe fn place(
-        at: *mut Executor,
-        scratch: *mut u8,
-        scratch_bytes: usize,
-        lane: Lane,
-        figures: &'static Figures,
-        max_window: u32,
-    ) {
-        // SAFETY: field by field into the caller's memory; what is left out (cache, log, counters) is valid
-        // when zero.
+    /// Once for each index, before anybody else uses it.
+    pub(super) unsafe fn make(&self, index: usize, lane: Lane, figures: &'static Figures, table: usize) {
+        // SAFETY: field by field into zeroed memory; what is left out (cache, log, counters) is valid when zero.
         unsafe {
-            (&raw mut (*at).streams).write(Prefetcher::new(max_window));
-            (&raw mut (*at).scratch).write(scratch);
-            (&raw mut (*at).scratch_bytes).write(scratch_bytes);
-            (&raw mut (*at).lane).write(lane);
-            (&raw mut (*at).figures).write(figures);
+            let x = self.at.add(index);
+            (&raw mut (*x).streams).write(Prefetcher::new(self.max_window));
+            (&raw mut (*x).scratch).write(self.scratch.add(index * self.scratch_bytes));
+            (&raw mut (*x).scratch_bytes).write(self.scratch_bytes);
+            (&raw mut (*x).lane).write(lane);
+            (&raw mut (*x).figures).write(figures);
+            (&raw mut (*x).table).write(table);
         }
     }
 }

@@ -7,10 +7,10 @@
 use std::sync::atomic::Ordering;
 
 use super::executor::{Event, Executor};
-use super::page_word::{self, PageWord, State};
+use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
-use crate::far::{FarStore, Transfer};
+use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys::{self, Errno};
 
@@ -86,7 +86,8 @@ impl Pager {
         let mut now = seen;
         if fault.write {
             self.frames.set_dirty(frame);
-            now = PageWord::resident(frame, true);
+            let habit = if fault.protection { Habit::Written } else { seen.habit() };
+            now = PageWord::resident(frame, if habit == Habit::Read { Habit::Unknown } else { habit });
         }
         if mapped && fault.protection {
             uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
@@ -174,13 +175,13 @@ impl Pager {
                     page_word::unlock(self.word(item.page), item.seen);
                 }
                 if batch.position(page) >= done {
-                    self.settle(x, &batch, done, fault.table);
+                    self.settle(x, &batch, done, page, fault.table);
                     return Err(e);
                 }
                 done
             }
         };
-        self.settle(x, &batch, done, fault.table);
+        self.settle(x, &batch, done, page, fault.table);
         let f = x.figures;
         if seen.state() == State::Far {
             Figures::add(&f.major_faults, 1);
@@ -192,17 +193,15 @@ impl Pager {
         Ok(())
     }
 
-    /// Should the page be mapped writable at once?
+    /// Should the page be mapped writable at once? Mapping it read-only costs a second fault if it is written, and
+    /// saves its way to far memory if it is not: so what is known to be written is mapped writable, but for one in
+    /// 64, to notice when that changes, and the rest read-only.
     fn writable(&self, x: &mut Executor, seen: PageWord, write: bool) -> bool {
         if write || seen.state() == State::Absent {
             return true;
         }
-        if !seen.written() {
-            return false;
-        }
-        // A page that was written is taken to be written again; one in eight is put to the test.
         x.guesses = x.guesses.wrapping_add(1);
-        !x.guesses.is_multiple_of(8)
+        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(64)
     }
 
     /// Locks the other pages of the window that are in the same state, as far as there is room for them.
@@ -269,7 +268,11 @@ impl Pager {
             let run = batch.run(i, |a, b| a.page + 1 == b.page && a.writable == b.writable);
             let first = batch.items[i];
             let source = if self.ram_direct {
-                self.far.direct(u64::from(first.page)).unwrap_or(std::ptr::null_mut())
+                match self.far.direct(u64::from(first.page), Access::Load) {
+                    Ok(Some(at)) => at,
+                    Ok(None) => return Err((i, FaultError::NotOurs)),
+                    Err(e) => return Err((i, FaultError::Far(e))),
+                }
             } else {
                 staged[i].memory
             };
@@ -325,18 +328,26 @@ impl Pager {
     }
 
     /// The first `done` pages of the batch are mapped: enter them into the tables and unlock them.
-    fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, table: usize) {
+    fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, page: u32, table: usize) {
         for item in &batch.items[..done] {
             x.cached -= 1;
             let frame = x.cache[x.cached];
             let far = item.seen.state() == State::Far;
             self.frames.fill(frame, item.page, item.writable, far);
             self.frames.add_mapper(frame, table);
-            self.note(x, Event::Inserted(frame, 1));
+            let asked = item.page == page;
+            self.note(x, match far {
+                true => Event::Returned(frame, asked, item.seen.token()),
+                false => Event::Inserted(frame, u32::from(asked)),
+            });
             if !far {
                 self.touch(item.page);
             }
-            page_word::unlock(self.word(item.page), PageWord::resident(frame, item.writable));
+            let habit = match item.seen.habit() {
+                Habit::Read if item.writable => Habit::Unknown,
+                habit => habit,
+            };
+            page_word::unlock(self.word(item.page), PageWord::resident(frame, habit));
         }
     }
 

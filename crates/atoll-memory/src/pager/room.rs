@@ -55,9 +55,12 @@ impl Pager {
         let extra = (self.extra.load(Ordering::Acquire) as usize).min(most);
         for index in (0..workers).chain(most..most + extra) {
             // SAFETY: only the log is used, which is made for this (the room lock is held).
-            let executor: &Executor = unsafe { &*self.executors.add(index) };
+            let executor: &Executor = unsafe { &*self.executors.at.add(index) };
             executor.drain(|event| match event {
                 Event::Inserted(frame, mappers) => room.policy.insert(frame, mappers),
+                Event::Returned(frame, mapped, token) => {
+                    room.policy.insert_again(frame, u32::from(mapped), token);
+                }
                 Event::Mapped(frame, mappers) => room.policy.mapped(frame, mappers),
             });
         }
@@ -81,8 +84,9 @@ impl Pager {
     }
 
     /// Fewer frames than this and a single instruction could not make progress.
-    fn least_frames(&self) -> u32 {
-        8 + 4 * self.control.workers.load(Ordering::Relaxed)
+    pub(super) fn least_frames(&self) -> u32 {
+        let workers = self.control.workers.load(Ordering::Relaxed).max(1);
+        if self.shift == 12 { 16 + 8 * workers } else { 4 + 2 * workers }
     }
 
     /// Frames one batch takes.

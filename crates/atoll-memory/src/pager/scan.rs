@@ -29,15 +29,17 @@ pub struct DropRing {
 }
 
 impl Pager {
-    /// CMCP ages by the clock of evictions: once in 10 ms at most, by whoever makes room.
+    /// What is done once in 10 ms at most, by whoever makes room: policies without mappings to drop age, the totals
+    /// are brought up to date.
     pub(super) fn age(&self, x: &mut Executor, room: &mut Room) {
-        if matches!(room.policy, AnyPolicy::Lru(_)) {
-            return;
-        }
         let now = sys::ticks();
         let last = self.last_age.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) > self.age_ticks {
-            self.last_age.store(now, Ordering::Relaxed);
+        if now.wrapping_sub(last) <= self.age_ticks {
+            return;
+        }
+        self.last_age.store(now, Ordering::Relaxed);
+        self.publish_totals();
+        if !matches!(room.policy, AnyPolicy::Lru(_)) {
             let mut unmapped = 0u64;
             room.policy.scan(&mut |_| unmapped += 1);
             Figures::add(&x.figures.scan_unmapped, unmapped);

@@ -85,18 +85,19 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
         share_stack(&mut file, in_stack).map_err(kernel("the main stack"))?;
     }
     pager.attach_table(0, faults).map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
-    state::become_worker(0, 0);
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
-    let alternate = heap::large_stack();
-    signal::use_stack(alternate);
+    signal::use_stack(process::alternate_stack(0));
     signal::install();
     state::manage(pager);
-    // SAFETY: the lane is this worker's, nothing faults yet.
-    unsafe { state::executor(pager) }.lane().attach();
+    state::become_worker(0, 0);
+    if let Err(e) = pager.check_near() {
+        signal::end(e);
+    }
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);
+    crate::wrap::init();
     Ok(())
 }
 

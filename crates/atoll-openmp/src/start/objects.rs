@@ -51,7 +51,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             .iter()
             .find(|h| h.p_type == libc::PT_GNU_RELRO)
             .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
-        let here = collect as usize;
+        let here = collect as *const () as usize;
         let mut data = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
             let (start, end) = (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize);

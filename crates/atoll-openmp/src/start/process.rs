@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
-use atoll_memory::pager::Pager;
+use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::scan::PERIOD_NS;
 use atoll_memory::sys::{self, Errno};
@@ -19,8 +19,7 @@ use atoll_memory::layout;
 use super::signal;
 use crate::state;
 
-/// What a worker runs, for ever.
-pub(crate) type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
+use crate::workers::Entry;
 
 /// Bytes of a stack slot: address space only.
 const SLOT: usize = layout::STACKS_BYTES / MAX_WORKERS;
@@ -38,7 +37,6 @@ struct Start {
     parent: i32,
     /// 0: starting; 1: runs; negative: errno.
     state: AtomicI32,
-    uffd: AtomicI32,
     pager: &'static Pager,
 }
 
@@ -66,7 +64,6 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         arg,
         parent: std::process::id() as i32,
         state: AtomicI32::new(0),
-        uffd: AtomicI32::new(-1),
         pager,
     };
     let slot = layout::STACKS + index * SLOT;
@@ -186,6 +183,11 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
 /// The uffd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
+/// Where worker `index` handles signals: [`signal::STACK_BYTES`] of its slot.
+pub(crate) fn alternate_stack(index: usize) -> usize {
+    layout::STACKS + index * SLOT + ALTERNATE
+}
+
 /// Static TLS that a thread's stack must hold besides the stack proper.
 fn tls_bytes() -> usize {
     // SAFETY: the symbol, where glibc has it, takes attributes and returns bytes.
@@ -211,7 +213,7 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     let start = unsafe { &*arg.cast::<Start>() };
     let (index, pager, entry, entry_arg) = (start.index, start.pager, start.entry, start.arg);
     state::become_worker(index, index);
-    signal::use_stack(layout::STACKS + index * SLOT + ALTERNATE);
+    signal::use_stack(alternate_stack(index));
     let attached = (|| {
         let delivery = if pager.control().settings.fault_thread() {
             Delivery::Message
@@ -221,8 +223,6 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
         let uffd = Uffd::open(delivery)?;
         pager.attach_table(index, uffd)?;
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
-        // SAFETY: this worker's own lane.
-        unsafe { state::executor(pager) }.lane().attach();
         Ok::<(), Errno>(())
     })();
     // Signals meant for the program go to the master; a worker takes only what its own instructions cause.
@@ -244,11 +244,13 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
     let mut tail = 0u32;
     let figures = &pager.control().figures[table];
     if pager.control().settings.fault_thread() {
-        let executor = pager.extra_executor();
-        // SAFETY: an executor of this thread's own.
-        let x = unsafe { pager.executor(executor) };
-        x.count_for(figures);
-        x.lane().attach();
+        let index = pager.extra_executor();
+        // SAFETY: an index of this thread's own, used once.
+        if let Err(e) = unsafe { pager.make_executor(index, table, table) } {
+            signal::end(FaultError::Far(e));
+        }
+        // SAFETY: this thread's own executor.
+        let x = unsafe { pager.executor(index) };
         while uffd.load(Ordering::Acquire) < 0 {
             sys::sleep_ns(100_000);
         }

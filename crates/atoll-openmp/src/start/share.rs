@@ -68,32 +68,29 @@ impl PinnedFile {
     }
 }
 
+/// Stretches up to this size are copied as one piece: this library's own data and the stack in use are, since
+/// they change while anything is done piece by piece.
+const ONE_PIECE: usize = 256 << 20;
+
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
-    // All stretches but the last are copied first; the last and the mapping are one step below, so that nothing
-    // can change in between even where this library's own data or the stack in use is moved.
-    let runs = present_runs(start, end);
-    let (last, rest) = runs.split_last().map_or(((start, start), &[][..]), |(l, r)| (*l, r));
-    for &(a, b) in rest {
-        // SAFETY: mapped and readable.
-        unsafe {
-            sys::syscall(libc::SYS_pwrite64, [
-                fd as usize,
-                a,
-                b - a,
-                offset as usize + (a - start),
-                0,
-                0,
-            ])?;
+    let (runs, bits) = present_runs(start, end);
+    let last = match (runs.first(), runs.last()) {
+        (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE => (a, b),
+        (Some(_), Some(&last)) => {
+            for &(a, b) in &runs[..runs.len() - 1] {
+                let at = offset as usize + (a - start);
+                // SAFETY: mapped and readable; the program's data, which nobody changes yet.
+                unsafe { sys::syscall(libc::SYS_pwrite64, [fd as usize, a, b - a, at, 0, 0])? };
+            }
+            last
         }
-    }
-    // What the vector held may lie in the memory that is moved; it is dropped before.
-    let copied_rest = rest.iter().all(|&(a, b)| a < b);
-    debug_assert!(copied_rest);
-    drop(runs);
-    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`. Everything but the last stretch does not
-    // change between its copy and the mapping: nothing else runs yet.
-    unsafe { copy_and_map(fd, offset, start, end, last) }
+        _ => (start, start),
+    };
+    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`.
+    let result = unsafe { copy_and_map(fd, offset, start, end, last) };
+    drop((runs, bits));
+    result
 }
 
 /// Writes `last` to the file and maps the file over `start..end`, with no instruction in between that could
@@ -122,21 +119,19 @@ unsafe fn copy_and_map(
             "mov rsi, r13",
             "mov rdx, r14",
             "mov r10, r15",
-            "mov r8, {fd}",
-            "mov r9, {map_offset}",
             "mov eax, {mmap}",
             "syscall",
             "2:",
-            fd = in(reg) fd as usize,
-            map_offset = in(reg) offset as usize,
             mmap = const libc::SYS_mmap as i32,
-            inlateout("rax") libc::SYS_pwrite64 as isize => result,
-            inlateout("rdi") fd as usize => _,
-            inlateout("rsi") last.0 => _,
-            inlateout("rdx") last.1 - last.0 => _,
-            inlateout("r10") offset as usize + (last.0 - start) => _,
+            // r8 and r9 are mmap's last two arguments; pwrite64 leaves them alone.
+            inout("rax") libc::SYS_pwrite64 as isize => result,
+            inout("rdi") fd as usize => _,
+            inout("rsi") last.0 => _,
+            inout("rdx") last.1 - last.0 => _,
+            inout("r10") offset as usize + (last.0 - start) => _,
+            in("r8") fd as usize, in("r9") offset as usize,
             in("r12") start, in("r13") end - start, in("r14") prot, in("r15") flags,
-            lateout("r8") _, lateout("r9") _, lateout("rcx") _, lateout("r11") _,
+            out("rcx") _, out("r11") _,
             options(nostack),
         );
     }
@@ -145,9 +140,14 @@ unsafe fn copy_and_map(
 
 /// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never
 /// touched read as zeros, as the file does. File-backed data that was not read yet counts as present.
-fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
+///
+/// From the moment the kernel is asked until the memory was copied nothing may be allocated or freed: that could
+/// touch pages of the allocator's own which the kernel did not count. So there is room for all runs before, and the
+/// kernel's answer comes back with them, to be dropped later.
+fn present_runs(start: usize, end: usize) -> (Vec<(usize, usize)>, Vec<u64>) {
     let pages = (end - start) / 4096;
     let mut bits = vec![0u64; pages];
+    let mut runs: Vec<(usize, usize)> = Vec::with_capacity(pages / 2 + 1);
     let backed = file_backed(start, end);
     let known = std::fs::File::open("/proc/self/pagemap").and_then(|f| {
         use std::os::unix::fs::FileExt;
@@ -155,7 +155,6 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
         let raw = unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), pages * 8) };
         f.read_exact_at(raw, (start / 4096 * 8) as u64)
     });
-    let mut runs: Vec<(usize, usize)> = Vec::new();
     for (i, bit) in bits.iter().enumerate() {
         let at = start + i * 4096;
         let present = known.is_err() || bit >> 62 != 0 || backed.iter().any(|&(a, b)| at >= a && at < b);
@@ -166,7 +165,7 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
             }
         }
     }
-    runs
+    (runs, bits)
 }
 
 /// One line of /proc/self/maps.
@@ -174,7 +173,6 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
 pub(crate) struct Mapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    pub(crate) name: String,
     pub(crate) writable: bool,
     pub(crate) inode: u64,
 }
@@ -193,7 +191,6 @@ pub(crate) fn mappings() -> Vec<Mapping> {
                 end: usize::from_str_radix(b, 16).ok()?,
                 writable: permissions.as_bytes().get(1) == Some(&b'w'),
                 inode,
-                name: f.next().unwrap_or("").to_owned(),
             })
         })
         .collect()
@@ -248,7 +245,7 @@ pub(crate) fn share_object(
 /// Gives `start..end` pages of the arena; `false` if there are no numbers left for them.
 fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
     let Some((first, offset)) = pager.reserve_range(start, end) else { return Ok(false) };
-    for (a, b) in present_runs(start, end) {
+    for (a, b) in present_runs(start, end).0 {
         // SAFETY: mapped and readable.
         let bytes = unsafe { std::slice::from_raw_parts(a as *const u8, b - a) };
         contents.push(Content { at: a, bytes: bytes.to_vec() });

@@ -36,7 +36,8 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
         let error = (*frame).uc_mcontext.gregs[libc::REG_ERR as usize];
         let Some(pager) = state::pager() else { return pass_on(signal, info, context) };
         if (*info).si_code <= 0 {
-            // Sent by somebody, not caused by an access.
+            // Sent by somebody, not caused by an access: a worker that wants to exec, or the program.
+            crate::wrap::serve_request();
             return pass_on(signal, info, context);
         }
         let fault = Fault {
@@ -57,7 +58,25 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
 /// Ends the program after a fault that could not be resolved.
 pub(crate) fn end(error: FaultError) -> ! {
     match error {
-        FaultError::Far(e) => state::give_up(EXIT_FAR, e.message()),
+        FaultError::Far(e) => {
+            let mut text = Text { bytes: [0; 512], len: 0 };
+            let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{e}"));
+            state::give_up(EXIT_FAR, std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("far memory failed"))
+        }
+        FaultError::NearTooSmall { pinned, tables, least } => {
+            let mut text = Text { bytes: [0; 512], len: 0 };
+            let _ = std::fmt::Write::write_fmt(
+                &mut text,
+                format_args!(
+                    "--near is less than what must stay near: the program's small blocks, stacks and small globals \
+                     ({}K) and atoll's tables ({}K); this needs --near {}K at least",
+                    pinned >> 10,
+                    tables >> 10,
+                    least.div_ceil(1024)
+                ),
+            );
+            state::give_up(EXIT_NEAR, std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("--near is too small"))
+        }
         FaultError::NoRoom => state::give_up(
             EXIT_NEAR,
             "near memory is full of pages that must stay: raise --near (or lower the number of workers)",
@@ -70,6 +89,21 @@ pub(crate) fn end(error: FaultError) -> ! {
         FaultError::Kernel(_) | FaultError::NotOurs => {
             state::give_up(EXIT_SETUP, "the kernel refused to map a page (userfaultfd): see `atoll doctor`")
         }
+    }
+}
+
+/// A message under construction, without an allocator.
+struct Text {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl std::fmt::Write for Text {
+    fn write_str(&mut self, s: &str) -> std::fmt::Result {
+        let n = s.len().min(self.bytes.len() - self.len);
+        self.bytes[self.len..self.len + n].copy_from_slice(&s.as_bytes()[..n]);
+        self.len += n;
+        Ok(())
     }
 }
 

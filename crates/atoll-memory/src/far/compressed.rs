@@ -1,0 +1,316 @@
+//! Far memory in memory, compressed: `lz4` and `zstd`.
+//!
+//! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
+//!
+//! A page is stored as units of at most 64K, each on its own: scratch memory stays small. Each unit has a
+//! word in a table: nothing, a repeated 8-byte pattern (zeros above all), or the location, length and kind
+//! of its blob. Blobs lie in size-class slots that every worker shares.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::lane::{Lane, Lanes};
+use super::shared::BASE_PAGE;
+use super::slots::Slots;
+use super::table::Table;
+use super::{FarConfig, FarError, FarStore, Transfer, Usage};
+
+/// The largest unit of compression: bytes.
+const LARGEST_UNIT: u32 = 64 << 10;
+
+/// A compressor of whole units, with its state in a lane's scratch memory.
+pub trait Codec {
+    /// Bytes of state for units of this size.
+    fn scratch_bytes(unit: u32) -> usize;
+    /// Sets the state up in the process that will use it, outside the handler.
+    ///
+    /// # Errors
+    /// `Unavailable` if the library rejects the memory.
+    ///
+    /// # Safety
+    /// `scratch` has `scratch_bytes(unit)` bytes, aligned to 4096, that nobody else uses.
+    unsafe fn prepare(scratch: *mut u8, unit: u32) -> Result<(), FarError>;
+    /// Compresses `unit` bytes at `src` into at most `room` at `dst`; None if they do not fit.
+    ///
+    /// # Safety
+    /// `scratch` was prepared in this process for this unit and nobody else uses it; the buffers are valid
+    /// and do not overlap.
+    unsafe fn compress(scratch: *mut u8, src: *const u8, unit: u32, dst: *mut u8, room: u32) -> Option<u32>;
+    /// The reverse; false if `src` is not a blob of exactly one unit.
+    ///
+    /// # Safety
+    /// As for `compress`.
+    unsafe fn decompress(scratch: *mut u8, src: *const u8, length: u32, dst: *mut u8, unit: u32) -> bool;
+}
+
+/// What a table word says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    Nothing,
+    /// Eight bytes, repeated.
+    Pattern(u64),
+    Blob {
+        raw: bool,
+        length: u32,
+        location: u64,
+    },
+}
+
+/// Kinds, in the low three bits.
+const HIGH: u64 = 1;
+const LOW: u64 = 2;
+const PACKED: u64 = 3;
+const RAW: u64 = 4;
+
+impl Entry {
+    fn decode(word: u64) -> Self {
+        let length = (word >> 3 & 0xffff) as u32 + 1;
+        match word & 7 {
+            HIGH => Self::Pattern(word >> 3),
+            LOW => Self::Pattern(word & !7),
+            PACKED => Self::Blob { raw: false, length, location: word >> 19 },
+            RAW => Self::Blob { raw: true, length, location: word >> 19 },
+            _ => Self::Nothing,
+        }
+    }
+
+    /// A pattern with three zero bits at either end fits a word (most doubles and integers do); None for others.
+    fn of_pattern(pattern: u64) -> Option<u64> {
+        match () {
+            () if pattern >> 61 == 0 => Some(pattern << 3 | HIGH),
+            () if pattern & 7 == 0 => Some(pattern | LOW),
+            () => None,
+        }
+    }
+
+    fn of_blob(raw: bool, length: u32, location: u64) -> u64 {
+        location << 19 | u64::from(length - 1) << 3 | if raw { RAW } else { PACKED }
+    }
+}
+
+/// Compressed far memory; see the module.
+pub struct CompressedStore<C> {
+    table: Table,
+    slots: Slots,
+    lanes: Arc<Lanes>,
+    pages: u64,
+    page_size: usize,
+    unit: u32,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<C: Codec> CompressedStore<C> {
+    /// Sets the store up; in the master, before workers exist.
+    ///
+    /// # Errors
+    /// `Io` or `Unavailable` if memory cannot be mapped or the configuration makes no sense.
+    pub fn new(config: &FarConfig) -> Result<Self, FarError> {
+        config.check()?;
+        let unit = (config.page_size as u32).min(LARGEST_UNIT);
+        let units = config.pages.saturating_mul(config.page_size as u64 / u64::from(unit));
+        let shards = if unit > 4096 { 1 } else { config.lanes.clamp(1, 4) };
+        Ok(Self {
+            table: Table::new(units)?,
+            slots: Slots::new(unit, units, shards, config.limit_bytes)?,
+            lanes: Lanes::new(
+                config.lanes,
+                Self::blob_room(unit) + C::scratch_bytes(unit),
+                unit,
+                Some(|scratch, unit| {
+                    // SAFETY: the scratch area holds the blob room, whole base pages, and the codec's bytes behind it.
+                    unsafe { C::prepare(scratch.add(Self::blob_room(unit)), unit) }
+                }),
+                0,
+            )?,
+            pages: config.pages,
+            page_size: config.page_size,
+            unit,
+            codec: PhantomData,
+        })
+    }
+
+    fn blob_room(unit: u32) -> usize {
+        (unit as usize).next_multiple_of(BASE_PAGE)
+    }
+
+    fn units_per_page(&self) -> u64 {
+        self.page_size as u64 / u64::from(self.unit)
+    }
+
+    /// Frees what a unit holds; its bytes after compression.
+    fn drop_unit(&self, index: u64) -> u64 {
+        let entry = Entry::decode(self.table.load(index));
+        if entry != Entry::Nothing {
+            self.table.set(index, 0);
+        }
+        let Entry::Blob { length, location, .. } = entry else { return 0 };
+        self.slots.free(location);
+        u64::from(length)
+    }
+
+    /// Stores one unit; the change of the bytes after compression.
+    fn store_unit(&self, scratch: *mut u8, shard: u32, index: u64, src: *const u8) -> Result<i64, FarError> {
+        // SAFETY: src is a unit of the caller's page: valid, and aligned since pages are.
+        let words = unsafe { std::slice::from_raw_parts(src.cast::<u64>(), self.unit as usize / 8) };
+        if let Some(word) = repeated(words).and_then(Entry::of_pattern) {
+            let freed = self.drop_unit(index);
+            self.table.set(index, word);
+            return Ok(-(freed as i64));
+        }
+        // Not worth keeping packed unless a whole granule is saved.
+        let room = self.unit - self.unit / 64;
+        // SAFETY: scratch holds the blob room, then the codec's state, prepared at attach; src as above.
+        let packed =
+            unsafe { C::compress(scratch.add(Self::blob_room(self.unit)), src, self.unit, scratch, room) };
+        let (from, length) = match packed {
+            Some(length) => (scratch.cast_const(), length),
+            None => (src, self.unit),
+        };
+        let mut change = i64::from(length);
+        let location = match Entry::decode(self.table.load(index)) {
+            Entry::Blob { length: old, location, .. } if self.slots.suits(location, length) => {
+                change -= i64::from(old);
+                location
+            }
+            _ => {
+                change -= self.drop_unit(index) as i64;
+                match self.slots.alloc(shard, length) {
+                    Some(location) => location,
+                    None => return Err(FarError::Full),
+                }
+            }
+        };
+        // SAFETY: the slot has room for length bytes and is this unit's alone; from has length bytes.
+        unsafe { std::ptr::copy_nonoverlapping(from, self.slots.pointer(location), length as usize) };
+        self.table.set(index, Entry::of_blob(packed.is_none(), length, location));
+        Ok(change)
+    }
+
+    fn load_unit(&self, scratch: *mut u8, index: u64, dst: *mut u8) -> bool {
+        let unit = self.unit as usize;
+        match Entry::decode(self.table.load(index)) {
+            Entry::Nothing => false,
+            Entry::Pattern(0) => {
+                // SAFETY: dst is a unit of the caller's page.
+                unsafe { dst.write_bytes(0, unit) };
+                true
+            }
+            Entry::Pattern(pattern) => {
+                // SAFETY: as above; pages are aligned to their size.
+                unsafe { std::slice::from_raw_parts_mut(dst.cast::<u64>(), unit / 8) }.fill(pattern);
+                true
+            }
+            Entry::Blob { raw: true, location, .. } => {
+                // SAFETY: a raw blob has unit bytes; slots and pages do not overlap.
+                unsafe { std::ptr::copy_nonoverlapping(self.slots.pointer(location), dst, unit) };
+                true
+            }
+            // SAFETY: the slot holds length bytes; scratch and dst as above.
+            Entry::Blob { length, location, .. } => unsafe {
+                let src = self.slots.pointer(location);
+                C::decompress(scratch.add(Self::blob_room(self.unit)), src, length, dst, self.unit)
+            },
+        }
+    }
+
+    fn store_page(&self, lane: &Lane, scratch: *mut u8, transfer: &Transfer) -> Result<(), FarError> {
+        let units = self.units_per_page();
+        let first = transfer.page * units;
+        let counters = lane.counters();
+        if self.table.load(first) == 0 {
+            self.lanes.hold(u64::MAX)?;
+        }
+        for i in 0..units {
+            // SAFETY: unit i lies in the caller's page.
+            let src = unsafe { transfer.memory.add((i * u64::from(self.unit)) as usize) };
+            match self.store_unit(scratch, lane.index(), first + i, src) {
+                Ok(change) => counters.bytes_after.fetch_add(change, Relaxed),
+                Err(error) => {
+                    // Half a page is worth nothing.
+                    let freed: u64 = (0..units).map(|i| self.drop_unit(first + i)).sum();
+                    counters.bytes_after.fetch_sub(freed as i64, Relaxed);
+                    self.lanes.drop_held(1);
+                    return Err(error);
+                }
+            };
+        }
+        counters.bytes_stored.fetch_add(self.page_size as u64, Relaxed);
+        Ok(())
+    }
+}
+
+/// The 8-byte pattern that fills the words, if one does. Looks at the ends first: most pages differ there.
+fn repeated(words: &[u64]) -> Option<u64> {
+    let (first, last) = (*words.first()?, *words.last()?);
+    (first == last && words.iter().all(|w| *w == first)).then_some(first)
+}
+
+impl<C: Codec> FarStore for CompressedStore<C> {
+    fn lane(&self, index: u32) -> Result<Lane, FarError> {
+        self.lanes.lane(index)
+    }
+
+    fn store(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+        let scratch = self.lanes.enter(lane)?;
+        super::check_range(pages, self.pages)?;
+        pages.iter().try_for_each(|transfer| self.store_page(lane, scratch, transfer))
+    }
+
+    fn load(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+        let scratch = self.lanes.enter(lane)?;
+        super::check_range(pages, self.pages)?;
+        let units = self.units_per_page();
+        for &Transfer { page, memory } in pages {
+            if self.table.load(page * units) == 0 {
+                return Err(FarError::NotStored { page });
+            }
+            for i in 0..units {
+                // SAFETY: unit i lies in the caller's page.
+                let dst = unsafe { memory.add((i * u64::from(self.unit)) as usize) };
+                if !self.load_unit(scratch, page * units + i, dst) {
+                    return Err(FarError::Damaged { page });
+                }
+            }
+            lane.counters().bytes_loaded.fetch_add(self.page_size as u64, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, first: u64, count: u64) {
+        let units = self.units_per_page();
+        let range = first.saturating_mul(units)..first.saturating_add(count).saturating_mul(units);
+        let (mut pages, mut freed) = (0, 0);
+        self.table.visit(range, |index, _| {
+            pages += u64::from(index.is_multiple_of(units));
+            freed += self.drop_unit(index);
+        });
+        self.lanes.drop_held(pages);
+        self.lanes.shared().bytes_after.fetch_sub(freed as i64, Relaxed);
+    }
+
+    fn usage(&self) -> Usage {
+        let mut usage = self.lanes.usage(self.page_size as u64);
+        usage.bytes_reserved = self.slots.bytes();
+        usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_survive_a_round_trip() {
+        for pattern in [0, 1, 8, 1.0_f64.to_bits(), (-2.0_f64).to_bits(), u64::MAX << 3, u64::MAX >> 3] {
+            let word = Entry::of_pattern(pattern).unwrap();
+            assert!(word != 0 && Entry::decode(word) == Entry::Pattern(pattern));
+        }
+        assert!(Entry::of_pattern(u64::MAX).is_none());
+        for (raw, length, location) in [(false, 1, 0), (true, 65536, (1 << 45) - 1), (false, 4032, 77)] {
+            let entry = Entry::decode(Entry::of_blob(raw, length, location));
+            assert!(entry == Entry::Blob { raw, length, location });
+        }
+        assert!(Entry::decode(0) == Entry::Nothing);
+    }
+}

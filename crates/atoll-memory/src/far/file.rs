@@ -1,0 +1,391 @@
+//! Far memory on a disk: `file`. One sparse, unlinked file, page `i` at `i` times the page size.
+//!
+//! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
+//! (`FileStore::new` is set-up code.)
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{self, CWD, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::io_uring::iovec;
+use rustix::process::{Resource, getrlimit};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::lane::{Lane, Lanes};
+use super::ring::{Op, Way};
+use super::table::Table;
+use super::{FarConfig, FarError, FarOp, FarStore, Transfer, Usage};
+
+/// Skip the write of a page whose checksum is that of its copy in the file. Two different pages have the same
+/// 64-bit checksum with probability 2^-64: a run that stores a million pages a second for a year errs
+/// with probability 2^-19. Switch off to write every page.
+const SKIP_UNCHANGED: bool = true;
+
+/// Pages in one round of operations, and submissions of a ring.
+const BATCH: usize = 128;
+/// Neighbouring pages are merged into operations of at most this many bytes (or one page).
+const LARGEST_OP: usize = 1 << 20;
+
+/// A lane's scratch memory; all zeros is a valid value.
+#[repr(C)]
+struct Round {
+    pages: [u64; BATCH],
+    sums: [u64; BATCH],
+    buffers: [iovec; BATCH],
+    ops: [Op; BATCH],
+}
+
+/// Far memory in a file; see the module.
+pub struct FileStore {
+    file: OwnedFd,
+    /// Checksum of each page held, 0 for none.
+    sums: Table,
+    lanes: Arc<Lanes>,
+    pages: u64,
+    page_size: usize,
+    limit_pages: u64,
+    direct: bool,
+}
+
+impl FileStore {
+    /// Creates the file in `dir`; None: in `$TMPDIR`, or `/var/tmp` if that is unset or in memory.
+    ///
+    /// # Errors
+    /// `Io` if the file cannot be made, `Unavailable` if no directory on a disk is found.
+    pub fn new(dir: Option<&Path>, config: &FarConfig) -> Result<Self, FarError> {
+        config.check()?;
+        let dir = match dir {
+            Some(dir) => dir.to_owned(),
+            None => default_dir()?,
+        };
+        let (file, mut direct) = open(&dir).map_err(|e| FarError::io(e, FarOp::Open))?;
+        let file = out_of_the_way(file);
+        let lanes = Lanes::new(config.lanes, size_of::<Round>(), 0, None, BATCH as u32)?;
+        if direct {
+            // SAFETY: the first lane's scratch is a base page at least, and nobody uses it yet.
+            let probe = unsafe { std::slice::from_raw_parts(lanes.scratch(0).cast_const(), 4096) };
+            match rustix::io::pwrite(&file, probe, 0) {
+                Ok(_) => {}
+                // The file system accepts the flag but not the deed (or wants larger blocks).
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                    fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FarError::io(e, FarOp::Open))?;
+                    direct = false;
+                }
+                Err(error) => return Err(FarError::io(error, FarOp::Write)),
+            }
+        }
+        let size = config.pages.saturating_mul(config.page_size as u64);
+        // Beyond the limit each write would be punished by a signal to the program.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < size) {
+            return Err(FarError::Unavailable(
+                "the file size limit is below the arena's size: lift it (ulimit -f unlimited) or use another store",
+            ));
+        }
+        // At full length from the start, writes need not extend the file one after the other.
+        let _ = fs::ftruncate(&file, size);
+        Ok(Self {
+            file,
+            sums: Table::new(config.pages)?,
+            lanes,
+            pages: config.pages,
+            page_size: config.page_size,
+            limit_pages: config.limit_pages(),
+            direct,
+        })
+    }
+
+    /// Whether the page cache is bypassed.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Groups the round's first `count` pages into operations; their number.
+    fn plan(&self, round: &mut Round, count: usize) -> usize {
+        let most = (LARGEST_OP / self.page_size).max(1) as u32;
+        let (mut ops, mut last) = (0, None);
+        for (&page, i) in round.pages.iter().take(count).zip(0_u32..) {
+            if last != page.checked_sub(1)
+                || ops == 0
+                || round.ops.get(ops - 1).is_none_or(|op| op.count >= most)
+            {
+                if let Some(op) = round.ops.get_mut(ops) {
+                    *op = Op { offset: page * self.page_size as u64, first: i, count: 0, result: 0 };
+                }
+                ops += 1;
+            }
+            if let Some(op) = round.ops.get_mut(ops - 1) {
+                op.count += 1;
+            }
+            last = Some(page);
+        }
+        ops
+    }
+
+    /// Runs the planned operations to their ends. Calls `moved` with the place in the round of each page that
+    /// moved whole. The first error, if any.
+    fn run(
+        &self,
+        lane: &mut Lane,
+        way: Way,
+        round: &mut Round,
+        count: usize,
+        mut moved: impl FnMut(&Round, usize) -> Result<(), FarError>,
+    ) -> Result<(), FarError> {
+        let planned = self.plan(round, count);
+        let mut first_error = Ok(());
+        let ops = round.ops.get_mut(..planned).unwrap_or_default();
+        // One operation alone is cheaper as a plain call.
+        let ring = lane.ring.as_mut().filter(|_| planned > 1);
+        // SAFETY: the operations' buffers are the round's, whose memory the caller keeps valid.
+        if !ring.is_some_and(|ring| unsafe { ring.run(self.file.as_fd(), way, ops, round.buffers.as_ptr()) })
+        {
+            for op in ops {
+                let buffers =
+                    round.buffers.get_mut(op.first as usize..).and_then(|b| b.get_mut(..op.count as usize));
+                op.result = self.vectored(way, buffers.unwrap_or_default(), op.offset);
+            }
+        }
+        for o in 0..planned {
+            let Some(&op) = round.ops.get(o) else { break };
+            // What the ring left undone (a short transfer, an error to be seen again) is finished here.
+            let whole = usize::try_from(op.result).unwrap_or(0) / self.page_size;
+            for i in 0..op.count as usize {
+                let place = op.first as usize + i;
+                let result = if i < whole { Ok(()) } else { self.finish(way, round, op, i) };
+                let result = result.and_then(|()| moved(round, place));
+                if first_error.is_ok() {
+                    first_error = result;
+                }
+            }
+        }
+        first_error
+    }
+
+    /// One plain call for a whole operation: bytes moved, or a negated error number.
+    fn vectored(&self, way: Way, buffers: &mut [iovec], offset: u64) -> i32 {
+        let (first, count) = (buffers.as_mut_ptr(), buffers.len());
+        let moved = match way {
+            Way::Read => {
+                // SAFETY: IoSliceMut is an iovec by its documentation; the calls do not change the array.
+                let buffers =
+                    unsafe { std::slice::from_raw_parts_mut(first.cast::<IoSliceMut<'_>>(), count) };
+                rustix::io::preadv(&self.file, buffers, offset)
+            }
+            Way::Write => {
+                // SAFETY: IoSlice is an iovec by its documentation.
+                let buffers = unsafe { std::slice::from_raw_parts(first.cast::<IoSlice<'_>>(), count) };
+                rustix::io::pwritev(&self.file, buffers, offset)
+            }
+        };
+        moved.map_or_else(|e| -e.raw_os_error(), |bytes| i32::try_from(bytes).unwrap_or(0))
+    }
+
+    /// Moves the `i`-th page of one operation, where the operation itself came to a halt.
+    fn finish(&self, way: Way, round: &Round, op: Op, i: usize) -> Result<(), FarError> {
+        let Some(buffer) = round.buffers.get(op.first as usize + i) else { return Ok(()) };
+        let (mut done, offset) = (0, op.offset + (i * self.page_size) as u64);
+        while done < self.page_size {
+            let length = self.page_size - done;
+            // SAFETY: the buffer is a page that the caller keeps valid; done is below its size.
+            let memory = unsafe { buffer.iov_base.cast::<u8>().add(done) };
+            let moved = match way {
+                // SAFETY: as above; no reference to the page exists elsewhere in this call.
+                Way::Read => rustix::io::pread(
+                    &self.file,
+                    unsafe { std::slice::from_raw_parts_mut(memory, length) },
+                    offset + done as u64,
+                ),
+                // SAFETY: as above.
+                Way::Write => rustix::io::pwrite(
+                    &self.file,
+                    unsafe { std::slice::from_raw_parts(memory, length) },
+                    offset + done as u64,
+                ),
+            };
+            match moved {
+                // The end of the file, which no page held lies behind; or a disk that takes nothing.
+                Ok(0) => return Err(FarError::io(Errno::IO, way.op())),
+                Ok(bytes) => done += bytes,
+                Err(Errno::INTR | Errno::AGAIN) => rustix::thread::sched_yield(),
+                Err(error) => return Err(FarError::io(error, way.op())),
+            }
+        }
+        Ok(())
+    }
+
+    fn checksum(&self, memory: *const u8) -> u64 {
+        // SAFETY: a page of the caller's, valid during the call, not written meanwhile.
+        xxh3_64(unsafe { std::slice::from_raw_parts(memory, self.page_size) }).max(1)
+    }
+
+    fn store_round(&self, lane: &mut Lane, round: &mut Round, pages: &[Transfer]) -> Result<(), FarError> {
+        let (mut count, mut stop) = (0, Ok(()));
+        for t in pages {
+            let (sum, old) = (self.checksum(t.memory), self.sums.load(t.page));
+            if SKIP_UNCHANGED && sum == old {
+                lane.counters().writes_avoided.fetch_add(1, Relaxed);
+                continue;
+            }
+            if old == 0 && self.lanes.hold(self.limit_pages).is_err() {
+                stop = Err(FarError::Full);
+                break;
+            }
+            // Until the write is done the page is not held.
+            self.sums.set(t.page, 0);
+            round.put(count, t, sum, self.page_size);
+            count += 1;
+        }
+        let mut written = 0;
+        let result = self.run(lane, Way::Write, round, count, |round, place| {
+            if let (Some(page), Some(sum)) = (round.pages.get(place), round.sums.get(place)) {
+                self.sums.set(*page, *sum);
+                written += 1;
+            }
+            Ok(())
+        });
+        self.lanes.drop_held(count as u64 - written);
+        lane.counters().bytes_stored.fetch_add(written * self.page_size as u64, Relaxed);
+        result.and(stop)
+    }
+}
+
+impl Round {
+    fn put(&mut self, place: usize, t: &Transfer, sum: u64, page_size: usize) {
+        if let (Some(page), Some(to), Some(buffer)) =
+            (self.pages.get_mut(place), self.sums.get_mut(place), self.buffers.get_mut(place))
+        {
+            (*page, *to) = (t.page, sum);
+            *buffer = iovec { iov_base: t.memory.cast(), iov_len: page_size };
+        }
+    }
+}
+
+impl Way {
+    fn op(self) -> FarOp {
+        match self {
+            Self::Read => FarOp::Read,
+            Self::Write => FarOp::Write,
+        }
+    }
+}
+
+impl FarStore for FileStore {
+    fn lane(&self, index: u32) -> Result<Lane, FarError> {
+        self.lanes.lane(index)
+    }
+
+    fn store(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+        // SAFETY: the scratch area of a lane holds a Round and is its holder's alone; any bytes are valid.
+        let round = unsafe { &mut *self.lanes.enter(lane)?.cast::<Round>() };
+        super::check_range(pages, self.pages)?;
+        pages.chunks(BATCH).try_for_each(|pages| self.store_round(lane, round, pages))
+    }
+
+    fn load(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+        // SAFETY: as in store.
+        let round = unsafe { &mut *self.lanes.enter(lane)?.cast::<Round>() };
+        super::check_range(pages, self.pages)?;
+        for pages in pages.chunks(BATCH) {
+            for (t, place) in pages.iter().zip(0..) {
+                match self.sums.load(t.page) {
+                    0 => return Err(FarError::NotStored { page: t.page }),
+                    sum => round.put(place, t, sum, self.page_size),
+                }
+            }
+            self.run(lane, Way::Read, round, pages.len(), |round, place| {
+                let Some(t) = pages.get(place) else { return Ok(()) };
+                match round.sums.get(place) {
+                    Some(sum) if *sum == self.checksum(t.memory) => Ok(()),
+                    _ => Err(FarError::Damaged { page: t.page }),
+                }
+            })?;
+            lane.counters().bytes_loaded.fetch_add((pages.len() * self.page_size) as u64, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, first: u64, count: u64) {
+        let (mut lowest, mut end, mut dropped) = (u64::MAX, 0, 0);
+        self.sums.visit(first..first.saturating_add(count), |page, sum| {
+            sum.store(0, Relaxed);
+            (lowest, end, dropped) = (lowest.min(page), page + 1, dropped + 1);
+        });
+        if dropped > 0 {
+            // One hole from the first page held to the last: between them are only pages of this call. A
+            // file system without holes keeps the space until the file goes.
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let size = self.page_size as u64;
+            let _ = fs::fallocate(&self.file, flags, lowest * size, (end - lowest) * size);
+            self.lanes.drop_held(dropped);
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let mut usage = self.lanes.usage(self.page_size as u64);
+        usage.bytes_after = usage.bytes_before;
+        usage.bytes_reserved = fs::fstat(&self.file).map_or(0, |s| s.st_blocks.max(0) as u64 * 512);
+        usage
+    }
+}
+
+/// The file itself: for tests and diagnosis.
+impl AsFd for FileStore {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// A directory on a disk.
+fn default_dir() -> Result<PathBuf, FarError> {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    let on_disk =
+        |dir: &PathBuf| fs::statfs(dir.as_path()).is_ok_and(|s| ![TMPFS, RAMFS].contains(&s.f_type));
+    std::env::var_os("TMPDIR")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain([PathBuf::from("/var/tmp")])
+        .find(on_disk)
+        .ok_or(FarError::Unavailable(
+            "neither $TMPDIR nor /var/tmp is on a disk: name a directory with --far file:DIR",
+        ))
+}
+
+/// An unnamed file, if possible past the page cache.
+fn open(dir: &Path) -> rustix::io::Result<(OwnedFd, bool)> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::LARGEFILE;
+    let mode = Mode::RUSR | Mode::WUSR;
+    for (direct, past) in [(true, OFlags::DIRECT), (false, OFlags::empty())] {
+        match fs::openat(CWD, dir, flags | past | OFlags::TMPFILE, mode) {
+            Ok(file) => return Ok((file, direct)),
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+        // No O_TMPFILE here: a name for a moment.
+        let name = dir.join(format!(".atoll-far-{}-{direct}", std::process::id()));
+        match fs::openat(CWD, &name, flags | past | OFlags::CREATE | OFlags::EXCL, mode) {
+            Ok(file) => {
+                fs::unlink(&name)?;
+                return Ok((file, direct));
+            }
+            // Some file systems create the file before they refuse O_DIRECT.
+            Err(Errno::INVAL) if direct => {
+                let _ = fs::unlink(&name);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::INVAL)
+}
+
+/// The same descriptor under a higher number: programs expect the low ones for themselves, and close ranges of
+/// them. Not much higher: each fork copies the table up to the highest.
+pub(super) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+    let high = (limit / 2).min(1 << 10) as i32;
+    rustix::io::fcntl_dupfd_cloexec(&fd, high).unwrap_or(fd)
+}

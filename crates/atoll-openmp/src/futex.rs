@@ -1,0 +1,280 @@
+//! Sleeping and waking between workers, which may be processes: shared futexes, a brief spin before each sleep.
+//!
+//! Everything in `omp` that waits, waits here; the words slept on lie in runtime memory, never in the program's.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+const FUTEX_WAIT: usize = 0;
+const FUTEX_WAKE: usize = 1;
+
+/// The futex system call, made without touching the program's `errno`.
+#[cfg(target_arch = "x86_64")]
+fn futex(word: &AtomicU32, operation: usize, value: u32) -> isize {
+    let result: isize;
+    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and takes no timeout.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_futex as isize => result,
+            in("rdi") word.as_ptr(),
+            in("rsi") operation,
+            in("rdx") value as usize,
+            in("r10") 0usize,
+            in("r8") 0usize,
+            in("r9") 0usize,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// The futex system call, elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+fn futex(word: &AtomicU32, operation: usize, value: u32) -> isize {
+    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and takes no timeout.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value as usize, 0usize) as isize }
+}
+
+/// Sleeps while `word` holds `expected`. May return early for any reason: callers look again.
+fn sleep(word: &AtomicU32, expected: u32) {
+    // EAGAIN, EINTR and EFAULT (a page not mapped yet) all mean the same to callers: read the word again.
+    let _ = futex(word, FUTEX_WAIT, expected);
+}
+
+/// Wakes up to `count` sleepers on `word`.
+fn wake(word: &AtomicU32, count: u32) {
+    let _ = futex(word, FUTEX_WAKE, count);
+}
+
+/// How often a waiter looks again before it sleeps: while every worker has a CPU, and when not.
+static SPINS: AtomicU32 = AtomicU32::new(2_000);
+static SPINS_CROWDED: AtomicU32 = AtomicU32::new(30);
+/// Workers with something to do, and CPUs to do it on; compared by every waiter.
+static BUSY: AtomicU32 = AtomicU32::new(1);
+static CPUS: AtomicU32 = AtomicU32::new(1);
+
+/// Sets how long waiters spin, and on how many CPUs.
+pub(crate) fn configure(spins: u32, spins_crowded: u32, cpus: u32) {
+    SPINS.store(spins, Ordering::Relaxed);
+    SPINS_CROWDED.store(spins_crowded, Ordering::Relaxed);
+    CPUS.store(cpus, Ordering::Relaxed);
+}
+
+/// `count` more workers have something to do.
+pub(crate) fn busier(count: u32) {
+    BUSY.fetch_add(count, Ordering::Relaxed);
+}
+
+/// `count` workers less have something to do.
+pub(crate) fn calmer(count: u32) {
+    BUSY.fetch_sub(count, Ordering::Relaxed);
+}
+
+/// Workers with something to do now.
+pub(crate) fn busy() -> u32 {
+    BUSY.load(Ordering::Relaxed)
+}
+
+fn spins() -> u32 {
+    let crowded = BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed);
+    if crowded { SPINS_CROWDED.load(Ordering::Relaxed) } else { SPINS.load(Ordering::Relaxed) }
+}
+
+/// Looks at `done` a while; true as soon as it holds.
+fn spin_until(mut done: impl FnMut() -> bool) -> bool {
+    if done() {
+        return true;
+    }
+    for _ in 0..spins() {
+        std::hint::spin_loop();
+        if done() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Where workers wait for a condition on other words to come true.
+#[repr(align(64))]
+pub(crate) struct Gate {
+    turns: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Gate {
+    pub(crate) const fn new() -> Self {
+        Gate { turns: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    /// Returns once `done` holds. Whoever makes it hold calls `notify` afterwards.
+    pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        if spin_until(&mut done) {
+            return;
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        loop {
+            let turn = self.turns.load(Ordering::Acquire);
+            // Other side: the fence in `notify`. Either it sees this sleeper, or `done` sees its change.
+            fence(Ordering::SeqCst);
+            if done() {
+                break;
+            }
+            sleep(&self.turns, turn);
+        }
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Lets all waiters look at their conditions again, after a change that may fulfil one.
+    #[inline]
+    pub(crate) fn notify(&self) {
+        // Other side: the fence in `wait_until`, between announcing the sleeper and its last look.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.turns.fetch_add(1, Ordering::Release);
+            wake(&self.turns, i32::MAX as u32);
+        }
+    }
+}
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const HELD_WANTED: u32 = 2;
+
+/// A lock in runtime memory around some data.
+pub(crate) struct Lock<T> {
+    word: AtomicU32,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the data is only reached through a guard, and there is one guard at a time. Raw pointers in `T` point
+// to runtime memory that every worker sees.
+unsafe impl<T> Sync for Lock<T> {}
+// SAFETY: as above; nothing in a lock belongs to one worker.
+unsafe impl<T> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(data: T) -> Self {
+        Lock { word: AtomicU32::new(FREE), data: UnsafeCell::new(data) }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        self.acquire();
+        Guard { lock: self }
+    }
+
+    /// Takes the lock without a guard; `release` gives it back.
+    #[inline]
+    pub(crate) fn acquire(&self) {
+        // Other side: the swap in `release`.
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.acquire_slowly();
+        }
+    }
+
+    #[cold]
+    fn acquire_slowly(&self) {
+        if spin_until(|| {
+            self.word.load(Ordering::Relaxed) == FREE
+                && self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        }) {
+            return;
+        }
+        while self.word.swap(HELD_WANTED, Ordering::Acquire) != FREE {
+            sleep(&self.word, HELD_WANTED);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn release(&self) {
+        // Other side: the acquiring operations above.
+        if self.word.swap(FREE, Ordering::Release) == HELD_WANTED {
+            wake(&self.word, 1);
+        }
+    }
+}
+
+/// The right to use a lock's data, until dropped.
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.release();
+    }
+}
+
+/// A word to sleep on for many program words; aligned so that busy ones do not share a line.
+#[repr(align(64))]
+struct Bay(AtomicU32);
+
+/// The parking lot: program words hash to these, since nobody may sleep on memory that can be paged out.
+static BAYS: [Bay; 64] = [const { Bay(AtomicU32::new(0)) }; 64];
+
+fn bay(word: &AtomicU32) -> &'static AtomicU32 {
+    let hash = (word.as_ptr() as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    &BAYS[hash >> 58].0
+}
+
+/// Takes the lock whose word lies in program memory: 0 is free.
+#[inline]
+pub(crate) fn word_lock(word: &AtomicU32) {
+    // Other side: the swap in `word_unlock`.
+    if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        word_lock_slowly(word);
+    }
+}
+
+#[cold]
+fn word_lock_slowly(word: &AtomicU32) {
+    if spin_until(|| word.load(Ordering::Relaxed) == FREE && word_try_lock(word)) {
+        return;
+    }
+    let bay = bay(word);
+    loop {
+        let turn = bay.load(Ordering::Acquire);
+        // An unlock after this swap sees HELD_WANTED and turns the bay, so that the sleep below ends at once.
+        if word.swap(HELD_WANTED, Ordering::AcqRel) == FREE {
+            return;
+        }
+        sleep(bay, turn);
+    }
+}
+
+/// Takes the lock if it is free.
+#[inline]
+pub(crate) fn word_try_lock(word: &AtomicU32) -> bool {
+    word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// Gives the lock back.
+#[inline]
+pub(crate) fn word_unlock(word: &AtomicU32) {
+    // Other side: the acquiring operations of `word_lock` and `word_try_lock`.
+    if word.swap(FREE, Ordering::AcqRel) == HELD_WANTED {
+        let bay = bay(word);
+        bay.fetch_add(1, Ordering::Release);
+        // Sleepers of other words may share the bay: all look again.
+        wake(bay, i32::MAX as u32);
+    }
+}

@@ -1,0 +1,27 @@
+//! What the rest of the runtime wants to know about regions: called by `omp`, filled by whoever tracks pages.
+//!
+//! Every function runs in the worker it speaks of, outside of any lock of the OpenMP runtime.
+
+use atoll_memory::control::{Figures, MAX_WORKERS};
+
+use crate::{state, wrap};
+
+/// The calling worker starts its part of the region with outlined function `function`, called from
+/// `call_site` (0 where the entry point does not tell), in a team of `team_size`.
+#[inline]
+pub(crate) fn region_enter(function: usize, call_site: usize, team_size: usize) {
+    let _ = (function, call_site, team_size);
+    if let Some(pager) = state::pager() {
+        let index = state::executor_index().min(MAX_WORKERS);
+        Figures::add(&pager.control().figures[index].regions, 1);
+        wrap::replay::catch_up();
+    }
+}
+
+/// The calling worker has ended its part of the region; it has not yet told the team.
+#[inline]
+pub(crate) fn region_leave() {}
+
+/// The calling worker has no region to work in and is about to wait for one.
+#[inline]
+pub(crate) fn team_idle() {}

@@ -1,0 +1,126 @@
+//! Barriers: the team's members meet, and execute the team's tasks until none is left.
+//!
+//! `parallel` ends regions with one of these; `tasks` tells when the last task is complete.
+
+use super::tasks;
+use super::team::{Team, Thread, me};
+use crate::hooks;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Counts arrivals. It opens by a new generation, once all members have come and no task is pending: a state
+/// that then lasts until somebody opens it, since only tasks make tasks while all members wait.
+pub(crate) struct Barrier {
+    arrived: Line<AtomicU32>,
+    generation: Line<AtomicU32>,
+    /// The generation at the region's start. Generations go on over regions, because a member may be late to
+    /// see the last one.
+    base: Cell<u32>,
+}
+
+#[repr(align(64))]
+struct Line<T>(T);
+
+impl Barrier {
+    pub(crate) const fn new() -> Self {
+        Barrier { arrived: Line(AtomicU32::new(0)), generation: Line(AtomicU32::new(0)), base: Cell::new(0) }
+    }
+
+    /// Forgets arrivals. Leader only, between regions.
+    pub(crate) fn restart(&self) {
+        self.arrived.0.store(0, Ordering::Relaxed);
+        self.base.set(self.generation.0.load(Ordering::Relaxed));
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.0.load(Ordering::Acquire)
+    }
+
+    /// Opens the barrier if all have arrived in generation `seen` and no task is pending.
+    #[inline]
+    fn try_open(&self, team: &Team, seen: u32) {
+        let rounds = seen.wrapping_sub(self.base.get()).wrapping_add(1);
+        let full = team.size.get().wrapping_mul(rounds);
+        // Other side of both loads: the addition in `wait`, the subtraction in `tasks::complete`. Arrivals are
+        // looked at first: no task can appear once all have come and none is pending.
+        if self.arrived.0.load(Ordering::SeqCst) != full || team.pending.load(Ordering::SeqCst) != 0 {
+            return;
+        }
+        let opened = self.generation.0.compare_exchange(
+            seen,
+            seen.wrapping_add(1),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if opened.is_ok() {
+            team.gate.notify();
+        }
+    }
+
+    /// Waits for all members, executing tasks meanwhile. With `cancellable`, also returns, with true, once the
+    /// region is cancelled.
+    pub(crate) fn wait(&self, thread: &Thread, team: &'static Team, cancellable: bool) -> bool {
+        // Cannot advance before this member arrives.
+        let seen = self.generation.0.load(Ordering::Relaxed);
+        // Other side: `try_open`; what members did before is visible after.
+        self.arrived.0.fetch_add(1, Ordering::SeqCst);
+        let open = || self.generation() != seen;
+        loop {
+            // Read before the looks below. Other side: `tasks::complete`, for the last pending task.
+            let events = team.events.load(Ordering::Acquire);
+            // Only members that wait here open the barrier: others may be late, and the region another one.
+            self.try_open(team, seen);
+            if open() {
+                return cancellable && team.is_cancelled();
+            }
+            if cancellable && team.is_cancelled() {
+                return true;
+            }
+            // A member late to see that the region is over may find the next one's tasks, which are not for it:
+            // taking a queue's lock shows it whatever came before the task.
+            if tasks::execute_any(thread, team, || !open()) {
+                continue;
+            }
+            team.gate.wait_until(|| {
+                open()
+                    || team.queued.load(Ordering::SeqCst) != 0
+                    || team.events.load(Ordering::SeqCst) != events
+                    || (cancellable && team.is_cancelled())
+            });
+        }
+    }
+}
+
+/// The barrier inside a region, or outside of any.
+pub(crate) fn meet(thread: &Thread) {
+    let team = thread.team();
+    team.barrier.wait(thread, team, false);
+}
+
+/// The barrier at the end of a construct that can be cancelled; true if the region is.
+pub(crate) fn meet_cancellable(thread: &Thread) -> bool {
+    let team = thread.team();
+    team.barrier.wait(thread, team, true)
+}
+
+/// The end of the region for one member: tells the hooks, then waits for all.
+pub(crate) fn join(thread: &Thread, team: &'static Team) {
+    hooks::region_leave();
+    let state = thread.state.get();
+    // Other side: `workshare::close`, after the join.
+    team.members[state.id as usize].last_share.store(state.share.cast_mut(), Ordering::Relaxed);
+    thread.leaving.set(true);
+    team.join.wait(thread, team, false);
+    thread.leaving.set(false);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_barrier() {
+    meet(me());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_barrier_cancel() -> bool {
+    meet_cancellable(me())
+}

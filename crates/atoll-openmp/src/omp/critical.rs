@@ -1,0 +1,41 @@
+//! `critical`, named and not, and the lock for atomic operations that have no instruction.
+//!
+//! A name is a word in program memory; `crate::futex`'s parking lot holds those who wait for it.
+
+use crate::futex::{Lock, word_lock, word_unlock};
+use std::sync::atomic::AtomicU32;
+
+static UNNAMED: Lock<()> = Lock::new(());
+static ATOMIC: Lock<()> = Lock::new(());
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_critical_start() {
+    UNNAMED.acquire();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_critical_end() {
+    UNNAMED.release();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_critical_name_start(name: *mut *mut u8) {
+    // SAFETY: the program gives a zeroed pointer of its own for each name; we use its first half.
+    word_lock(unsafe { AtomicU32::from_ptr(name.cast()) });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_critical_name_end(name: *mut *mut u8) {
+    // SAFETY: as above.
+    word_unlock(unsafe { AtomicU32::from_ptr(name.cast()) });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_atomic_start() {
+    ATOMIC.acquire();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_atomic_end() {
+    ATOMIC.release();
+}

@@ -1,0 +1,53 @@
+//! Internal control variables: the values that `omp_set_*` and the environment set and regions inherit.
+//!
+//! Every task carries a copy; `env` gives the first one.
+
+/// `omp_sched_static` and its siblings.
+pub(crate) const SCHED_STATIC: u32 = 1;
+pub(crate) const SCHED_DYNAMIC: u32 = 2;
+pub(crate) const SCHED_GUIDED: u32 = 3;
+pub(crate) const SCHED_AUTO: u32 = 4;
+/// The modifier bit of a schedule.
+pub(crate) const SCHED_MONOTONIC: u32 = 0x8000_0000;
+
+/// The most active levels that nest; as libgomp has it.
+pub(crate) const SUPPORTED_ACTIVE_LEVELS: u32 = 255;
+
+/// `omp_proc_bind_t`.
+pub(crate) const BIND_FALSE: u8 = 0;
+pub(crate) const BIND_TRUE: u8 = 1;
+pub(crate) const BIND_PRIMARY: u8 = 2;
+pub(crate) const BIND_CLOSE: u8 = 3;
+pub(crate) const BIND_SPREAD: u8 = 4;
+
+/// The control variables of one task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Icv {
+    pub(crate) threads: u32,
+    pub(crate) thread_limit: u32,
+    /// Schedule with its modifier bit, as `omp_get_schedule` returns it.
+    pub(crate) schedule: u32,
+    pub(crate) chunk: i32,
+    pub(crate) max_active_levels: u32,
+    pub(crate) default_device: i32,
+    pub(crate) dynamic: bool,
+    pub(crate) bind: u8,
+    pub(crate) allocator: usize,
+}
+
+impl Icv {
+    /// The values when the environment says nothing, on a machine with so many CPUs.
+    pub(crate) const fn initial(cpus: u32) -> Self {
+        Icv {
+            threads: cpus,
+            thread_limit: u32::MAX,
+            schedule: SCHED_DYNAMIC,
+            chunk: 1,
+            max_active_levels: 1,
+            default_device: 0,
+            dynamic: false,
+            bind: BIND_FALSE,
+            allocator: 1,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Loop constructs: iterations dealt to the members of a team.
+//!
+//! A `Plan` counts iterations from 0, whatever the program's bounds; `loop_calls` is the ABI on top of it, for
+//! signed and unsigned bounds, and `ordered` and `doacross` add order between iterations.
+
+use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
+use super::team::{State, Team, Thread};
+use super::workshare::WorkShare;
+use std::sync::atomic::Ordering;
+
+/// How iterations are dealt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deal {
+    /// One block of iterations for each member.
+    Blocks,
+    /// Chunks in turn.
+    Turns,
+    /// Chunks to who asks.
+    Dynamic,
+    /// Shrinking chunks to who asks.
+    Guided,
+}
+
+/// One loop: `count` iterations that begin at `start` and go by `step`, until `end`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) start: u64,
+    pub(crate) step: u64,
+    pub(crate) end: u64,
+    pub(crate) count: u64,
+    pub(crate) chunk: u64,
+    pub(crate) deal: Deal,
+}
+
+impl Plan {
+    pub(crate) const fn empty() -> Plan {
+        Plan { start: 0, step: 1, end: 0, count: 0, chunk: 1, deal: Deal::Blocks }
+    }
+
+    /// A loop over signed numbers.
+    pub(crate) fn signed(start: i64, end: i64, step: i64, schedule: u32, chunk: i64) -> Plan {
+        let count = if step > 0 && start < end {
+            (end.wrapping_sub(start) as u64 - 1) / step as u64 + 1
+        } else if step < 0 && start > end {
+            (start.wrapping_sub(end) as u64 - 1) / step.unsigned_abs() + 1
+        } else {
+            0
+        };
+        Plan::new(start as u64, end as u64, step as u64, count, schedule, chunk.max(0) as u64)
+    }
+
+    /// A loop over unsigned numbers, upwards or downwards.
+    pub(crate) fn unsigned(up: bool, start: u64, end: u64, step: u64, schedule: u32, chunk: u64) -> Plan {
+        let count = if up && start < end {
+            (end - start - 1) / step + 1
+        } else if !up && start > end {
+            (start - end - 1) / step.wrapping_neg() + 1
+        } else {
+            0
+        };
+        Plan::new(start, end, step, count, schedule, chunk)
+    }
+
+    fn new(start: u64, end: u64, step: u64, count: u64, schedule: u32, chunk: u64) -> Plan {
+        let deal = match schedule & !SCHED_MONOTONIC {
+            SCHED_DYNAMIC => Deal::Dynamic,
+            SCHED_GUIDED => Deal::Guided,
+            SCHED_STATIC if chunk > 0 => Deal::Turns,
+            _ => Deal::Blocks,
+        };
+        Plan { start, step, end, count, chunk: chunk.clamp(1, count.max(1)), deal }
+    }
+
+    /// The iterations of a member's block.
+    pub(crate) fn block(&self, id: u64, size: u64) -> (u64, u64) {
+        let (each, more) = (self.count / size, self.count % size);
+        let from = each * id + id.min(more);
+        (from, from + each + u64::from(id < more))
+    }
+
+    /// The bounds, as the program counts, of iterations `from` to `to`.
+    pub(crate) fn bounds(&self, (from, to): (u64, u64)) -> (u64, u64) {
+        let at = |iteration: u64| self.start.wrapping_add(iteration.wrapping_mul(self.step));
+        // The last chunk ends where the program says: the next step might overflow.
+        (at(from), if to == self.count { self.end } else { at(to) })
+    }
+}
+
+/// The next iterations for the calling member.
+#[inline]
+pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
+    let plan = share.plan.get();
+    match plan.deal {
+        Deal::Dynamic => next_dynamic(team, share, &plan),
+        Deal::Guided => next_guided(team, share, &plan),
+        Deal::Blocks | Deal::Turns => {
+            let State { id, trip, .. } = thread.state.get();
+            thread.update(|state| state.trip += 1);
+            next_static(&plan, u64::from(id), u64::from(team.size.get()), trip)
+        }
+    }
+}
+
+fn next_static(plan: &Plan, id: u64, size: u64, trip: u64) -> Option<(u64, u64)> {
+    if plan.deal == Deal::Blocks {
+        let (from, to) = plan.block(id, size);
+        return (trip == 0 && from < to).then_some((from, to));
+    }
+    let from = trip.checked_mul(size)?.checked_add(id)?.checked_mul(plan.chunk)?;
+    (from < plan.count).then(|| (from, from + plan.chunk.min(plan.count - from)))
+}
+
+#[inline]
+fn next_dynamic(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)> {
+    let cursor = &share.cursor.next;
+    // Every member adds once too often; where that might overflow, iterations are taken with more care.
+    let room = (u64::MAX - plan.count) / plan.chunk;
+    if room > u64::from(team.size.get()) {
+        // Members order nothing by this: what the plan holds came with the share itself.
+        let from = cursor.fetch_add(plan.chunk, Ordering::Relaxed);
+        return (from < plan.count).then(|| (from, from + plan.chunk.min(plan.count - from)));
+    }
+    let mut from = cursor.load(Ordering::Relaxed);
+    loop {
+        if from >= plan.count {
+            return None;
+        }
+        let to = from + plan.chunk.min(plan.count - from);
+        match cursor.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some((from, to)),
+            Err(now) => from = now,
+        }
+    }
+}
+
+fn next_guided(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)> {
+    let cursor = &share.cursor.next;
+    let mut from = cursor.load(Ordering::Relaxed);
+    loop {
+        if from >= plan.count {
+            return None;
+        }
+        let left = plan.count - from;
+        let to = from + left.div_ceil(u64::from(team.size.get())).max(plan.chunk).min(left);
+        match cursor.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some((from, to)),
+            Err(now) => from = now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Deal, Plan, next_static};
+    use crate::omp::icv::SCHED_STATIC;
+
+    #[test]
+    fn counts_reach_the_ends_of_the_types() {
+        assert_eq!(Plan::signed(i64::MIN, i64::MAX, 1, 1, 0).count, u64::MAX);
+        assert_eq!(Plan::signed(10, 0, -3, 1, 0).count, 4);
+        assert_eq!(Plan::signed(0, 0, 1, 1, 0).count, 0);
+        assert_eq!(Plan::unsigned(true, 0, u64::MAX, 1, 1, 0).count, u64::MAX);
+        assert_eq!(Plan::unsigned(false, 10, 0, 3u64.wrapping_neg(), 1, 0).count, 4);
+    }
+
+    #[test]
+    fn static_chunks_cover_each_iteration_once() {
+        for (count, size, chunk) in [(0, 3, 0), (1, 3, 0), (10, 3, 0), (10, 3, 2), (7, 8, 1), (100, 7, 9)] {
+            let plan = Plan::signed(0, count, 1, SCHED_STATIC, chunk);
+            assert_eq!(plan.deal == Deal::Blocks, chunk == 0);
+            let mut seen = vec![0; count as usize];
+            for id in 0..size {
+                let mut trip = 0;
+                while let Some((from, to)) = next_static(&plan, id, size, trip) {
+                    seen[from as usize..to as usize].iter_mut().for_each(|times| *times += 1);
+                    trip += 1;
+                }
+            }
+            assert!(seen.iter().all(|times| *times == 1), "{count} {size} {chunk}");
+        }
+    }
+}

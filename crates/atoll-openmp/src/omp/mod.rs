@@ -1,0 +1,52 @@
+//! libgomp's ABI: what `gcc -fopenmp` programs call instead of libgomp once this library is preloaded.
+//!
+//! `team` holds the structures, `parallel` and `barrier` the regions; each family of entry points has a file.
+//! Workers may be processes: everything here lives in runtime memory and sleeps through `crate::futex`.
+
+// The ABI's names are libgomp's.
+#![allow(non_snake_case)]
+
+mod affinity;
+mod alloc;
+mod barrier;
+mod cancel;
+mod crew;
+mod critical;
+mod depend;
+mod display;
+mod doacross;
+mod env;
+mod fortran;
+mod icv;
+mod locks;
+mod loop_calls;
+mod loops;
+mod loops_ull;
+mod ordered;
+mod parallel;
+mod parallel_loops;
+mod places;
+mod routines;
+mod sections;
+mod single;
+mod target;
+mod task;
+mod taskgroup;
+mod taskloop;
+mod tasks;
+mod team;
+mod workshare;
+
+/// Writes a line to standard error, as libgomp words it but with our name, without any buffer or lock of std.
+pub(crate) fn say(message: &str) {
+    let line = format!("\natoll: {message}\n");
+    // SAFETY: the pointer and length are of one live string.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// Says why and ends the program.
+pub(crate) fn fatal(message: &str) -> ! {
+    say(message);
+    // SAFETY: leaves without running anything of ours.
+    unsafe { libc::exit(libc::EXIT_FAILURE) }
+}

@@ -1,0 +1,186 @@
+//! The combined constructs: a parallel region that is one loop, or one set of sections.
+//!
+//! The leader fills the team's first work share before it sends the members off (`parallel`), who take chunks
+//! from it without a start of their own.
+
+use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_STATIC};
+use super::loop_calls::runtime;
+use super::loops::Plan;
+use super::parallel;
+use super::team::{Function, Team, me};
+
+/// Makes the plan the team's first work share.
+fn prepare(team: &Team, plan: Plan) {
+    // SAFETY: nobody works in the team yet.
+    unsafe { &*team.first_share.get() }.plan.set(plan);
+}
+
+fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize, plan: Plan) {
+    let thread = me();
+    let team = parallel::open(thread, asked, flags);
+    prepare(team, plan);
+    parallel::launch(thread, team, function, data, call_site);
+    function(data);
+    parallel::close(thread);
+}
+
+fn launch(function: Function, data: *mut u8, asked: u32, plan: Plan) {
+    let thread = me();
+    let team = parallel::open(thread, asked, 0);
+    prepare(team, plan);
+    parallel::launch(thread, team, function, data, 0);
+}
+
+macro_rules! regions {
+    ($($name:ident $body:ident $schedule:ident;)*) => {$(
+        extern "C" fn $body(
+            function: Function,
+            data: *mut u8,
+            asked: u32,
+            a: i64,
+            b: i64,
+            step: i64,
+            chunk: i64,
+            flags: u32,
+            call_site: usize,
+        ) {
+            region(function, data, asked, flags, call_site, Plan::signed(a, b, step, $schedule, chunk));
+        }
+        /// `void (fn, data, num_threads, start, end, incr, chunk, flags)`: repeats the two arguments on the stack
+        /// and adds where it was called from.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "mov rax, [rsp]",
+                "push rax",
+                "push qword ptr [rsp + 24]",
+                "push qword ptr [rsp + 24]",
+                ".cfi_adjust_cfa_offset 24",
+                "call {body}",
+                "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
+                "ret",
+                ".cfi_endproc",
+                body = sym $body
+            )
+        }
+    )*};
+}
+
+regions! {
+    GOMP_parallel_loop_static parallel_static SCHED_STATIC;
+    GOMP_parallel_loop_dynamic parallel_dynamic SCHED_DYNAMIC;
+    GOMP_parallel_loop_guided parallel_guided SCHED_GUIDED;
+    GOMP_parallel_loop_nonmonotonic_dynamic parallel_nonmonotonic_dynamic SCHED_DYNAMIC;
+    GOMP_parallel_loop_nonmonotonic_guided parallel_nonmonotonic_guided SCHED_GUIDED;
+}
+
+extern "C" fn parallel_runtime(
+    function: Function,
+    data: *mut u8,
+    asked: u32,
+    a: i64,
+    b: i64,
+    step: i64,
+    flags: u32,
+    call_site: usize,
+) {
+    let (schedule, chunk) = runtime();
+    region(function, data, asked, flags, call_site, Plan::signed(a, b, step, schedule, chunk));
+}
+
+macro_rules! runtime_regions {
+    ($($name:ident)*) => {$(
+        /// `void (fn, data, num_threads, start, end, incr, flags)`: as above, with one argument on the stack.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "mov rax, [rsp]",
+                "sub rsp, 8",
+                "push rax",
+                "push qword ptr [rsp + 24]",
+                ".cfi_adjust_cfa_offset 24",
+                "call {body}",
+                "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
+                "ret",
+                ".cfi_endproc",
+                body = sym parallel_runtime
+            )
+        }
+    )*};
+}
+
+runtime_regions! {
+    GOMP_parallel_loop_runtime
+    GOMP_parallel_loop_nonmonotonic_runtime
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime
+}
+
+macro_rules! older {
+    ($($name:ident $schedule:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(
+            function: Function,
+            data: *mut u8,
+            asked: u32,
+            a: i64,
+            b: i64,
+            step: i64,
+            chunk: i64,
+        ) {
+            launch(function, data, asked, Plan::signed(a, b, step, $schedule, chunk));
+        }
+    )*};
+}
+
+older! {
+    GOMP_parallel_loop_static_start SCHED_STATIC;
+    GOMP_parallel_loop_dynamic_start SCHED_DYNAMIC;
+    GOMP_parallel_loop_guided_start SCHED_GUIDED;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_parallel_loop_runtime_start(
+    function: Function,
+    data: *mut u8,
+    asked: u32,
+    a: i64,
+    b: i64,
+    step: i64,
+) {
+    let (schedule, chunk) = runtime();
+    launch(function, data, asked, Plan::signed(a, b, step, schedule, chunk));
+}
+
+/// Sections are a dynamic loop over their numbers, from 1.
+pub(crate) fn sections(count: u32) -> Plan {
+    Plan::signed(1, i64::from(count) + 1, 1, SCHED_DYNAMIC, 1)
+}
+
+extern "C" fn parallel_sections(
+    function: Function,
+    data: *mut u8,
+    asked: u32,
+    count: u32,
+    flags: u32,
+    call_site: usize,
+) {
+    region(function, data, asked, flags, call_site, sections(count));
+}
+
+/// `void GOMP_parallel_sections(fn, data, num_threads, count, flags)`: adds where it was called from.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_parallel_sections() {
+    std::arch::naked_asm!("mov r9, [rsp]", "jmp {body}", body = sym parallel_sections)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_parallel_sections_start(function: Function, data: *mut u8, asked: u32, count: u32) {
+    launch(function, data, asked, sections(count));
+}

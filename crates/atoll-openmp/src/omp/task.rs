@@ -1,0 +1,190 @@
+//! Tasks and task groups: their descriptors and how long those live.
+//!
+//! `tasks` makes, queues and executes them; `depend` orders them; `taskgroup` waits for them.
+
+use super::depend::{Links, Table};
+use super::icv::Icv;
+use super::team::{Function, Team};
+use std::alloc::{Layout, alloc, dealloc};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Bits of `Task::detach`.
+pub(crate) const DETACHABLE: u32 = 1;
+pub(crate) const BODY_ENDED: u32 = 2;
+pub(crate) const FULFILLED: u32 = 4;
+
+/// A task: implicit ones lie in their team, explicit ones on the heap before their arguments.
+pub(crate) struct Task {
+    /// One for the task itself until it is complete, one for each child that still knows it as parent.
+    references: AtomicU32,
+    pub(crate) parent: Cell<*const Task>,
+    /// Children that are not complete, and those among them that nobody has begun.
+    pub(crate) children: AtomicU32,
+    pub(crate) unbegun: AtomicU32,
+    /// The task group for children made now; and the one this task was made in.
+    pub(crate) group: Cell<*const Group>,
+    pub(crate) made_in: Cell<*const Group>,
+    pub(crate) icv: Cell<Icv>,
+    pub(crate) is_final: Cell<bool>,
+    /// Counted as pending, and queued once its dependences are met.
+    pub(crate) deferred: Cell<bool>,
+    /// Its arguments were made by the program's copy function: its body must run, to destroy them.
+    pub(crate) copied: Cell<bool>,
+    pub(crate) priority: Cell<i32>,
+    pub(crate) team: Cell<*const Team>,
+    /// The member that made it.
+    pub(crate) home: Cell<u32>,
+    pub(crate) function: Cell<Option<Function>>,
+    pub(crate) data: Cell<*mut u8>,
+    pub(crate) detach: AtomicU32,
+    /// What it depends on and what depends on it; and the same for its children, by address.
+    pub(crate) links: UnsafeCell<Option<Box<Links>>>,
+    pub(crate) table: UnsafeCell<Option<Box<Table>>>,
+    layout: Layout,
+}
+
+// SAFETY: cells are set by the maker before the task is queued, and later only by the thread executing it.
+unsafe impl Sync for Task {}
+
+/// A task group: counts its tasks, and its tasks' tasks.
+pub(crate) struct Group {
+    pub(crate) outer: *const Group,
+    pub(crate) count: AtomicU32,
+    pub(crate) cancelled: AtomicBool,
+    /// Made for the reductions of a work-sharing construct, not by the program.
+    pub(crate) workshare: bool,
+    pub(crate) reductions: Cell<*mut usize>,
+}
+
+// SAFETY: `reductions` is set by the thread whose task opened the group, before it makes tasks in it.
+unsafe impl Sync for Group {}
+
+impl Group {
+    pub(crate) fn open(outer: *const Group, workshare: bool) -> *const Group {
+        // SAFETY: an outer group is open as long as the inner one.
+        let reductions = unsafe { outer.as_ref() }.map_or(ptr::null_mut(), |outer| outer.reductions.get());
+        Box::into_raw(Box::new(Group {
+            outer,
+            count: AtomicU32::new(0),
+            cancelled: AtomicBool::new(false),
+            workshare,
+            reductions: Cell::new(reductions),
+        }))
+    }
+
+    /// Frees a group without tasks.
+    ///
+    /// # Safety
+    /// The group comes from `open`, and no task refers to it.
+    pub(crate) unsafe fn close(group: *const Group) {
+        // SAFETY: as the caller promises.
+        drop(unsafe { Box::from_raw(group.cast_mut()) });
+    }
+
+    /// Is the group, or the one its work-sharing construct is in, cancelled?
+    pub(crate) fn is_cancelled(&self) -> bool {
+        if self.cancelled.load(Ordering::Acquire) {
+            return true;
+        }
+        // SAFETY: an outer group is open as long as the inner one.
+        let outer = unsafe { self.outer.as_ref() };
+        self.workshare && outer.is_some_and(|outer| outer.cancelled.load(Ordering::Acquire))
+    }
+}
+
+impl Task {
+    fn new(layout: Layout) -> Task {
+        Task {
+            references: AtomicU32::new(1),
+            parent: Cell::new(ptr::null()),
+            children: AtomicU32::new(0),
+            unbegun: AtomicU32::new(0),
+            group: Cell::new(ptr::null()),
+            made_in: Cell::new(ptr::null()),
+            icv: Cell::new(Icv::initial(1)),
+            is_final: Cell::new(false),
+            deferred: Cell::new(false),
+            copied: Cell::new(false),
+            priority: Cell::new(0),
+            team: Cell::new(ptr::null()),
+            home: Cell::new(0),
+            function: Cell::new(None),
+            data: Cell::new(ptr::null_mut()),
+            detach: AtomicU32::new(0),
+            links: UnsafeCell::new(None),
+            table: UnsafeCell::new(None),
+            layout,
+        }
+    }
+
+    /// An implicit task, to lie in a team.
+    pub(crate) fn implicit() -> Task {
+        Task::new(Layout::new::<Task>())
+    }
+
+    /// Starts an implicit task. Its last region's children are all complete.
+    pub(crate) fn begin_implicit(&self, icv: Icv, group: *const Group) {
+        self.icv.set(icv);
+        self.group.set(group);
+        // SAFETY: only children use the table, and there are none.
+        unsafe { *self.table.get() = None };
+    }
+
+    /// A child of `parent` with room for `size` bytes of arguments, aligned to `align`.
+    pub(crate) fn explicit(parent: &Task, size: usize, align: usize) -> *const Task {
+        let arguments = Layout::from_size_align(size, align.max(1)).unwrap_or(Layout::new::<u128>());
+        let Ok((layout, offset)) = Layout::new::<Task>().extend(arguments) else {
+            super::fatal("Out of memory allocating a task");
+        };
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc(layout) };
+        if memory.is_null() {
+            super::fatal("Out of memory allocating a task");
+        }
+        let task = Task::new(layout);
+        task.parent.set(parent);
+        task.icv.set(parent.icv.get());
+        task.group.set(parent.group.get());
+        task.made_in.set(parent.group.get());
+        // SAFETY: the memory has room for a task, and the arguments begin within it.
+        unsafe {
+            task.data.set(memory.add(offset));
+            memory.cast::<Task>().write(task);
+        }
+        parent.references.fetch_add(1, Ordering::Relaxed);
+        memory.cast::<Task>()
+    }
+
+    /// Is `ancestor` this task's parent, or a parent's parent?
+    pub(crate) fn descends_from(&self, ancestor: *const Task) -> bool {
+        let mut at = self.parent.get();
+        while !at.is_null() {
+            if ptr::eq(at, ancestor) {
+                return true;
+            }
+            // SAFETY: a task's reference keeps its parent.
+            at = unsafe { (*at).parent.get() };
+        }
+        false
+    }
+
+    /// Gives up one reference to an explicit task; with the last, frees it, and so on to its parents.
+    ///
+    /// # Safety
+    /// The reference is the caller's, who does not use the task any more.
+    pub(crate) unsafe fn release(task: *const Task) {
+        let mut at = task;
+        // SAFETY: each turn gives up one reference that was held: the caller's, then a freed child's.
+        unsafe {
+            while !at.is_null() && (*at).references.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let parent = (*at).parent.get();
+                let layout = (*at).layout;
+                ptr::drop_in_place(at.cast_mut());
+                dealloc(at.cast_mut().cast(), layout);
+                at = parent;
+            }
+        }
+    }
+}

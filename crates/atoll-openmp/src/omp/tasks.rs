@@ -1,0 +1,342 @@
+//! Explicit tasks: made, queued, stolen, executed, completed; `taskwait` and detached tasks.
+//!
+//! Each member queues what it makes, takes its own newest first and others' oldest first. A thread that waits
+//! inside a task executes only descendants of that task, so that what it holds cannot be waited for.
+
+use super::depend;
+use super::env;
+use super::task::{BODY_ENDED, DETACHABLE, FULFILLED, Group, Task};
+use super::team::{Function, Team, Thread, me};
+use crate::hooks;
+use std::sync::atomic::Ordering;
+
+pub(crate) const FLAG_FINAL: u32 = 1 << 1;
+pub(crate) const FLAG_DEPEND: u32 = 1 << 3;
+pub(crate) const FLAG_PRIORITY: u32 = 1 << 4;
+pub(crate) const FLAG_DETACH: u32 = 1 << 13;
+
+/// The program's function that copies a task's arguments.
+pub(crate) type Copier = extern "C" fn(*mut u8, *mut u8);
+
+/// What a task is made of, but for its arguments.
+pub(crate) struct Recipe {
+    pub(crate) function: Function,
+    pub(crate) copier: Option<Copier>,
+    pub(crate) size: usize,
+    pub(crate) align: usize,
+    pub(crate) flags: u32,
+    pub(crate) priority: i32,
+}
+
+/// Are tasks that `task` makes cancelled before they begin?
+pub(crate) fn is_cancelled(team: &Team, group: *const Group) -> bool {
+    if !env::cancellation() {
+        return false;
+    }
+    // SAFETY: a task's group is open while the task exists.
+    team.is_cancelled() || unsafe { group.as_ref() }.is_some_and(Group::is_cancelled)
+}
+
+/// May the member queue a task, or must it execute it at once?
+pub(crate) fn may_defer(team: &Team, parent: &Task) -> bool {
+    team.size.get() > 1
+        && !parent.is_final.get()
+        && team.pending.load(Ordering::Relaxed) <= 64 * team.size.get()
+}
+
+/// Makes a child of the current task, with its arguments still to be copied.
+pub(crate) fn make(thread: &Thread, recipe: &Recipe, room: bool) -> &'static Task {
+    let parent = thread.task();
+    let (size, align) = if room { (recipe.size, recipe.align) } else { (0, 1) };
+    // SAFETY: just made; lives until it completes.
+    let task = unsafe { &*Task::explicit(parent, size, align) };
+    task.function.set(Some(recipe.function));
+    task.is_final.set(parent.is_final.get() || recipe.flags & FLAG_FINAL != 0);
+    task.priority.set(recipe.priority);
+    task.team.set(thread.state.get().team);
+    task.home.set(thread.id());
+    task
+}
+
+/// Copies the arguments into the task's own memory.
+pub(crate) fn copy_arguments(task: &Task, recipe: &Recipe, data: *mut u8) {
+    match recipe.copier {
+        Some(copier) => {
+            copier(task.data.get(), data);
+            task.copied.set(true);
+        }
+        // SAFETY: the program gives `size` bytes of arguments, and the task has room for as many.
+        None => unsafe { task.data.get().copy_from_nonoverlapping(data, recipe.size) },
+    }
+}
+
+/// The task will be complete later: counts it where somebody may wait for it.
+pub(crate) fn count(team: &Team, task: &Task) {
+    task.deferred.set(true);
+    // SAFETY: the parent is the current task.
+    let parent = unsafe { &*task.parent.get() };
+    parent.children.fetch_add(1, Ordering::Relaxed);
+    parent.unbegun.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the group is open while a task is made in it.
+    if let Some(group) = unsafe { task.made_in.get().as_ref() } {
+        group.count.fetch_add(1, Ordering::Relaxed);
+    }
+    team.pending.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Lets anybody begin a counted task whose dependences are met.
+pub(crate) fn enqueue(team: &Team, task: &Task) {
+    if task.priority.get() > 0 {
+        let serial = team.urgent_serial.fetch_add(1, Ordering::Relaxed);
+        team.urgent.lock().insert((-task.priority.get(), serial), task);
+        team.urgent_count.fetch_add(1, Ordering::Release);
+    } else {
+        team.members[task.home.get() as usize].queue.lock().push_back(task);
+    }
+    // Other side: waiters' looks at `queued` and `events`.
+    team.queued.fetch_add(1, Ordering::SeqCst);
+    team.announce();
+}
+
+/// The task leaves its queue.
+fn begin(team: &Team, task: *const Task) -> &'static Task {
+    team.queued.fetch_sub(1, Ordering::Relaxed);
+    // SAFETY: a counted task lives until it completes.
+    let task = unsafe { &*task };
+    // SAFETY: and keeps its parent.
+    unsafe { &*task.parent.get() }.unbegun.fetch_sub(1, Ordering::Relaxed);
+    task
+}
+
+/// Takes the first queued task for which `fits` holds; `deep` looks through all of the own queue.
+fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) -> Option<&'static Task> {
+    if team.queued.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    // SAFETY: queued tasks are not complete, and so alive.
+    let fits = |task: &*const Task| fits(unsafe { &**task });
+    if team.urgent_count.load(Ordering::Acquire) != 0 {
+        let mut urgent = team.urgent.lock();
+        if let Some(key) = urgent.iter().find(|(_, task)| fits(task)).map(|(key, _)| *key) {
+            let task = urgent.remove(&key);
+            team.urgent_count.fetch_sub(1, Ordering::Relaxed);
+            return task.map(|task| begin(team, task));
+        }
+    }
+    let own = thread.id() as usize;
+    {
+        let mut queue = team.members[own].queue.lock();
+        let depth = if deep { queue.len() } else { 4 };
+        let found = queue.iter().rev().take(depth).position(&fits);
+        if let Some(back) = found {
+            let at = queue.len() - 1 - back;
+            return queue.remove(at).map(|task| begin(team, task));
+        }
+    }
+    let size = team.size.get() as usize;
+    for victim in (own + 1..size).chain(0..own) {
+        let mut queue = team.members[victim].queue.lock();
+        let found = queue.iter().take(4).position(&fits);
+        if let Some(at) = found {
+            return queue.remove(at).map(|task| begin(team, task));
+        }
+    }
+    None
+}
+
+/// Executes any queued task of the team; false where there is none. `belongs` tells, with the task's queue locked,
+/// whether the thread still has a part in the region.
+pub(crate) fn execute_any(thread: &Thread, team: &'static Team, belongs: impl Fn() -> bool) -> bool {
+    match take(thread, team, false, |_| belongs()) {
+        Some(task) => {
+            execute(thread, team, task);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Executes a task that was counted, and completes it unless its event is still to come.
+pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task) {
+    let skip = !task.copied.get() && is_cancelled(team, task.made_in.get());
+    if !skip {
+        run_body(thread, team, task);
+    }
+    if task.detach.load(Ordering::Acquire) & DETACHABLE != 0 && !skip {
+        // Other side: `omp_fulfill_event`. Whoever comes second completes the task.
+        let before = task.detach.fetch_or(BODY_ENDED, Ordering::AcqRel);
+        if before & FULFILLED == 0 {
+            return;
+        }
+    }
+    complete(team, task);
+}
+
+fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
+    let outer = thread.state.get().task;
+    let leaving = thread.leaving.replace(false);
+    if leaving {
+        // The region is left already: the task's touches belong to it all the same.
+        let function = team.function.get().map_or(0, |function| function as usize);
+        hooks::region_enter(function, team.call_site.get(), team.size.get() as usize);
+    }
+    thread.set_task(task);
+    if let Some(function) = task.function.get() {
+        function(task.data.get());
+    }
+    thread.update(|state| state.task = outer);
+    if leaving {
+        hooks::region_leave();
+        thread.leaving.set(true);
+    }
+}
+
+/// The task is complete: tells all who may wait for it.
+fn complete(team: &Team, task: &'static Task) {
+    depend::complete(team, task);
+    if !task.deferred.get() {
+        // SAFETY: the task's own reference, not used any more.
+        unsafe { Task::release(task) };
+        return;
+    }
+    // SAFETY: the task's reference keeps its parent.
+    let parent = unsafe { &*task.parent.get() };
+    // Other side: `wait_for_children`'s look.
+    let mut last = parent.children.fetch_sub(1, Ordering::SeqCst) == 1;
+    // SAFETY: the group stays open until its count is 0; it is not used after.
+    if let Some(group) = unsafe { task.made_in.get().as_ref() } {
+        last |= group.count.fetch_sub(1, Ordering::SeqCst) == 1;
+    }
+    // SAFETY: the task's own reference, not used any more.
+    unsafe { Task::release(task) };
+    // Other side: `Barrier::wait`. From here on the region may be over.
+    last |= team.pending.fetch_sub(1, Ordering::SeqCst) == 1;
+    if last {
+        team.announce();
+    }
+}
+
+/// Executes descendants of the current task until `done`.
+pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -> bool) {
+    let current = thread.task();
+    loop {
+        // Read before the looks below: what comes after them changes it.
+        let events = team.events.load(Ordering::Acquire);
+        if done() {
+            return;
+        }
+        let deep = current.unbegun.load(Ordering::Relaxed) != 0;
+        if let Some(task) = take(thread, team, deep, |task| task.descends_from(current)) {
+            execute(thread, team, task);
+            continue;
+        }
+        team.gate.wait_until(|| done() || team.events.load(Ordering::SeqCst) != events);
+    }
+}
+
+/// Waits for the current task's children.
+pub(crate) fn wait_for_children(thread: &Thread) {
+    let task = thread.task();
+    if task.children.load(Ordering::Acquire) != 0 {
+        work_until(thread, thread.team(), || task.children.load(Ordering::SeqCst) == 0);
+    }
+}
+
+/// Executes a task that was not counted, with its maker waiting.
+pub(crate) fn execute_at_once(thread: &Thread, team: &'static Team, task: &'static Task) {
+    depend::wait_until_ready(thread, team, task);
+    run_body(thread, team, task);
+    if task.detach.load(Ordering::Acquire) & DETACHABLE != 0 {
+        work_until(thread, team, || task.detach.load(Ordering::SeqCst) & FULFILLED != 0);
+    }
+    complete(team, task);
+}
+
+/// The priority that a task gets of the one it asks for.
+pub(crate) fn priority(flags: u32, asked: i32) -> i32 {
+    if flags & FLAG_PRIORITY == 0 { 0 } else { asked.min(env::max_task_priority()) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_task(
+    function: Function,
+    data: *mut u8,
+    copier: Option<Copier>,
+    size: i64,
+    align: i64,
+    deferrable: bool,
+    flags: u32,
+    depend: *const *mut u8,
+    priority_asked: i32,
+    detach: *mut *const Task,
+) {
+    let thread = me();
+    let team = thread.team();
+    let parent = thread.task();
+    if is_cancelled(team, parent.group.get()) {
+        return;
+    }
+    let priority = priority(flags, priority_asked);
+    let (size, align) = (size as usize, align as usize);
+    let recipe = Recipe { function, copier, size, align, flags, priority };
+    let detachable = flags & FLAG_DETACH != 0;
+    // In a team of one, only what waits for an event, or for a task that does, is left for later.
+    let unfinished =
+        flags & FLAG_DEPEND != 0 && team.size.get() == 1 && parent.children.load(Ordering::Relaxed) != 0;
+    let lasting = (detachable || unfinished) && !parent.is_final.get();
+    let defer = deferrable && (may_defer(team, parent) || lasting);
+    let task = make(thread, &recipe, defer || copier.is_some());
+    if detachable {
+        task.detach.store(DETACHABLE, Ordering::Relaxed);
+        // SAFETY: the program gives the place of its event variable, and the arguments begin with a copy of it.
+        unsafe {
+            *detach = task;
+            *data.cast::<*const Task>() = task;
+        }
+    }
+    if defer || copier.is_some() {
+        copy_arguments(task, &recipe, data);
+    } else {
+        task.data.set(data);
+    }
+    if defer {
+        count(team, task);
+    }
+    let ready = flags & FLAG_DEPEND == 0 || depend::register(task, parent, depend);
+    if !defer {
+        execute_at_once(thread, team, task);
+    } else if ready {
+        if team.size.get() == 1 {
+            parent.unbegun.fetch_sub(1, Ordering::Relaxed);
+            execute(thread, team, task);
+        } else {
+            enqueue(team, task);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskwait() {
+    wait_for_children(me());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskyield() {}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn omp_fulfill_event(event: *const Task) {
+    // SAFETY: an event is the task that waits for it, alive until fulfilled.
+    let task = unsafe { &*event };
+    // SAFETY: teams are never freed.
+    let team = unsafe { &*task.team.get() };
+    // Other side: `execute` and `execute_at_once`.
+    let before = task.detach.fetch_or(FULFILLED, Ordering::AcqRel);
+    if before & FULFILLED != 0 {
+        super::fatal("omp_fulfill_event: event already fulfilled");
+    }
+    if before & BODY_ENDED != 0 {
+        complete(team, task);
+    } else {
+        team.announce();
+    }
+}

@@ -1,0 +1,191 @@
+//! Work shares: what a team's members share about one work-sharing construct.
+//!
+//! They form a list that members walk each at its own pace, so that any number may be in flight (`nowait`).
+//! `loops`, `sections`, `ordered` and `doacross` fill and use them.
+
+use super::doacross::Doacross;
+use super::loops::Plan;
+use super::team::{Team, Thread};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// One work-sharing construct in execution.
+#[repr(align(64))]
+pub(crate) struct WorkShare {
+    /// The construct after this one; set once by whichever member gets there first.
+    next: AtomicPtr<WorkShare>,
+    // Set before the share is published, constant after.
+    pub(crate) plan: Cell<Plan>,
+    pub(crate) reductions: Cell<*mut usize>,
+    /// Zeroed memory that the compiler asked for.
+    pub(crate) memory: UnsafeCell<Vec<u64>>,
+    pub(crate) doacross: UnsafeCell<Option<Box<Doacross>>>,
+    pub(crate) cursor: Cursor,
+    /// Members that have gone on to the next construct.
+    passed: AtomicU32,
+}
+
+/// The words members contend for, on a line of their own.
+#[repr(align(64))]
+pub(crate) struct Cursor {
+    /// Iterations given out.
+    pub(crate) next: AtomicU64,
+    /// The iteration whose ordered region may run.
+    pub(crate) ordered: AtomicU64,
+}
+
+// SAFETY: cells are written before the share is published and only read after; the rest is atomic.
+unsafe impl Sync for WorkShare {}
+
+impl WorkShare {
+    /// A share, never to be freed but perhaps recycled.
+    pub(crate) fn allocate() -> *mut WorkShare {
+        Box::into_raw(Box::new(WorkShare {
+            next: AtomicPtr::new(ptr::null_mut()),
+            plan: Cell::new(Plan::empty()),
+            reductions: Cell::new(ptr::null_mut()),
+            memory: UnsafeCell::new(Vec::new()),
+            doacross: UnsafeCell::new(None),
+            cursor: Cursor { next: AtomicU64::new(0), ordered: AtomicU64::new(0) },
+            passed: AtomicU32::new(0),
+        }))
+    }
+
+    /// Makes the share as new. Only while no other member can reach it.
+    pub(crate) fn rewind(&self) {
+        self.next.store(ptr::null_mut(), Ordering::Relaxed);
+        self.passed.store(0, Ordering::Relaxed);
+        self.cursor.next.store(0, Ordering::Relaxed);
+        self.cursor.ordered.store(0, Ordering::Relaxed);
+        self.reductions.set(ptr::null_mut());
+        // SAFETY: nobody else can reach the share.
+        unsafe {
+            (*self.memory.get()).clear();
+            *self.doacross.get() = None;
+        }
+    }
+
+    /// Zeroed memory of `bytes` for the construct; before publication.
+    pub(crate) fn reserve(&self, bytes: usize) {
+        // SAFETY: the share is not published yet.
+        unsafe { (*self.memory.get()).resize(bytes.div_ceil(8), 0) };
+    }
+
+    /// The memory reserved, for all members.
+    pub(crate) fn memory(&self) -> *mut u8 {
+        // SAFETY: the vector itself is not changed any more; its contents are the program's.
+        unsafe { (*self.memory.get()).as_ptr().cast_mut().cast() }
+    }
+}
+
+fn take_share(team: &Team) -> *mut WorkShare {
+    for slot in &team.free_shares {
+        if slot.load(Ordering::Relaxed).is_null() {
+            continue;
+        }
+        // Other side: the exchange in `give_share`.
+        let share = slot.swap(ptr::null_mut(), Ordering::Acquire);
+        if !share.is_null() {
+            return share;
+        }
+    }
+    WorkShare::allocate()
+}
+
+fn give_share(team: &Team, share: *mut WorkShare) {
+    // SAFETY: the giver is the last that could reach the share.
+    unsafe { &*share }.rewind();
+    for slot in &team.free_shares {
+        let given = slot.compare_exchange(ptr::null_mut(), share, Ordering::Release, Ordering::Relaxed);
+        if given.is_ok() {
+            return;
+        }
+    }
+    // SAFETY: from `allocate`, and unreachable for others.
+    drop(unsafe { Box::from_raw(share) });
+}
+
+/// The calling member meets its next work-sharing construct. The first to do so fills it with `fill`, before
+/// any other sees it; two that race both fill, and one is thrown away (`spill` undoes what `fill` did elsewhere).
+/// True where the returned share is the caller's own.
+pub(crate) fn meet(
+    thread: &Thread,
+    team: &Team,
+    fill: impl FnOnce(&WorkShare),
+    spill: impl FnOnce(&WorkShare),
+) -> (&'static WorkShare, bool) {
+    // SAFETY: the share met last stays until this member has passed it, below.
+    let last = unsafe { &*thread.state.get().share };
+    let mut share = last.next.load(Ordering::Acquire);
+    let mut first = false;
+    if share.is_null() {
+        let own = take_share(team);
+        // SAFETY: nobody else can reach it yet.
+        fill(unsafe { &*own });
+        // Other side: the load above, and this exchange in other members.
+        match last.next.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                share = own;
+                first = true;
+            }
+            Err(other) => {
+                // SAFETY: still our own alone.
+                spill(unsafe { &*own });
+                give_share(team, own);
+                share = other;
+            }
+        }
+    }
+    // Other side: this addition in the other members; the last to pass recycles.
+    if last.passed.fetch_add(1, Ordering::AcqRel) + 1 == team.size.get() {
+        give_share(team, ptr::from_ref(last).cast_mut());
+    }
+    thread.update(|state| {
+        state.share = share;
+        state.trip = 0;
+    });
+    // SAFETY: stays until all members, this one among them, have passed it.
+    (unsafe { &*share }, first)
+}
+
+/// The share of the construct the thread is in.
+#[inline]
+pub(crate) fn current(thread: &Thread) -> &'static WorkShare {
+    // SAFETY: stays until this member has passed it.
+    unsafe { &*thread.state.get().share }
+}
+
+/// The region is over: the team's next one starts from the share met last. Leader only, after the join.
+/// All members are at that share, unless the region was cancelled: then the shares between are recycled.
+pub(crate) fn close(team: &Team) {
+    let size = team.size.get() as usize;
+    let follower = |share: *const WorkShare| {
+        // SAFETY: a share that a member is at, or one after it, is not recycled.
+        unsafe { &*share }.next.load(Ordering::Acquire).cast_const()
+    };
+    let mut slowest: *const WorkShare = ptr::null();
+    let mut most = 0;
+    let places = team.members[..size].iter().map(|member| member.last_share.load(Ordering::Relaxed));
+    for place in places {
+        let mut length = 1;
+        let mut at = follower(place);
+        while !at.is_null() {
+            length += 1;
+            at = follower(at);
+        }
+        if length > most {
+            (slowest, most) = (place.cast_const(), length);
+        }
+    }
+    let mut last = slowest;
+    loop {
+        let next = follower(last);
+        if next.is_null() {
+            break;
+        }
+        give_share(team, last.cast_mut());
+        last = next;
+    }
+    team.first_share.set(last);
+}
