@@ -129,9 +129,6 @@ impl Pager {
             taken -= 1;
         }
         self.taken.store(taken, Ordering::Relaxed);
-        self.control
-            .totals
-            .resident_bytes
-            .store(u64::from(taken) << self.shift, Ordering::Relaxed);
+        self.control.totals.resident_bytes.store(u64::from(taken) << self.shift, Ordering::Relaxed);
     }
 }

@@ -222,9 +222,8 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
             // Shared memory is given back by a hole in its file.
             // SAFETY: the owner of the range says that its content is worthless.
-            let _ = unsafe {
-                sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_REMOVE as usize, 0, 0, 0])
-            };
+            let _ =
+                unsafe { sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_REMOVE as usize, 0, 0, 0]) };
         }
         return 0;
     }

@@ -38,14 +38,10 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     }
     // SAFETY: no pointers.
     let _ = unsafe {
-        sys::syscall(libc::SYS_fcntl, [
-            fd as usize,
-            libc::F_SETFD as usize,
-            libc::FD_CLOEXEC as usize,
-            0,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_fcntl,
+            [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0],
+        )
     };
     // SAFETY: nothing else runs yet.
     unsafe { clean(envp) };
@@ -78,7 +74,8 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     let mut contents = Vec::new();
     for object in objects.iter().filter(|o| !o.is_private()) {
-        share::share_object(object, pager, &mut file, &mut contents).map_err(kernel("the program's globals"))?;
+        share::share_object(object, pager, &mut file, &mut contents)
+            .map_err(kernel("the program's globals"))?;
     }
     if !control.settings.shared_tables() {
         share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
@@ -158,9 +155,8 @@ unsafe fn clean(envp: *mut *mut c_char) {
         let mut to = envp;
         while !(*from).is_null() {
             let entry = CStr::from_ptr(*from).to_bytes();
-            let is = |name: &str| {
-                entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='))
-            };
+            let is =
+                |name: &str| entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='));
             if is(control::ENVIRONMENT_PRELOAD) {
                 // "ATOLL_SAVED_LD_PRELOAD=x" ends in "LD_PRELOAD=x".
                 *to = (*from).add(control::ENVIRONMENT_PRELOAD.len() - "LD_PRELOAD".len());

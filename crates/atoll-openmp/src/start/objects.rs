@@ -43,7 +43,14 @@ impl Object {
     /// one process only (locks by private futex, thread lists); the caches of libgcc_s are guarded by those.
     pub(crate) fn is_private(&self) -> bool {
         const PRIVATE: [&str; 9] = [
-            "ld-linux", "libc.so", "libm.so", "libgcc_s.", "libpthread", "libdl.so", "librt.so", "libgomp.so",
+            "ld-linux",
+            "libc.so",
+            "libm.so",
+            "libgcc_s.",
+            "libpthread",
+            "libdl.so",
+            "librt.so",
+            "libgomp.so",
             "linux-vdso",
         ];
         PRIVATE.iter().any(|p| self.file_name().starts_with(p))
@@ -78,9 +85,13 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             });
             if h.p_flags & libc::PF_W != 0 {
                 // What is read-only after relocation is page-aligned at its end and stays as it is.
-                let from = relro.map_or(start, |(a, b)| {
-                    if a >= start && b <= end { (b & !4095).max(start) } else { start }
-                });
+                let from =
+                    relro.map_or(
+                        start,
+                        |(a, b)| {
+                            if a >= start && b <= end { (b & !4095).max(start) } else { start }
+                        },
+                    );
                 if from < end {
                     data.push((from & !4095, end.next_multiple_of(4096)));
                 }
