@@ -16,7 +16,7 @@ pub(crate) struct Cell {
     /// Why there are none, or no more.
     pub(crate) out: Option<String>,
     /// Chosen at the first run.
-    waiting: Option<Waiting>,
+    pub(crate) waiting: Option<Waiting>,
 }
 
 impl Cell {
