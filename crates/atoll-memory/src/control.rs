@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc04");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -159,6 +159,8 @@ pub struct Control {
     pub program: AtomicI32,
     /// Set when a worker ended the whole program by `exit`: status + 1.
     pub exit_status: AtomicI32,
+    /// Set when the program ends its workers in good order: their deaths are no news.
+    pub ending: AtomicU32,
     /// Set when atoll itself gave up: one of the `EXIT_` numbers.
     pub failure: AtomicI32,
     /// Workers started so far (the master is number 0 and counts).
@@ -186,15 +188,9 @@ impl Control {
             if libc::fstat(fd, &mut st) != 0 || (st.st_size as usize) < Self::BYTES {
                 return None;
             }
-            let at = crate::sys::mmap(
-                0,
-                Self::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            )
-            .ok()?;
+            let at =
+                crate::sys::mmap(0, Self::BYTES, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+                    .ok()?;
             let control = &*(at as *const Control);
             (control.magic == MAGIC).then_some(control)
         }

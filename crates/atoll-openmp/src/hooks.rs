@@ -2,11 +2,26 @@
 //!
 //! Every function runs in the worker it speaks of, outside of any lock of the OpenMP runtime.
 
+use atoll_memory::control::{Figures, MAX_WORKERS};
+
+use crate::{start, state, wrap};
+
+/// The calling worker is about to send a team off; the team does not run yet.
+#[inline]
+pub(crate) fn before_region() {
+    start::late::share();
+}
+
 /// The calling worker starts its part of the region with outlined function `function`, called from
 /// `call_site` (0 where the entry point does not tell), in a team of `team_size`.
 #[inline]
 pub(crate) fn region_enter(function: usize, call_site: usize, team_size: usize) {
     let _ = (function, call_site, team_size);
+    if let Some(pager) = state::pager() {
+        let index = state::executor_index().min(MAX_WORKERS);
+        Figures::add(&pager.control().figures[index].regions, 1);
+        wrap::replay::catch_up();
+    }
 }
 
 /// The calling worker has ended its part of the region; it has not yet told the team.

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use atoll_memory::control::{Faults, MAX_WORKERS, PageTables};
+use atoll_memory::far::{FarSpec, FarSpecError};
 use atoll_pages::{PageSize, PolicySpec, Size};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
 
 use crate::defaults;
 
@@ -24,7 +26,138 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program with its data in near and far memory
     #[command(after_long_help = EXIT_STATUS)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
+    /// Measure a program at several near limits, under several policies and page sizes
+    #[command(after_long_help = SWEEP)]
+    Sweep(Box<SweepArgs>),
+    /// Look at running programs
+    Top(TopArgs),
+    /// Print the summary of a record again
+    Show(ShowArgs),
+    /// Say what on this machine is missing or slow, and what mends it
+    ///
+    /// Exit status 1 if something that every run needs is missing.
+    Doctor {
+        /// Print a JSON list
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the manual page, or write one for every command into a directory
+    Manual {
+        /// The directory, which must exist
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        dir: Option<PathBuf>,
+    },
+}
+
+const SWEEP: &str = "\
+First the program runs with everything near, under each page size; the footprint is what it then had in use at
+most, pinned memory included, with the smallest of the page sizes. Then it runs once for every policy, page size and
+share of near memory. Relative performance is the time with everything near over the time at that limit.";
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SweepArgs {
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+
+    /// Near limits in percent of the footprint, or sizes
+    #[arg(long, value_name = "SHARES", value_delimiter = ',', default_value = "100%,75%,50%,25%")]
+    pub(crate) near: Vec<Share>,
+
+    /// Replacement policies; options as in cmcp:p=0.5
+    #[arg(long, value_name = "POLICIES", value_delimiter = ',', default_value = "fifo,lru,cmcp")]
+    pub(crate) policy: Vec<PolicySpec>,
+
+    /// Page sizes
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = defaults::PAGE, value_parser = page_sizes())]
+    pub(crate) page: Vec<PageSize>,
+
+    /// Runs of each, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+
+    /// Write every run's figures to FILE, comma-separated
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Let the program's standard output through
+    #[arg(long)]
+    pub(crate) show: bool,
+
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct TopArgs {
+    /// Only the run whose launcher or program is this process
+    #[arg(value_name = "PID")]
+    pub(crate) pid: Option<i32>,
+
+    /// Print one look as text and end (as where standard output is no terminal)
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Print one look as a JSON list and end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ShowArgs {
+    /// What `atoll run --record` wrote
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+
+    /// Print all of it as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How much near memory: a share of the footprint, or a size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Share {
+    /// In percent.
+    Percent(f64),
+    /// In bytes.
+    Size(Size),
+}
+
+#[derive(thiserror::Error, Debug, PartialEq)]
+pub(crate) enum ShareError {
+    #[error("a share is a percentage above 0, as in 50%")]
+    Percent,
+    #[error("{0}")]
+    Size(#[from] atoll_pages::size::SizeError),
+}
+
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        match text.strip_suffix('%') {
+            Some(number) => match number.parse::<f64>() {
+                Ok(percent) if percent > 0.0 && percent.is_finite() => Ok(Self::Percent(percent)),
+                _ => Err(ShareError::Percent),
+            },
+            None => Ok(Self::Size(text.parse()?)),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percent(percent) => write!(f, "{percent}%"),
+            Self::Size(size) => size.fmt(f),
+        }
+    }
 }
 
 const EXIT_STATUS: &str = "\
@@ -83,8 +216,8 @@ pub(crate) struct MemoryArgs {
     pub(crate) workers: Option<u32>,
 
     /// Far memory: ram, lz4 or zstd (compressed in memory), file or file:DIR
-    #[arg(long, value_name = "STORE", default_value = defaults::FAR)]
-    pub(crate) far: Far,
+    #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
+    pub(crate) far: FarSpec,
 
     /// Bytes far memory may take
     #[arg(long, value_name = "SIZE")]
@@ -126,6 +259,16 @@ pub(crate) enum PageTablesArg {
     Shared,
 }
 
+impl PageTablesArg {
+    /// As it is written.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Shared => "shared",
+        }
+    }
+}
+
 impl From<PageTablesArg> for PageTables {
     fn from(arg: PageTablesArg) -> Self {
         match arg {
@@ -144,6 +287,16 @@ pub(crate) enum FaultsArg {
     Thread,
 }
 
+impl FaultsArg {
+    /// As it is written.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Own => "self",
+            Self::Thread => "thread",
+        }
+    }
+}
+
 impl From<FaultsArg> for Faults {
     fn from(arg: FaultsArg) -> Self {
         match arg {
@@ -153,43 +306,80 @@ impl From<FaultsArg> for Faults {
     }
 }
 
-/// A far store as it is written; the runtime makes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Far(String);
-
-/// Longest far store the control block holds, its NUL taken off.
+/// Longest far store that the control block holds, its NUL taken off.
 const FAR_BYTES: usize = 4095;
 
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum FarError {
-    #[error("far memory is ram, lz4, zstd, file or file:DIR")]
-    Unknown,
+    #[error("{0}")]
+    Unknown(#[from] FarSpecError),
     #[error("the directory of far memory is longer than {FAR_BYTES} bytes")]
     TooLong,
 }
 
-impl FromStr for Far {
-    type Err = FarError;
-
-    fn from_str(text: &str) -> Result<Self, FarError> {
-        if text.len() > FAR_BYTES {
-            return Err(FarError::TooLong);
-        }
-        match text.split_once(':') {
-            None if ["ram", "lz4", "zstd", "file"].contains(&text) => Ok(Self(text.to_owned())),
-            Some(("file", dir)) if !dir.is_empty() => Ok(Self(text.to_owned())),
-            _ => Err(FarError::Unknown),
-        }
-    }
-}
-
-impl fmt::Display for Far {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+fn far(text: &str) -> Result<FarSpec, FarError> {
+    if text.len() > FAR_BYTES { Err(FarError::TooLong) } else { Ok(text.parse()?) }
 }
 
 /// Page sizes with their values in help and completions.
 fn page_sizes() -> impl TypedValueParser<Value = PageSize> {
     PossibleValuesParser::new(["4K", "64K", "2M"]).try_map(|text| text.parse::<PageSize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run(line: &str) -> Result<RunArgs, String> {
+        match Cli::try_parse_from(line.split(' ')).map_err(|e| e.to_string())?.command {
+            Command::Run(args) => Ok(*args),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let args = run("atoll run --near 1.5G --page 64K ./bt.C --near 3 -- x").unwrap();
+        assert_eq!(args.near, Some(Size(3 << 29)));
+        assert_eq!(args.page, PageSize::K64);
+        assert_eq!(args.program.words, ["./bt.C", "--near", "3", "--", "x"]);
+        assert_eq!(run("atoll run -- ./a -b").unwrap().program.words, ["./a", "-b"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let wrong = |line: &str, text: &str| {
+            let error = run(line).unwrap_err();
+            assert!(error.contains(text), "{line}: {error}");
+        };
+        wrong("atoll run --near 100% -- a", "a percentage is not a size");
+        wrong("atoll run --near 64Q -- a", "the unit of a size");
+        wrong("atoll run --policy clock -- a", "there are fifo, lru, cmcp");
+        wrong("atoll run --policy cmcp:p=2 -- a", "p must be a ratio");
+        wrong("atoll run --page 8K -- a", "possible values: 4K, 64K, 2M");
+        wrong(
+            "atoll run --far disk -- a",
+            "no far store is called `disk`: use ram, lz4, zstd, file or file:DIR",
+        );
+        wrong("atoll run --workers 0 -- a", "0 is not in 1..=256");
+        wrong("atoll run --workers 257 -- a", "257 is not in 1..=256");
+        wrong("atoll run", "PROGRAM");
+        let long = format!("atoll run --far file:{} -- a", "d".repeat(5000));
+        wrong(&long, "longer than 4095 bytes");
+    }
+
+    #[test]
+    fn shares_are_percentages_or_sizes() {
+        assert_eq!("50%".parse(), Ok(Share::Percent(50.0)));
+        assert_eq!("2M".parse(), Ok(Share::Size(Size(2 << 20))));
+        for wrong in ["0%", "-1%", "%", "inf%", "NaN%"] {
+            assert_eq!(wrong.parse::<Share>(), Err(ShareError::Percent), "{wrong}");
+        }
+    }
 }

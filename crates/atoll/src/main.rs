@@ -2,9 +2,14 @@
 
 mod cli;
 mod defaults;
+mod doctor;
 mod figures;
 mod machine;
+mod manual;
 mod run;
+mod show;
+mod sweep;
+mod top;
 
 use std::process::ExitCode;
 
@@ -15,5 +20,11 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run::run(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Top(args) => top::top(&args),
+        Command::Show(args) => show::show(&args),
+        Command::Doctor { json } => doctor::doctor(json),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Manual { dir } => manual::manual(dir.as_deref()),
     }
 }

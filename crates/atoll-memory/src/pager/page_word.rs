@@ -20,28 +20,38 @@ pub enum State {
     Busy,
 }
 
-/// One entry's value. Bits 0–1: state; bit 2: written when it was last resident; bits 4–31: the
-/// frame of a resident page, the policy's token of a far one.
+/// One entry's value. Bits 0–1: state; bits 2–3: [`Habit`]; bits 4–31: the frame of a resident page, the policy's
+/// token of a far one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageWord(pub u32);
 
 const STATE: u32 = 3;
-const WRITTEN: u32 = 1 << 2;
+const HABIT_SHIFT: u32 = 2;
 const FRAME_SHIFT: u32 = 4;
 
 /// Frames a word can name.
 pub const MAX_FRAMES: u32 = 1 << 28;
 
+/// What a page is used for, by what was seen of it: decides whether it is mapped writable when it comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Habit {
+    /// Not written when it was last resident.
+    Read,
+    /// May have been written: it was mapped writable, and nobody looked.
+    Unknown,
+    /// Was seen to be written after it had been mapped read-only.
+    Written,
+}
+
 impl PageWord {
     /// A page that is resident in `frame`.
-    pub fn resident(frame: u32, written: bool) -> PageWord {
-        PageWord(2 | (u32::from(written) << 2) | (frame << FRAME_SHIFT))
+    pub fn resident(frame: u32, habit: Habit) -> PageWord {
+        PageWord(2 | (habit as u32) << HABIT_SHIFT | (frame << FRAME_SHIFT))
     }
 
-    /// A page in far memory; `written`: it is likely to be written when it comes back; `token`: what the policy
-    /// wants to be told then (28 bits are kept).
-    pub fn far(written: bool, token: u32) -> PageWord {
-        PageWord(1 | (u32::from(written) << 2) | (token << FRAME_SHIFT))
+    /// A page in far memory; `token`: what the policy wants to be told when it returns (28 bits are kept).
+    pub fn far(habit: Habit, token: u32) -> PageWord {
+        PageWord(1 | (habit as u32) << HABIT_SHIFT | (token << FRAME_SHIFT))
     }
 
     /// The policy's token of a far page.
@@ -70,10 +80,14 @@ impl PageWord {
         self.0 >> FRAME_SHIFT
     }
 
-    /// Is it likely to be written?
+    /// What it is used for.
     #[inline]
-    pub fn written(self) -> bool {
-        self.0 & WRITTEN != 0
+    pub fn habit(self) -> Habit {
+        match self.0 >> HABIT_SHIFT & 3 {
+            0 => Habit::Read,
+            1 => Habit::Unknown,
+            _ => Habit::Written,
+        }
     }
 
     #[inline]

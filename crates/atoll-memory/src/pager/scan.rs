@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use atoll_pages::{AnyPolicy, Policy};
 
+use super::Pager;
 use super::executor::Executor;
 use super::page_word::{self, State};
 use super::room::Room;
-use super::Pager;
 use crate::control::Figures;
 use crate::sys;
 
@@ -29,15 +29,17 @@ pub struct DropRing {
 }
 
 impl Pager {
-    /// CMCP ages by the clock of evictions: once in 10 ms at most, by whoever makes room.
+    /// What is done once in 10 ms at most, by whoever makes room: policies without mappings to drop age, the totals
+    /// are brought up to date.
     pub(super) fn age(&self, x: &mut Executor, room: &mut Room) {
-        if matches!(room.policy, AnyPolicy::Lru(_)) {
-            return;
-        }
         let now = sys::ticks();
         let last = self.last_age.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) > self.age_ticks {
-            self.last_age.store(now, Ordering::Relaxed);
+        if now.wrapping_sub(last) <= self.age_ticks {
+            return;
+        }
+        self.last_age.store(now, Ordering::Relaxed);
+        self.publish_totals();
+        if !matches!(room.policy, AnyPolicy::Lru(_)) {
             let mut unmapped = 0u64;
             room.policy.scan(&mut |_| unmapped += 1);
             Figures::add(&x.figures.scan_unmapped, unmapped);
@@ -84,9 +86,8 @@ impl Pager {
                 let (at, _) = self.address_of(page);
                 let advice = libc::MADV_DONTNEED as usize;
                 // SAFETY: drops this process's mappings of a shared file page; its content stays in the file.
-                let dropped = unsafe {
-                    sys::syscall(libc::SYS_madvise, [at, self.page_bytes(), advice, 0, 0, 0])
-                };
+                let dropped =
+                    unsafe { sys::syscall(libc::SYS_madvise, [at, self.page_bytes(), advice, 0, 0, 0]) };
                 if dropped.is_ok() {
                     self.frames.remove_mapper(frame, table);
                     Figures::add(&figures.scan_unmapped, 1);

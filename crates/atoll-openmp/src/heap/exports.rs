@@ -33,7 +33,7 @@ fn from_large(size: usize, alignment: usize) -> *mut c_void {
 
 /// C's `malloc`.
 #[unsafe(no_mangle)]
-pub extern "C" fn malloc(size: usize) -> *mut c_void {
+pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
     // SAFETY: plain allocation calls.
     unsafe {
         if !state::heap_ready() {
@@ -52,7 +52,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(block: *mut c_void) {
+pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 
 /// C's `calloc`.
 #[unsafe(no_mangle)]
-pub extern "C" fn calloc(n: usize, size: usize) -> *mut c_void {
+pub(crate) extern "C" fn calloc(n: usize, size: usize) -> *mut c_void {
     // SAFETY: plain allocation calls.
     unsafe {
         if !state::heap_ready() {
@@ -93,7 +93,7 @@ pub extern "C" fn calloc(n: usize, size: usize) -> *mut c_void {
 /// # Safety
 /// As C's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(size);
     }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 
 /// C's `memalign`.
 #[unsafe(no_mangle)]
-pub extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
+pub(crate) extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
     // SAFETY: plain allocation calls.
     unsafe {
         if !state::heap_ready() {
@@ -144,7 +144,7 @@ pub extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
 
 /// C11's `aligned_alloc`.
 #[unsafe(no_mangle)]
-pub extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
+pub(crate) extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
     memalign(alignment, size)
 }
 
@@ -153,7 +153,7 @@ pub extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
 /// # Safety
 /// `to` must be valid for a write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
+pub(crate) unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
     if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<usize>()) {
         return libc::EINVAL;
     }
@@ -172,13 +172,13 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, alignment: usize, 
 
 /// The old `valloc`.
 #[unsafe(no_mangle)]
-pub extern "C" fn valloc(size: usize) -> *mut c_void {
+pub(crate) extern "C" fn valloc(size: usize) -> *mut c_void {
     memalign(4096, size)
 }
 
 /// The old `pvalloc`.
 #[unsafe(no_mangle)]
-pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+pub(crate) extern "C" fn pvalloc(size: usize) -> *mut c_void {
     memalign(4096, size.next_multiple_of(4096))
 }
 
@@ -187,7 +187,7 @@ pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
 /// # Safety
 /// As `realloc`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reallocarray(block: *mut c_void, n: usize, size: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn reallocarray(block: *mut c_void, n: usize, size: usize) -> *mut c_void {
     match n.checked_mul(size) {
         // SAFETY: by the caller.
         Some(bytes) => unsafe { realloc(block, bytes) },
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, n: usize, size: usize)
 /// # Safety
 /// `block` must be live or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if block.is_null() {
         return 0;
     }

@@ -160,7 +160,8 @@ pub(crate) fn zero(start: usize, end: usize) {
     let (a, b) = whole_pages(start, end, pager.page_bytes());
     {
         let _blocked = SignalsBlocked::new();
-        let figures = &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
+        let figures =
+            &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
         pager.release(a, b, figures);
     }
     clear(start, a.min(end));

@@ -160,9 +160,9 @@ extern "C" fn omp_pause_resource_all_(kind: *const i32) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_fulfill_event_(event: *const *const Task) {
-    // SAFETY: as above.
-    omp_fulfill_event(unsafe { *event });
+extern "C" fn omp_fulfill_event_(event: *const Task) {
+    // By value, unlike the others.
+    omp_fulfill_event(event);
 }
 
 #[unsafe(no_mangle)]

@@ -1,14 +1,17 @@
 //! `atoll run`: starts the program with the runtime in it, looks after its workers and says what happened.
 
 mod check;
-mod clock;
+pub(crate) mod clock;
 mod finish;
 mod interrupts;
 mod launch;
-mod library;
+pub(crate) mod library;
+mod process;
+mod signals;
 pub(crate) mod summary;
 mod watch;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::cli::RunArgs;
@@ -22,4 +25,9 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
             ExitCode::from(error.status())
         }
     }
+}
+
+/// The file that the dynamic linker finds for a library's name.
+pub(crate) fn system_library(name: &str) -> Option<PathBuf> {
+    check::library(name)
 }

@@ -1,0 +1,441 @@
+//! Reading and writing with buffers of any size that may lie in paged memory.
+//!
+//! Stands on `paged`. A buffer that is paged is transferred in pinned pieces; the results are those of the one
+//! call: short transfers end the loop, an error after progress is a short transfer, a datagram stays whole.
+
+use std::ffi::c_int;
+
+use super::paged::{self, Bounce, Cut, Kind};
+
+type Fd = c_int;
+
+/// One wrapper for each name of a call on a single buffer: where the buffer is, and what of the arguments moves on
+/// with the pieces (`offset`).
+macro_rules! transfer {
+    ($($cut:ident $name:ident ( $fd:ident, $buffer:ident, $len:ident $(, offset $offset:ident)? $(; $more:ident)* );)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
+            let call = real!(
+                stringify!($name),
+                unsafe extern "C" fn(usize, usize, usize $(, transfer!(@usize $offset))? $(, transfer!(@usize $more))*) -> isize
+            );
+            paged::with($buffer, $len, Cut::$cut($fd as Fd), |at, n, _done| {
+                // SAFETY: a part of the caller's buffer.
+                unsafe { call($fd, at, n $(, $offset.wrapping_add(_done))? $(, $more)*) }
+            })
+        }
+    )*};
+    (@usize $x:ident) => { usize };
+}
+
+transfer! {
+    Read read(fd, buffer, len);
+    Read __read(fd, buffer, len);
+    Read __read_chk(fd, buffer, len; size);
+    Read pread(fd, buffer, len, offset at);
+    Read pread64(fd, buffer, len, offset at);
+    Read __pread_chk(fd, buffer, len, offset at; size);
+    Read __pread64_chk(fd, buffer, len, offset at; size);
+    Write write(fd, buffer, len);
+    Write __write(fd, buffer, len);
+    Write pwrite(fd, buffer, len, offset at);
+    Write pwrite64(fd, buffer, len, offset at);
+    Write send(fd, buffer, len; flags);
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() = value };
+}
+
+const MSG_WAITALL: usize = libc::MSG_WAITALL as usize;
+
+/// `recv`: every piece is waited for only where all are.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn recv(fd: usize, buffer: usize, len: usize, flags: usize) -> isize {
+    let call = real!("recv", unsafe extern "C" fn(usize, usize, usize, usize) -> isize);
+    let all = flags & MSG_WAITALL != 0 && flags & libc::MSG_PEEK as usize == 0;
+    let cut = match paged::active() {
+        Some(_) if all && paged::kind(fd as Fd) == Kind::Stream => Cut::Fill,
+        _ => Cut::Read(fd as Fd),
+    };
+    // SAFETY: parts of the caller's buffer.
+    paged::with(buffer, len, cut, |at, n, _| unsafe { call(fd, at, n, flags) })
+}
+
+/// glibc's `recv` under `_FORTIFY_SOURCE`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn __recv_chk(
+    fd: usize,
+    buffer: usize,
+    len: usize,
+    _: usize,
+    flags: usize,
+) -> isize {
+    // SAFETY: by the caller.
+    unsafe { recv(fd, buffer, len, flags) }
+}
+
+/// `recvfrom`, as `recv`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn recvfrom(
+    fd: usize,
+    buffer: usize,
+    len: usize,
+    flags: usize,
+    from: usize,
+    from_len: usize,
+) -> isize {
+    type F = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
+    let call = real!("recvfrom", F);
+    let _held = (paged::hold(from, 128, true), paged::hold(from_len, 4, true));
+    paged::with(buffer, len, Cut::Read(fd as Fd), |at, n, _| {
+        // SAFETY: parts of the caller's buffer.
+        unsafe { call(fd, at, n, flags, from, from_len) }
+    })
+}
+
+/// glibc's `recvfrom` under `_FORTIFY_SOURCE`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn __recvfrom_chk(
+    fd: usize,
+    buffer: usize,
+    len: usize,
+    _: usize,
+    flags: usize,
+    from: usize,
+    from_len: usize,
+) -> isize {
+    // SAFETY: by the caller.
+    unsafe { recvfrom(fd, buffer, len, flags, from, from_len) }
+}
+
+/// `sendto`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn sendto(
+    fd: usize,
+    buffer: usize,
+    len: usize,
+    flags: usize,
+    to: usize,
+    to_len: usize,
+) -> isize {
+    type F = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
+    let call = real!("sendto", F);
+    let _held = paged::hold(to, 128, false);
+    paged::with(buffer, len, Cut::Write(fd as Fd), |at, n, _| {
+        // SAFETY: parts of the caller's buffer.
+        unsafe { call(fd, at, n, flags, to, to_len) }
+    })
+}
+
+/// `getrandom`: every piece is filled.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usize) -> isize {
+    let call = real!("getrandom", unsafe extern "C" fn(usize, usize, usize) -> isize);
+    // SAFETY: parts of the caller's buffer.
+    paged::with(buffer, len, Cut::Fill, |at, n, _| unsafe { call(at, n, flags) })
+}
+
+type Vectors<'a> = &'a [libc::iovec];
+
+/// The caller's vectors, if they must be handled one by one: some of their memory, or they themselves, are paged.
+///
+/// # Safety
+/// `vectors` must be valid for `count` reads if it is paged memory, or as libc wants it.
+unsafe fn paged_vectors<'a>(vectors: usize, count: usize) -> Option<Vectors<'a>> {
+    let pager = paged::active()?;
+    if vectors == 0 || count == 0 || count > libc::UIO_MAXIOV as usize {
+        return None;
+    }
+    // SAFETY: by the caller (libc's function would read them, too; a wrong pointer ends in SIGSEGV, not EFAULT).
+    let list = unsafe { std::slice::from_raw_parts(vectors as *const libc::iovec, count) };
+    let any = paged::is_paged(pager, vectors)
+        || list.iter().any(|v| v.iov_len > 0 && pager.first_paged(v.iov_base as usize, v.iov_len).is_some());
+    any.then_some(list)
+}
+
+fn total(list: Vectors) -> Option<usize> {
+    list.iter().try_fold(0usize, |sum, v| sum.checked_add(v.iov_len)).filter(|&n| n <= isize::MAX as usize)
+}
+
+/// Copies out of the vectors, from byte `skip` on, as much as fits in `to`.
+///
+/// # Safety
+/// The vectors must be valid for reads.
+unsafe fn gather(list: Vectors, mut skip: usize, to: &mut [u8]) {
+    let mut at = 0;
+    for v in list {
+        if skip >= v.iov_len {
+            skip -= v.iov_len;
+            continue;
+        }
+        let n = (v.iov_len - skip).min(to.len() - at);
+        // SAFETY: inside the vector and the slice.
+        unsafe {
+            std::ptr::copy_nonoverlapping(v.iov_base.cast::<u8>().add(skip), to.as_mut_ptr().add(at), n);
+        }
+        at += n;
+        skip = 0;
+    }
+}
+
+/// Copies `from` into the vectors, from byte `skip` on.
+///
+/// # Safety
+/// The vectors must be valid for writes.
+unsafe fn scatter(list: Vectors, mut skip: usize, from: &[u8]) {
+    let mut at = 0;
+    for v in list {
+        if skip >= v.iov_len {
+            skip -= v.iov_len;
+            continue;
+        }
+        let n = (v.iov_len - skip).min(from.len() - at);
+        // SAFETY: inside the vector and the slice.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), v.iov_base.cast::<u8>().add(skip), n) };
+        at += n;
+        skip = 0;
+    }
+}
+
+/// Copies of this many bytes at most are made of vectors that must stay together.
+const TOGETHER: usize = 1 << 20;
+
+/// A transfer with vectors that are paged: small ones together by way of a copy, so that they stay one message;
+/// large ones one after the other. `call(start, len, done)` transfers one buffer.
+fn vectored(list: Vectors, fd: Fd, write: bool, mut call: impl FnMut(usize, usize, usize) -> isize) -> isize {
+    let Some(sum) = total(list) else {
+        set_errno(libc::EINVAL);
+        return -1;
+    };
+    let kind = paged::kind(fd);
+    if kind == Kind::Datagram || sum <= TOGETHER {
+        let mut copy = Bounce::new(if write { sum.min(TOGETHER) } else { sum });
+        if !write {
+            // SAFETY: the caller's vectors.
+            unsafe { gather(list, 0, &mut copy.0) };
+        }
+        let n = call(copy.0.as_mut_ptr() as usize, copy.0.len(), 0);
+        if write && n > 0 {
+            // SAFETY: the caller's vectors.
+            unsafe { scatter(list, 0, &copy.0[..(n as usize).min(sum)]) };
+        }
+        return n;
+    }
+    let cut = if write { Cut::Read(fd) } else { Cut::Write(fd) };
+    let mut done = 0usize;
+    for v in list.iter().filter(|v| v.iov_len > 0) {
+        let before = done;
+        let n = paged::with(v.iov_base as usize, v.iov_len, cut, |at, n, d| call(at, n, before + d));
+        if n < 0 {
+            return if done > 0 { done as isize } else { n };
+        }
+        done += n as usize;
+        if (n as usize) < v.iov_len || (write && kind == Kind::Stream) {
+            break;
+        }
+    }
+    done as isize
+}
+
+/// Vectored calls: the name, whether memory is written, and the call on one buffer that does the same.
+macro_rules! vectored {
+    ($($name:ident ( $fd:ident, $list:ident, $count:ident $(, $more:ident)* ) $write:literal => |$at:ident, $n:ident, $done:ident| $single:expr;)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name($fd: usize, $list: usize, $count: usize $(, $more: usize)*) -> isize {
+            // SAFETY: the caller's vectors.
+            if let Some(list) = unsafe { paged_vectors($list, $count as c_int as usize) } {
+                // SAFETY: memory of the caller's vectors, pinned, or a copy of it.
+                return vectored(list, $fd as Fd, $write, |$at, $n, $done| unsafe { $single });
+            }
+            let call = real!(stringify!($name), unsafe extern "C" fn(usize, usize, usize $(, vectored!(@usize $more))*) -> isize);
+            // SAFETY: the caller's arguments.
+            unsafe { call($fd, $list, $count $(, $more)*) }
+        }
+    )*};
+    (@usize $x:ident) => { usize };
+}
+
+/// `preadv2` and `pwritev2` with one vector.
+///
+/// # Safety
+/// `at` must be valid for the transfer of `n` bytes.
+unsafe fn single2(write: bool, fd: usize, at: usize, n: usize, offset: usize, flags: usize) -> isize {
+    type F = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> isize;
+    let one = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: n };
+    let call = if write { real!("preadv2", F) } else { real!("pwritev2", F) };
+    // SAFETY: by the caller.
+    unsafe { call(fd, (&raw const one) as usize, 1, offset, flags) }
+}
+
+type Plain = unsafe extern "C" fn(usize, usize, usize) -> isize;
+type At = unsafe extern "C" fn(usize, usize, usize, usize) -> isize;
+
+fn advance(offset: usize, done: usize) -> usize {
+    if offset as isize == -1 { offset } else { offset + done }
+}
+
+vectored! {
+    readv(fd, list, count) true => |at, n, _done| real!("read", Plain)(fd, at, n);
+    writev(fd, list, count) false => |at, n, _done| real!("write", Plain)(fd, at, n);
+    preadv(fd, list, count, offset) true => |at, n, done| real!("pread64", At)(fd, at, n, offset + done);
+    preadv64(fd, list, count, offset) true => |at, n, done| real!("pread64", At)(fd, at, n, offset + done);
+    pwritev(fd, list, count, offset) false => |at, n, done| real!("pwrite64", At)(fd, at, n, offset + done);
+    pwritev64(fd, list, count, offset) false => |at, n, done| real!("pwrite64", At)(fd, at, n, offset + done);
+    preadv2(fd, list, count, offset, flags) true => |at, n, done| single2(true, fd, at, n, advance(offset, done), flags);
+    preadv64v2(fd, list, count, offset, flags) true => |at, n, done| single2(true, fd, at, n, advance(offset, done), flags);
+    pwritev2(fd, list, count, offset, flags) false => |at, n, done| single2(false, fd, at, n, advance(offset, done), flags);
+    pwritev64v2(fd, list, count, offset, flags) false => |at, n, done| single2(false, fd, at, n, advance(offset, done), flags);
+}
+
+type Message = unsafe extern "C" fn(usize, *const libc::msghdr, usize) -> isize;
+
+/// The message's vectors, if anything of the message is paged.
+///
+/// # Safety
+/// `message` must be valid, or as libc wants it.
+unsafe fn paged_message<'a>(message: usize) -> Option<(libc::msghdr, Vectors<'a>)> {
+    let pager = paged::active()?;
+    if message == 0 {
+        return None;
+    }
+    // SAFETY: by the caller.
+    unsafe {
+        let m = *(message as *const libc::msghdr);
+        let itself = [message, m.msg_name as usize, m.msg_control as usize];
+        let some = itself.iter().any(|&a| paged::is_paged(pager, a));
+        match paged_vectors(m.msg_iov as usize, m.msg_iovlen) {
+            Some(list) => Some((m, list)),
+            None if some && (m.msg_iov.is_null() || m.msg_iovlen == 0) => Some((m, &[])),
+            None if some => Some((m, std::slice::from_raw_parts(m.msg_iov, m.msg_iovlen))),
+            None => None,
+        }
+    }
+}
+
+/// `sendmsg`: a paged message is sent from a copy; a stream's in pieces, control data with the first.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize) -> isize {
+    let call = real!("sendmsg", Message);
+    // SAFETY: the caller's message.
+    let Some((original, list)) = (unsafe { paged_message(message) }) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(fd, message as *const libc::msghdr, flags) };
+    };
+    let Some(sum) = total(list) else {
+        set_errno(libc::EMSGSIZE);
+        return -1;
+    };
+    let whole = paged::kind(fd as Fd) != Kind::Stream;
+    let _held = (
+        paged::hold(original.msg_name as usize, original.msg_namelen as usize, false),
+        paged::hold(original.msg_control as usize, original.msg_controllen, false),
+    );
+    let mut copy = Bounce::new(if whole { sum } else { sum.min(TOGETHER) });
+    let mut done = 0;
+    loop {
+        let n = (sum - done).min(copy.0.len());
+        // SAFETY: the caller's vectors; the message describes our copy.
+        let sent = unsafe {
+            gather(list, done, &mut copy.0[..n]);
+            let mut one = libc::iovec { iov_base: copy.0.as_mut_ptr().cast(), iov_len: n };
+            let mut m = original;
+            (m.msg_iov, m.msg_iovlen) = (&raw mut one, 1);
+            if done > 0 {
+                (m.msg_control, m.msg_controllen) = (std::ptr::null_mut(), 0);
+            }
+            call(fd, &raw const m, flags)
+        };
+        if sent < 0 {
+            return if done > 0 { done as isize } else { sent };
+        }
+        done += sent as usize;
+        if done >= sum || (sent as usize) < n {
+            return done as isize;
+        }
+    }
+}
+
+/// `recvmsg`: a paged message is received in a copy.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn recvmsg(fd: usize, message: usize, flags: usize) -> isize {
+    let call = real!("recvmsg", Message);
+    // SAFETY: the caller's message.
+    let Some((original, list)) = (unsafe { paged_message(message) }) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(fd, message as *const libc::msghdr, flags) };
+    };
+    let Some(sum) = total(list) else {
+        set_errno(libc::EMSGSIZE);
+        return -1;
+    };
+    let all = flags & MSG_WAITALL != 0 && flags & libc::MSG_PEEK as usize == 0;
+    let all = all && paged::kind(fd as Fd) == Kind::Stream;
+    let _held = (
+        paged::hold(original.msg_name as usize, original.msg_namelen as usize, true),
+        paged::hold(original.msg_control as usize, original.msg_controllen, true),
+    );
+    let mut copy = Bounce::new(sum.min(TOGETHER));
+    let mut done = 0;
+    loop {
+        let n = (sum - done).min(copy.0.len());
+        let mut one = libc::iovec { iov_base: copy.0.as_mut_ptr().cast(), iov_len: n };
+        let mut m = original;
+        (m.msg_iov, m.msg_iovlen) = (&raw mut one, 1);
+        if done > 0 {
+            (m.msg_control, m.msg_controllen) = (std::ptr::null_mut(), 0);
+        }
+        // SAFETY: the message describes our copy and the caller's pinned name and control memory.
+        let got = unsafe { call(fd, &raw const m, flags) };
+        if got < 0 {
+            return if done > 0 { done as isize } else { got };
+        }
+        // SAFETY: the caller's vectors and message.
+        unsafe {
+            scatter(list, done, &copy.0[..(got as usize).min(n)]);
+            if done == 0 {
+                let to = message as *mut libc::msghdr;
+                (*to).msg_namelen = m.msg_namelen;
+                (*to).msg_controllen = m.msg_controllen;
+                (*to).msg_flags = m.msg_flags;
+            }
+        }
+        done += got as usize;
+        if !all || got == 0 || (got as usize) < n || done >= sum {
+            return done as isize;
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! How processes begin and end: fork is refused, exec and the ways of exiting see to it that no worker is left.
+//!
+//! Called by the program. A child made by `vfork` runs with the program's memory and comes here, too: a process
+//! that is neither the master nor a worker passes through.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
+use atoll_memory::spin::Spin;
+use atoll_memory::sys;
+
+use super::{paged, stdio};
+use crate::state;
+
+fn pid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }.map_or(0, |p| p as i32)
+}
+
+/// What the calling process is to the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// Not managed, or a child made by `vfork`, or all workers are threads of this process.
+    Other,
+    Master,
+    Worker,
+}
+
+fn role() -> (Role, Option<&'static Control>) {
+    let Some(control) = state::control().filter(|_| super::separate()) else { return (Role::Other, None) };
+    let me = pid();
+    if control.program.load(Ordering::Relaxed) == me {
+        return (Role::Master, Some(control));
+    }
+    let worker = control.figures[1..MAX_WORKERS].iter().any(|f| f.pid.load(Ordering::Relaxed) == me);
+    (if worker { Role::Worker } else { Role::Other }, Some(control))
+}
+
+/// `getpid`: a worker is the program, as a thread would be.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getpid() -> c_int {
+    match state::control() {
+        Some(control) if in_worker() => control.program.load(Ordering::Relaxed),
+        _ => pid(),
+    }
+}
+
+/// Is the calling thread a worker in a process of its own?
+fn in_worker() -> bool {
+    state::table() != 0 && super::separate()
+}
+
+fn kill(pid: i32, signal: c_int) {
+    // SAFETY: values only.
+    let _ = unsafe { sys::syscall(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
+}
+
+/// Ends all workers and waits for their ends. Only the master calls this.
+fn stop_workers(control: &Control) {
+    static STOPPED: AtomicBool = AtomicBool::new(false);
+    if STOPPED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    // Release: pairs with the Acquire in the launcher, which looks after it has seen a worker's end.
+    control.ending.store(1, Ordering::Release);
+    if let Some(pager) = state::pager() {
+        pager.publish_totals();
+    }
+    let pids = || {
+        let started = control.workers.load(Ordering::Acquire) as usize;
+        let figures = &control.figures[1..started.clamp(1, MAX_WORKERS)];
+        figures.iter().map(|f| f.pid.load(Ordering::Relaxed)).filter(|&p| p > 0)
+    };
+    pids().for_each(|p| kill(p, libc::SIGKILL));
+    for p in pids() {
+        // A worker that another worker started is not our child; it is reaped by whoever inherits it.
+        let options = (libc::WEXITED | libc::__WALL) as usize;
+        // SAFETY: no result wanted.
+        let _ =
+            unsafe { sys::syscall(libc::SYS_waitid, [libc::P_PID as usize, p as usize, 0, options, 0, 0]) };
+    }
+}
+
+/// Ends the whole program from a worker: the master is killed, the status is in the control block.
+fn end_from_worker(control: &Control, status: c_int) -> ! {
+    let _ = control.exit_status.compare_exchange(0, (status & 0xff) + 1, Ordering::AcqRel, Ordering::Relaxed);
+    kill(control.program.load(Ordering::Relaxed), libc::SIGKILL);
+    loop {
+        // The master's end is ours.
+        sys::sleep_ns(999_999_999);
+    }
+}
+
+/// What workers registered to be called at exit: function, argument.
+static LATE: Spin<Vec<(usize, usize)>> = Spin::new(Vec::new());
+
+/// The last thing that happens in `exit`, in whichever process it was called.
+extern "C" fn last(status: c_int, _: *mut c_void) {
+    let (role, Some(control)) = role() else { return };
+    if role == Role::Other {
+        return;
+    }
+    loop {
+        let Some((f, argument)) = LATE.lock().pop() else { break };
+        // SAFETY: registered with `__cxa_atexit`.
+        unsafe {
+            let f: unsafe extern "C" fn(usize) = std::mem::transmute::<usize, unsafe extern "C" fn(usize)>(f);
+            f(argument);
+        }
+    }
+    stdio::flush_at_exit();
+    match role {
+        Role::Master => stop_workers(control),
+        _ => end_from_worker(control, status),
+    }
+}
+
+static QUICK_STATUS: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn last_quick(_: *mut c_void) {
+    if let (role @ (Role::Master | Role::Worker), Some(control)) = role() {
+        match role {
+            Role::Master => stop_workers(control),
+            _ => end_from_worker(control, QUICK_STATUS.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Registers what `exit` and `quick_exit` do last: handlers run in reverse order, and nobody comes before us.
+pub(super) fn init() {
+    unsafe extern "C" {
+        fn on_exit(f: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+        fn __cxa_at_quick_exit(f: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
+    }
+    // SAFETY: functions that live as long as the process.
+    unsafe {
+        on_exit(last, std::ptr::null_mut());
+        __cxa_at_quick_exit(last_quick, std::ptr::null_mut());
+    }
+}
+
+/// What `atexit` and C++ call. libc's list is private: a worker's entries are kept here for the master's exit.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn __cxa_atexit(f: usize, argument: usize, object: usize) -> c_int {
+    if in_worker() {
+        LATE.lock().push((f, argument));
+        return 0;
+    }
+    let call = real!("__cxa_atexit", unsafe extern "C" fn(usize, usize, usize) -> c_int);
+    // SAFETY: the caller's function.
+    unsafe { call(f, argument, object) }
+}
+
+/// `quick_exit`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn quick_exit(status: c_int) -> ! {
+    QUICK_STATUS.store(status, Ordering::Relaxed);
+    let call = real!("quick_exit", unsafe extern "C" fn(c_int) -> !);
+    // SAFETY: ends the process.
+    unsafe { call(status) }
+}
+
+fn end_now(status: c_int) {
+    if let (role @ (Role::Master | Role::Worker), Some(control)) = role() {
+        match role {
+            Role::Master => stop_workers(control),
+            _ => end_from_worker(control, status),
+        }
+    }
+}
+
+macro_rules! exits {
+    ($($name:ident)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(status: c_int) -> ! {
+            end_now(status);
+            let call = real!(stringify!($name), unsafe extern "C" fn(c_int) -> !);
+            // SAFETY: ends the process.
+            unsafe { call(status) }
+        }
+    )*};
+}
+
+exits! { _exit _Exit }
+
+/// `pthread_exit`: a worker that leaves its team would leave it waiting for ever.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
+    if in_worker() {
+        state::give_up(EXIT_WORKER, "the program called pthread_exit in a worker of an OpenMP team");
+    }
+    let call = real!("pthread_exit", unsafe extern "C" fn(*mut c_void) -> !);
+    // SAFETY: ends the thread.
+    unsafe { call(result) }
+}
+
+fn refuse() -> c_int {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        sys::complain(
+            "atoll: fork is not possible in a managed program: posix_spawn, system and popen are\n",
+        );
+    }
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() = libc::EAGAIN };
+    -1
+}
+
+/// Calls that duplicate the process, whose memory would be shared where it must be copied.
+macro_rules! forks {
+    ($($name:ident ( $($arg:ident),* );)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
+            if state::pager().is_some() {
+                return refuse();
+            }
+            let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> c_int);
+            // SAFETY: the caller's arguments.
+            unsafe { call($($arg),*) }
+        }
+    )*};
+}
+
+forks! {
+    fork();
+    __fork();
+    _Fork();
+    forkpty(fd, name, settings, size);
+    daemon(directory, close);
+}
+
+/// Arguments of a new program, in pinned memory.
+struct Strings {
+    path: usize,
+    arguments: usize,
+    environment: usize,
+    _lists: [Vec<usize>; 2],
+    _copies: Vec<Vec<u8>>,
+}
+
+impl Strings {
+    /// # Safety
+    /// A string, and two NULL-terminated lists of strings (or null).
+    unsafe fn new(path: usize, arguments: usize, environment: usize) -> Strings {
+        let mut copies = Vec::new();
+        let mut list = |at: usize| {
+            let mut pinned = Vec::new();
+            if at == 0 {
+                return (0, pinned);
+            }
+            let mut p = at as *const usize;
+            // SAFETY: by the caller.
+            unsafe {
+                while *p != 0 {
+                    pinned.push(paged::pinned_string(*p, &mut copies));
+                    p = p.add(1);
+                }
+            }
+            pinned.push(0);
+            (pinned.as_ptr() as usize, pinned)
+        };
+        let (arguments, first) = list(arguments);
+        let (environment, second) = list(environment);
+        // SAFETY: by the caller.
+        let path = if path == 0 { 0 } else { unsafe { paged::pinned_string(path, &mut copies) } };
+        Strings { path, arguments, environment, _lists: [first, second], _copies: copies }
+    }
+}
+
+type Spawn = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> c_int;
+
+macro_rules! spawns {
+    ($($name:ident)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(
+            to: usize, path: usize, actions: usize, attributes: usize, arguments: usize, environment: usize,
+        ) -> c_int {
+            let call = real!(stringify!($name), Spawn);
+            // SAFETY: the caller's arguments.
+            unsafe {
+                if paged::active().is_none() {
+                    return call(to, path, actions, attributes, arguments, environment);
+                }
+                let s = Strings::new(path, arguments, environment);
+                let _held = paged::hold(to, 4, true);
+                call(to, s.path, actions, attributes, s.arguments, s.environment)
+            }
+        }
+    )*};
+}
+
+spawns! { posix_spawn posix_spawnp }
+
+/// `system`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn system(command: usize) -> c_int {
+    let call = real!("system", unsafe extern "C" fn(usize) -> c_int);
+    let mut copies = Vec::new();
+    // SAFETY: the caller's string.
+    unsafe {
+        let command = if command == 0 { 0 } else { paged::pinned_string(command, &mut copies) };
+        call(command)
+    }
+}
+
+/// The file that `execvp` would run; `None`: libc's own call will say why not.
+fn executable(name: &CStr, search: bool) -> Option<std::ffi::CString> {
+    use std::ffi::CString;
+    let runs = |path: &CStr| {
+        // SAFETY: a C string; plain data.
+        unsafe {
+            let mut st: libc::stat = std::mem::zeroed();
+            let at = (&raw mut st) as usize;
+            sys::syscall(libc::SYS_access, [path.as_ptr() as usize, libc::X_OK as usize, 0, 0, 0, 0]).is_ok()
+                && sys::syscall(libc::SYS_stat, [path.as_ptr() as usize, at, 0, 0, 0, 0]).is_ok()
+                && st.st_mode & libc::S_IFMT == libc::S_IFREG
+        }
+    };
+    if !search || name.to_bytes().contains(&b'/') {
+        return runs(name).then(|| name.to_owned());
+    }
+    // SAFETY: a C string.
+    let path = unsafe { super::environment::getenv(c"PATH".as_ptr()) };
+    let path = if path.is_null() {
+        c"/bin:/usr/bin"
+    } else {
+        // SAFETY: libc's string.
+        unsafe { CStr::from_ptr(path) }
+    };
+    path.to_bytes().split(|&b| b == b':').find_map(|directory| {
+        let mut full = directory.to_vec();
+        if !full.is_empty() {
+            full.push(b'/');
+        }
+        full.extend_from_slice(name.to_bytes());
+        CString::new(full).ok().filter(|f| runs(f))
+    })
+}
+
+/// What a worker wants the master to become: pointer to [`Request`], 0: nothing.
+static REQUEST: AtomicUsize = AtomicUsize::new(0);
+
+struct Request {
+    strings: Strings,
+    mask: u64,
+}
+
+/// The master replaces itself. Workers end first.
+fn become_other(control: &Control, strings: &Strings, mask: Option<u64>) -> ! {
+    stop_workers(control);
+    if let Some(mask) = mask {
+        state::set_mask(mask);
+    }
+    // SAFETY: pinned strings.
+    let _ = unsafe {
+        sys::syscall(libc::SYS_execve, [strings.path, strings.arguments, strings.environment, 0, 0, 0])
+    };
+    sys::complain("atoll: exec failed after the workers were ended: the program cannot go on\n");
+    // SAFETY: ends the process.
+    let _ = unsafe { sys::syscall(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]) };
+    end_from_worker(control, 127)
+}
+
+/// Does in the master what a worker asked for with SIGBUS; called by its handler, returns if it was nothing.
+pub(crate) fn serve_request() {
+    let (Role::Master, Some(control)) = role() else { return };
+    let at = REQUEST.swap(0, Ordering::AcqRel) as *const Request;
+    // SAFETY: null, or a request that was leaked by the worker.
+    if let Some(request) = unsafe { at.as_ref() } {
+        become_other(control, &request.strings, Some(request.mask));
+    }
+}
+
+type Execve = unsafe extern "C" fn(usize, usize, usize) -> c_int;
+
+/// Replaces the program, if this is it.
+///
+/// # Safety
+/// As `execve`.
+unsafe fn exec(path: usize, arguments: usize, environment: usize, search: bool) -> c_int {
+    let call = if search { real!("execvpe", Execve) } else { real!("execve", Execve) };
+    let (role, control) = role();
+    // SAFETY: the caller's strings.
+    unsafe {
+        let mut strings = Strings::new(path, arguments, environment);
+        if let (Role::Master | Role::Worker, Some(control)) = (role, control)
+            && path != 0
+            && let Some(file) = executable(CStr::from_ptr(strings.path as *const c_char), search)
+            && runs_directly(&file)
+        {
+            strings.path = file.into_raw() as usize;
+            if role == Role::Master {
+                become_other(control, &strings, None);
+            }
+            let mask = state::set_mask(u64::MAX);
+            let request = Box::into_raw(Box::new(Request { strings, mask }));
+            let first = REQUEST.compare_exchange(0, request as usize, Ordering::AcqRel, Ordering::Relaxed);
+            if first.is_ok() {
+                kill(control.program.load(Ordering::Relaxed), libc::SIGBUS);
+            }
+            loop {
+                // Ended by the master, now or for another worker's request.
+                sys::sleep_ns(500_000_000);
+            }
+        }
+        call(strings.path, strings.arguments, strings.environment)
+    }
+}
+
+/// Does the kernel itself run the file? (A script without `#!` is for libc's `execvp`.)
+fn runs_directly(file: &CStr) -> bool {
+    let mut head = [0u8; 4];
+    // SAFETY: a C string, a buffer of its size.
+    unsafe {
+        let path = file.as_ptr() as usize;
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+        let Ok(fd) = sys::syscall(libc::SYS_open, [path, flags, 0, 0, 0, 0]) else {
+            // Executable but not readable: a binary.
+            return true;
+        };
+        let n = sys::syscall(libc::SYS_read, [fd, head.as_mut_ptr() as usize, 4, 0, 0, 0]).unwrap_or(0);
+        let _ = sys::syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+        n >= 2 && (head.starts_with(b"#!") || head == *b"\x7fELF")
+    }
+}
+
+fn environment() -> usize {
+    unsafe extern "C" {
+        static mut environ: usize;
+    }
+    // SAFETY: reading the variable.
+    unsafe { environ }
+}
+
+/// `execve`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn execve(path: usize, arguments: usize, environment: usize) -> c_int {
+    // SAFETY: by the caller.
+    unsafe { exec(path, arguments, environment, false) }
+}
+
+/// `execv`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn execv(path: usize, arguments: usize) -> c_int {
+    // SAFETY: by the caller.
+    unsafe { exec(path, arguments, environment(), false) }
+}
+
+/// `execvp`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn execvp(path: usize, arguments: usize) -> c_int {
+    // SAFETY: by the caller.
+    unsafe { exec(path, arguments, environment(), true) }
+}
+
+/// `execvpe`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn execvpe(path: usize, arguments: usize, environment: usize) -> c_int {
+    // SAFETY: by the caller.
+    unsafe { exec(path, arguments, environment, true) }
+}
+
+/// `fexecve`: by the descriptor's name under /proc.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment: usize) -> c_int {
+    if state::pager().is_none() {
+        let call = real!("fexecve", unsafe extern "C" fn(c_int, usize, usize) -> c_int);
+        // SAFETY: the caller's arguments.
+        return unsafe { call(fd, arguments, environment) };
+    }
+    let path = format!("/proc/self/fd/{fd}\0");
+    // SAFETY: our string, the caller's lists.
+    unsafe { exec(path.as_ptr() as usize, arguments, environment, false) }
+}

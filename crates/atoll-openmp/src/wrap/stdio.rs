@@ -1,0 +1,647 @@
+//! Streams of the C library, common to all workers.
+//!
+//! A FILE made after the program is managed lies in shared memory, buffer and lock included; only its lock's futex
+//! is private to a process. So every function that takes a stream comes here first and takes the stream's own lock
+//! with a shared futex: libc then finds the lock held by the caller, counts up and never waits. `stdin`, `stdout`
+//! and `stderr`, whose FILEs lie in libc's private data, are replaced by shared ones at start. libc's list of open
+//! streams is private as well: ours are taken off it, kept here, and flushed when the program ends.
+//!
+//! Where workers are threads of one process libc's locks do, and only paged buffers matter here.
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+use atoll_memory::spin::Spin;
+use atoll_memory::sys;
+
+use super::paged::{self, Cut};
+use crate::state::SignalsBlocked;
+
+unsafe extern "C" {
+    static mut stdin: usize;
+    static mut stdout: usize;
+    static mut stderr: usize;
+    fn _IO_un_link(file: usize);
+}
+
+/// Streams are shared and their locks taken here.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// `_flags` of a FILE whose user locks it himself.
+const USER_LOCK: i32 = 0x8000;
+/// Offset of a FILE's `_lock`.
+const LOCK: usize = 136;
+
+/// glibc's `_IO_lock_t`: a recursive lock. `word` 0: free, 1: held, 2: held and waited for.
+#[repr(C)]
+struct FileLock {
+    word: AtomicI32,
+    count: AtomicI32,
+    owner: AtomicUsize,
+}
+
+/// What glibc knows the calling thread by.
+fn me() -> usize {
+    let at: usize;
+    // SAFETY: the first word of the thread control block is its own address.
+    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly, preserves_flags)) };
+    at
+}
+
+impl FileLock {
+    /// # Safety
+    /// `file` must be a stream or null.
+    unsafe fn of(file: usize) -> Option<&'static FileLock> {
+        if file == 0 || !SHARED.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: a FILE begins with its flags and has its lock at a fixed offset.
+        unsafe {
+            if *(file as *const i32) & USER_LOCK != 0 {
+                return None;
+            }
+            (*((file + LOCK) as *const *const FileLock)).as_ref()
+        }
+    }
+
+    fn try_acquire(&self) -> bool {
+        let me = me();
+        // Relaxed: only this thread itself stores its own address.
+        if self.owner.load(Ordering::Relaxed) == me {
+            self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return true;
+        }
+        // Acquire: pairs with the Release in `release`.
+        if self.word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        self.own(me);
+        true
+    }
+
+    fn own(&self, me: usize) {
+        self.owner.store(me, Ordering::Relaxed);
+        self.count.store(1, Ordering::Relaxed);
+    }
+
+    fn acquire(&self) {
+        if self.try_acquire() {
+            return;
+        }
+        for _ in 0..100 {
+            std::hint::spin_loop();
+            if self.try_acquire() {
+                return;
+            }
+        }
+        // Acquire: as above.
+        while self.word.swap(2, Ordering::Acquire) != 0 {
+            super::sync::futex_wait(&self.word, 2);
+        }
+        self.own(me());
+    }
+
+    fn release(&self) {
+        let left = self.count.load(Ordering::Relaxed) - 1;
+        self.count.store(left, Ordering::Relaxed);
+        if left == 0 {
+            self.owner.store(0, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `try_acquire`.
+            if self.word.swap(0, Ordering::Release) == 2 {
+                super::sync::futex_wake(&self.word, 1);
+            }
+        }
+    }
+}
+
+/// A stream's lock while it lives.
+pub(super) struct Locked(Option<&'static FileLock>);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if let Some(lock) = self.0 {
+            lock.release();
+        }
+    }
+}
+
+/// Takes a stream's lock.
+///
+/// # Safety
+/// `file` must be a stream or null.
+#[inline]
+pub(super) unsafe fn lock(file: usize) -> Locked {
+    // SAFETY: by the caller.
+    let lock = unsafe { FileLock::of(file) };
+    if let Some(lock) = lock {
+        lock.acquire();
+    }
+    Locked(lock)
+}
+
+/// Streams that libc's list does not know.
+static OPEN: Spin<Vec<usize>> = Spin::new(Vec::new());
+
+/// A stream was opened: libc's private list forgets it, ours knows it.
+fn opened(file: usize) -> usize {
+    if file != 0 && SHARED.load(Ordering::Relaxed) {
+        let _blocked = SignalsBlocked::new();
+        // SAFETY: an open stream of this process's list.
+        unsafe { _IO_un_link(file) };
+        OPEN.lock().push(file);
+    }
+    file
+}
+
+fn closed(file: usize) {
+    let _blocked = SignalsBlocked::new();
+    let mut open = OPEN.lock();
+    if let Some(i) = open.iter().position(|&f| f == file) {
+        open.swap_remove(i);
+    }
+}
+
+/// Replaces the standard streams by ones in shared memory.
+pub(super) fn init() {
+    if !super::separate() {
+        return;
+    }
+    type Fdopen = unsafe extern "C" fn(c_int, *const c_char) -> usize;
+    type Setvbuf = unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int;
+    let fdopen = real!("fdopen", Fdopen);
+    SHARED.store(true, Ordering::Relaxed);
+    // SAFETY: nothing of the program has run: the streams are unused. A descriptor that is closed, or open the
+    // other way, keeps its old stream.
+    unsafe {
+        let errno = *libc::__errno_location();
+        for (fd, mode, variable) in
+            [(0, c"r", &raw mut stdin), (1, c"w", &raw mut stdout), (2, c"w", &raw mut stderr)]
+        {
+            let file = fdopen(fd, mode.as_ptr());
+            if file != 0 {
+                *variable = opened(file);
+                if fd == 2 {
+                    real!("setvbuf", Setvbuf)(file, 0, libc::_IONBF, 0);
+                }
+            }
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Flushes every stream, as `exit` does: without waiting for locks whose holder may be gone.
+pub(super) fn flush_at_exit() {
+    let flush = real!("fflush_unlocked", unsafe extern "C" fn(usize) -> c_int);
+    let open = {
+        let _blocked = SignalsBlocked::new();
+        std::mem::take(&mut *OPEN.lock())
+    };
+    for file in open {
+        // SAFETY: streams that were opened and not closed.
+        unsafe {
+            let lock = FileLock::of(file);
+            let mut tries = 0;
+            while lock.is_some_and(|l| !l.try_acquire()) && tries < 100 {
+                tries += 1;
+                sys::sleep_ns(1_000_000);
+            }
+            flush(file);
+        }
+    }
+}
+
+macro_rules! openers {
+    ($($name:ident ( $($arg:ident : $kind:ident),* );)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
+            let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
+            let _held = ($(wrap!(@guard $arg $kind),)*);
+            // SAFETY: the caller's arguments.
+            opened(unsafe { call($($arg),*) })
+        }
+    )*};
+}
+
+openers! {
+    fopen(path: s, mode: s);
+    fopen64(path: s, mode: s);
+    fdopen(fd: v, mode: s);
+    tmpfile();
+    tmpfile64();
+    fmemopen(memory: v, len: v, mode: v);
+    open_memstream(to: v, len: v);
+    open_wmemstream(to: v, len: v);
+    popen(command: s, mode: s);
+}
+
+macro_rules! reopeners {
+    ($($name:ident)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(path: usize, mode: usize, file: usize) -> usize {
+            let call = real!(stringify!($name), unsafe extern "C" fn(usize, usize, usize) -> usize);
+            // SAFETY: the caller's arguments.
+            unsafe {
+                let _held = (paged::string(path, false), lock(file));
+                let result = call(path, mode, file);
+                closed(file);
+                opened(result)
+            }
+        }
+    )*};
+}
+
+reopeners! { freopen freopen64 }
+
+macro_rules! closers {
+    ($($name:ident)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(file: usize) -> usize {
+            let call = real!(stringify!($name), unsafe extern "C" fn(usize) -> usize);
+            if SHARED.load(Ordering::Relaxed) {
+                closed(file);
+                // The lock goes with the stream: wait until nobody uses it, but leave it free.
+                // SAFETY: the caller's stream.
+                drop(unsafe { lock(file) });
+            }
+            // SAFETY: the caller's stream.
+            unsafe { call(file) }
+        }
+    )*};
+}
+
+closers! { fclose pclose }
+
+// Functions on one stream, which libc runs under the lock we took.
+wrap! {
+    fgetc(file: file);
+    getc(file: file);
+    _IO_getc(file: file);
+    ungetc(c: v, file: file);
+    fputc(c: v, file: file);
+    putc(c: v, file: file);
+    _IO_putc(c: v, file: file);
+    getw(file: file);
+    putw(w: v, file: file);
+    fgets(to: v, n: v, file: file);
+    __fgets_chk(to: v, size: v, n: v, file: file);
+    getline(to: v, n: v, file: file);
+    getdelim(to: v, n: v, delimiter: v, file: file);
+    __getdelim(to: v, n: v, delimiter: v, file: file);
+    fseek(file: file, offset: v, whence: v);
+    fseeko(file: file, offset: v, whence: v);
+    fseeko64(file: file, offset: v, whence: v);
+    ftell(file: file);
+    ftello(file: file);
+    ftello64(file: file);
+    rewind(file: file);
+    fgetpos(file: file, to: v);
+    fgetpos64(file: file, to: v);
+    fsetpos(file: file, from: v);
+    fsetpos64(file: file, from: v);
+    setlinebuf(file: file);
+    feof(file: file);
+    ferror(file: file);
+    clearerr(file: file);
+    fwide(file: file, mode: v);
+    fgetwc(file: file);
+    getwc(file: file);
+    fputwc(c: v, file: file);
+    putwc(c: v, file: file);
+    ungetwc(c: v, file: file);
+    fgetws(to: v, n: v, file: file);
+    fputws(from: v, file: file);
+}
+
+macro_rules! standard {
+    ($($name:ident ( $($arg:ident),* ) $stream:ident;)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
+            let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
+            // SAFETY: the program's stream and arguments.
+            unsafe {
+                let _locked = lock($stream);
+                call($($arg),*)
+            }
+        }
+    )*};
+}
+
+standard! {
+    getchar() stdin;
+    getwchar() stdin;
+    putchar(c) stdout;
+    putwchar(c) stdout;
+    perror(text) stderr;
+    psignal(signal, text) stderr;
+}
+
+/// `fflush`; without a stream, all of them.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn fflush(file: usize) -> c_int {
+    let call = real!("fflush", unsafe extern "C" fn(usize) -> c_int);
+    if file != 0 || !SHARED.load(Ordering::Relaxed) {
+        // SAFETY: the caller's stream.
+        unsafe {
+            let _locked = lock(file);
+            return call(file);
+        }
+    }
+    let open = {
+        let _blocked = SignalsBlocked::new();
+        OPEN.lock().clone()
+    };
+    // SAFETY: no stream: libc flushes what its own list still has.
+    let mut result = unsafe { call(0) };
+    for file in open {
+        // SAFETY: open streams (closing one meanwhile is the program's race, as with libc).
+        unsafe {
+            let _locked = lock(file);
+            // Only those with something to write: flushing input gives up what was read ahead.
+            if *(file as *const i32) & CURRENTLY_PUTTING != 0 {
+                result |= call(file);
+            }
+        }
+    }
+    result
+}
+
+/// `_flags` of a FILE that is being written.
+const CURRENTLY_PUTTING: i32 = 0x800;
+
+/// A transfer of `n` items of `size` bytes, in pieces of paged memory.
+fn items(at: usize, size: usize, n: usize, cut: Cut, mut one: impl FnMut(usize, usize) -> usize) -> usize {
+    let Some(bytes) = size.checked_mul(n).filter(|&b| b > 0) else { return 0 };
+    let done = paged::with(at, bytes, cut, |at, n, _| one(at, n) as isize) as usize;
+    if done == bytes { n } else { done / size }
+}
+
+type Transfer = unsafe extern "C" fn(usize, usize, usize, usize) -> usize;
+
+macro_rules! transfers {
+    ($($name:ident $cut:ident $locks:literal;)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(at: usize, size: usize, n: usize, file: usize) -> usize {
+            let call = real!(stringify!($name), Transfer);
+            // SAFETY: the caller's buffer and stream.
+            unsafe {
+                let _locked = if $locks { lock(file) } else { Locked(None) };
+                items(at, size, n, Cut::$cut, |at, bytes| call(at, 1, bytes, file))
+            }
+        }
+    )*};
+}
+
+transfers! {
+    fread Fill true;
+    fread_unlocked Fill false;
+    fwrite Drain true;
+    fwrite_unlocked Drain false;
+}
+
+/// glibc's `fread` under `_FORTIFY_SOURCE`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn __fread_chk(
+    at: usize,
+    have: usize,
+    size: usize,
+    n: usize,
+    file: usize,
+) -> usize {
+    if size.checked_mul(n).is_none_or(|bytes| bytes > have) {
+        let call = real!("__fread_chk", unsafe extern "C" fn(usize, usize, usize, usize, usize) -> usize);
+        // SAFETY: ends the program.
+        return unsafe { call(at, have, size, n, file) };
+    }
+    // SAFETY: by the caller.
+    unsafe { fread(at, size, n, file) }
+}
+
+macro_rules! put_string {
+    ($($name:ident by $write:ident;)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(text: usize, file: usize) -> c_int {
+            // SAFETY: the caller's string and stream.
+            unsafe {
+                let len = libc::strlen(text as *const c_char);
+                if $write(text, 1, len, file) == len { 1 } else { libc::EOF }
+            }
+        }
+    )*};
+}
+
+put_string! {
+    fputs by fwrite;
+    fputs_unlocked by fwrite_unlocked;
+}
+
+/// `puts`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn puts(text: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    unsafe {
+        let file = stdout;
+        let _locked = lock(file);
+        if fputs(text as usize, file) < 0 || putc(usize::from(b'\n'), file) as c_int == libc::EOF {
+            return libc::EOF;
+        }
+        let len = libc::strlen(text) + 1;
+        c_int::try_from(len).unwrap_or(c_int::MAX)
+    }
+}
+
+/// `setvbuf`: a buffer in paged memory is replaced by one that libc makes.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn setvbuf(file: usize, buffer: usize, mode: c_int, size: usize) -> c_int {
+    let call = real!("setvbuf", unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int);
+    // SAFETY: the caller's stream; the new buffer is pinned and never freed.
+    unsafe {
+        let _locked = lock(file);
+        let mut buffer = buffer;
+        if mode != libc::_IONBF && paged::active().is_some_and(|p| p.first_paged(buffer, size).is_some()) {
+            buffer = Vec::leak(vec![0u8; size]).as_mut_ptr() as usize;
+        }
+        call(file, buffer, mode, size)
+    }
+}
+
+/// `setbuffer`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn setbuffer(file: usize, buffer: usize, size: usize) {
+    // SAFETY: by the caller.
+    unsafe { setvbuf(file, buffer, if buffer == 0 { libc::_IONBF } else { libc::_IOFBF }, size) };
+}
+
+/// `setbuf`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn setbuf(file: usize, buffer: usize) {
+    // SAFETY: by the caller.
+    unsafe { setbuffer(file, buffer, libc::BUFSIZ as usize) };
+}
+
+macro_rules! locks {
+    ($($lock:ident $try:ident $unlock:ident;)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $lock(file: usize) {
+            // SAFETY: the caller's stream.
+            match unsafe { FileLock::of(file) } {
+                Some(lock) => lock.acquire(),
+                // SAFETY: as above.
+                None => unsafe { real!(stringify!($lock), unsafe extern "C" fn(usize))(file) },
+            }
+        }
+
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $try(file: usize) -> c_int {
+            // SAFETY: the caller's stream.
+            match unsafe { FileLock::of(file) } {
+                Some(lock) => c_int::from(!lock.try_acquire()),
+                // SAFETY: as above.
+                None => unsafe { real!(stringify!($try), unsafe extern "C" fn(usize) -> c_int)(file) },
+            }
+        }
+
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $unlock(file: usize) {
+            // SAFETY: the caller's stream.
+            match unsafe { FileLock::of(file) } {
+                Some(lock) => lock.release(),
+                // SAFETY: as above.
+                None => unsafe { real!(stringify!($unlock), unsafe extern "C" fn(usize))(file) },
+            }
+        }
+    )*};
+}
+
+locks! {
+    flockfile ftrylockfile funlockfile;
+    _IO_flockfile _IO_ftrylockfile _IO_funlockfile;
+}
+
+/// Takes a stream's lock, for `variadic.c`.
+///
+/// # Safety
+/// `file` must be a stream.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atoll_lock(file: usize) {
+    // SAFETY: by the caller.
+    if let Some(lock) = unsafe { FileLock::of(file) } {
+        lock.acquire();
+    }
+}
+
+/// Gives a stream's lock back, for `variadic.c`.
+///
+/// # Safety
+/// `file` must be a stream whose lock was taken.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atoll_unlock(file: usize) {
+    // SAFETY: by the caller.
+    if let Some(lock) = unsafe { FileLock::of(file) } {
+        lock.release();
+    }
+}
+
+/// Exported names whose code is in `variadic.c`: a jump leaves all arguments where they are.
+macro_rules! jump {
+    ($($name:ident to $target:ident;)*) => {$(
+        unsafe extern "C" {
+            fn $target();
+        }
+
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name() {
+            core::arch::naked_asm!("jmp {}", sym $target)
+        }
+    )*};
+}
+
+jump! {
+    printf to atoll_printf;
+    fprintf to atoll_fprintf;
+    vprintf to atoll_vprintf;
+    vfprintf to atoll_vfprintf;
+    dprintf to atoll_dprintf;
+    vdprintf to atoll_vdprintf;
+    __printf_chk to atoll_printf_chk;
+    __fprintf_chk to atoll_fprintf_chk;
+    __vprintf_chk to atoll_vprintf_chk;
+    __vfprintf_chk to atoll_vfprintf_chk;
+    __dprintf_chk to atoll_dprintf_chk;
+    __vdprintf_chk to atoll_vdprintf_chk;
+    wprintf to atoll_wprintf;
+    fwprintf to atoll_fwprintf;
+    vwprintf to atoll_vwprintf;
+    vfwprintf to atoll_vfwprintf;
+    scanf to atoll_scanf;
+    fscanf to atoll_fscanf;
+    vscanf to atoll_vscanf;
+    vfscanf to atoll_vfscanf;
+    __isoc99_scanf to atoll_isoc99_scanf;
+    __isoc99_fscanf to atoll_isoc99_fscanf;
+    __isoc99_vscanf to atoll_isoc99_vscanf;
+    __isoc99_vfscanf to atoll_isoc99_vfscanf;
+    execl to atoll_execl;
+    execlp to atoll_execlp;
+    execle to atoll_execle;
+    pthread_once to atoll_pthread_once;
+    call_once to atoll_call_once;
+}

@@ -1,0 +1,230 @@
+//! pthread objects of the program, made to work between processes.
+//!
+//! glibc's objects carry a flag "shared between processes", which decides the kind of futex they use. Every
+//! function sets it before libc's own runs: objects that were initialised statically have it from their first use
+//! on. Where an object lies in paged memory its page stays near for the length of the call: a futex cannot be
+//! looked up on an absent page.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use atoll_memory::sys;
+
+use super::paged::{self, Hold};
+
+unsafe extern "C" {
+    /// glibc's promise that there is one thread, by which libstdc++ leaves atomics (reference counts, guards of
+    /// static locals) and wake-ups out.
+    static mut __libc_single_threaded: u8;
+}
+
+/// Takes libc's promise back: the master has no threads, but workers.
+pub(super) fn init() {
+    // SAFETY: a byte that libc itself clears when a thread is made.
+    unsafe { __libc_single_threaded = 0 };
+}
+
+/// Sleeps while the word is `value`, or until woken. Reaches other processes.
+pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
+    // SAFETY: the word is valid; a shared futex without timeout.
+    let _ = unsafe {
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAIT as usize, value as u32 as usize, 0, 0, 0],
+        )
+    };
+}
+
+/// Wakes up to `n` that sleep on the word, in all processes.
+pub(super) fn futex_wake(word: &AtomicI32, n: i32) {
+    // SAFETY: the word is valid; a shared futex.
+    let _ = unsafe {
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, n as usize, 0, 0, 0],
+        )
+    };
+}
+
+/// Sets bits of a word of an object, if they are not set.
+///
+/// # Safety
+/// The object must be valid at `at`.
+#[inline]
+unsafe fn set_bits(at: usize, offset: usize, bits: i32) {
+    if at == 0 || !super::separate() {
+        return;
+    }
+    // SAFETY: by the caller.
+    let word = unsafe { &*((at + offset) as *const AtomicI32) };
+    if word.load(Ordering::Relaxed) & bits != bits {
+        word.fetch_or(bits, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of the largest pthread object that is not an attribute.
+const OBJECT: usize = 56;
+
+/// Prepares a mutex: `__kind` gets PTHREAD_MUTEX_PSHARED_BIT.
+///
+/// # Safety
+/// A mutex.
+#[inline]
+pub(super) unsafe fn mutex(at: usize) -> Hold {
+    // SAFETY: by the caller.
+    unsafe { set_bits(at, 16, 128) };
+    paged::hold(at, 40, true)
+}
+
+/// Prepares a condition variable: `__wrefs` gets its bit 0.
+///
+/// # Safety
+/// A condition variable.
+#[inline]
+pub(super) unsafe fn condition(at: usize) -> Hold {
+    // SAFETY: by the caller.
+    unsafe { set_bits(at, 36, 1) };
+    paged::hold(at, 48, true)
+}
+
+/// Prepares a read-write lock: `__shared` becomes true.
+///
+/// # Safety
+/// A read-write lock.
+#[inline]
+pub(super) unsafe fn rwlock(at: usize) -> Hold {
+    // SAFETY: by the caller.
+    unsafe { set_bits(at, 28, 1) };
+    paged::hold(at, OBJECT, true)
+}
+
+const TIME: usize = size_of::<libc::timespec>();
+
+wrap! {
+    pthread_mutex_lock(object: mutex);
+    pthread_mutex_trylock(object: mutex);
+    pthread_mutex_timedlock(object: mutex, time: r(TIME));
+    pthread_mutex_clocklock(object: mutex, clock: v, time: r(TIME));
+    pthread_mutex_unlock(object: mutex);
+    mtx_lock(object: mutex);
+    mtx_trylock(object: mutex);
+    mtx_timedlock(object: mutex, time: r(TIME));
+    mtx_unlock(object: mutex);
+    pthread_cond_wait(object: condition, with: mutex);
+    pthread_cond_timedwait(object: condition, with: mutex, time: r(TIME));
+    pthread_cond_clockwait(object: condition, with: mutex, clock: v, time: r(TIME));
+    pthread_cond_signal(object: condition);
+    pthread_cond_broadcast(object: condition);
+    pthread_cond_destroy(object: condition);
+    cnd_wait(object: condition, with: mutex);
+    cnd_timedwait(object: condition, with: mutex, time: r(TIME));
+    cnd_signal(object: condition);
+    cnd_broadcast(object: condition);
+    cnd_destroy(object: condition);
+    pthread_rwlock_rdlock(object: rwlock);
+    pthread_rwlock_wrlock(object: rwlock);
+    pthread_rwlock_tryrdlock(object: rwlock);
+    pthread_rwlock_trywrlock(object: rwlock);
+    pthread_rwlock_timedrdlock(object: rwlock, time: r(TIME));
+    pthread_rwlock_timedwrlock(object: rwlock, time: r(TIME));
+    pthread_rwlock_clockrdlock(object: rwlock, clock: v, time: r(TIME));
+    pthread_rwlock_clockwrlock(object: rwlock, clock: v, time: r(TIME));
+    pthread_rwlock_unlock(object: rwlock);
+    pthread_barrier_wait(object: w(32));
+    pthread_barrier_destroy(object: w(32));
+    sem_wait(object: w(32));
+    sem_trywait(object: w(32));
+    sem_timedwait(object: w(32), time: r(TIME));
+    sem_clockwait(object: w(32), clock: v, time: r(TIME));
+    sem_post(object: w(32));
+}
+
+/// `sem_init`: always for all processes.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn sem_init(object: usize, shared: c_int, value: u32) -> c_int {
+    let call = real!("sem_init", unsafe extern "C" fn(usize, c_int, u32) -> c_int);
+    // SAFETY: the caller's object.
+    unsafe { call(object, if super::separate() { 1 } else { shared }, value) }
+}
+
+/// `pthread_barrier_init`: always for all processes.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_barrier_init(object: usize, attributes: usize, count: u32) -> c_int {
+    let call = real!("pthread_barrier_init", unsafe extern "C" fn(usize, usize, u32) -> c_int);
+    // SAFETY: the caller's object; its word `shared` is the fourth, 128 means between processes.
+    unsafe {
+        let error = call(object, attributes, count);
+        if error == 0 {
+            set_bits(object, 12, 128);
+        }
+        error
+    }
+}
+
+type Syscall = unsafe extern "C" fn(i64, usize, usize, usize, usize, usize, usize) -> i64;
+
+/// libc's `syscall`, whose variable arguments arrive like fixed ones: futexes (libstdc++'s guards of static locals,
+/// std::atomic::wait, std::future) reach other processes and absent pages, transfers are made in pieces.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn syscall(
+    number: i64,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> i64 {
+    let call = real!("syscall", Syscall);
+    if crate::state::pager().is_none() {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(number, a, b, c, d, e, f) };
+    }
+    // SAFETY: the caller's arguments.
+    unsafe {
+        match number {
+            libc::SYS_futex => {
+                let operation = if super::separate() { b & !(libc::FUTEX_PRIVATE_FLAG as usize) } else { b };
+                let _held = (paged::hold(a, 4, true), paged::hold(d, TIME, false), paged::hold(e, 4, true));
+                call(number, a, operation, c, d, e, f)
+            }
+            libc::SYS_read => super::io::read(a, b, c) as i64,
+            libc::SYS_write => super::io::write(a, b, c) as i64,
+            libc::SYS_pread64 => super::io::pread64(a, b, c, d) as i64,
+            libc::SYS_pwrite64 => super::io::pwrite64(a, b, c, d) as i64,
+            libc::SYS_getrandom => super::io::getrandom(a, b, c) as i64,
+            _ => call(number, a, b, c, d, e, f),
+        }
+    }
+}
+
+/// Waits while a `pthread_once_t` is `value`, for `variadic.c`.
+///
+/// # Safety
+/// `word` must be valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atoll_once_wait(word: *const AtomicI32, value: c_int) {
+    let _held = paged::hold(word as usize, 4, true);
+    // SAFETY: by the caller.
+    futex_wait(unsafe { &*word }, value);
+}
+
+/// Wakes all who wait for a `pthread_once_t`, for `variadic.c`.
+///
+/// # Safety
+/// `word` must be valid.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atoll_once_wake(word: *const AtomicI32) {
+    let _held = paged::hold(word as usize, 4, true);
+    // SAFETY: by the caller.
+    futex_wake(unsafe { &*word }, i32::MAX);
+}

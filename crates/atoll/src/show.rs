@@ -1,0 +1,51 @@
+//! `atoll show`: a record's summary again.
+
+use std::process::ExitCode;
+
+use atoll_memory::control::EXIT_SETUP;
+use atoll_record::{Figures, Record, Run};
+use serde::Serialize;
+
+use crate::cli::ShowArgs;
+use crate::run::summary;
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    run: &'a Run,
+    figures: &'a Figures,
+}
+
+/// Prints the record that the command line names.
+pub(crate) fn show(args: &ShowArgs) -> ExitCode {
+    let record = match Record::open(&args.file) {
+        Ok(record) => record,
+        Err(error) => {
+            eprintln!("atoll: {}: {error}", args.file.display());
+            return ExitCode::from(EXIT_SETUP as u8);
+        }
+    };
+    let whole = Whole { run: &record.run, figures: &record.figures };
+    if args.json {
+        match serde_json::to_string_pretty(&whole) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("atoll: the record cannot be written as JSON: {error}"),
+        }
+        return ExitCode::SUCCESS;
+    }
+    let (run, machine) = (&record.run, &record.run.machine);
+    println!("{}  (atoll {})", run.arguments.join(" "), run.atoll_version);
+    println!(
+        "  on {}: {}, {} of {} CPUs, {} of memory, Linux {}",
+        machine.host,
+        machine.cpu,
+        machine.cpus_usable,
+        machine.cpus_online,
+        summary::bytes(machine.memory_bytes),
+        machine.kernel
+    );
+    for (name, value) in &run.environment {
+        println!("  {name}={value}");
+    }
+    print!("{}", summary::text(&record.figures));
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,113 @@
+//! Finding running programs, and their control blocks mapped read-only.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use atoll_memory::control::{Control, MAGIC, MEMFD_NAME};
+use atoll_record::Figures;
+
+use crate::figures;
+use crate::machine::line;
+
+/// A control block seen from outside. Its program may end at any time; the memory stays.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// The launcher.
+    pub(crate) launcher: i32,
+    at: NonNull<Control>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and no reference outlives `self`.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), Control::BYTES) };
+    }
+}
+
+/// The runs whose launcher or program is `pid`, or all, by launcher.
+pub(crate) fn find(pid: Option<i32>) -> Vec<Attached> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut found: Vec<Attached> = pids
+        .filter(|launcher| line(&format!("/proc/{launcher}/comm")) == "atoll")
+        .filter_map(attach)
+        .filter(|a| pid.is_none_or(|pid| pid == a.launcher || pid == a.program()))
+        .collect();
+    found.sort_by_key(|a| a.launcher);
+    found
+}
+
+fn attach(launcher: i32) -> Option<Attached> {
+    let name = format!("/memfd:{MEMFD_NAME}");
+    let links = fs::read_dir(format!("/proc/{launcher}/fd")).ok()?;
+    let path: PathBuf = links
+        .filter_map(|e| Some(e.ok()?.path()))
+        .find(|path| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&name)))?;
+    map(launcher, &File::open(path).ok()?)
+}
+
+fn map(launcher: i32, file: &File) -> Option<Attached> {
+    if file.metadata().ok()?.len() < Control::BYTES as u64 {
+        return None;
+    }
+    // SAFETY: a fresh mapping of a file that is long enough and never shrinks.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            Control::BYTES,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    let attached = Attached { launcher, at: NonNull::new(at.cast())? };
+    (attached.control().magic == MAGIC).then_some(attached)
+}
+
+impl Attached {
+    /// The control block.
+    pub(crate) fn control(&self) -> &Control {
+        // SAFETY: mapped for as long as `self` lives; all that changes in it is atomic.
+        unsafe { self.at.as_ref() }
+    }
+
+    /// The program's process; 0 while there is none.
+    pub(crate) fn program(&self) -> i32 {
+        self.control().program.load(Ordering::Relaxed)
+    }
+
+    /// Does the launcher still live?
+    pub(crate) fn is_running(&self) -> bool {
+        line(&format!("/proc/{}/comm", self.launcher)) == "atoll"
+    }
+
+    /// What is counted now. `rate` is in ticks a second.
+    pub(crate) fn figures(&self, rate: f64) -> Figures {
+        let program = match self.program() {
+            0 => String::new(),
+            pid => line(&format!("/proc/{pid}/comm")),
+        };
+        figures::collect(self.control(), &program, self.age(), rate)
+    }
+
+    /// Seconds since the launcher started.
+    fn age(&self) -> f64 {
+        let age = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.launcher)).ok()?;
+            // starttime is field 22, in clock ticks since the machine started; the name ends at the last ')'.
+            let start: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
+            let up: f64 = line("/proc/uptime").split(' ').next()?.parse().ok()?;
+            // SAFETY: no pointers.
+            let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+            Some(up - start / ticks as f64)
+        };
+        age().unwrap_or(0.0).max(0.0)
+    }
+}
