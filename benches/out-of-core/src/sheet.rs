@@ -16,7 +16,7 @@ pub(crate) struct Cell {
     /// Why there are none, or no more.
     pub(crate) out: Option<String>,
     /// Chosen at the first run.
-    waiting: Option<Waiting>,
+    pub(crate) waiting: Option<Waiting>,
 }
 
 impl Cell {
@@ -73,6 +73,9 @@ const CALIBRATIONS: usize = 5;
 const FIRST_GUESS: u64 = 8 << 20;
 /// Repetitions of a run that had more near than the limit.
 const REPETITIONS: usize = 3;
+
+/// What Linux swap does, and no mistake of ours.
+pub(crate) const KILLED: &str = "the kernel killed every run for lack of memory, though swap space was free";
 
 fn words(program: &Program, iterations: u32) -> Vec<String> {
     [program.name, program.class, "--iterations", &iterations.to_string()].map(str::to_owned).to_vec()
@@ -229,7 +232,9 @@ impl Sheet {
                 }
                 Err(why) => {
                     bench.say(&format!("{name}: {why}"));
-                    self.wrong.push(format!("{name}: {why}"));
+                    if why != KILLED {
+                        self.wrong.push(format!("{name}: {why}"));
+                    }
                     self.cell_mut(all, index).out = Some(why);
                     return Ok(());
                 }
@@ -276,6 +281,9 @@ impl Sheet {
                 timeout,
             };
             let outcome = bench.run(&asked)?;
+            if matches!(subject, Subject::Swap(_)) && outcome.was_killed() {
+                return Ok(Err(KILLED.to_owned()));
+            }
             if let Some(why) = wrong(&outcome, &part.checksum) {
                 return Ok(Err(why));
             }
@@ -294,6 +302,7 @@ impl Sheet {
                 near: subject.atoll().filter(|a| a.limited).map(|_| asked.near),
                 fetches: figures.total.major_faults + figures.total.prefetched_pages,
                 waits: figures.total.waits,
+                killed: outcome.killed,
             }));
         }
         Ok(Err("it always had more near than the limit".to_owned()))
