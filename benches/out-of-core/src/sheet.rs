@@ -149,10 +149,17 @@ impl Sheet {
         let mut near = self.limit.saturating_sub(FIRST_GUESS).max(self.limit / 2);
         let mut policy = String::new();
         let mut best = None;
+        let mut before: Option<(u64, u64)> = None;
         for _ in 0..CALIBRATIONS {
             let outcome = bench.run(&self.asked(bench, &subject, near, bench.timeout))?;
             if let Some(why) = outcome.failure() {
                 return Err(Error::said(format!("{page} pages: {why}")));
+            }
+            if outcome.timed_out {
+                return Err(Error::said(format!(
+                    "{page} pages: cut at the time limit with --near {}",
+                    mebibytes(near)
+                )));
             }
             if let Some(figures) = outcome.figures() {
                 policy = figures.settings.policy.split(':').next().unwrap_or_default().to_owned();
@@ -162,6 +169,14 @@ impl Sheet {
                 best = Some(self.limit);
                 break;
             };
+            let useless = |(b, p): (u64, u64)| b > near && p.saturating_sub(peak) < (b - near) / 2;
+            if peak > self.limit && before.is_some_and(useless) {
+                let needed = mebibytes(peak);
+                return Err(Error::said(format!(
+                    "{page} pages: atoll needs {needed} at its start, whatever --near says"
+                )));
+            }
+            before = Some((near, peak));
             if peak <= self.limit && best.is_none_or(|b| b < near) {
                 best = Some(near);
             }
