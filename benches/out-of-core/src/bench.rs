@@ -96,6 +96,25 @@ impl Bench {
         })
     }
 
+    /// The policy that atoll takes unasked, by name.
+    pub(crate) fn default_policy(&self) -> Result<String, Error> {
+        let subject = Subject::Atoll(Atoll { limited: true, ..Atoll::default() });
+        let words = ["sweep", "S"].map(str::to_owned);
+        let (waiting, near, timeout) = (Waiting::Passive, 64 << 20, self.timeout);
+        let asked =
+            Asked { subject: &subject, words: &words, threads: 1, waiting, limit: near, near, timeout };
+        let outcome = self.run(&asked)?;
+        match (outcome.failure(), outcome.figures()) {
+            (None, Some(figures)) => {
+                Ok(figures.settings.policy.split(':').next().unwrap_or_default().to_owned())
+            }
+            (why, _) => Err(Error::said(format!(
+                "atoll does not run here: {}",
+                why.unwrap_or_else(|| "no summary".to_owned())
+            ))),
+        }
+    }
+
     /// Why this subject cannot be measured here.
     pub(crate) fn refused(&self, subject: &Subject) -> Option<String> {
         match subject {

@@ -142,12 +142,11 @@ impl Sheet {
 
     /// Finds the `--near` with which everything that is near in an atoll run is just below the limit. Far memory is
     /// in a file, outside of the count: the cgroup's peak is then what is near, tables, runtime, launcher and the
-    /// program's private memory with it. Also returns the policy that atoll took.
-    pub(crate) fn calibrate(&mut self, bench: &Bench, page: &'static str) -> Result<String, Error> {
+    /// program's private memory with it.
+    pub(crate) fn calibrate(&mut self, bench: &Bench, page: &'static str) -> Result<(), Error> {
         let subject =
             Subject::Atoll(Atoll { limited: true, far: Some("file"), page: Some(page), policy: None });
         let mut near = self.limit.saturating_sub(FIRST_GUESS).max(self.limit / 2);
-        let mut policy = String::new();
         let mut best = None;
         let mut before: Option<(u64, u64)> = None;
         for _ in 0..CALIBRATIONS {
@@ -160,9 +159,6 @@ impl Sheet {
                     "{page} pages: cut at the time limit with --near {}",
                     mebibytes(near)
                 )));
-            }
-            if let Some(figures) = outcome.figures() {
-                policy = figures.settings.policy.split(':').next().unwrap_or_default().to_owned();
             }
             let Some(peak) = outcome.peak else {
                 // Nothing can be measured: what the limit says is what atoll gets.
@@ -208,7 +204,7 @@ impl Sheet {
             mebibytes(self.limit.saturating_sub(near))
         ));
         self.near.push((page, near));
-        Ok(policy)
+        Ok(())
     }
 
     fn asked<'a>(&'a self, bench: &Bench, subject: &'a Subject, near: u64, timeout: Duration) -> Asked<'a> {
