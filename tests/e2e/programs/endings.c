@@ -14,7 +14,7 @@ static void end(const char *how) {
     if (!strcmp(how, "quick_exit")) quick_exit(10);
     if (!strcmp(how, "abort")) abort();
     if (!strcmp(how, "segv")) *(volatile int *)8 = 1;
-    if (!strcmp(how, "fpe")) { volatile int z = 0; z = 1 / z; }
+    if (!strcmp(how, "fpe")) { volatile int z = 0; z = 7 / z; }
     if (!strcmp(how, "raise")) raise(SIGTERM);
     if (!strcmp(how, "kill")) kill(getpid(), SIGTERM);
     if (!strcmp(how, "execv")) { char *const v[] = {"echo", "from exec", NULL}; execv("/bin/echo", v); }
