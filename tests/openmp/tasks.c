@@ -289,7 +289,24 @@ static void events(void) {
     CHECK(order == 10 && first >= 0);
 }
 
+/* Teams of changing size, one right after the other: nobody executes another region's tasks. */
+static void changing_teams(void) {
+    for (int round = 0; round < 400; round++) {
+        int sum = 0, size = 1 + round * 7 % 5;
+#pragma omp parallel num_threads(size) reduction(task, + : sum)
+        for (int i = 0; i < 4; i++) {
+#pragma omp task in_reduction(+ : sum) firstprivate(size)
+            {
+                CHECK(omp_get_num_threads() == size && omp_get_thread_num() < size);
+                sum += 1;
+            }
+        }
+        CHECK(sum == 4 * size);
+    }
+}
+
 int main(void) {
+    changing_teams();
     recursion();
     many();
     dependences();

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_pages::{AnyPolicy, PolicySpec, Storage};
 
 use crate::control::{Control, MAX_WORKERS};
-use crate::far::{AnyFar, FarConfig, FarError, FarSpec, FarStore};
+use crate::far::{AnyFar, FarConfig, FarError, FarSpec};
 use crate::layout;
 use crate::pager::Pager;
-use crate::pager::executor::Executor;
+use crate::pager::executor::{Executor, Executors};
 use crate::pager::frames::Frames;
 use crate::pager::page_word::MAX_FRAMES;
 use crate::sys::{self, Errno};
@@ -31,7 +31,9 @@ pub enum SetupError {
         errno: Errno,
     },
     /// Something lies where the arena belongs.
-    #[error("address {0:#x}, which the arena needs, is in use (or the address space is limited by `ulimit -v`)")]
+    #[error(
+        "address {0:#x}, which the arena needs, is in use (or the address space is limited by `ulimit -v`)"
+    )]
     AddressTaken(usize),
     /// The policy's text is wrong.
     #[error("policy: {0}")]
@@ -51,7 +53,9 @@ pub enum SetupError {
         have: u64,
     },
     /// The near limit leaves nothing.
-    #[error("--near {near} is less than the {least} bytes that atoll itself and the program's small blocks need")]
+    #[error(
+        "--near {near} is less than the {least} bytes that atoll itself and the program's small blocks need"
+    )]
     TooSmall {
         /// Bytes asked for.
         near: u64,
@@ -113,9 +117,8 @@ impl Cutter {
 
 fn free_huge_pages() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let value = |name: &str| {
-        text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap_or(0)
-    };
+    let value =
+        |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap_or(0);
     let overcommit = std::fs::read_to_string("/proc/sys/vm/nr_overcommit_hugepages")
         .ok()
         .and_then(|t| t.trim().parse::<u64>().ok())
@@ -138,11 +141,12 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let huge = shift == 21;
     let total = layout::ARENA_BYTES + layout::GLOBALS_BYTES;
     let pages = total >> shift;
-    let policy: PolicySpec = s.policy().parse().map_err(SetupError::Policy)?;
+    let mut policy: PolicySpec = s.policy().parse().map_err(SetupError::Policy)?;
     let far: FarSpec = s.far().parse().map_err(|e| SetupError::Far(format!("{e}")))?;
 
     let flags = if huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
-    let arena_fd = sys::memfd(c"atoll-arena", flags, total as u64).map_err(kernel("make the arena's file"))?;
+    let arena_fd =
+        sys::memfd(c"atoll-arena", flags, total as u64).map_err(kernel("make the arena's file"))?;
     map_at(layout::ARENA, layout::ARENA_BYTES, arena_fd)?;
     let tables_fd = sys::memfd(c"atoll-tables", 0, layout::TABLES_BYTES as u64)
         .map_err(kernel("make the tables' file"))?;
@@ -162,7 +166,14 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let words = cut.take(pages * 4)?;
     let touched = cut.take((pages >> 9).div_ceil(64) * 8 + 8)?;
     let frame_table = cut.take(capacity as usize * Frames::bytes_per_frame(tables))?;
-    let policy_words = policy.words(capacity);
+    // Without a limit nothing is ever evicted: no policy is asked, and none needs memory for all frames.
+    let ordered = if s.near_bytes == u64::MAX {
+        policy = PolicySpec::ALL[0];
+        1
+    } else {
+        capacity
+    };
+    let policy_words = policy.words(ordered);
     let order = cut.take(policy_words * 4)?.cast::<u32>();
     let free = cut.take(capacity as usize * 4)?.cast::<u32>();
     let executors = cut.take(2 * MAX_WORKERS * size_of::<Executor>())?.cast::<Executor>();
@@ -182,40 +193,28 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
             std::slice::from_raw_parts_mut(order, policy_words),
         )
     };
-    let storage = Storage::new(&policy, capacity, order).ok_or(SetupError::Kernel {
-        what: "number so many frames",
-        errno: Errno(libc::EINVAL),
-    })?;
+    let storage = Storage::new(&policy, ordered, order)
+        .ok_or(SetupError::Kernel { what: "number so many frames", errno: Errno(libc::EINVAL) })?;
     let any_policy = AnyPolicy::new(policy, storage);
     let lanes = 2 * MAX_WORKERS;
     let limit = (s.far_bytes != u64::MAX).then_some(s.far_bytes);
-    let config = FarConfig {
-        page_size: 1 << shift,
-        pages: pages as u64,
-        lanes: lanes as u32,
-        limit_bytes: limit,
-    };
-    let refused = |e: FarError| SetupError::Far(format!("{e}"));
-    let store = AnyFar::new(&far, &config).map_err(refused)?;
-    for index in 0..lanes {
-        let figures = &control.figures[index.min(MAX_WORKERS)];
-        let lane = store.lane(index as u32).map_err(refused)?;
-        // SAFETY: zeroed memory for each executor; scratch pieces are disjoint.
-        unsafe {
-            Executor::place(
-                executors.add(index),
-                scratch.add(index * scratch_bytes),
-                scratch_bytes,
-                lane,
-                figures,
-                max_window(shift),
-            );
-        }
-    }
+    let config =
+        FarConfig { page_size: 1 << shift, pages: pages as u64, lanes: lanes as u32, limit_bytes: limit };
+    let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.
     let drops = unsafe { &*drops.cast() };
     let pager = Pager::new(
-        control, arena_fd, capacity, words, touched, frames, any_policy, free, executors, store, drops,
+        control,
+        arena_fd,
+        capacity,
+        words,
+        touched,
+        frames,
+        any_policy,
+        free,
+        Executors { at: executors, scratch, scratch_bytes, max_window: max_window(shift) },
+        store,
+        drops,
     );
     Ok(Box::leak(Box::new(pager)))
 }

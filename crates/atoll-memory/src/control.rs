@@ -188,15 +188,9 @@ impl Control {
             if libc::fstat(fd, &mut st) != 0 || (st.st_size as usize) < Self::BYTES {
                 return None;
             }
-            let at = crate::sys::mmap(
-                0,
-                Self::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            )
-            .ok()?;
+            let at =
+                crate::sys::mmap(0, Self::BYTES, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+                    .ok()?;
             let control = &*(at as *const Control);
             (control.magic == MAGIC).then_some(control)
         }

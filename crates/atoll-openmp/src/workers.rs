@@ -7,10 +7,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use atoll_memory::control::EXIT_SETUP;
-
 use crate::start::{process, signal};
-use crate::{heap, state};
+use crate::state;
 
 /// Why a worker could not be started: an error number.
 #[derive(Debug, Clone, Copy)]
@@ -52,15 +50,11 @@ extern "C" fn managed_thread(thread: *mut c_void) -> *mut c_void {
     // SAFETY: made by `start` for this thread alone.
     let thread = unsafe { Box::from_raw(thread.cast::<Thread>()) };
     state::become_worker(thread.index, 0);
-    signal::use_stack(heap::signal_stack());
+    signal::use_stack(process::alternate_stack(thread.index));
     if let Some(pager) = state::pager() {
         // SAFETY: no pointers.
         let id = unsafe { libc::gettid() };
         pager.control().figures[thread.index].pid.store(id, Ordering::Relaxed);
-        // SAFETY: this worker's own executor; nothing faults before.
-        if unsafe { state::executor(pager) }.lane().attach().is_err() {
-            state::give_up(EXIT_SETUP, "far memory does not take one more worker");
-        }
     }
     (thread.entry)(thread.arg)
 }

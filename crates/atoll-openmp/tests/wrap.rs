@@ -17,9 +17,10 @@ fn library() -> PathBuf {
     let deps = exe.parent().expect("deps");
     let found = [deps.join("libatoll_openmp.so"), deps.join("../libatoll_openmp.so")];
     // The newest: an older build may have left the other.
-    let newest = found.iter().filter(|p| p.exists()).max_by_key(|p| {
-        p.metadata().and_then(|m| m.modified()).expect("a time")
-    });
+    let newest = found
+        .iter()
+        .filter(|p| p.exists())
+        .max_by_key(|p| p.metadata().and_then(|m| m.modified()).expect("a time"));
     newest.expect("libatoll_openmp.so is built with the tests").clone()
 }
 

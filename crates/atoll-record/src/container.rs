@@ -55,7 +55,9 @@ pub enum ReadError {
     #[error("this is no record of atoll: it does not start with ATOLLREC")]
     NotARecord,
     /// Written by a later atoll.
-    #[error("the record has format {found}, this atoll reads up to {VERSION}: read it with the atoll that wrote it")]
+    #[error(
+        "the record has format {found}, this atoll reads up to {VERSION}: read it with the atoll that wrote it"
+    )]
     LaterVersion {
         /// The file's format.
         found: u32,
@@ -205,7 +207,10 @@ impl<R: Read> Reader<R> {
         let length = u64::from_le_bytes(length);
         if crc32fast::hash(&head[..20]).to_le_bytes() != head[20..24] {
             self.over = true;
-            return Err(ReadError::Damaged { offset: start, what: "a chunk's head does not fit its checksum" });
+            return Err(ReadError::Damaged {
+                offset: start,
+                what: "a chunk's head does not fit its checksum",
+            });
         }
         let mut payload = Vec::new();
         match self.from.by_ref().take(length).read_to_end(&mut payload) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use crate::container::{Chunk, ReadError, Reader, Tag, Writer};
-use crate::{figures, run, Figures, Run};
+use crate::{Figures, Run, figures, run};
 
 /// A run's record.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -11,7 +11,7 @@ use atoll_pages::Policy;
 
 use super::executor::{CACHE, Executor};
 use super::frames::CoreMap;
-use super::page_word::{self, PageWord, State};
+use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -28,9 +28,11 @@ struct Victim {
     dirty: bool,
     store: bool,
     token: u32,
+    habit: Habit,
 }
 
-const NO_VICTIM: Victim = Victim { page: 0, frame: 0, dirty: false, store: false, token: 0 };
+const NO_VICTIM: Victim =
+    Victim { page: 0, frame: 0, dirty: false, store: false, token: 0, habit: Habit::Read };
 
 impl Pager {
     /// Sees to it that `x` has at least `need` free frames.
@@ -56,10 +58,10 @@ impl Pager {
                 wait.pause();
             }
         }
-        if x.log_nearly_full() {
-            if let Some(mut room) = self.room.try_lock() {
-                self.drain_logs(&mut room);
-            }
+        if x.log_nearly_full()
+            && let Some(mut room) = self.room.try_lock()
+        {
+            self.drain_logs(&mut room);
         }
         Ok(())
     }
@@ -67,13 +69,16 @@ impl Pager {
     /// One batch of frames into the cache of `x`: unused ones if the limit allows, else by eviction.
     fn refill(&self, x: &mut Executor, need: usize) -> Result<usize, FaultError> {
         let target = self.frame_target();
+        if target == self.least_frames() {
+            self.check_near()?;
+        }
         let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
         let count = {
             let mut room = self.room.lock();
             self.drain_logs(&mut room);
             self.age(x, &mut room);
-            let want = self.batch().max(need - x.cached);
+            let want = self.batch(target).max(need - x.cached);
             if self.take_unused(x, &mut room, want, target) {
                 return Ok(x.cached - before);
             }
@@ -101,7 +106,7 @@ impl Pager {
         }
         if self.taken.load(Ordering::Relaxed) > target {
             let mut room = self.room.lock();
-            self.shrink(x, &mut room, target);
+            self.shrink(x, &mut room, target, need);
         }
         match error {
             Some(e) if x.cached == before => Err(e),
@@ -120,9 +125,8 @@ impl Pager {
             let page = self.frames.page(frame);
             let word = self.word(page);
             let seen = page_word::load(word);
-            let ours = seen.state() == State::Resident
-                && seen.frame() == frame
-                && page_word::try_lock(word, seen);
+            let ours =
+                seen.state() == State::Resident && seen.frame() == frame && page_word::try_lock(word, seen);
             if !ours {
                 skipped[skips] = frame;
                 skips += 1;
@@ -135,7 +139,8 @@ impl Pager {
                 continue;
             }
             let dirty = self.frames.dirty(frame);
-            victims[count] = Victim { page, frame, dirty, store: !self.frames.far_copy(frame), token };
+            let store = !self.frames.far_copy(frame);
+            victims[count] = Victim { page, frame, dirty, store, token, habit: seen.habit() };
             count += 1;
         }
         for &frame in &skipped[..skips] {
@@ -153,6 +158,10 @@ impl Pager {
             if v.dirty {
                 self.frames.union_into(v.frame, &mut mappers);
             }
+        }
+        // Nobody but the thread that waits for this fault runs on this page table: it cannot write meanwhile.
+        if !self.threads_share_tables() {
+            mappers.remove(x.table);
         }
         mappers.for_each(|table| {
             let _ = self.uffd(table).write_protect(at, len, true);
@@ -179,7 +188,10 @@ impl Pager {
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);
             x.cache[x.cached] = v.frame;
             x.cached += 1;
-            page_word::unlock(self.word(v.page), PageWord::far(v.dirty, v.token));
+            page_word::unlock(
+                self.word(v.page),
+                PageWord::far(if v.dirty { v.habit } else { Habit::Read }, v.token),
+            );
         }
         Ok(())
     }
@@ -203,9 +215,7 @@ impl Pager {
             if self.ram_direct {
                 // Marks every page of the run as held; they lie one after the other.
                 for k in (0..n as u64).rev() {
-                    if let Some(at) =
-                        self.far.direct(first + k, Access::Store).map_err(FaultError::Far)?
-                    {
+                    if let Some(at) = self.far.direct(first + k, Access::Store).map_err(FaultError::Far)? {
                         to = at;
                     }
                 }
@@ -241,7 +251,7 @@ impl Pager {
         let mut room = self.room.lock();
         for v in run {
             room.policy.restore(v.frame, self.frames.count(v.frame));
-            page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.dirty));
+            page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.habit));
         }
     }
 }

@@ -105,41 +105,38 @@ impl Executor {
         self.figures
     }
 
-    /// Counts for `figures` from now on: a handler thread works in a worker's name.
-    pub fn count_for(&mut self, figures: &'static Figures) {
-        self.figures = figures;
-    }
-
-    /// The executor's thread runs on page table `table`.
-    pub fn run_on(&mut self, table: usize) {
-        self.table = table;
-    }
-
     /// Its part of the far store.
     pub fn lane(&mut self) -> &mut Lane {
         &mut self.lane
     }
+}
 
-    /// Makes an executor in place.
+/// Memory for all executors and their scratch; only those in use are ever touched.
+pub(crate) struct Executors {
+    /// Zeroed memory for 2 × `MAX_WORKERS` executors.
+    pub(crate) at: *mut Executor,
+    /// As many scratch areas of `scratch_bytes`.
+    pub(crate) scratch: *mut u8,
+    pub(crate) scratch_bytes: usize,
+    /// Pages fetched ahead at most.
+    pub(crate) max_window: u32,
+}
+
+impl Executors {
+    /// Makes executor `index`.
     ///
     /// # Safety
-    /// `at` must be zeroed memory for one, owned by the caller; `scratch` valid for ever for `scratch_bytes`.
-    pub(crate) unsafe fn place(
-        at: *mut Executor,
-        scratch: *mut u8,
-        scratch_bytes: usize,
-        lane: Lane,
-        figures: &'static Figures,
-        max_window: u32,
-    ) {
-        // SAFETY: field by field into the caller's memory; what is left out (cache, log, counters) is valid
-        // when zero.
+    /// Once for each index, before anybody else uses it.
+    pub(super) unsafe fn make(&self, index: usize, lane: Lane, figures: &'static Figures, table: usize) {
+        // SAFETY: field by field into zeroed memory; what is left out (cache, log, counters) is valid when zero.
         unsafe {
-            (&raw mut (*at).streams).write(Prefetcher::new(max_window));
-            (&raw mut (*at).scratch).write(scratch);
-            (&raw mut (*at).scratch_bytes).write(scratch_bytes);
-            (&raw mut (*at).lane).write(lane);
-            (&raw mut (*at).figures).write(figures);
+            let x = self.at.add(index);
+            (&raw mut (*x).streams).write(Prefetcher::new(self.max_window));
+            (&raw mut (*x).scratch).write(self.scratch.add(index * self.scratch_bytes));
+            (&raw mut (*x).scratch_bytes).write(self.scratch_bytes);
+            (&raw mut (*x).lane).write(lane);
+            (&raw mut (*x).figures).write(figures);
+            (&raw mut (*x).table).write(table);
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::executor::{Event, Executor};
-use super::page_word::{self, PageWord, State};
+use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -86,7 +86,8 @@ impl Pager {
         let mut now = seen;
         if fault.write {
             self.frames.set_dirty(frame);
-            now = PageWord::resident(frame, true);
+            let habit = if fault.protection { Habit::Written } else { seen.habit() };
+            now = PageWord::resident(frame, if habit == Habit::Read { Habit::Unknown } else { habit });
         }
         if mapped && fault.protection {
             uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
@@ -147,6 +148,9 @@ impl Pager {
 
     /// Notes an event, draining the logs first if this worker's is full.
     pub(super) fn note(&self, x: &mut Executor, event: Event) {
+        if !self.limited() {
+            return;
+        }
         while !x.note(event) {
             let mut room = self.room.lock();
             self.drain_logs(&mut room);
@@ -192,17 +196,15 @@ impl Pager {
         Ok(())
     }
 
-    /// Should the page be mapped writable at once?
+    /// Should the page be mapped writable at once? Mapping it read-only costs a second fault if it is written, and
+    /// saves its way to far memory if it is not: so what is known to be written is mapped writable, but for one in
+    /// 64, to notice when that changes, and the rest read-only.
     fn writable(&self, x: &mut Executor, seen: PageWord, write: bool) -> bool {
         if write || seen.state() == State::Absent {
             return true;
         }
-        if !seen.written() {
-            return false;
-        }
-        // A page that was written is taken to be written again; one in eight is put to the test.
         x.guesses = x.guesses.wrapping_add(1);
-        !x.guesses.is_multiple_of(8)
+        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(64)
     }
 
     /// Locks the other pages of the window that are in the same state, as far as there is room for them.
@@ -217,8 +219,11 @@ impl Pager {
         if window.count <= 1 {
             return;
         }
-        let limit = (x.scratch_bytes >> self.shift).clamp(1, WINDOW).min(window.count as usize);
+        let mut limit = (x.scratch_bytes >> self.shift).clamp(1, WINDOW).min(window.count as usize);
         if x.cached < limit {
+            if self.limited() {
+                limit = limit.min(2 * self.batch(self.frame_target()));
+            }
             // Prefetching is worth a batch of evictions, not more; with none to be had it is left out.
             let _ = self.make_room(x, limit);
         }
@@ -260,9 +265,7 @@ impl Pager {
                 let memory = unsafe { x.scratch.add(i << self.shift) };
                 staged[i] = Transfer { page: u64::from(item.page), memory };
             }
-            self.far
-                .load(&mut x.lane, &staged[..batch.len])
-                .map_err(|e| (0, FaultError::Far(e)))?;
+            self.far.load(&mut x.lane, &staged[..batch.len]).map_err(|e| (0, FaultError::Far(e)))?;
         }
         let mut i = 0;
         while i < batch.len {
@@ -300,8 +303,7 @@ impl Pager {
         while i < batch.len {
             let run = batch.run(i, |a, b| a.page + 1 == b.page);
             let (at, _) = self.address_of(batch.items[i].page);
-            self.zero_run(uffd, at, run << self.shift)
-                .map_err(|(n, e)| (i + (n >> self.shift), e))?;
+            self.zero_run(uffd, at, run << self.shift).map_err(|(n, e)| (i + (n >> self.shift), e))?;
             i += run;
         }
         Ok(())
@@ -314,8 +316,7 @@ impl Pager {
                 // The kernel has no UFFDIO_ZEROPAGE for huge pages.
                 let source = crate::arena::zero_page();
                 // SAFETY: the zero page is one huge page long.
-                unsafe { uffd.copy(at + done, source, self.page_bytes(), false) }
-                    .map(|()| self.page_bytes())
+                unsafe { uffd.copy(at + done, source, self.page_bytes(), false) }.map(|()| self.page_bytes())
             } else {
                 uffd.zero(at + done, len - done).map(|()| len - done)
             };
@@ -337,14 +338,21 @@ impl Pager {
             self.frames.fill(frame, item.page, item.writable, far);
             self.frames.add_mapper(frame, table);
             let asked = item.page == page;
-            self.note(x, match far {
-                true => Event::Returned(frame, asked, item.seen.token()),
-                false => Event::Inserted(frame, u32::from(asked)),
-            });
+            self.note(
+                x,
+                match far {
+                    true => Event::Returned(frame, asked, item.seen.token()),
+                    false => Event::Inserted(frame, u32::from(asked)),
+                },
+            );
             if !far {
                 self.touch(item.page);
             }
-            page_word::unlock(self.word(item.page), PageWord::resident(frame, item.writable));
+            let habit = match item.seen.habit() {
+                Habit::Read if item.writable => Habit::Unknown,
+                habit => habit,
+            };
+            page_word::unlock(self.word(item.page), PageWord::resident(frame, habit));
         }
     }
 

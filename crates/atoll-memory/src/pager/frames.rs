@@ -155,6 +155,12 @@ impl CoreMap {
     /// The empty set.
     pub const EMPTY: CoreMap = CoreMap { words: [0; crate::control::MAX_WORKERS.div_ceil(64)] };
 
+    /// Takes `table` out.
+    #[inline]
+    pub fn remove(&mut self, table: usize) {
+        self.words[table / 64] &= !(1 << (table % 64));
+    }
+
     /// Calls `each` with every member, ascending.
     #[inline]
     pub fn for_each(&self, mut each: impl FnMut(usize)) {

@@ -17,7 +17,7 @@ pub mod release;
 pub mod room;
 pub mod scan;
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use atoll_pages::AnyPolicy;
 
@@ -56,10 +56,11 @@ pub struct Pager {
     taken: AtomicU32,
     /// Bytes near memory may hold besides frames' pages: tables, pinned memory.
     frame_limit: u32,
-    executors: *mut executor::Executor,
+    executors: executor::Executors,
     far: AnyFar,
     extra: AtomicU32,
     pinned_fd: AtomicI32,
+    threads: AtomicBool,
     wants_mapped: bool,
     scanning: bool,
     ram_direct: bool,
@@ -82,6 +83,16 @@ pub enum FaultError {
     Far(crate::far::FarError),
     /// Everything near is pinned.
     NoRoom,
+    /// The near limit is less than what must be near: bytes of pinned memory, of tables, and of both with the
+    /// fewest pages a program can run in.
+    NearTooSmall {
+        /// Pinned shared memory.
+        pinned: u64,
+        /// The pager's tables.
+        tables: u64,
+        /// The least near limit.
+        least: u64,
+    },
     /// The kernel refused: out of memory on this machine, or worse.
     Kernel(crate::sys::Errno),
 }
@@ -97,7 +108,7 @@ impl Pager {
         frames: Frames,
         policy: AnyPolicy<'static>,
         free: &'static mut [u32],
-        executors: *mut executor::Executor,
+        executors: executor::Executors,
         far: AnyFar,
         drops: &'static scan::DropRing,
     ) -> Pager {
@@ -111,11 +122,7 @@ impl Pager {
             touched,
             frames,
             ranges: [const {
-                Range {
-                    start: AtomicUsize::new(0),
-                    end: AtomicUsize::new(0),
-                    first_page: AtomicU32::new(0),
-                }
+                Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0), first_page: AtomicU32::new(0) }
             }; MAX_RANGES],
             range_count: AtomicUsize::new(0),
             next_global_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
@@ -129,6 +136,7 @@ impl Pager {
             far,
             extra: AtomicU32::new(0),
             pinned_fd: AtomicI32::new(-1),
+            threads: AtomicBool::new(control.settings.shared_tables()),
             ram_direct,
             last_age: AtomicU64::new(0),
             age_ticks: 30_000_000,
@@ -177,10 +185,7 @@ impl Pager {
     fn address_of(&self, page: u32) -> (usize, usize) {
         let arena_pages = (layout::ARENA_BYTES >> self.shift) as u32;
         if page < arena_pages {
-            return (
-                layout::ARENA + ((page as usize) << self.shift),
-                layout::ARENA + layout::ARENA_BYTES,
-            );
+            return (layout::ARENA + ((page as usize) << self.shift), layout::ARENA + layout::ARENA_BYTES);
         }
         for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
             let first = r.first_page.load(Ordering::Relaxed);
@@ -256,20 +261,71 @@ impl Pager {
         self.range_count.store(index + 1, Ordering::Release);
     }
 
+    /// Makes executor `index`, which works for page table `table` and counts for worker `worker`. In the thread that
+    /// will use it.
+    ///
+    /// # Errors
+    /// The far store refuses one more user.
+    ///
+    /// # Safety
+    /// Once for each index.
+    pub unsafe fn make_executor(
+        &self,
+        index: usize,
+        table: usize,
+        worker: usize,
+    ) -> Result<(), crate::far::FarError> {
+        let mut lane = self.far.lane(index as u32)?;
+        lane.attach()?;
+        // SAFETY: once, by the caller.
+        unsafe { self.executors.make(index, lane, &self.control.figures[worker.min(MAX_WORKERS)], table) };
+        Ok(())
+    }
+
     /// The executor with number `index`: workers 0.., then handler threads from [`MAX_WORKERS`].
     ///
     /// # Safety
+    /// It was made by [`make_executor`](Self::make_executor).
     /// Only that worker (or handler thread) may use it, and only one reference at a time.
     #[expect(clippy::mut_from_ref, reason = "executors are disjoint; the caller owns this one")]
     pub unsafe fn executor(&self, index: usize) -> &mut executor::Executor {
         // SAFETY: index is below the number of executors; exclusivity by the caller.
-        unsafe { &mut *self.executors.add(index) }
+        unsafe { &mut *self.executors.at.add(index) }
+    }
+
+    /// Several threads of the program run on one page table from now on: by design, or since it made threads of
+    /// its own.
+    pub fn set_threads_share_tables(&self) {
+        self.threads.store(true, Ordering::SeqCst);
+    }
+
+    /// Is there a near limit, so that pages are evicted?
+    #[inline]
+    fn limited(&self) -> bool {
+        self.control.settings.near_bytes != u64::MAX
+    }
+
+    #[inline]
+    fn threads_share_tables(&self) -> bool {
+        self.threads.load(Ordering::Relaxed)
     }
 
     /// A number for one more executor, for a thread that is no worker. The last one is shared by whoever comes
     /// too late.
     pub fn extra_executor(&self) -> usize {
         MAX_WORKERS + self.extra.fetch_add(1, Ordering::AcqRel).min(MAX_WORKERS as u32 - 1) as usize
+    }
+
+    /// Does everything that must be near fit the limit, with the least number of pages?
+    ///
+    /// # Errors
+    /// [`FaultError::NearTooSmall`] with what must be near.
+    pub fn check_near(&self) -> Result<(), FaultError> {
+        let near = self.control.settings.near_bytes;
+        let pinned = self.control.totals.pinned_bytes.load(Ordering::Relaxed);
+        let tables = crate::arena::table_bytes();
+        let least = pinned + tables + (u64::from(self.least_frames()) << self.shift);
+        if near >= least { Ok(()) } else { Err(FaultError::NearTooSmall { pinned, tables, least }) }
     }
 
     /// The control block.

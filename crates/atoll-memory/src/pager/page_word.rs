@@ -20,28 +20,38 @@ pub enum State {
     Busy,
 }
 
-/// One entry's value. Bits 0–1: state; bit 2: written when it was last resident; bits 4–31: the
-/// frame of a resident page, the policy's token of a far one.
+/// One entry's value. Bits 0–1: state; bits 2–3: [`Habit`]; bits 4–31: the frame of a resident page, the policy's
+/// token of a far one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageWord(pub u32);
 
 const STATE: u32 = 3;
-const WRITTEN: u32 = 1 << 2;
+const HABIT_SHIFT: u32 = 2;
 const FRAME_SHIFT: u32 = 4;
 
 /// Frames a word can name.
 pub const MAX_FRAMES: u32 = 1 << 28;
 
+/// What a page is used for, by what was seen of it: decides whether it is mapped writable when it comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Habit {
+    /// Not written when it was last resident.
+    Read,
+    /// May have been written: it was mapped writable, and nobody looked.
+    Unknown,
+    /// Was seen to be written after it had been mapped read-only.
+    Written,
+}
+
 impl PageWord {
     /// A page that is resident in `frame`.
-    pub fn resident(frame: u32, written: bool) -> PageWord {
-        PageWord(2 | (u32::from(written) << 2) | (frame << FRAME_SHIFT))
+    pub fn resident(frame: u32, habit: Habit) -> PageWord {
+        PageWord(2 | (habit as u32) << HABIT_SHIFT | (frame << FRAME_SHIFT))
     }
 
-    /// A page in far memory; `written`: it is likely to be written when it comes back; `token`: what the policy
-    /// wants to be told then (28 bits are kept).
-    pub fn far(written: bool, token: u32) -> PageWord {
-        PageWord(1 | (u32::from(written) << 2) | (token << FRAME_SHIFT))
+    /// A page in far memory; `token`: what the policy wants to be told when it returns (28 bits are kept).
+    pub fn far(habit: Habit, token: u32) -> PageWord {
+        PageWord(1 | (habit as u32) << HABIT_SHIFT | (token << FRAME_SHIFT))
     }
 
     /// The policy's token of a far page.
@@ -70,10 +80,14 @@ impl PageWord {
         self.0 >> FRAME_SHIFT
     }
 
-    /// Is it likely to be written?
+    /// What it is used for.
     #[inline]
-    pub fn written(self) -> bool {
-        self.0 & WRITTEN != 0
+    pub fn habit(self) -> Habit {
+        match self.0 >> HABIT_SHIFT & 3 {
+            0 => Habit::Read,
+            1 => Habit::Unknown,
+            _ => Habit::Written,
+        }
     }
 
     #[inline]
@@ -101,4 +115,44 @@ pub fn unlock(word: &AtomicU32, now: PageWord) {
 #[inline]
 pub fn load(word: &AtomicU32) -> PageWord {
     PageWord(word.load(Ordering::Acquire))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_keeps_what_it_is_given() {
+        for habit in [Habit::Read, Habit::Unknown, Habit::Written] {
+            for number in [0, 1, MAX_FRAMES - 1] {
+                let near = PageWord::resident(number, habit);
+                assert_eq!((near.state(), near.frame(), near.habit()), (State::Resident, number, habit));
+                let far = PageWord::far(habit, number);
+                assert_eq!((far.state(), far.token(), far.habit()), (State::Far, number, habit));
+            }
+        }
+        assert_eq!(PageWord::ABSENT.state(), State::Absent);
+    }
+
+    #[test]
+    fn one_of_many_gets_the_page() {
+        let word = AtomicU32::new(PageWord::far(Habit::Read, 7).0);
+        let count = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..10_000 {
+                        let seen = load(&word);
+                        if seen.state() != State::Busy && try_lock(&word, seen) {
+                            let n = count.load(Ordering::Relaxed);
+                            std::hint::spin_loop();
+                            count.store(n + 1, Ordering::Relaxed);
+                            unlock(&word, PageWord::far(Habit::Read, (n + 1) % MAX_FRAMES));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(load(&word).token(), count.load(Ordering::Relaxed));
+    }
 }

@@ -91,7 +91,9 @@ impl Pager {
             let mut room = self.room.lock();
             self.drain_logs(&mut room);
             for &frame in &frames[..count] {
-                room.policy.remove(frame);
+                if self.limited() {
+                    room.policy.remove(frame);
+                }
                 room.give(frame);
             }
             let taken = self.taken.load(Ordering::Relaxed) - count as u32;

@@ -55,7 +55,7 @@ impl Pager {
         let extra = (self.extra.load(Ordering::Acquire) as usize).min(most);
         for index in (0..workers).chain(most..most + extra) {
             // SAFETY: only the log is used, which is made for this (the room lock is held).
-            let executor: &Executor = unsafe { &*self.executors.add(index) };
+            let executor: &Executor = unsafe { &*self.executors.at.add(index) };
             executor.drain(|event| match event {
                 Event::Inserted(frame, mappers) => room.policy.insert(frame, mappers),
                 Event::Returned(frame, mapped, token) => {
@@ -84,17 +84,20 @@ impl Pager {
     }
 
     /// Fewer frames than this and a single instruction could not make progress.
-    fn least_frames(&self) -> u32 {
-        8 + 4 * self.control.workers.load(Ordering::Relaxed)
+    pub(super) fn least_frames(&self) -> u32 {
+        let workers = self.control.workers.load(Ordering::Relaxed).max(1);
+        if self.shift == 12 { 16 + 8 * workers } else { 4 + 2 * workers }
     }
 
-    /// Frames one batch takes.
-    pub(super) fn batch(&self) -> usize {
-        match self.shift {
+    /// Frames one batch takes: 256K, or an eighth of what each worker may have if that is less.
+    pub(super) fn batch(&self, target: u32) -> usize {
+        let most = match self.shift {
             12 => 64,
             16 => 8,
             _ => 1,
-        }
+        };
+        let workers = self.control.workers.load(Ordering::Relaxed).max(1);
+        (target / (8 * workers)).clamp(1, most) as usize
     }
 
     /// Takes up to `want` unused frames for `x` if the target allows; `true` if it got at least one.
@@ -117,18 +120,15 @@ impl Pager {
         got > 0
     }
 
-    /// Gives frames of `x`'s cache back while more are taken than `target` allows.
-    pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32) {
+    /// Gives frames of `x`'s cache back while more are taken than `target` allows, but the `keep` it is about to use.
+    pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32, keep: usize) {
         let mut taken = self.taken.load(Ordering::Relaxed);
-        while taken > target && x.cached > 0 {
+        while taken > target && x.cached > keep {
             x.cached -= 1;
             room.give(x.cache[x.cached]);
             taken -= 1;
         }
         self.taken.store(taken, Ordering::Relaxed);
-        self.control
-            .totals
-            .resident_bytes
-            .store(u64::from(taken) << self.shift, Ordering::Relaxed);
+        self.control.totals.resident_bytes.store(u64::from(taken) << self.shift, Ordering::Relaxed);
     }
 }

@@ -55,6 +55,14 @@ unsafe extern "C" fn map(
     if crate::start::objects::is_own_code(caller) {
         return result(os::map(len).ok_or(Errno(libc::ENOMEM)));
     }
+    let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+    let own_copy = flags & libc::MAP_PRIVATE != 0 && prot & libc::PROT_WRITE != 0;
+    if own_copy
+        && flags & anonymous_or_fixed == 0
+        && let Some(copy) = copy_of_file(len, fd, offset)
+    {
+        return copy as *mut c_void;
+    }
     let special = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_HUGETLB | libc::MAP_32BIT;
     if flags & libc::MAP_ANONYMOUS == 0 || flags & special != 0 || state::pager().is_none() || len == 0 {
         return kernel();
@@ -67,6 +75,27 @@ unsafe extern "C" fn map(
         return kernel();
     }
     result(large::allocate(len, 4096).ok_or(Errno(libc::ENOMEM)))
+}
+
+/// A private writable mapping of a file, for a team of processes: each would get a copy of its own of what it
+/// writes, so the file's content is read into the arena instead. `None`: not needed, or the file cannot be read.
+fn copy_of_file(len: usize, fd: c_int, offset: i64) -> Option<usize> {
+    state::control().filter(|c| !c.settings.shared_tables())?;
+    let at = large::allocate(len, 4096)?;
+    let mut done = 0;
+    while done < len {
+        // SAFETY: an extent that is ours; beyond the file's end it stays zero.
+        let n = unsafe { crate::wrap::pread64(fd as usize, at + done, len - done, offset as usize + done) };
+        if n < 0 {
+            large::free(at);
+            return None;
+        }
+        if n == 0 {
+            break;
+        }
+        done += n as usize;
+    }
+    Some(at)
 }
 
 /// C's `mmap`: passes the return address on, by which calls from inside this library are told apart.
@@ -153,7 +182,15 @@ pub(crate) unsafe extern "C" fn mremap(
         });
     }
     if flags & libc::MREMAP_FIXED != 0 {
-        return result(Err(Errno(libc::EINVAL)));
+        let new_end = (to as usize + new).next_multiple_of(4096);
+        if !in_arena(to as usize, new) || ((to as usize) < start + old && start < new_end) {
+            return result(Err(Errno(libc::EINVAL)));
+        }
+        large::zero(to as usize, new_end);
+        // SAFETY: the program's own memory at both ends, which do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(start as *const u8, to.cast::<u8>(), old.min(new)) };
+        large::free_range(start, (start + old).next_multiple_of(4096));
+        return to;
     }
     if large::resize(start, new) {
         return at;
@@ -185,9 +222,8 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
             // Shared memory is given back by a hole in its file.
             // SAFETY: the owner of the range says that its content is worthless.
-            let _ = unsafe {
-                sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_REMOVE as usize, 0, 0, 0])
-            };
+            let _ =
+                unsafe { sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_REMOVE as usize, 0, 0, 0]) };
         }
         return 0;
     }

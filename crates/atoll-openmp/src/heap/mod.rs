@@ -8,8 +8,3 @@ pub(crate) mod large;
 pub(crate) mod mapping;
 pub(crate) mod os;
 pub(crate) mod small;
-
-/// Pinned memory for an alternate signal stack, for ever.
-pub(crate) fn signal_stack() -> usize {
-    Vec::leak(vec![0u8; crate::start::signal::STACK_BYTES]).as_ptr() as usize
-}

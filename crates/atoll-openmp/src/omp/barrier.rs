@@ -1,6 +1,6 @@
 //! Barriers: the team's members meet, and execute the team's tasks until none is left.
 //!
-//! `parallel` ends regions with one of these; `tasks` opens a barrier that waited only for the last task.
+//! `parallel` ends regions with one of these; `tasks` tells when the last task is complete.
 
 use super::tasks;
 use super::team::{Team, Thread, me};
@@ -42,7 +42,7 @@ impl Barrier {
     fn try_open(&self, team: &Team, seen: u32) {
         let rounds = seen.wrapping_sub(self.base.get()).wrapping_add(1);
         let full = team.size.get().wrapping_mul(rounds);
-        // Other side of both loads: the additions in `wait`, the subtraction in `tasks::complete`. Arrivals are
+        // Other side of both loads: the addition in `wait`, the subtraction in `tasks::complete`. Arrivals are
         // looked at first: no task can appear once all have come and none is pending.
         if self.arrived.0.load(Ordering::SeqCst) != full || team.pending.load(Ordering::SeqCst) != 0 {
             return;
@@ -58,11 +58,6 @@ impl Barrier {
         }
     }
 
-    /// The last pending task is complete: opens the barrier if it waited for that.
-    pub(crate) fn tasks_done(&self, team: &Team) {
-        self.try_open(team, self.generation());
-    }
-
     /// Waits for all members, executing tasks meanwhile. With `cancellable`, also returns, with true, once the
     /// region is cancelled.
     pub(crate) fn wait(&self, thread: &Thread, team: &'static Team, cancellable: bool) -> bool {
@@ -70,20 +65,28 @@ impl Barrier {
         let seen = self.generation.0.load(Ordering::Relaxed);
         // Other side: `try_open`; what members did before is visible after.
         self.arrived.0.fetch_add(1, Ordering::SeqCst);
-        self.try_open(team, seen);
         let open = || self.generation() != seen;
         loop {
+            // Read before the looks below. Other side: `tasks::complete`, for the last pending task.
+            let events = team.events.load(Ordering::Acquire);
+            // Only members that wait here open the barrier: others may be late, and the region another one.
+            self.try_open(team, seen);
             if open() {
                 return cancellable && team.is_cancelled();
             }
             if cancellable && team.is_cancelled() {
                 return true;
             }
-            if tasks::execute_any(thread, team) {
+            // A member late to see that the region is over may find the next one's tasks, which are not for it:
+            // taking a queue's lock shows it whatever came before the task.
+            if tasks::execute_any(thread, team, || !open()) {
                 continue;
             }
             team.gate.wait_until(|| {
-                open() || team.queued.load(Ordering::SeqCst) != 0 || (cancellable && team.is_cancelled())
+                open()
+                    || team.queued.load(Ordering::SeqCst) != 0
+                    || team.events.load(Ordering::SeqCst) != events
+                    || (cancellable && team.is_cancelled())
             });
         }
     }

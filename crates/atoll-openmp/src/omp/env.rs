@@ -12,6 +12,7 @@ use super::places;
 use crate::futex::{self, Lock};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// A level's entry in a list of the environment; levels beyond the list's end have none.
 const LEVELS: usize = 16;
@@ -194,15 +195,30 @@ fn threads(value: &str) -> Option<Vec<u32>> {
     value.split(',').map(|entry| positive(entry.trim())).collect()
 }
 
-/// How long waiters spin, with and without a CPU for each: short, since a spinner may keep a CPU from whoever it
-/// waits for, unless the user asks otherwise.
+/// How often a waiter can look in 200 µs. A sleeper takes some 70 µs to wake: whoever spins for less than that
+/// falls asleep before the one it wakes comes round to wake it, and so at every barrier from then on.
+fn patience() -> u32 {
+    const LOOKS: u32 = 200;
+    let quickest = (0..3)
+        .map(|_| {
+            let before = Instant::now();
+            (0..LOOKS).for_each(|_| std::hint::spin_loop());
+            before.elapsed().as_nanos()
+        })
+        .min();
+    let nanoseconds = u32::try_from(quickest.unwrap_or(0)).unwrap_or(u32::MAX).max(1);
+    (200_000u32.saturating_mul(LOOKS) / nanoseconds).clamp(1_000, 100_000)
+}
+
+/// How long waiters spin, with and without a CPU for each: not for long, since a spinner may keep a CPU from
+/// whoever it waits for, unless the user asks otherwise.
 fn spins() -> (u32, u32) {
     let given = spin_count().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     match (given, wait_policy()) {
         (Some(count), _) => (count, count.min(100)),
         (None, 1) => (u32::MAX, 1_000),
         (None, 0) => (0, 0),
-        _ => (2_000, 30),
+        _ => (patience(), 30),
     }
 }
 

@@ -73,6 +73,7 @@ pub(crate) fn launch(
     data: *mut u8,
     call_site: usize,
 ) {
+    hooks::before_region();
     team.function.set(Some(function));
     team.data.set(data);
     team.call_site.set(call_site);
@@ -102,6 +103,8 @@ pub(crate) fn close(thread: &Thread) {
     }
     workshare::close(team);
     team.cancelled.store(false, Ordering::Relaxed);
+    // What members mapped is there for the leader after the region.
+    crate::wrap::replay::catch_up();
     thread.state.set(outside);
     places::bind_back(thread, team);
     team.put_back(thread);

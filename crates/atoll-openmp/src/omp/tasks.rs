@@ -144,9 +144,10 @@ fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) 
     None
 }
 
-/// Executes any queued task of the team; false where there is none.
-pub(crate) fn execute_any(thread: &Thread, team: &'static Team) -> bool {
-    match take(thread, team, false, |_| true) {
+/// Executes any queued task of the team; false where there is none. `belongs` tells, with the task's queue locked,
+/// whether the thread still has a part in the region.
+pub(crate) fn execute_any(thread: &Thread, team: &'static Team, belongs: impl Fn() -> bool) -> bool {
+    match take(thread, team, false, |_| belongs()) {
         Some(task) => {
             execute(thread, team, task);
             true
@@ -193,28 +194,25 @@ fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
 /// The task is complete: tells all who may wait for it.
 fn complete(team: &Team, task: &'static Task) {
     depend::complete(team, task);
-    let mut told = false;
-    if task.deferred.get() {
-        // SAFETY: the task's reference keeps its parent.
-        let parent = unsafe { &*task.parent.get() };
-        // Other side: `taskwait`'s look.
-        told |= parent.children.fetch_sub(1, Ordering::SeqCst) == 1;
-        // SAFETY: the group stays open until its count is 0; it is not used after.
-        if let Some(group) = unsafe { task.made_in.get().as_ref() } {
-            told |= group.count.fetch_sub(1, Ordering::SeqCst) == 1;
-        }
-        if told {
-            team.announce();
-        }
+    if !task.deferred.get() {
         // SAFETY: the task's own reference, not used any more.
         unsafe { Task::release(task) };
-        if team.pending.fetch_sub(1, Ordering::SeqCst) == 1 {
-            team.barrier.tasks_done(team);
-            team.join.tasks_done(team);
-        }
-    } else {
-        // SAFETY: the task's own reference, not used any more.
-        unsafe { Task::release(task) };
+        return;
+    }
+    // SAFETY: the task's reference keeps its parent.
+    let parent = unsafe { &*task.parent.get() };
+    // Other side: `wait_for_children`'s look.
+    let mut last = parent.children.fetch_sub(1, Ordering::SeqCst) == 1;
+    // SAFETY: the group stays open until its count is 0; it is not used after.
+    if let Some(group) = unsafe { task.made_in.get().as_ref() } {
+        last |= group.count.fetch_sub(1, Ordering::SeqCst) == 1;
+    }
+    // SAFETY: the task's own reference, not used any more.
+    unsafe { Task::release(task) };
+    // Other side: `Barrier::wait`. From here on the region may be over.
+    last |= team.pending.fetch_sub(1, Ordering::SeqCst) == 1;
+    if last {
+        team.announce();
     }
 }
 

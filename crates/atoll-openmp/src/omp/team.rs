@@ -158,12 +158,26 @@ pub(crate) struct Member {
     pub(crate) last_share: AtomicPtr<WorkShare>,
 }
 
+/// A team's size: as the cells beside it, but a member late to leave the last region may read it at any time.
+pub(crate) struct Size(AtomicU32);
+
+impl Size {
+    #[inline]
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, size: u32) {
+        self.0.store(size, Ordering::Relaxed);
+    }
+}
+
 /// The threads that execute a region together, and all they share. Never freed, but used again: a member that
 /// is slow to leave the last barrier still reads it.
 pub(crate) struct Team {
     // Set by the leader between regions, read by members; the leader's release of a worker (`crew::Worker::send`)
     // orders the two.
-    pub(crate) size: Cell<u32>,
+    pub(crate) size: Size,
     pub(crate) level: Cell<u32>,
     pub(crate) active_level: Cell<u32>,
     /// The team that met the region, and as which of its threads.
@@ -228,7 +242,7 @@ impl Team {
             })
             .collect::<Vec<_>>();
         let team: &'static Team = Box::leak(Box::new(Team {
-            size: Cell::new(1),
+            size: Size(AtomicU32::new(1)),
             level: Cell::new(0),
             active_level: Cell::new(0),
             parent: Cell::new(ptr::null()),

@@ -11,7 +11,7 @@ use atoll_memory::control::{self, Control, EXIT_SETUP};
 use atoll_memory::{arena, layout, sys, uffd};
 
 use super::share::{self, PinnedFile};
-use super::{objects, process, signal};
+use super::{late, objects, process, signal};
 use crate::{heap, state};
 
 #[used]
@@ -38,14 +38,10 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     }
     // SAFETY: no pointers.
     let _ = unsafe {
-        sys::syscall(libc::SYS_fcntl, [
-            fd as usize,
-            libc::F_SETFD as usize,
-            libc::FD_CLOEXEC as usize,
-            0,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_fcntl,
+            [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0],
+        )
     };
     // SAFETY: nothing else runs yet.
     unsafe { clean(envp) };
@@ -78,23 +74,24 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     let mut contents = Vec::new();
     for object in objects.iter().filter(|o| !o.is_private()) {
-        share::share_object(object, pager, &mut file, &mut contents).map_err(kernel("the program's globals"))?;
+        share::share_object(object, pager, &mut file, &mut contents)
+            .map_err(kernel("the program's globals"))?;
     }
     if !control.settings.shared_tables() {
         share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
         share_stack(&mut file, in_stack).map_err(kernel("the main stack"))?;
     }
     pager.attach_table(0, faults).map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
-    state::become_worker(0, 0);
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
-    let alternate = heap::signal_stack();
-    signal::use_stack(alternate);
+    signal::use_stack(process::alternate_stack(0));
     signal::install();
     state::manage(pager);
-    // SAFETY: the lane is this worker's, nothing faults yet.
-    let lane = unsafe { state::executor(pager) }.lane();
-    lane.attach().map_err(|e| format!("far memory: {e}"))?;
+    state::become_worker(0, 0);
+    if let Err(e) = pager.check_near() {
+        signal::end(e);
+    }
+    late::begin(file, objects);
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);
@@ -109,7 +106,7 @@ fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly)) };
     let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
     match found {
-        Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end),
+        Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end).map(drop),
         _ => Err(sys::Errno(libc::EFAULT)),
     }
 }
@@ -158,9 +155,8 @@ unsafe fn clean(envp: *mut *mut c_char) {
         let mut to = envp;
         while !(*from).is_null() {
             let entry = CStr::from_ptr(*from).to_bytes();
-            let is = |name: &str| {
-                entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='))
-            };
+            let is =
+                |name: &str| entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='));
             if is(control::ENVIRONMENT_PRELOAD) {
                 // "ATOLL_SAVED_LD_PRELOAD=x" ends in "LD_PRELOAD=x".
                 *to = (*from).add(control::ENVIRONMENT_PRELOAD.len() - "LD_PRELOAD".len());

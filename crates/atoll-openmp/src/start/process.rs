@@ -9,12 +9,12 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
-use atoll_memory::pager::{FaultError, Pager};
+use atoll_memory::layout;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::scan::PERIOD_NS;
+use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
-use atoll_memory::layout;
 
 use super::signal;
 use crate::state;
@@ -62,7 +62,9 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         stack_bytes: if stack_bytes == 0 { default_stack_bytes() } else { stack_bytes },
         entry,
         arg,
-        parent: std::process::id() as i32,
+        // The kernel's answer: the program's own `getpid` names the master.
+        // SAFETY: no arguments.
+        parent: unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }? as i32,
         state: AtomicI32::new(0),
         pager,
     };
@@ -99,14 +101,17 @@ fn wait_word(word: &AtomicI32) {
     let timeout = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     // SAFETY: the word and the time are valid; a shared futex.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [
-            word.as_ptr() as usize,
-            libc::FUTEX_WAIT as usize,
-            0,
-            std::ptr::from_ref(&timeout) as usize,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_futex,
+            [
+                word.as_ptr() as usize,
+                libc::FUTEX_WAIT as usize,
+                0,
+                std::ptr::from_ref(&timeout) as usize,
+                0,
+                0,
+            ],
+        )
     };
 }
 
@@ -115,14 +120,10 @@ fn set_word(word: &AtomicI32, value: i32) {
     word.store(value, Ordering::Release);
     // SAFETY: the word is valid; a shared futex.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [
-            word.as_ptr() as usize,
-            libc::FUTEX_WAKE as usize,
-            i32::MAX as usize,
-            0,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, i32::MAX as usize, 0, 0, 0],
+        )
     };
 }
 
@@ -143,14 +144,10 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
     let (pager, index) = (start.pager, start.index);
     // SAFETY: plain system calls; the rseq area is the starter's, which this thread must not go on using.
     unsafe {
-        let _ = sys::syscall(libc::SYS_prctl, [
-            libc::PR_SET_PDEATHSIG as usize,
-            libc::SIGKILL as usize,
-            0,
-            0,
-            0,
-            0,
-        ]);
+        let _ = sys::syscall(
+            libc::SYS_prctl,
+            [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0],
+        );
         if sys::syscall(libc::SYS_getppid, [0; 6]) != Ok(start.parent as usize) {
             let _ = sys::syscall(libc::SYS_exit_group, [1, 0, 0, 0, 0, 0]);
         }
@@ -164,8 +161,7 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
         libc::pthread_attr_init(attributes.as_mut_ptr());
         let stack = layout::STACKS + index * SLOT + STACK;
         let bytes = (start.stack_bytes + tls_bytes()).next_multiple_of(4096).min(SLOT - STACK);
-        let mut error =
-            libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut c_void, bytes);
+        let mut error = libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut c_void, bytes);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         let mut thread: libc::pthread_t = 0;
         if error == 0 {
@@ -183,15 +179,17 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
 /// The uffd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
+/// Where worker `index` handles signals: [`signal::STACK_BYTES`] of its slot.
+pub(crate) fn alternate_stack(index: usize) -> usize {
+    layout::STACKS + index * SLOT + ALTERNATE
+}
+
 /// Static TLS that a thread's stack must hold besides the stack proper.
 fn tls_bytes() -> usize {
     // SAFETY: the symbol, where glibc has it, takes attributes and returns bytes.
     unsafe {
-        let f = libc::dlvsym(
-            libc::RTLD_DEFAULT,
-            c"__pthread_get_minstack".as_ptr(),
-            c"GLIBC_PRIVATE".as_ptr(),
-        );
+        let f =
+            libc::dlvsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr(), c"GLIBC_PRIVATE".as_ptr());
         if f.is_null() {
             return 4 << 20;
         }
@@ -208,19 +206,13 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     let start = unsafe { &*arg.cast::<Start>() };
     let (index, pager, entry, entry_arg) = (start.index, start.pager, start.entry, start.arg);
     state::become_worker(index, index);
-    signal::use_stack(layout::STACKS + index * SLOT + ALTERNATE);
+    signal::use_stack(alternate_stack(index));
     let attached = (|| {
-        let delivery = if pager.control().settings.fault_thread() {
-            Delivery::Message
-        } else {
-            Delivery::Signal
-        };
+        let delivery =
+            if pager.control().settings.fault_thread() { Delivery::Message } else { Delivery::Signal };
         let uffd = Uffd::open(delivery)?;
         pager.attach_table(index, uffd)?;
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
-        // SAFETY: this worker's own lane.
-        let lane = unsafe { state::executor(pager) }.lane();
-        lane.attach().map_err(|_| Errno(libc::EBUSY))?;
         Ok::<(), Errno>(())
     })();
     // Signals meant for the program go to the master; a worker takes only what its own instructions cause.
@@ -242,14 +234,13 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
     let mut tail = 0u32;
     let figures = &pager.control().figures[table];
     if pager.control().settings.fault_thread() {
-        let executor = pager.extra_executor();
-        // SAFETY: an executor of this thread's own.
-        let x = unsafe { pager.executor(executor) };
-        x.count_for(figures);
-        x.run_on(table);
-        if let Err(e) = x.lane().attach() {
+        let index = pager.extra_executor();
+        // SAFETY: an index of this thread's own, used once.
+        if let Err(e) = unsafe { pager.make_executor(index, table, table) } {
             signal::end(FaultError::Far(e));
         }
+        // SAFETY: this thread's own executor.
+        let x = unsafe { pager.executor(index) };
         while uffd.load(Ordering::Acquire) < 0 {
             sys::sleep_ns(100_000);
         }
@@ -279,20 +270,14 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
 }
 
 /// Resolves one fault that arrived as a message.
-fn serve(
-    pager: &'static Pager,
-    x: &mut atoll_memory::pager::executor::Executor,
-    table: usize,
-    uffd: Uffd,
-) {
+fn serve(pager: &'static Pager, x: &mut atoll_memory::pager::executor::Executor, table: usize, uffd: Uffd) {
     let Ok(message) = uffd.read() else { return };
     if message.event != EVENT_PAGEFAULT {
         return;
     }
     let address = message.address as usize;
     // Bit 0: write; bit 1: write-protected.
-    let fault =
-        Fault { address, write: message.flags & 3 != 0, protection: message.flags & 2 != 0, table };
+    let fault = Fault { address, write: message.flags & 3 != 0, protection: message.flags & 2 != 0, table };
     if let Err(e) = pager.fault(x, fault) {
         signal::end(e);
     }

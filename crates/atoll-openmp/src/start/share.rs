@@ -50,9 +50,11 @@ impl PinnedFile {
     }
 
     /// Moves `start..end` (whole pages, one or several private writable mappings) to shared memory.
-    pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+    /// Returns where in the file.
+    pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<u64, Errno> {
         let offset = self.reserve(end - start);
-        move_to(self.fd, offset, start, end)
+        move_to(self.fd, offset, start, end)?;
+        Ok(offset)
     }
 
     /// Moves the main stack: the used part `used..top` and what it may grow to, down to `bottom`.
@@ -74,23 +76,23 @@ const ONE_PIECE: usize = 256 << 20;
 
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
-    let last = {
-        let runs = present_runs(start, end);
-        match (runs.first(), runs.last()) {
-            (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE => (a, b),
-            (Some(_), Some(&last)) => {
-                for &(a, b) in &runs[..runs.len() - 1] {
-                    let at = offset as usize + (a - start);
-                    // SAFETY: mapped and readable; the program's data, which nobody changes yet.
-                    unsafe { sys::syscall(libc::SYS_pwrite64, [fd as usize, a, b - a, at, 0, 0])? };
-                }
-                last
+    let (runs, bits) = present_runs(start, end);
+    let last = match (runs.first(), runs.last()) {
+        (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE => (a, b),
+        (Some(_), Some(&last)) => {
+            for &(a, b) in &runs[..runs.len() - 1] {
+                let at = offset as usize + (a - start);
+                // SAFETY: mapped and readable; the program's data, which nobody changes yet.
+                unsafe { sys::syscall(libc::SYS_pwrite64, [fd as usize, a, b - a, at, 0, 0])? };
             }
-            _ => (start, start),
+            last
         }
+        _ => (start, start),
     };
     // SAFETY: replaces memory by a copy of itself; see `copy_and_map`.
-    unsafe { copy_and_map(fd, offset, start, end, last) }
+    let result = unsafe { copy_and_map(fd, offset, start, end, last) };
+    drop((runs, bits));
+    result
 }
 
 /// Writes `last` to the file and maps the file over `start..end`, with no instruction in between that could
@@ -140,9 +142,14 @@ unsafe fn copy_and_map(
 
 /// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never
 /// touched read as zeros, as the file does. File-backed data that was not read yet counts as present.
-fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
+///
+/// From the moment the kernel is asked until the memory was copied nothing may be allocated or freed: that could
+/// touch pages of the allocator's own which the kernel did not count. So there is room for all runs before, and the
+/// kernel's answer comes back with them, to be dropped later.
+fn present_runs(start: usize, end: usize) -> (Vec<(usize, usize)>, Vec<u64>) {
     let pages = (end - start) / 4096;
     let mut bits = vec![0u64; pages];
+    let mut runs: Vec<(usize, usize)> = Vec::with_capacity(pages / 2 + 1);
     let backed = file_backed(start, end);
     let known = std::fs::File::open("/proc/self/pagemap").and_then(|f| {
         use std::os::unix::fs::FileExt;
@@ -150,7 +157,6 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
         let raw = unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), pages * 8) };
         f.read_exact_at(raw, (start / 4096 * 8) as u64)
     });
-    let mut runs: Vec<(usize, usize)> = Vec::new();
     for (i, bit) in bits.iter().enumerate() {
         let at = start + i * 4096;
         let present = known.is_err() || bit >> 62 != 0 || backed.iter().any(|&(a, b)| at >= a && at < b);
@@ -161,7 +167,7 @@ fn present_runs(start: usize, end: usize) -> Vec<(usize, usize)> {
             }
         }
     }
-    runs
+    (runs, bits)
 }
 
 /// One line of /proc/self/maps.
@@ -170,6 +176,8 @@ pub(crate) struct Mapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) writable: bool,
+    pub(crate) executable: bool,
+    pub(crate) offset: u64,
     pub(crate) inode: u64,
 }
 
@@ -181,11 +189,14 @@ pub(crate) fn mappings() -> Vec<Mapping> {
             let mut f = line.split_ascii_whitespace();
             let (a, b) = f.next()?.split_once('-')?;
             let permissions = f.next()?;
-            let inode = f.nth(2)?.parse().ok()?;
+            let offset = u64::from_str_radix(f.next()?, 16).ok()?;
+            let inode = f.nth(1)?.parse().ok()?;
             Some(Mapping {
                 start: usize::from_str_radix(a, 16).ok()?,
                 end: usize::from_str_radix(b, 16).ok()?,
                 writable: permissions.as_bytes().get(1) == Some(&b'w'),
+                executable: permissions.as_bytes().get(2) == Some(&b'x'),
+                offset,
                 inode,
             })
         })
@@ -241,7 +252,7 @@ pub(crate) fn share_object(
 /// Gives `start..end` pages of the arena; `false` if there are no numbers left for them.
 fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
     let Some((first, offset)) = pager.reserve_range(start, end) else { return Ok(false) };
-    for (a, b) in present_runs(start, end) {
+    for (a, b) in present_runs(start, end).0 {
         // SAFETY: mapped and readable.
         let bytes = unsafe { std::slice::from_raw_parts(a as *const u8, b - a) };
         contents.push(Content { at: a, bytes: bytes.to_vec() });

@@ -76,8 +76,7 @@ readers! { getenv secure_getenv }
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, over: c_int) -> c_int {
-    let call =
-        real!("setenv", unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int);
+    let call = real!("setenv", unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int);
     // SAFETY: the caller's strings.
     change(|| unsafe { call(name, value, over) })
 }

@@ -18,7 +18,7 @@ macro_rules! transfer {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub(super) unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
+        pub(crate) unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
             let call = real!(
                 stringify!($name),
                 unsafe extern "C" fn(usize, usize, usize $(, transfer!(@usize $offset))? $(, transfer!(@usize $more))*) -> isize
@@ -75,7 +75,13 @@ pub(super) unsafe extern "C" fn recv(fd: usize, buffer: usize, len: usize, flags
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn __recv_chk(fd: usize, buffer: usize, len: usize, _: usize, flags: usize) -> isize {
+pub(super) unsafe extern "C" fn __recv_chk(
+    fd: usize,
+    buffer: usize,
+    len: usize,
+    _: usize,
+    flags: usize,
+) -> isize {
     // SAFETY: by the caller.
     unsafe { recv(fd, buffer, len, flags) }
 }
@@ -172,9 +178,7 @@ unsafe fn paged_vectors<'a>(vectors: usize, count: usize) -> Option<Vectors<'a>>
 }
 
 fn total(list: Vectors) -> Option<usize> {
-    list.iter()
-        .try_fold(0usize, |sum, v| sum.checked_add(v.iov_len))
-        .filter(|&n| n <= isize::MAX as usize)
+    list.iter().try_fold(0usize, |sum, v| sum.checked_add(v.iov_len)).filter(|&n| n <= isize::MAX as usize)
 }
 
 /// Copies out of the vectors, from byte `skip` on, as much as fits in `to`.
@@ -190,7 +194,9 @@ unsafe fn gather(list: Vectors, mut skip: usize, to: &mut [u8]) {
         }
         let n = (v.iov_len - skip).min(to.len() - at);
         // SAFETY: inside the vector and the slice.
-        unsafe { std::ptr::copy_nonoverlapping(v.iov_base.cast::<u8>().add(skip), to.as_mut_ptr().add(at), n) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(v.iov_base.cast::<u8>().add(skip), to.as_mut_ptr().add(at), n);
+        }
         at += n;
         skip = 0;
     }

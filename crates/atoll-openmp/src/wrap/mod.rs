@@ -23,14 +23,17 @@ mod signals;
 mod stdio;
 mod sync;
 mod table;
+mod threads;
 
 use crate::state;
 
+pub(crate) use io::pread64;
 pub(crate) use process::serve_request;
 
 /// Prepares what must be done before the program's first instruction: shared streams, the last exit handler.
 /// Called at the end of the constructor's set-up.
 pub(crate) fn init() {
+    sync::init();
     stdio::init();
     process::init();
 }

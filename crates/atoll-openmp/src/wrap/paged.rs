@@ -168,7 +168,12 @@ pub(super) enum Cut {
 /// Makes `call(start, len, done)` for the buffer `start..start + len`, in pinned pieces if any of it is paged.
 /// The sum of the pieces, or what the first one returned if that was negative.
 #[inline]
-pub(super) fn with(start: usize, len: usize, cut: Cut, mut call: impl FnMut(usize, usize, usize) -> isize) -> isize {
+pub(super) fn with(
+    start: usize,
+    len: usize,
+    cut: Cut,
+    mut call: impl FnMut(usize, usize, usize) -> isize,
+) -> isize {
     match active() {
         Some(pager) if len > 0 && !layout::in_pinned(start) && pager.first_paged(start, len).is_some() => {
             in_pieces(pager, start, len, cut, &mut call)
@@ -225,7 +230,12 @@ fn in_pieces(
 const DATAGRAM: usize = 1 << 20;
 
 /// Makes the call once with a pinned copy of the buffer.
-fn in_one(start: usize, len: usize, write: bool, call: &mut dyn FnMut(usize, usize, usize) -> isize) -> isize {
+fn in_one(
+    start: usize,
+    len: usize,
+    write: bool,
+    call: &mut dyn FnMut(usize, usize, usize) -> isize,
+) -> isize {
     // Our own allocator: pinned whatever the size. What is sent must be whole, however long: the kernel says no.
     let mut copy = Bounce::new(if write { len.min(DATAGRAM) } else { len });
     if !write {

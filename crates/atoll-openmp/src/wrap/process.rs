@@ -37,6 +37,15 @@ fn role() -> (Role, Option<&'static Control>) {
     (if worker { Role::Worker } else { Role::Other }, Some(control))
 }
 
+/// `getpid`: a worker is the program, as a thread would be.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getpid() -> c_int {
+    match state::control() {
+        Some(control) if in_worker() => control.program.load(Ordering::Relaxed),
+        _ => pid(),
+    }
+}
+
 /// Is the calling thread a worker in a process of its own?
 fn in_worker() -> bool {
     state::table() != 0 && super::separate()
@@ -68,9 +77,8 @@ fn stop_workers(control: &Control) {
         // A worker that another worker started is not our child; it is reaped by whoever inherits it.
         let options = (libc::WEXITED | libc::__WALL) as usize;
         // SAFETY: no result wanted.
-        let _ = unsafe {
-            sys::syscall(libc::SYS_waitid, [libc::P_PID as usize, p as usize, 0, options, 0, 0])
-        };
+        let _ =
+            unsafe { sys::syscall(libc::SYS_waitid, [libc::P_PID as usize, p as usize, 0, options, 0, 0]) };
     }
 }
 
@@ -203,7 +211,9 @@ pub(super) unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
 fn refuse() -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        sys::complain("atoll: fork is not possible in a managed program: posix_spawn, system and popen are\n");
+        sys::complain(
+            "atoll: fork is not possible in a managed program: posix_spawn, system and popen are\n",
+        );
     }
     // SAFETY: errno is this thread's.
     unsafe { *libc::__errno_location() = libc::EAGAIN };

@@ -137,8 +137,7 @@ unsafe fn beginning(data: *mut RandomData) -> *mut c_char {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len: usize) -> *mut c_char {
     if state::pager().is_none() {
-        let call =
-            real!("initstate", unsafe extern "C" fn(c_uint, *mut c_char, usize) -> *mut c_char);
+        let call = real!("initstate", unsafe extern "C" fn(c_uint, *mut c_char, usize) -> *mut c_char);
         // SAFETY: the caller's memory.
         return unsafe { call(seed, table, len) };
     }

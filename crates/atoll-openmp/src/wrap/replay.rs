@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
+use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
@@ -37,8 +38,7 @@ static DONE: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WO
 
 /// Is there another process to tell?
 fn needed() -> bool {
-    state::control()
-        .is_some_and(|c| !c.settings.shared_tables() && c.workers.load(Ordering::Acquire) > 1)
+    state::control().is_some_and(|c| !c.settings.shared_tables() && c.workers.load(Ordering::Acquire) > 1)
 }
 
 fn note(change: Change) {
@@ -56,12 +56,20 @@ pub(crate) fn mapped(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int
     }
     // The program may close its descriptor at once; all workers share the table of descriptors.
     // SAFETY: values only.
-    let copy = unsafe { sys::syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0]) };
+    let copy =
+        unsafe { sys::syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0]) };
     match copy {
         Ok(fd) => note(Change::Map { at, len, prot, flags, fd: fd as c_int, offset }),
         Err(_) => sys::complain(
             "atoll: out of descriptors: a file that was mapped just now is mapped in one worker only\n",
         ),
+    }
+}
+
+/// Others shall map this, too; the descriptor stays open.
+pub(crate) fn also_map(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: u64) {
+    if needed() {
+        note(Change::Map { at, len, prot, flags, fd, offset: offset as i64 });
     }
 }
 
@@ -80,14 +88,7 @@ pub(super) fn action(signal: c_int) {
     let mut action: KernelAction = [0; 4];
     // SAFETY: the kernel's structure is four words, eight mask bytes.
     let read = unsafe {
-        sys::syscall(libc::SYS_rt_sigaction, [
-            signal as usize,
-            0,
-            action.as_mut_ptr() as usize,
-            8,
-            0,
-            0,
-        ])
+        sys::syscall(libc::SYS_rt_sigaction, [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0])
     };
     if read.is_ok() {
         note(Change::Action { signal, action });
@@ -96,7 +97,6 @@ pub(super) fn action(signal: c_int) {
 
 /// Makes up for what other workers changed. Costs two loads if that is nothing.
 #[inline]
-#[allow(dead_code, reason = "called by the OpenMP runtime when a worker enters a region")]
 pub(crate) fn catch_up() {
     // Acquire: pairs with the Release in `note`.
     let count = COUNT.load(Ordering::Acquire);
@@ -131,15 +131,10 @@ fn apply(change: Change) -> bool {
             Change::Protect { at, len, prot } => {
                 sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]).is_ok()
             }
-            Change::Action { signal, action } => sys::syscall(libc::SYS_rt_sigaction, [
-                signal as usize,
-                action.as_ptr() as usize,
-                0,
-                8,
-                0,
-                0,
-            ])
-            .is_ok(),
+            Change::Action { signal, action } => {
+                sys::syscall(libc::SYS_rt_sigaction, [signal as usize, action.as_ptr() as usize, 0, 8, 0, 0])
+                    .is_ok()
+            }
         }
     }
 }
@@ -150,6 +145,10 @@ fn apply(change: Change) -> bool {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
+    // Blocks of the arena come and go without their protection being set back: they stay readable and writable.
+    if state::pager().is_some() && layout::in_arena(at) && prot & libc::PROT_EXEC == 0 {
+        return 0;
+    }
     // SAFETY: by the caller.
     match unsafe { sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]) } {
         Ok(_) => {
@@ -166,13 +165,15 @@ pub(super) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     }
 }
 
-/// Says, once, what a library that comes late is.
+/// A library is about to be loaded: in the master it will be shared before the next region; a worker has it for
+/// itself.
 extern "C" fn before_dlopen() {
     static SAID: AtomicBool = AtomicBool::new(false);
-    if needed() && !SAID.swap(true, Ordering::Relaxed) {
+    if state::table() == 0 {
+        crate::start::late::expect();
+    } else if needed() && !SAID.swap(true, Ordering::Relaxed) {
         sys::complain(
-            "atoll: a library loaded (dlopen) after the first parallel region is known only to the worker that \
-             loaded it\n",
+            "atoll: a library loaded (dlopen) inside a parallel region is known only to the worker that loaded it\n",
         );
     }
 }

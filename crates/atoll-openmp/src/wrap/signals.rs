@@ -248,10 +248,8 @@ thread_local! {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
     if state::pager().is_none() {
-        let call = real!(
-            "sigaltstack",
-            unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int
-        );
+        let call =
+            real!("sigaltstack", unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int);
         // SAFETY: the caller's arguments.
         return unsafe { call(new, old) };
     }

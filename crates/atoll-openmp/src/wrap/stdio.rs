@@ -174,11 +174,9 @@ pub(super) fn init() {
     // other way, keeps its old stream.
     unsafe {
         let errno = *libc::__errno_location();
-        for (fd, mode, variable) in [
-            (0, c"r", &raw mut stdin),
-            (1, c"w", &raw mut stdout),
-            (2, c"w", &raw mut stderr),
-        ] {
+        for (fd, mode, variable) in
+            [(0, c"r", &raw mut stdin), (1, c"w", &raw mut stdout), (2, c"w", &raw mut stderr)]
+        {
             let file = fdopen(fd, mode.as_ptr());
             if file != 0 {
                 *variable = opened(file);
@@ -428,7 +426,13 @@ transfers! {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn __fread_chk(at: usize, have: usize, size: usize, n: usize, file: usize) -> usize {
+pub(super) unsafe extern "C" fn __fread_chk(
+    at: usize,
+    have: usize,
+    size: usize,
+    n: usize,
+    file: usize,
+) -> usize {
     if size.checked_mul(n).is_none_or(|bytes| bytes > have) {
         let call = real!("__fread_chk", unsafe extern "C" fn(usize, usize, usize, usize, usize) -> usize);
         // SAFETY: ends the program.

@@ -12,18 +12,26 @@ use atoll_memory::sys;
 
 use super::paged::{self, Hold};
 
+unsafe extern "C" {
+    /// glibc's promise that there is one thread, by which libstdc++ leaves atomics (reference counts, guards of
+    /// static locals) and wake-ups out.
+    static mut __libc_single_threaded: u8;
+}
+
+/// Takes libc's promise back: the master has no threads, but workers.
+pub(super) fn init() {
+    // SAFETY: a byte that libc itself clears when a thread is made.
+    unsafe { __libc_single_threaded = 0 };
+}
+
 /// Sleeps while the word is `value`, or until woken. Reaches other processes.
 pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
     // SAFETY: the word is valid; a shared futex without timeout.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [
-            word.as_ptr() as usize,
-            libc::FUTEX_WAIT as usize,
-            value as u32 as usize,
-            0,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAIT as usize, value as u32 as usize, 0, 0, 0],
+        )
     };
 }
 
@@ -31,7 +39,10 @@ pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
 pub(super) fn futex_wake(word: &AtomicI32, n: i32) {
     // SAFETY: the word is valid; a shared futex.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, n as usize, 0, 0, 0])
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, n as usize, 0, 0, 0],
+        )
     };
 }
 

@@ -9,7 +9,8 @@ pub(crate) fn look() -> Vec<Finding> {
 
 fn cpus() -> Finding {
     let (usable, online) = (usable_cpus(), cpus_online());
-    let found = format!("{usable} of {online} usable, so {usable} workers where OMP_NUM_THREADS does not say");
+    let found =
+        format!("{usable} of {online} usable, so {usable} workers where OMP_NUM_THREADS does not say");
     if usable < online {
         let mend = format!("taskset -c 0-{} atoll run …", online - 1);
         Finding::slow("CPUs", found, mend)
@@ -69,9 +70,11 @@ fn pmu() -> Finding {
     }
     let error = std::io::Error::last_os_error();
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            Finding::slow("PMU", format!("counting is refused ({error})"), "sysctl -w kernel.perf_event_paranoid=1")
-        }
+        Some(libc::EPERM | libc::EACCES) => Finding::slow(
+            "PMU",
+            format!("counting is refused ({error})"),
+            "sysctl -w kernel.perf_event_paranoid=1",
+        ),
         _ => Finding::slow(
             "PMU",
             format!("no hardware counters ({error}): usual in virtual machines; only sampling needs them"),

@@ -33,7 +33,8 @@ fn shared_memory() -> Finding {
         Ok(fd) => {
             // SAFETY: ours.
             unsafe { libc::close(fd) };
-            let dev_shm = if Path::new("/dev/shm").is_dir() { "" } else { " (/dev/shm is not mounted, nor needed)" };
+            let dev_shm =
+                if Path::new("/dev/shm").is_dir() { "" } else { " (/dev/shm is not mounted, nor needed)" };
             Finding::ok("shared memory", format!("memfd_create works{dev_shm}"))
         }
         Err(error) => Finding::missing(

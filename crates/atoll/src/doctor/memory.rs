@@ -18,8 +18,7 @@ fn number(path: impl AsRef<Path>) -> Option<u64> {
 
 fn huge_pages() -> Finding {
     let read = |name: &str| number(format!("{HUGE}/{name}")).unwrap_or(0);
-    let (all, free, over) =
-        (read("nr_hugepages"), read("free_hugepages"), read("nr_overcommit_hugepages"));
+    let (all, free, over) = (read("nr_hugepages"), read("free_hugepages"), read("nr_overcommit_hugepages"));
     let found = format!("{all} of 2M reserved, {free} free, {over} more on demand");
     if free + over > 0 {
         Finding::ok("huge pages", found)
@@ -71,7 +70,11 @@ fn group() -> Finding {
             let found = format!("limit {} in {}, {} in use", bytes(limit), dir.display(), bytes(used));
             if limit.saturating_sub(used) < 256 << 20 {
                 let mend = format!("echo max > {}/memory.max", dir.display());
-                Finding::slow("memory group", format!("{found}: keep --near and far memory below what is left"), mend)
+                Finding::slow(
+                    "memory group",
+                    format!("{found}: keep --near and far memory below what is left"),
+                    mend,
+                )
             } else {
                 Finding::ok("memory group", format!("{found}; --near and far memory in RAM count against it"))
             }

@@ -45,21 +45,19 @@ impl Finding {
         Finding { state: State::Slow, subject, found: found.into(), mend: Some(mend.into()) }
     }
 
-    pub(crate) fn missing(subject: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Finding {
+    pub(crate) fn missing(
+        subject: &'static str,
+        found: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
         Finding { state: State::Missing, subject, found: found.into(), mend: Some(mend.into()) }
     }
 }
 
 /// Looks at everything.
 fn findings() -> Vec<Finding> {
-    let groups = [
-        kernel::look(),
-        userfaultfd::look(),
-        files::look(),
-        memory::look(),
-        limits::look(),
-        cpus::look(),
-    ];
+    let groups =
+        [kernel::look(), userfaultfd::look(), files::look(), memory::look(), limits::look(), cpus::look()];
     groups.into_iter().flatten().collect()
 }
 

@@ -28,7 +28,9 @@ pub(crate) fn look() -> Vec<Finding> {
     let (own, thread) = (open(USER_MODE_ONLY), open(0));
     let mut findings = vec![match &own {
         Ok((fd, how)) => match missing_features(fd) {
-            Ok(missing) if missing.is_empty() => Finding::ok("userfaultfd", format!("by {how}, with every feature needed")),
+            Ok(missing) if missing.is_empty() => {
+                Finding::ok("userfaultfd", format!("by {how}, with every feature needed"))
+            }
             Ok(missing) => Finding::missing(
                 "userfaultfd",
                 format!("this kernel lacks: {}", missing.join(", ")),

@@ -10,8 +10,9 @@ use atoll_record::{Figures, Record, Run, run};
 
 use super::check::program::Checked;
 use super::launch::Finished;
+use super::signals;
 use super::summary;
-use super::watch::{self, Ending};
+use super::watch::Ending;
 use crate::cli::{RunArgs, SummaryForm};
 use crate::{figures, machine};
 
@@ -42,13 +43,14 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
         // The program did well, but what was asked of us we did not do.
         Ending::Status(0) if failed => ExitCode::from(EXIT_SETUP as u8),
         Ending::Status(status) => ExitCode::from(status as u8),
-        Ending::Signal(signal) => watch::die_by(signal),
+        Ending::Signal(signal) => signals::die_by(signal),
     }
 }
 
 fn collect(finished: &Finished) -> Figures {
-    let name = finished.path.file_name().unwrap_or_default().to_string_lossy();
-    let mut figures = figures::collect(finished.control, &name, finished.wall_seconds, finished.rate);
+    let started = finished.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = finished.program.as_ref().unwrap_or(&started);
+    let mut figures = figures::collect(finished.control, name, finished.wall_seconds, finished.rate);
     figures.ending = Some(finished.ending.into());
     figures.kernel_tlb_shootdowns = finished.tlb_shootdowns;
     figures

@@ -1,11 +1,11 @@
 //! Starting the program: settings, environment, and the signals on their way to it.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
-use std::fs::File;
 
 use atoll_memory::control::{self, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings};
 use atoll_pages::PolicySpec;
@@ -15,7 +15,8 @@ use super::check::program::{self, CheckError, Checked};
 use super::clock::Clock;
 use super::interrupts;
 use super::library::{self, LibraryError};
-use super::watch::{self, Ending, Signals, WatchError};
+use super::signals::Signals;
+use super::watch::{self, Ending, WatchError, Watched};
 use crate::cli::RunArgs;
 use crate::machine;
 
@@ -75,6 +76,8 @@ pub(crate) struct Finished {
     pub(crate) path: PathBuf,
     /// What was found out before.
     pub(crate) checked: Checked,
+    /// File name of the program that was managed.
+    pub(crate) program: Option<String>,
     /// How the program ended.
     pub(crate) ending: Ending,
     /// The figures it left.
@@ -98,9 +101,9 @@ fn policy(args: &RunArgs) -> Result<PolicySpec, LaunchError> {
         let why = format!("the policy is {}, which has no such ratio", args.policy.name());
         return Err(LaunchError::CmcpP(p.clone(), why));
     }
-    format!("cmcp:p={p}").parse().map_err(|e: atoll_pages::spec::SpecError| {
-        LaunchError::CmcpP(p.clone(), e.to_string())
-    })
+    format!("cmcp:p={p}")
+        .parse()
+        .map_err(|e: atoll_pages::spec::SpecError| LaunchError::CmcpP(p.clone(), e.to_string()))
 }
 
 /// The team's size: the flag, else OMP_NUM_THREADS' first number, else the CPUs.
@@ -127,17 +130,14 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
     settings.page_shift = args.page.shift();
     settings.page_tables = PageTables::from(args.memory.page_tables) as u32;
     settings.faults = Faults::from(args.memory.faults) as u32;
-    settings.workers = workers(
-        args.memory.workers,
-        std::env::var_os("OMP_NUM_THREADS").as_deref(),
-        machine::usable_cpus(),
-    )?;
+    settings.workers =
+        workers(args.memory.workers, std::env::var_os("OMP_NUM_THREADS").as_deref(), machine::usable_cpus())?;
     Ok(settings)
 }
 
 /// What the program's LD_PRELOAD is while the runtime has not yet put its own back.
-fn preload(library: &PathBuf, own: Option<&OsStr>) -> OsString {
-    let mut value = library.clone().into_os_string();
+fn preload(library: &Path, own: Option<&OsStr>) -> OsString {
+    let mut value = library.as_os_str().to_owned();
     if let Some(own) = own.filter(|own| !own.is_empty()) {
         value.push(":");
         value.push(own);
@@ -172,9 +172,10 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let library = library::find(std::env::var_os(library::ENVIRONMENT).as_deref(), &executable)?;
     let checked = program::check(&path, &library, std::env::var_os("LD_LIBRARY_PATH").as_deref())?;
     let settings = settings(args)?;
-    let record = args.record.as_ref().map(|path| {
-        File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e))
-    });
+    let record = args
+        .record
+        .as_ref()
+        .map(|path| File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e)));
     let record = record.transpose()?;
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
     let fd = out_of_the_way(fd);
@@ -191,7 +192,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
         command.env("OMP_NUM_THREADS", workers.to_string());
     }
     watch::become_subreaper();
-    let signals = Signals::take()?;
+    let signals = Signals::take().map_err(WatchError::Signals)?;
     let mask = signals.before();
     let launcher = std::process::id() as i32;
     // SAFETY: only system calls, between fork and exec; the mask is plain data.
@@ -206,16 +207,15 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
         });
     }
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
-    let child = command
-        .spawn()
-        .map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
-    let ending = watch::watch(child.id() as i32, control, &signals)?;
+    let child =
+        command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
+    let Watched { ending, program } = watch::watch(child.id() as i32, control, &signals)?;
     let wall_seconds = clock.elapsed().as_secs_f64();
-    let tlb_shootdowns =
-        shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
+    let tlb_shootdowns = shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
     Ok(Finished {
         path,
         checked,
+        program,
         ending,
         control,
         started,

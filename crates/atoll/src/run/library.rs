@@ -16,7 +16,9 @@ pub(crate) enum LibraryError {
     #[error("{ENVIRONMENT}={0} is no file: correct it or unset it")]
     Named(String),
     /// Nothing where it should be.
-    #[error("the runtime {NAME} is neither in {0} nor in {1}: build it (cargo build -p atoll-openmp) or set {ENVIRONMENT}")]
+    #[error(
+        "the runtime {NAME} is neither in {0} nor in {1}: build it (cargo build -p atoll-openmp) or set {ENVIRONMENT}"
+    )]
     Absent(String, String),
     /// The dynamic linker splits LD_PRELOAD at these.
     #[error("the runtime's path {0} has a space or colon in it, which LD_PRELOAD cannot hold: move it")]

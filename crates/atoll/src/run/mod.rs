@@ -6,6 +6,8 @@ mod finish;
 mod interrupts;
 mod launch;
 pub(crate) mod library;
+mod process;
+mod signals;
 pub(crate) mod summary;
 mod watch;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use atoll_record::figures::{Counters, Figures};
 use atoll_record::run::Ending;
 
-use super::watch::signal_text;
+use super::signals::signal_text;
 
 /// Longest bar of the distribution by core-map count.
 const BAR: usize = 32;
@@ -58,8 +58,8 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
 }
 
 const HEADS: [&str; 15] = [
-    "worker", "minor", "major", "first", "write", "prefetch", "premap", "clean", "dirty", "in", "out", "inval",
-    "waits", "faults s", "% wall",
+    "worker", "minor", "major", "first", "write", "prefetch", "premap", "clean", "dirty", "in", "out",
+    "inval", "waits", "faults s", "% wall",
 ];
 
 fn row(name: String, c: &Counters, wall: f64, workers: usize) -> Vec<String> {
@@ -78,7 +78,11 @@ fn row(name: String, c: &Counters, wall: f64, workers: usize) -> Vec<String> {
         count(c.remote_tlb_invalidations),
         count(c.waits),
         format!("{:.3}", c.fault_seconds),
-        if wall > 0.0 { format!("{:.1}", 100.0 * c.fault_seconds / wall / workers as f64) } else { "-".into() },
+        if wall > 0.0 {
+            format!("{:.1}", 100.0 * c.fault_seconds / wall / workers as f64)
+        } else {
+            "-".into()
+        },
     ]
 }
 
@@ -93,7 +97,11 @@ fn write_table(out: &mut String, f: &Figures) -> std::fmt::Result {
     rows.push(row("total".into(), &f.total, f.wall_seconds, f.workers.len().max(1)));
     write_aligned(out, &rows)?;
     if f.total.scan_unmapped_pages > 0 {
-        writeln!(out, "  unmapped only to see use (LRU's scan): {} pages", count(f.total.scan_unmapped_pages))?;
+        writeln!(
+            out,
+            "  unmapped only to see use (LRU's scan): {} pages",
+            count(f.total.scan_unmapped_pages)
+        )?;
     }
     Ok(())
 }
@@ -119,7 +127,13 @@ fn write_counts(out: &mut String, counts: &[u64]) -> std::fmt::Result {
     writeln!(out, "  pages by core-map count (how many workers map them):")?;
     for (i, &n) in counts.iter().enumerate().filter(|(_, n)| **n > 0) {
         let bar = "#".repeat(((n as f64 / *most as f64) * BAR as f64).ceil() as usize);
-        writeln!(out, "  {:>5}  {bar:<BAR$}  {:>5.1}%  {}", i + 1, 100.0 * n as f64 / total as f64, count(n))?;
+        writeln!(
+            out,
+            "  {:>5}  {bar:<BAR$}  {:>5.1}%  {}",
+            i + 1,
+            100.0 * n as f64 / total as f64,
+            count(n)
+        )?;
     }
     Ok(())
 }
@@ -152,7 +166,13 @@ fn scaled(n: u64, step: f64, units: [&str; 6], plain: u64) -> String {
         value /= step;
         unit += 1;
     }
-    let digits = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
     let text = format!("{value:.digits$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text}{}", units[unit])
@@ -167,7 +187,10 @@ mod tests {
     fn numbers_are_short() {
         let counts = [0, 99_999, 123_456, 12_345_678].map(count);
         assert_eq!(counts, ["0", "99999", "123k", "12.3M"]);
-        assert_eq!([0, 1023, 4096, 1_610_612_736, u64::MAX].map(bytes), ["0", "1023", "4K", "1.5G", "16384P"]);
+        assert_eq!(
+            [0, 1023, 4096, 1_610_612_736, u64::MAX].map(bytes),
+            ["0", "1023", "4K", "1.5G", "16384P"]
+        );
     }
 
     #[test]

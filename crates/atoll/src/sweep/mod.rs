@@ -73,7 +73,11 @@ fn try_sweep(args: &SweepArgs) -> Result<(), SweepError> {
         }
     }
     progress.finish_and_clear();
-    println!("{program}: footprint {}; medians of {} runs; relative: time all near / time", bytes(footprint), args.runs);
+    println!(
+        "{program}: footprint {}; medians of {} runs; relative: time all near / time",
+        bytes(footprint),
+        args.runs
+    );
     println!();
     print!("{}", table::text(&cells, &all_near));
     if let Some(path) = &args.csv {
@@ -99,7 +103,12 @@ fn near(share: Share, footprint: u64, page: PageSize) -> Size {
     Size(page.pages(bytes) * page.bytes() as u64)
 }
 
-fn run(args: &SweepArgs, share: Option<Share>, point: Point, progress: &ProgressBar) -> Result<Cell, SweepError> {
+fn run(
+    args: &SweepArgs,
+    share: Option<Share>,
+    point: Point,
+    progress: &ProgressBar,
+) -> Result<Cell, SweepError> {
     let mut outcomes = Vec::new();
     let near = share.map_or("all near".to_owned(), |share| share.to_string());
     for _ in 0..args.runs {

@@ -177,12 +177,18 @@ mod tests {
 
     fn cell(share: Option<&str>, seconds: &[Option<f64>]) -> Cell {
         let outcome = |s: &Option<f64>| match s {
-            Some(wall_seconds) => Outcome::Done(Box::new(Figures { wall_seconds: *wall_seconds, ..Figures::default() })),
+            Some(wall_seconds) => {
+                Outcome::Done(Box::new(Figures { wall_seconds: *wall_seconds, ..Figures::default() }))
+            }
             None => Outcome::Failed("exit 75".into()),
         };
         Cell {
             share: share.map(|s| s.parse().unwrap()),
-            point: Point { near: share.map(|_| Size(1 << 20)), policy: "cmcp".parse().unwrap(), page: PageSize::K4 },
+            point: Point {
+                near: share.map(|_| Size(1 << 20)),
+                policy: "cmcp".parse().unwrap(),
+                page: PageSize::K4,
+            },
             outcomes: seconds.iter().map(outcome).collect(),
         }
     }
@@ -194,7 +200,10 @@ mod tests {
         let text = text(&cells, &all);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "cmcp:p=0.5, 4K pages (all near: 2.000 s)");
-        assert!(lines[2].contains("50%") && lines[2].contains("0.500") && lines[2].ends_with("failed: exit 75"), "{text}");
+        assert!(
+            lines[2].contains("50%") && lines[2].contains("0.500") && lines[2].ends_with("failed: exit 75"),
+            "{text}"
+        );
         assert!(lines[3].contains("25%") && lines[3].contains(" - "), "{text}");
     }
 

@@ -43,9 +43,9 @@ pub(crate) fn find(pid: Option<i32>) -> Vec<Attached> {
 fn attach(launcher: i32) -> Option<Attached> {
     let name = format!("/memfd:{MEMFD_NAME}");
     let links = fs::read_dir(format!("/proc/{launcher}/fd")).ok()?;
-    let path: PathBuf = links.filter_map(|e| Some(e.ok()?.path())).find(|path| {
-        fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&name))
-    })?;
+    let path: PathBuf = links
+        .filter_map(|e| Some(e.ok()?.path()))
+        .find(|path| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&name)))?;
     map(launcher, &File::open(path).ok()?)
 }
 

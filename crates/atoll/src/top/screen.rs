@@ -147,8 +147,18 @@ fn near_gauge(f: &Figures) -> Gauge<'static> {
 }
 
 const HEADS: [&str; 12] = [
-    "worker", "minor/s", "major/s", "first/s", "write/s", "evict/s", "in/s", "out/s", "inval/s", "waits/s",
-    "% in faults", "regions",
+    "worker",
+    "minor/s",
+    "major/s",
+    "first/s",
+    "write/s",
+    "evict/s",
+    "in/s",
+    "out/s",
+    "inval/s",
+    "waits/s",
+    "% in faults",
+    "regions",
 ];
 
 fn rates(view: &View) -> Table<'static> {
@@ -190,7 +200,8 @@ mod tests {
 
     #[test]
     fn rates_are_by_second() {
-        let counters = |n| Counters { major_faults: n, fault_seconds: n as f64 / 100.0, ..Counters::default() };
+        let counters =
+            |n| Counters { major_faults: n, fault_seconds: n as f64 / 100.0, ..Counters::default() };
         let cells = cells("0".into(), &counters(50), &counters(10), 2.0, 1);
         assert_eq!((cells[2].as_str(), cells[10].as_str()), ("20", "20.0"));
     }

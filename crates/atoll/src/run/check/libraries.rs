@@ -36,9 +36,10 @@ impl Libraries {
         let origin = path.parent().unwrap_or(Path::new("."));
         let origin = std::fs::canonicalize(origin).unwrap_or_else(|_| origin.to_owned());
         let origin = origin.to_string_lossy();
-        let own = elf.run_path.iter().map(|dir| {
-            PathBuf::from(dir.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin))
-        });
+        let own = elf
+            .run_path
+            .iter()
+            .map(|dir| PathBuf::from(dir.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin)));
         let near = self.environment.iter().cloned().chain(own).map(|dir| dir.join(name));
         let known = self.cache.get(name).cloned();
         let usual = DIRECTORIES.iter().map(|dir| Path::new(dir).join(name));

@@ -42,7 +42,9 @@ pub(crate) enum CheckError {
         interpreter: String,
     },
     /// Another OpenMP runtime.
-    #[error("{object} uses the OpenMP runtime {library}, which atoll cannot replace: build it with gcc -fopenmp")]
+    #[error(
+        "{object} uses the OpenMP runtime {library}, which atoll cannot replace: build it with gcc -fopenmp"
+    )]
     OtherRuntime {
         /// Program or library.
         object: String,
@@ -82,7 +84,11 @@ pub(crate) enum Checked {
 ///
 /// # Errors
 /// Why atoll cannot run it.
-pub(crate) fn check(path: &Path, runtime: &Path, library_path: Option<&OsStr>) -> Result<Checked, CheckError> {
+pub(crate) fn check(
+    path: &Path,
+    runtime: &Path,
+    library_path: Option<&OsStr>,
+) -> Result<Checked, CheckError> {
     let path = native(path)?;
     let program = open(&path)?;
     if !program.interpreter {
@@ -155,9 +161,8 @@ fn not_privileged(path: &Path) -> Result<(), CheckError> {
     }
     let Ok(c_path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return Ok(()) };
     // SAFETY: C strings; no value is asked for, only its size.
-    let bytes = unsafe {
-        libc::getxattr(c_path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0)
-    };
+    let bytes =
+        unsafe { libc::getxattr(c_path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
     if bytes > 0 { refuse("a program with file capabilities") } else { Ok(()) }
 }
 

@@ -83,7 +83,11 @@ fn weak_symbols_and_own_definitions_are_no_reason() {
 #[test]
 fn another_runtime_is_refused() {
     let bench = Bench::new();
-    let library = bench.gcc("libomp.so", "void __kmpc_fork_call(void) {}", &["-shared", "-fPIC", "-Wl,-soname,libomp.so.5"]);
+    let library = bench.gcc(
+        "libomp.so",
+        "void __kmpc_fork_call(void) {}",
+        &["-shared", "-fPIC", "-Wl,-soname,libomp.so.5"],
+    );
     let program = bench.gcc(
         "clang",
         "void __kmpc_fork_call(void); int main(void) { __kmpc_fork_call(); return 0; }",
@@ -140,7 +144,7 @@ fn privileged_programs_are_refused() {
 fn scripts_are_as_good_as_their_interpreters() {
     let bench = Bench::new();
     let script = bench.path("script");
-    let mut with = |first: &str| {
+    let with = |first: &str| {
         std::fs::write(&script, format!("{first}\ntrue\n")).unwrap();
         bench.check(&script)
     };

@@ -1,0 +1,58 @@
+# Everything a stranger needs; `make` alone says what there is. Only make itself must be there already:
+# scripts/setup installs the rest on Debian.
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+PREFIX ?= /usr/local
+TIME ?= 60
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BENCH := $(TARGET)/release/out-of-core
+
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name what; do printf '  make %-13s %s\n' "$$name" "$$what"; done
+
+setup: ## Install what is missing (apt; as root or with sudo)
+	@scripts/setup
+
+build: setup programs ## Build everything, the workloads too
+	$(CARGO) build --release
+
+programs: setup ## Build the workloads to target/programs
+	@$(MAKE) --no-print-directory -C programs OUT="$(abspath $(TARGET))/programs"
+
+test: build ## Set up, build and run all tests
+	$(CARGO) test --release --workspace
+
+demo: build ## A program at half its memory: native, under Linux swap, under atoll
+	@$(BENCH) --demo
+
+bench: build ## The full measurement, up to 40 minutes on a quiet machine
+	$(BENCH) --csv $(TARGET)/out-of-core.csv
+
+bench-quick: build ## The same measurement, small and short
+	$(BENCH) --quick --csv $(TARGET)/out-of-core-quick.csv
+
+stress: build ## All programs at random settings against checksums, for TIME seconds (default 60)
+	$(CARGO) run --release -p atoll-e2e --bin stress -- --seconds $(TIME)
+
+lint: setup ## Clippy, warnings are errors
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+fmt-check: setup ## Is everything formatted?
+	$(CARGO) fmt --all -- --check
+
+docs: setup ## The code's documentation, warnings are errors
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --workspace --no-deps
+
+install: build ## Install to PREFIX (default /usr/local)
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/atoll"
+	install -m 755 $(TARGET)/release/atoll "$(DESTDIR)$(PREFIX)/bin/atoll"
+	install -m 644 $(TARGET)/release/libatoll_openmp.so "$(DESTDIR)$(PREFIX)/lib/atoll/libatoll_openmp.so"
+
+clean: ## Remove everything that was built
+	rm -rf "$(TARGET)"
+
+.PHONY: help setup build programs test demo bench bench-quick stress lint fmt-check docs install clean

@@ -1,0 +1,219 @@
+//! What all measurements share: where things are, what this machine allows, and one run of one subject.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use atoll_pages::Size;
+
+use crate::error::Error;
+use crate::group::{Group, Groups};
+use crate::process::{self, Outcome, Run};
+use crate::setting::Setting;
+use crate::subject::{Atoll, Device, Subject, Waiting};
+use crate::swap::Swap;
+
+/// What the command line says of all measurements.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    pub(crate) atoll: PathBuf,
+    pub(crate) programs: PathBuf,
+    /// Where swap file and far memory's file lie.
+    pub(crate) disk: PathBuf,
+}
+
+/// Runs under swap until one is not killed. The kernel (6.18, cgroup version 1) now and then finds nothing to swap out
+/// to zram while half of it is free, and kills the program instead.
+const KILLED_AT_MOST: u32 = 6;
+
+/// Something this machine allows, or the sentence that says why not.
+pub(crate) type Allowed<T> = Result<T, String>;
+
+/// The machine, as it is set up for measuring. Dropping it undoes all of that.
+pub(crate) struct Bench {
+    pub(crate) places: Places,
+    pub(crate) groups: Allowed<Groups>,
+    pub(crate) zram: Allowed<Swap>,
+    pub(crate) file: Allowed<Swap>,
+    pub(crate) huge: Allowed<Setting>,
+    _swappiness: Option<Setting>,
+    pub(crate) timeout: Duration,
+    pub(crate) start: Instant,
+}
+
+/// Keeps the sentence, but not an interruption.
+fn allowed<T>(result: Result<T, Error>) -> Result<Allowed<T>, Error> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(Error::Said(sentence)) => Ok(Err(sentence)),
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+    }
+}
+
+/// How a subject is to be run.
+pub(crate) struct Asked<'a> {
+    pub(crate) subject: &'a Subject,
+    /// The program and its arguments.
+    pub(crate) words: &'a [String],
+    pub(crate) threads: usize,
+    pub(crate) waiting: Waiting,
+    /// The memory limit of a swap run.
+    pub(crate) limit: u64,
+    /// The near limit of an atoll run.
+    pub(crate) near: u64,
+    pub(crate) timeout: Duration,
+}
+
+impl Bench {
+    /// Sets up what a measurement needs of this machine: swap of `swap_bytes`, `huge_bytes` of huge pages.
+    ///
+    /// # Errors
+    /// Only if interrupted; what the machine does not allow is kept as a sentence.
+    pub(crate) fn new(
+        places: Places,
+        timeout: Duration,
+        swap_bytes: u64,
+        huge_bytes: u64,
+        algorithm: &str,
+    ) -> Result<Bench, Error> {
+        let groups = allowed(Groups::find())?;
+        let no_group = || Err("there is no memory cgroup to limit a program with".to_owned());
+        let zram = if groups.is_ok() { allowed(Swap::zram(swap_bytes, algorithm))? } else { no_group() };
+        let file = if groups.is_ok() { allowed(Swap::file(&places.disk, swap_bytes))? } else { no_group() };
+        let huge = allowed(Setting::huge_pages(huge_bytes.div_ceil(crate::setting::HUGE_PAGE)))?;
+        // A cgroup of version 2 has no swappiness of its own.
+        let swappiness = Setting::change("/proc/sys/vm/swappiness", |_| 100);
+        let swappiness = if zram.is_ok() || file.is_ok() { swappiness.ok() } else { None };
+        Ok(Bench {
+            places,
+            groups,
+            zram,
+            file,
+            huge,
+            _swappiness: swappiness,
+            timeout,
+            start: Instant::now(),
+        })
+    }
+
+    /// Why this subject cannot be measured here.
+    pub(crate) fn refused(&self, subject: &Subject) -> Option<String> {
+        match subject {
+            Subject::Native => None,
+            Subject::Swap(device) => self.device(*device).as_ref().err().cloned(),
+            Subject::Atoll(atoll) if atoll.page == Some("2M") => self.huge.as_ref().err().cloned(),
+            Subject::Atoll(_) => None,
+        }
+    }
+
+    fn device(&self, device: Device) -> &Allowed<Swap> {
+        if device == Device::Zram { &self.zram } else { &self.file }
+    }
+
+    /// A line on standard error, behind the time since the start.
+    pub(crate) fn say(&self, what: &str) {
+        let seconds = self.start.elapsed().as_secs();
+        eprintln!("[{:2}:{:02}] {what}", seconds / 60, seconds % 60);
+    }
+
+    fn group(&self, limit: Option<u64>) -> Result<Option<Group>, Error> {
+        self.groups.as_ref().ok().map(|groups| groups.group(limit)).transpose()
+    }
+
+    /// Runs a subject once.
+    pub(crate) fn run(&self, asked: &Asked) -> Result<Outcome, Error> {
+        let threads = ("OMP_NUM_THREADS", asked.threads.to_string());
+        let program = self.places.programs.join(&asked.words[0]).into_os_string();
+        let mut command = vec![program];
+        command.extend(asked.words[1..].iter().map(OsString::from));
+        match asked.subject {
+            Subject::Native => self.measured(&command, vec![threads, asked.waiting.variable()], None, asked),
+            Subject::Swap(device) => {
+                let swap = self.device(*device).as_ref().map_err(|why| Error::said(why.clone()))?;
+                // On for this run only: the two devices must not help each other.
+                let _on = swap.on()?;
+                let mut killed = 0;
+                loop {
+                    let environment = vec![threads.clone(), asked.waiting.variable()];
+                    let mut outcome = self.measured(&command, environment, Some(asked.limit), asked)?;
+                    if !outcome.was_killed() || killed + 1 == KILLED_AT_MOST {
+                        outcome.killed = killed + u32::from(outcome.was_killed());
+                        return Ok(outcome);
+                    }
+                    killed += 1;
+                    self.say(&format!(
+                        "{}: killed by the kernel under {}, again",
+                        asked.words[0], asked.subject
+                    ));
+                }
+            }
+            Subject::Atoll(atoll) => {
+                let mut words = self.atoll_words(atoll, asked);
+                words.append(&mut command);
+                self.measured(&words, vec![threads], None, asked)
+            }
+        }
+    }
+
+    fn atoll_words(&self, atoll: &Atoll, asked: &Asked) -> Vec<OsString> {
+        let mut words = vec![self.places.atoll.clone().into_os_string(), "run".into()];
+        let mut flag = |name: &str, value: String| words.extend([name.into(), value.into()]);
+        flag("--workers", asked.threads.to_string());
+        flag("--summary", "json".to_owned());
+        if atoll.limited {
+            flag("--near", Size(asked.near).to_string());
+        }
+        match atoll.far {
+            Some("file") => flag("--far", format!("file:{}", self.places.disk.display())),
+            Some(far) => flag("--far", far.to_owned()),
+            None => {}
+        }
+        if let Some(page) = atoll.page {
+            flag("--page", page.to_owned());
+        }
+        if let Some(policy) = atoll.policy {
+            flag("--policy", policy.to_owned());
+        }
+        words.push("--".into());
+        words
+    }
+
+    fn measured(
+        &self,
+        command: &[OsString],
+        environment: Vec<(&'static str, String)>,
+        limit: Option<u64>,
+        asked: &Asked,
+    ) -> Result<Outcome, Error> {
+        let group = self.group(limit)?;
+        let huge = asked.subject.atoll().is_some_and(|atoll| atoll.page == Some("2M"));
+        let timeout = asked.timeout;
+        process::run(&Run { command, environment, group: group.as_ref(), timeout, huge })
+    }
+}
+
+impl Places {
+    /// Beside this executable, as cargo and the Makefile build things.
+    pub(crate) fn beside(
+        atoll: Option<PathBuf>,
+        programs: Option<PathBuf>,
+        disk: PathBuf,
+    ) -> Result<Places, Error> {
+        let executable = std::env::current_exe().unwrap_or_default();
+        let folder = executable.parent().unwrap_or(Path::new("."));
+        let places = Places {
+            atoll: atoll.unwrap_or_else(|| folder.join("atoll")),
+            programs: programs.unwrap_or_else(|| folder.join("../programs")),
+            disk,
+        };
+        for (what, path) in [("atoll", &places.atoll), ("the workloads", &places.programs.join("cg"))] {
+            if !path.exists() {
+                return Err(Error::said(format!(
+                    "{what} should be at {}: make build builds it",
+                    path.display()
+                )));
+            }
+        }
+        Ok(places)
+    }
+}

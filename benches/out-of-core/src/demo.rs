@@ -1,0 +1,63 @@
+//! The demonstration: one program at half its memory, natively, under Linux swap, under atoll.
+
+use std::time::Duration;
+
+use crate::Options;
+use crate::bench::{Bench, Places};
+use crate::error::Error;
+use crate::sheet::{Cell, Sheet, mebibytes};
+use crate::subject::{Atoll, Device, Subject};
+use crate::{full, plan, report};
+
+const SWAP_BYTES: u64 = 1280 << 20;
+/// No run of the demonstration is longer.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Shows the table; `false` if a run failed or its result was wrong.
+pub(crate) fn demo(options: &Options) -> Result<bool, Error> {
+    let places = Places::beside(options.atoll.clone(), options.programs_dir.clone(), options.dir.clone())?;
+    let bench = Bench::new(places, TIMEOUT, SWAP_BYTES, 0, &options.zram_algorithm)?;
+    println!("{}\n", full::machine(&bench));
+    let mut sheet = Sheet::new(&bench, plan::DEMO, options.percent)?;
+    let pages = ["4K", "64K"];
+    for page in pages {
+        sheet.calibrate(&bench, page)?;
+    }
+    let mut subjects = vec![Subject::Native, Subject::Swap(Device::Zram), Subject::Swap(Device::File)];
+    for far in plan::FARS {
+        for page in pages {
+            subjects.push(Subject::Atoll(Atoll {
+                limited: true,
+                far: Some(far),
+                page: Some(page),
+                policy: None,
+            }));
+        }
+    }
+    for subject in subjects {
+        let mut cell = Cell::new(subject);
+        cell.out = bench.refused(&cell.subject);
+        // Trying both ways of waiting would take too long here.
+        cell.waiting = Some(sheet.waiting);
+        sheet.limited.cells.push(cell);
+    }
+    for index in 0..sheet.limited.cells.len() {
+        sheet.sample(&bench, false, index)?;
+    }
+    let title = format!(
+        "\n{}: needs {}, gets {} near{}",
+        sheet.limited.words.join(" "),
+        mebibytes(sheet.footprint),
+        mebibytes(sheet.limit),
+        if bench.groups.is_ok() { ", all in" } else { "" }
+    );
+    print!("{}", report::part(&title, &sheet.limited));
+    if sheet.wrong.is_empty() {
+        println!("\nEvery run gave the checksum of the native one, {}.", sheet.limited.checksum);
+    }
+    for what in &sheet.wrong {
+        println!("wrong: {what}");
+    }
+    println!("Held against each other: lz4 and zram, file and swap file; ram stands apart.");
+    Ok(sheet.wrong.is_empty())
+}

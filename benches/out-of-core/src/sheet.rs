@@ -1,0 +1,325 @@
+//! One program's measurement: its footprint, its limits, and a cell for each subject.
+
+use std::time::Duration;
+
+use crate::bench::{Asked, Bench};
+use crate::error::Error;
+use crate::plan::Program;
+use crate::process::Outcome;
+use crate::stats::{Figure, Sample, figure};
+use crate::subject::{Atoll, Subject, Waiting};
+
+/// The samples of one subject.
+pub(crate) struct Cell {
+    pub(crate) subject: Subject,
+    pub(crate) samples: Vec<Sample>,
+    /// Why there are none, or no more.
+    pub(crate) out: Option<String>,
+    /// Chosen at the first run.
+    pub(crate) waiting: Option<Waiting>,
+}
+
+impl Cell {
+    pub(crate) fn new(subject: Subject) -> Cell {
+        Cell { subject, samples: Vec::new(), out: None, waiting: None }
+    }
+
+    pub(crate) fn figure(&self) -> Option<Figure> {
+        figure(&self.samples)
+    }
+}
+
+/// A program with a number of iterations, and who ran it.
+pub(crate) struct Part {
+    pub(crate) words: Vec<String>,
+    /// Of the native run.
+    pub(crate) checksum: String,
+    pub(crate) cells: Vec<Cell>,
+}
+
+impl Part {
+    pub(crate) fn cell(&self, subject: &Subject) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.subject == *subject)
+    }
+
+    /// The median of a subject that was measured.
+    pub(crate) fn median(&self, subject: &Subject) -> Option<Figure> {
+        self.cell(subject).filter(|cell| cell.out.is_none() || !cell.samples.is_empty())?.figure()
+    }
+}
+
+/// What is known of one program.
+pub(crate) struct Sheet {
+    pub(crate) program: Program,
+    /// The most memory the native run had.
+    pub(crate) footprint: u64,
+    /// What a limited run may have near, all in all.
+    pub(crate) limit: u64,
+    pub(crate) waiting: Waiting,
+    /// The `--near` with which an atoll run has the limit near, all in all; by page size.
+    pub(crate) near: Vec<(&'static str, u64)>,
+    /// At part of the memory.
+    pub(crate) limited: Part,
+    /// With all of it.
+    pub(crate) all: Part,
+    /// Runs whose checksum was not the native one, and runs that failed.
+    pub(crate) wrong: Vec<String>,
+}
+
+/// Near memory left over that counts as used: calibration ends within this share of the limit.
+const CALIBRATED_WITHIN: f64 = 0.01;
+const CALIBRATIONS: usize = 5;
+/// What atoll and the program's private memory take besides, as a first guess.
+const FIRST_GUESS: u64 = 8 << 20;
+/// Repetitions of a run that had more near than the limit.
+const REPETITIONS: usize = 3;
+
+/// What Linux swap does, and no mistake of ours.
+pub(crate) const KILLED: &str = "the kernel killed every run for lack of memory, though swap space was free";
+
+fn words(program: &Program, iterations: u32) -> Vec<String> {
+    [program.name, program.class, "--iterations", &iterations.to_string()].map(str::to_owned).to_vec()
+}
+
+impl Sheet {
+    /// Runs the program natively to learn its footprint, its checksums and how its threads had best wait.
+    ///
+    /// # Errors
+    /// The program cannot be run, or somebody interrupts.
+    pub(crate) fn new(bench: &Bench, program: Program, percent: u32) -> Result<Sheet, Error> {
+        let mut sheet = Sheet {
+            program,
+            footprint: 0,
+            limit: 0,
+            waiting: Waiting::Passive,
+            near: Vec::new(),
+            limited: Part {
+                words: words(&program, program.iterations),
+                checksum: String::new(),
+                cells: Vec::new(),
+            },
+            all: Part {
+                words: words(&program, program.iterations_all),
+                checksum: String::new(),
+                cells: Vec::new(),
+            },
+            wrong: Vec::new(),
+        };
+        let native = |sheet: &Sheet, all: bool, waiting| {
+            let words = if all { &sheet.all.words } else { &sheet.limited.words };
+            let timeout = bench.timeout;
+            let asked =
+                Asked { subject: &Subject::Native, words, threads: 2, waiting, limit: 0, near: 0, timeout };
+            let outcome = bench.run(&asked)?;
+            let name = program.name;
+            match outcome.failure() {
+                Some(why) => Err(Error::said(format!("{name} failed natively: {why}"))),
+                None if outcome.timed_out => Err(Error::said(format!("{name} took too long natively"))),
+                None => Ok(outcome),
+            }
+        };
+        // The first run also brings the program's file into memory.
+        let first = native(&sheet, false, Waiting::Passive)?;
+        sheet.limited.checksum = first.checksum().unwrap_or_default().to_owned();
+        sheet.footprint = first.peak.unwrap_or(first.resident);
+        sheet.limit = (sheet.footprint * u64::from(percent) / 100) & !0xfff;
+        let passive = native(&sheet, true, Waiting::Passive)?;
+        let bound = native(&sheet, true, Waiting::Bound)?;
+        sheet.all.checksum = bound.checksum().unwrap_or_default().to_owned();
+        if bound.seconds < passive.seconds {
+            sheet.waiting = Waiting::Bound;
+        }
+        bench.say(&format!(
+            "{} {}: footprint {}, limit {}, native with {}",
+            program.name,
+            program.class,
+            mebibytes(sheet.footprint),
+            mebibytes(sheet.limit),
+            sheet.waiting
+        ));
+        Ok(sheet)
+    }
+
+    /// Finds the `--near` with which everything that is near in an atoll run is just below the limit. Far memory is
+    /// in a file, outside of the count: the cgroup's peak is then what is near, tables, runtime, launcher and the
+    /// program's private memory with it. Also returns the policy that atoll took.
+    pub(crate) fn calibrate(&mut self, bench: &Bench, page: &'static str) -> Result<String, Error> {
+        let subject =
+            Subject::Atoll(Atoll { limited: true, far: Some("file"), page: Some(page), policy: None });
+        let mut near = self.limit.saturating_sub(FIRST_GUESS).max(self.limit / 2);
+        let mut policy = String::new();
+        let mut best = None;
+        for _ in 0..CALIBRATIONS {
+            let outcome = bench.run(&self.asked(bench, &subject, near, bench.timeout))?;
+            if let Some(why) = outcome.failure() {
+                return Err(Error::said(format!("{page} pages: {why}")));
+            }
+            if let Some(figures) = outcome.figures() {
+                policy = figures.settings.policy.split(':').next().unwrap_or_default().to_owned();
+            }
+            let Some(peak) = outcome.peak else {
+                // Nothing can be measured: what the limit says is what atoll gets.
+                best = Some(self.limit);
+                break;
+            };
+            if peak <= self.limit && best.is_none_or(|b| b < near) {
+                best = Some(near);
+            }
+            let over = peak as f64 - self.limit as f64;
+            if over <= 0.0 && -over < self.limit as f64 * CALIBRATED_WITHIN {
+                break;
+            }
+            // A little below, as runs differ.
+            let next = near as f64 - over - self.limit as f64 * CALIBRATED_WITHIN / 2.0;
+            if next < 1e6 {
+                return Err(Error::said(format!(
+                    "{page} pages: atoll alone needs {}",
+                    mebibytes(peak.saturating_sub(near))
+                )));
+            }
+            near = next as u64 & !0xfff;
+        }
+        let Some(near) = best else {
+            return Err(Error::said(format!(
+                "{page} pages: no near limit keeps within {}",
+                mebibytes(self.limit)
+            )));
+        };
+        bench.say(&format!(
+            "{} {}: {page} pages, --near {} and {} for tables, runtime and private memory",
+            self.program.name,
+            self.program.class,
+            mebibytes(near),
+            mebibytes(self.limit.saturating_sub(near))
+        ));
+        self.near.push((page, near));
+        Ok(policy)
+    }
+
+    fn asked<'a>(&'a self, bench: &Bench, subject: &'a Subject, near: u64, timeout: Duration) -> Asked<'a> {
+        debug_assert!(timeout <= bench.timeout);
+        let (words, waiting) = (&self.limited.words, self.waiting);
+        Asked { subject, words, threads: 2, waiting, limit: self.limit, near, timeout }
+    }
+
+    /// One more sample of cell `index`, with all memory near (`all`) or part of it.
+    pub(crate) fn sample(&mut self, bench: &Bench, all: bool, index: usize) -> Result<(), Error> {
+        let part = if all { &self.all } else { &self.limited };
+        let cell = &part.cells[index];
+        if cell.out.is_some() {
+            return Ok(());
+        }
+        let subject = cell.subject.clone();
+        let name = format!("{} {}: {subject}", self.program.name, self.program.class);
+        let settings: &[Waiting] = match (&subject, cell.waiting) {
+            // Which way of waiting is better under swap is seen there, not natively.
+            (Subject::Swap(_), None) => &Waiting::ALL,
+            (Subject::Swap(_), Some(chosen)) => &[chosen],
+            _ => &[self.waiting],
+        };
+        let mut best: Option<(Sample, Waiting)> = None;
+        for &waiting in settings {
+            let timeout = match &best {
+                // What takes longer than the other is not the better one.
+                Some((sample, _)) => Duration::from_secs_f64(sample.seconds).min(bench.timeout),
+                None => bench.timeout,
+            };
+            match self.once(bench, all, &subject, waiting, timeout)? {
+                Ok(sample) => {
+                    if best.as_ref().is_none_or(|(b, _)| b.cut || sample.seconds < b.seconds && !sample.cut) {
+                        best = Some((sample, waiting));
+                    }
+                }
+                Err(why) => {
+                    bench.say(&format!("{name}: {why}"));
+                    if why != KILLED {
+                        self.wrong.push(format!("{name}: {why}"));
+                    }
+                    self.cell_mut(all, index).out = Some(why);
+                    return Ok(());
+                }
+            }
+        }
+        let Some((sample, waiting)) = best else { return Ok(()) };
+        let at_least = if sample.cut { ">= " } else { "" };
+        bench.say(&format!("{name} {at_least}{:.3} s", sample.seconds));
+        let cell = self.cell_mut(all, index);
+        if sample.cut {
+            cell.out = Some("cut at the time limit, not run again".to_owned());
+        }
+        cell.waiting = Some(waiting);
+        cell.samples.push(sample);
+        Ok(())
+    }
+
+    fn cell_mut(&mut self, all: bool, index: usize) -> &mut Cell {
+        let part = if all { &mut self.all } else { &mut self.limited };
+        &mut part.cells[index]
+    }
+
+    /// One run, again with a smaller near limit if more was near than the limit allows. `Ok(Err)`: what was wrong.
+    fn once(
+        &mut self,
+        bench: &Bench,
+        all: bool,
+        subject: &Subject,
+        waiting: Waiting,
+        timeout: Duration,
+    ) -> Result<Result<Sample, String>, Error> {
+        let page = subject.atoll().filter(|a| a.limited).and_then(|a| a.page);
+        let strict = subject.atoll().is_some_and(|a| a.limited && a.far == Some("file"));
+        for repetition in 0.. {
+            let part = if all { &self.all } else { &self.limited };
+            let near = self.near.iter().find(|(p, _)| Some(*p) == page).map(|&(_, near)| near);
+            let asked = Asked {
+                subject,
+                words: &part.words,
+                threads: 2,
+                waiting,
+                limit: self.limit,
+                near: near.unwrap_or(self.limit),
+                timeout,
+            };
+            let outcome = bench.run(&asked)?;
+            if matches!(subject, Subject::Swap(_)) && outcome.was_killed() {
+                return Ok(Err(KILLED.to_owned()));
+            }
+            if let Some(why) = wrong(&outcome, &part.checksum) {
+                return Ok(Err(why));
+            }
+            let over = outcome.peak.unwrap_or(0).saturating_sub(self.limit);
+            if strict && over > 0 && repetition < REPETITIONS {
+                if let Some(entry) = self.near.iter_mut().find(|(p, _)| Some(*p) == page) {
+                    entry.1 -= (over + (64 << 10)).min(entry.1 / 2) & !0xfff;
+                }
+                continue;
+            }
+            let figures = outcome.figures().unwrap_or_default();
+            return Ok(Ok(Sample {
+                seconds: outcome.seconds,
+                cut: outcome.timed_out,
+                peak: outcome.peak,
+                near: subject.atoll().filter(|a| a.limited).map(|_| asked.near),
+                fetches: figures.total.major_faults + figures.total.prefetched_pages,
+                waits: figures.total.waits,
+                killed: outcome.killed,
+            }));
+        }
+        Ok(Err("it always had more near than the limit".to_owned()))
+    }
+}
+
+/// Why a run counts for nothing: it failed, or its result is another.
+fn wrong(outcome: &Outcome, checksum: &str) -> Option<String> {
+    if outcome.timed_out {
+        return None;
+    }
+    outcome.failure().or_else(|| {
+        let got = outcome.checksum().unwrap_or("none");
+        (got != checksum).then(|| format!("checksum {got} instead of {checksum}"))
+    })
+}
+
+pub(crate) fn mebibytes(bytes: u64) -> String {
+    format!("{:.1}M", bytes as f64 / 1048576.0)
+}
