@@ -14,7 +14,7 @@ static __attribute__((noinline)) uint64_t deep(int level, uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-    int levels = argc > 1 ? atoi(argv[1]) : 1500;
+    int levels = argc > 1 ? atoi(argv[1]) : 1500, here = levels < 7000 ? levels : 7000;
     int on_master = 5, sum = 0, big[20000];
     for (int i = 0; i < 20000; i++) big[i] = i;
 #pragma omp parallel
@@ -38,16 +38,17 @@ int main(int argc, char **argv) {
     }
     CHECK(on_master == 5 + sum);
     for (int i = 0; i < 20000; i++) CHECK(big[i] == i + 1);
-    printf("%016llx\n", (unsigned long long)deep(levels, 1));
+    printf("%016llx\n", (unsigned long long)deep(here, 1));
     uint64_t all = 0;
 #pragma omp parallel reduction(^ : all)
     {
-        uint64_t mine = deep(levels, 2);
-        all ^= omp_get_thread_num() ? 0 : mine;
-        CHECK(mine == deep(levels, 2));
+        int mine = omp_get_thread_num() ? levels : here; /* the main stack is as large as ulimit says */
+        uint64_t sum = deep(mine, 2);
+        all ^= omp_get_thread_num() ? 0 : sum;
+        CHECK(sum == deep(mine, 2));
     }
     printf("%016llx\n", (unsigned long long)all);
     /* A region begun deep in the stack. */
-    printf("%016llx\n", (unsigned long long)deep(levels / 2, 3));
+    printf("%016llx\n", (unsigned long long)deep(here / 2, 3));
     return verdict();
 }

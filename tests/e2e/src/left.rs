@@ -5,29 +5,43 @@ use std::time::{Duration, Instant};
 /// The environment variable that marks all processes of a run.
 pub const TAG: &str = "ATOLL_E2E_TAG";
 
-/// Processes whose environment holds this tag, with what they are.
-pub fn processes(tag: &str) -> Vec<(i32, String)> {
+/// What is known of a process beside its number.
+struct Known {
+    state: char,
+    group: i32,
+    command: String,
+}
+
+fn known(pid: i32) -> Option<Known> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let group = fields.nth(1)?.parse().ok()?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    Some(Known { state, group, command: String::from_utf8_lossy(&command).replace('\0', " ") })
+}
+
+/// Processes whose environment holds this tag or whose group is the run's, with what they are. (The environment of
+/// a program whose stack atoll moved may not be readable; a process that made a group of its own has another.)
+pub fn processes(tag: &str, group: i32) -> Vec<(i32, String)> {
     let wanted = format!("{TAG}={tag}");
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
-        if environment.split(|&b| b == 0).any(|pair| pair == wanted.as_bytes()) {
-            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            let state = stat.rsplit(')').next().unwrap_or_default().trim().chars().next().unwrap_or('?');
-            found.push((pid, format!("process {pid} ({state}) {command}")));
+        let Some(known) = known(pid) else { continue };
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if known.group == group || environment.split(|&b| b == 0).any(|pair| pair == wanted.as_bytes()) {
+            found.push((pid, format!("process {pid} ({}) {}", known.state, known.command)));
         }
     }
     found
 }
 
 /// What is still there of a run that has ended. The kernel may take a moment to bury a killed process.
-pub fn after(tag: &str, grace: Duration) -> Vec<String> {
+pub fn after(tag: &str, group: i32, grace: Duration) -> Vec<String> {
     let began = Instant::now();
     loop {
-        let left = processes(tag);
+        let left = processes(tag, group);
         if left.is_empty() || began.elapsed() > grace {
             return left.into_iter().map(|(_, what)| what).collect();
         }
@@ -36,8 +50,8 @@ pub fn after(tag: &str, grace: Duration) -> Vec<String> {
 }
 
 /// Ends what is left of a run.
-pub fn kill(tag: &str) {
-    for (pid, _) in processes(tag) {
+pub fn kill(tag: &str, group: i32) {
+    for (pid, _) in processes(tag, group) {
         // SAFETY: no pointers; the process carries this run's own tag.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }

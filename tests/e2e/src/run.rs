@@ -1,7 +1,9 @@
 //! A program under atoll, or by itself: bounded in time, its output captured, checked for what it leaves behind.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,6 +32,7 @@ pub struct Atoll {
     folder: Option<PathBuf>,
     native: bool,
     json: bool,
+    terminal: bool,
 }
 
 /// The program by itself.
@@ -49,6 +52,7 @@ impl Atoll {
             folder: None,
             native: false,
             json: true,
+            terminal: false,
         }
     }
 
@@ -108,6 +112,13 @@ impl Atoll {
         self
     }
 
+    /// At a terminal of its own, which is its standard input.
+    #[must_use]
+    pub fn terminal(mut self) -> Atoll {
+        self.terminal = true;
+        self
+    }
+
     /// The command line, to repeat it.
     pub fn line(&self) -> String {
         let mut words = Vec::new();
@@ -143,27 +154,56 @@ impl Atoll {
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut keyboard = None;
+        if self.terminal {
+            let (ours, theirs) = terminal();
+            keyboard = Some(ours);
+            command.stdin(theirs);
+        } else {
+            command.stdin(Stdio::piped()).process_group(0);
+        }
+        let terminal = self.terminal;
         // Rust's runtime ignores SIGPIPE; a shell's child does not.
         // SAFETY: only system calls, between fork and exec.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                if terminal {
+                    libc::setsid();
+                    libc::ioctl(0, libc::TIOCSCTTY, 0);
+                }
                 Ok(())
             });
         }
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", self.line()));
-        let mut stdin = child.stdin.take().expect("piped");
-        let input = self.input.clone();
-        std::thread::spawn(move || stdin.write_all(&input).is_ok());
+        if let Some(mut stdin) = child.stdin.take() {
+            let input = self.input.clone();
+            std::thread::spawn(move || stdin.write_all(&input).is_ok());
+        }
         let stdout = Reader::start(child.stdout.take().expect("piped"));
         let stderr = Reader::start(child.stderr.take().expect("piped"));
-        Running { child, tag, stdout, stderr, line: self.line(), began: Instant::now(), limit: self.limit }
+        Running { child, tag, keyboard, stdout, stderr, line: self.line(), began: Instant::now(), limit: self.limit }
     }
 
     /// Runs it to its end.
     pub fn run(&self) -> Outcome {
         self.start().end()
+    }
+}
+
+/// A terminal: our end, and the end for a process.
+fn terminal() -> (File, File) {
+    let (mut ours, mut theirs) = (-1, -1);
+    let (name, settings, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
+    // SAFETY: two valid places for descriptors; name, settings and size are not asked for.
+    let status = unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, settings, size) };
+    assert_eq!(status, 0, "no terminal to be had");
+    // SAFETY: fresh descriptors; ours is closed in the child by exec.
+    unsafe {
+        libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
+        libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
+        (File::from_raw_fd(ours), File::from_raw_fd(theirs))
     }
 }
 
@@ -216,6 +256,7 @@ pub struct Running {
     child: Child,
     /// What its processes carry in their environment.
     pub tag: String,
+    keyboard: Option<File>,
     stdout: Reader,
     stderr: Reader,
     line: String,
@@ -247,13 +288,18 @@ impl Running {
 
     /// The processes of the run other than atoll itself.
     pub fn others(&self) -> Vec<i32> {
-        left::processes(&self.tag).into_iter().map(|(pid, _)| pid).filter(|&pid| pid != self.pid()).collect()
+        left::processes(&self.tag, self.pid()).into_iter().map(|(pid, _)| pid).filter(|&pid| pid != self.pid()).collect()
     }
 
     /// Sends a signal to the whole group, as a terminal does.
     pub fn signal_group(&self, signal: i32) {
         // SAFETY: no pointers; the group is this run's own.
         unsafe { libc::kill(-self.pid(), signal) };
+    }
+
+    /// Presses a key at the run's terminal.
+    pub fn press(&mut self, key: u8) {
+        self.keyboard.as_mut().expect("it has a terminal").write_all(&[key]).expect("the terminal takes it");
     }
 
     /// Sends a signal to atoll alone.
@@ -270,7 +316,7 @@ impl Running {
                 Ok(Some(status)) => break status,
                 Ok(None) if self.began.elapsed() > self.limit => {
                     timed_out = true;
-                    left::kill(&self.tag);
+                    left::kill(&self.tag, self.pid());
                     let _ = self.child.kill();
                     break self.child.wait().expect("it can be waited for");
                 }
@@ -279,9 +325,9 @@ impl Running {
             }
         };
         let seconds = self.began.elapsed().as_secs_f64();
-        let mut left = left::after(&self.tag, GRACE);
+        let mut left = left::after(&self.tag, self.pid(), GRACE);
         if !left.is_empty() {
-            left::kill(&self.tag);
+            left::kill(&self.tag, self.pid());
         }
         for (reader, name) in [(&mut self.stdout, "stdout"), (&mut self.stderr, "stderr")] {
             if !reader.finish(Duration::from_secs(2)) {
@@ -290,11 +336,10 @@ impl Running {
         }
         let mut stderr = String::from_utf8_lossy(&self.stderr.bytes).into_owned();
         let mut summary = None;
-        if let Some((before, last)) = split_last_line(&stderr)
-            && let Ok(value @ Value::Object(_)) = serde_json::from_str(last)
-        {
-            summary = Some(value);
-            stderr = before.to_owned();
+        let json = |line: &&str| matches!(serde_json::from_str(line), Ok(Value::Object(_)));
+        if let Some(line) = stderr.lines().find(json).map(str::to_owned) {
+            summary = serde_json::from_str(&line).ok();
+            stderr = stderr.replacen(&format!("{line}\n"), "", 1);
         }
         Outcome {
             status: status.code(),
@@ -308,12 +353,6 @@ impl Running {
             line: self.line,
         }
     }
-}
-
-fn split_last_line(text: &str) -> Option<(&str, &str)> {
-    let trimmed = text.trim_end_matches('\n');
-    let at = trimmed.rfind('\n').map_or(0, |at| at + 1);
-    trimmed[at..].starts_with('{').then(|| (&text[..at], &trimmed[at..]))
 }
 
 /// How a run went.

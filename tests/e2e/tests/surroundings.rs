@@ -96,7 +96,7 @@ fn the_summary_adds_up() {
         assert!(memory("resident_peak_bytes") <= near, "{way}: {summary}");
         assert!(memory("resident_bytes") <= memory("resident_peak_bytes"), "{summary}");
         assert!(memory("pinned_bytes") <= memory("pinned_peak_bytes"), "{summary}");
-        assert!(memory("footprint_peak_bytes") >= 9 << 20, "{way}: {summary}");
+        assert!(memory("footprint_peak_bytes") >= 7 << 20, "{way}: {summary}");
         assert!(total("evictions_dirty") > 0 && total("major_faults") > 0, "{way}: {summary}");
         assert_eq!(total("bytes_out"), total("evictions_dirty") * page, "{way}: {summary}");
         assert!(total("bytes_in") >= total("major_faults") * page, "{way}: {summary}");
@@ -231,9 +231,8 @@ mod third_parties {
 
     #[test]
     fn graphicsmagick() {
-        let arguments = "convert -size 1600x1200 plasma:red-blue -seed 5 -resize 300% -blur 0x3 -depth 8 ppm:out.ppm";
-        let arguments = arguments.replace("plasma:red-blue -seed 5", "gradient:red-blue");
-        same("gm", &arguments, b"", "64M", Some("out.ppm"));
+        let arguments = "convert -size 800x600 gradient:red-blue -resize 300% -blur 0x3 -depth 8 ppm:out.ppm";
+        same("gm", arguments, b"", "64M", Some("out.ppm"));
     }
 
     #[test]
