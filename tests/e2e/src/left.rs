@@ -8,6 +8,7 @@ pub const TAG: &str = "ATOLL_E2E_TAG";
 /// What is known of a process beside its number.
 struct Known {
     state: char,
+    parent: i32,
     group: i32,
     command: String,
 }
@@ -16,9 +17,10 @@ fn known(pid: i32) -> Option<Known> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let state = fields.next()?.chars().next()?;
-    let group = fields.nth(1)?.parse().ok()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    Some(Known { state, group, command: String::from_utf8_lossy(&command).replace('\0', " ") })
+    Some(Known { state, parent, group, command: String::from_utf8_lossy(&command).replace('\0', " ") })
 }
 
 /// Processes whose environment holds this tag or whose group is the run's, with what they are. (The environment of
@@ -29,6 +31,10 @@ pub fn processes(tag: &str, group: i32) -> Vec<(i32, String)> {
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         let Some(known) = known(pid) else { continue };
+        // Dead, and init's to bury: some containers' init never does.
+        if known.state == 'Z' && known.parent == 1 {
+            continue;
+        }
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         if known.group == group || environment.split(|&b| b == 0).any(|pair| pair == wanted.as_bytes()) {
             found.push((pid, format!("process {pid} ({}) {}", known.state, known.command)));

@@ -520,3 +520,22 @@ pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment
     // SAFETY: our string, the caller's lists.
     unsafe { exec(path.as_ptr() as usize, arguments, environment, false) }
 }
+
+/// `raise`: signals a worker does not take itself go to the master, where the program's handlers run.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn raise(signal: c_int) -> c_int {
+    const OWN: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    if in_worker()
+        && !OWN.contains(&signal)
+        && let Some(control) = state::control()
+    {
+        kill(control.program.load(Ordering::Relaxed), signal);
+        return 0;
+    }
+    let call = real!("raise", unsafe extern "C" fn(c_int) -> c_int);
+    // SAFETY: as the caller asked.
+    unsafe { call(signal) }
+}
