@@ -8,6 +8,8 @@ use atoll_pages::{AnyPolicy, Policy};
 
 use super::Pager;
 use super::executor::{Event, Executor};
+use super::page_word::{self, State};
+use crate::control::Figures;
 use std::sync::atomic::Ordering;
 
 /// What the room lock guards.
@@ -130,5 +132,17 @@ impl Pager {
         }
         self.taken.store(taken, Ordering::Relaxed);
         self.control.totals.resident_bytes.store(u64::from(taken) << self.shift, Ordering::Relaxed);
+    }
+
+    /// Counts the pages that are resident now by core-map count, once, when the program ends.
+    pub fn publish_distribution(&self) {
+        let fresh = self.room.lock().fresh;
+        for frame in 0..fresh {
+            let seen = page_word::load(self.word(self.frames.page(frame)));
+            if seen.state() == State::Resident && seen.frame() == frame {
+                let count = self.frames.count(frame) as usize;
+                Figures::add(&self.control.totals.by_count[count], 1);
+            }
+        }
     }
 }

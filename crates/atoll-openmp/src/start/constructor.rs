@@ -101,9 +101,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
 
 /// Moves the mapping that holds the main thread's TLS and thread control block.
 fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
-    let at: usize;
-    // SAFETY: the first word of the thread control block is its own address.
-    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly)) };
+    let at = share::thread_pointer();
     let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
     match found {
         Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end).map(drop),

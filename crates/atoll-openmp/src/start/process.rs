@@ -151,10 +151,8 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
         if sys::syscall(libc::SYS_getppid, [0; 6]) != Ok(start.parent as usize) {
             let _ = sys::syscall(libc::SYS_exit_group, [1, 0, 0, 0, 0, 0]);
         }
-        let tp: usize;
-        std::arch::asm!("mov {}, fs:0", out(reg) tp, options(nostack, readonly));
         if RSEQ_SIZE > 0 {
-            let area = tp.wrapping_add_signed(RSEQ_OFFSET);
+            let area = super::share::thread_pointer().wrapping_add_signed(RSEQ_OFFSET);
             let _ = sys::syscall(libc::SYS_rseq, [area, 32, 1, 0x5305_3053, 0, 0]);
         }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();

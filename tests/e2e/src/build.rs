@@ -1,0 +1,106 @@
+//! Where atoll and the programs are; programs are built when their sources are newer.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+/// The repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+}
+
+/// Where everything is built.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+/// The command: `ATOLL` in the environment, else the newer of the release and the debug build.
+pub fn atoll() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("ATOLL") {
+            return PathBuf::from(path);
+        }
+        let places = ["release", "debug"].map(|kind| target().join(kind).join("atoll"));
+        let with_library = |path: &&PathBuf| path.with_file_name("libatoll_openmp.so").exists();
+        let found = places.iter().filter(with_library).max_by_key(|path| modified(path));
+        found.cloned().expect("atoll is not built: cargo build --release")
+    })
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|m| m.modified()).ok()
+}
+
+fn newest(folder: &Path) -> Option<SystemTime> {
+    std::fs::read_dir(folder).ok()?.flatten().filter_map(|e| modified(&e.path())).max()
+}
+
+/// One of the workloads of `programs/`.
+pub fn built(name: &str) -> PathBuf {
+    static MADE: OnceLock<()> = OnceLock::new();
+    let out = target().join("programs");
+    MADE.get_or_init(|| {
+        let make = Command::new("make")
+            .arg("-s")
+            .arg("-C")
+            .arg(root().join("programs"))
+            .arg(format!("OUT={}", out.display()))
+            .stdout(Stdio::null())
+            .status();
+        assert!(make.is_ok_and(|status| status.success()), "make -C programs");
+    });
+    out.join(name)
+}
+
+/// Whether a command is installed.
+pub fn installed(command: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(command).is_file())
+}
+
+/// A helper program of `programs/` beside this crate, built with what its name asks for: `x.c`, `x.cc`, `x.f90`. Panics
+/// with the compiler's words where it does not build.
+pub fn helper(source: &str) -> PathBuf {
+    helper_with(source, &[])
+}
+
+/// The same, built with further options.
+pub fn helper_with(source: &str, options: &[&str]) -> PathBuf {
+    static LOCKS: Mutex<Option<HashMap<String, Arc<Mutex<()>>>>> = Mutex::new(None);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let name = format!("{}{}", source.replace('.', "_"), options.concat().replace(['/', '='], "_"));
+    let lock = {
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.get_or_insert_default().entry(name.clone()).or_default())
+    };
+    let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    let out = target().join("e2e");
+    std::fs::create_dir_all(&out).expect("a folder for programs");
+    let binary = out.join(&name);
+    if modified(&binary) > newest(&folder) {
+        return binary;
+    }
+    let compiler = match source.rsplit('.').next() {
+        Some("cc") => "g++",
+        Some("f90") => "gfortran",
+        _ => "gcc",
+    };
+    // Another test binary may build the same: each under a name of its own, then renamed.
+    let mine = out.join(format!("{name}.{}", std::process::id()));
+    let output = Command::new(compiler)
+        .args(["-O2", "-g", "-w", "-foffload=disable"])
+        .args(if options.contains(&"-fno-openmp") { &[][..] } else { &["-fopenmp"] })
+        .args(options)
+        .arg("-o")
+        .arg(&mine)
+        .arg(folder.join(source))
+        .arg("-ldl")
+        .output()
+        .unwrap_or_else(|e| panic!("{compiler}: {e}"));
+    assert!(output.status.success(), "{source}: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&mine, &binary).expect("the program is put in its place");
+    binary
+}

@@ -1,0 +1,20 @@
+//! What the end-to-end tests share: where atoll and the programs are, and a run of a program under atoll that is bounded
+//! in time, whose output is captured, and after which nothing may be left.
+
+pub mod build;
+pub mod left;
+pub mod random;
+pub mod run;
+pub mod workloads;
+
+pub use build::{built, helper};
+pub use run::{Atoll, Outcome, Running, native};
+
+/// Leaves a test with a said reason.
+#[macro_export]
+macro_rules! skip {
+    ($($why:tt)*) => {{
+        eprintln!("skipped: {}", format_args!($($why)*));
+        return;
+    }};
+}

@@ -1,0 +1,414 @@
+//! A program under atoll, or by itself: bounded in time, its output captured, checked for what it leaves behind.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{build, left};
+
+/// How long an ordinary run may take.
+pub const LIMIT: Duration = Duration::from_secs(100);
+/// How long the dead may take to be gone.
+const GRACE: Duration = Duration::from_millis(700);
+
+/// A run that is being put together.
+#[derive(Debug, Clone)]
+pub struct Atoll {
+    options: Vec<OsString>,
+    program: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    input: Vec<u8>,
+    limit: Duration,
+    folder: Option<PathBuf>,
+    native: bool,
+    json: bool,
+}
+
+/// The program by itself.
+pub fn native(program: impl AsRef<OsStr>) -> Atoll {
+    Atoll { native: true, json: false, ..Atoll::new(program) }
+}
+
+impl Atoll {
+    /// `atoll run … -- program`.
+    pub fn new(program: impl AsRef<OsStr>) -> Atoll {
+        Atoll {
+            options: Vec::new(),
+            program: vec![program.as_ref().to_owned()],
+            variables: Vec::new(),
+            input: Vec::new(),
+            limit: LIMIT,
+            folder: None,
+            native: false,
+            json: true,
+        }
+    }
+
+    /// An argument of the program.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Atoll {
+        self.program.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Arguments of the program, separated by spaces.
+    #[must_use]
+    pub fn args(mut self, args: &str) -> Atoll {
+        self.program.extend(args.split_whitespace().map(OsString::from));
+        self
+    }
+
+    /// Options of `atoll run`, separated by spaces.
+    #[must_use]
+    pub fn with(mut self, options: &str) -> Atoll {
+        self.options.extend(options.split_whitespace().map(OsString::from));
+        self
+    }
+
+    /// An environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Atoll {
+        self.variables.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// What the program reads.
+    #[must_use]
+    pub fn input(mut self, bytes: &[u8]) -> Atoll {
+        self.input = bytes.to_vec();
+        self
+    }
+
+    /// How long it may take.
+    #[must_use]
+    pub fn limit(mut self, seconds: u64) -> Atoll {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Where it runs.
+    #[must_use]
+    pub fn folder(mut self, folder: &Path) -> Atoll {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// No summary asked for.
+    #[must_use]
+    pub fn no_summary(mut self) -> Atoll {
+        self.json = false;
+        self
+    }
+
+    /// The command line, to repeat it.
+    pub fn line(&self) -> String {
+        let mut words = Vec::new();
+        for (name, value) in &self.variables {
+            words.push(format!("{}={}", name.to_string_lossy(), quoted(value)));
+        }
+        if !self.native {
+            words.push(format!("{} run", build::atoll().display()));
+            words.extend(self.options.iter().map(|o| quoted(o)));
+            words.push("--".into());
+        }
+        words.extend(self.program.iter().map(|o| quoted(o)));
+        words.join(" ")
+    }
+
+    /// Starts it, in a process group of its own.
+    pub fn start(&self) -> Running {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let tag = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut command = if self.native {
+            Command::new(&self.program[0])
+        } else {
+            let mut command = Command::new(build::atoll());
+            command.arg("run").args(["--summary", if self.json { "json" } else { "none" }]);
+            command.args(&self.options).arg("--").arg(&self.program[0]);
+            command
+        };
+        command.args(&self.program[1..]).env_remove("OMP_NUM_THREADS").env_remove("LD_PRELOAD");
+        if self.native {
+            command.env("OMP_NUM_THREADS", "2");
+        }
+        command.env(left::TAG, &tag).envs(self.variables.iter().cloned());
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // Rust's runtime ignores SIGPIPE; a shell's child does not.
+        // SAFETY: only system calls, between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", self.line()));
+        let mut stdin = child.stdin.take().expect("piped");
+        let input = self.input.clone();
+        std::thread::spawn(move || stdin.write_all(&input).is_ok());
+        let stdout = Reader::start(child.stdout.take().expect("piped"));
+        let stderr = Reader::start(child.stderr.take().expect("piped"));
+        Running { child, tag, stdout, stderr, line: self.line(), began: Instant::now(), limit: self.limit }
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self) -> Outcome {
+        self.start().end()
+    }
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.into_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// Reads a pipe to its end beside everything else.
+struct Reader {
+    chunks: Receiver<Vec<u8>>,
+    bytes: Vec<u8>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn start(mut pipe: impl Read + Send + 'static) -> Reader {
+        let (sender, chunks) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(n) = pipe.read(&mut buffer) {
+                if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Reader { chunks, bytes: Vec::new(), thread: Some(thread) }
+    }
+
+    fn take_what_is_there(&mut self) {
+        while let Ok(chunk) = self.chunks.try_recv() {
+            self.bytes.extend(chunk);
+        }
+    }
+
+    /// Whether the pipe's end came: as long as anybody holds it open, it does not.
+    fn finish(&mut self, within: Duration) -> bool {
+        let began = Instant::now();
+        while self.thread.as_ref().is_some_and(|t| !t.is_finished()) && began.elapsed() < within {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.take_what_is_there();
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+/// A run in progress.
+pub struct Running {
+    child: Child,
+    /// What its processes carry in their environment.
+    pub tag: String,
+    stdout: Reader,
+    stderr: Reader,
+    line: String,
+    began: Instant,
+    limit: Duration,
+}
+
+impl Running {
+    /// The process that was started.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Waits until its output holds this; false when it ends or its time is over before.
+    pub fn wait_for(&mut self, text: &str) -> bool {
+        loop {
+            self.stdout.take_what_is_there();
+            if String::from_utf8_lossy(&self.stdout.bytes).contains(text) {
+                return true;
+            }
+            let over = self.child.try_wait().is_ok_and(|status| status.is_some());
+            if over || self.began.elapsed() > self.limit {
+                self.stdout.take_what_is_there();
+                return String::from_utf8_lossy(&self.stdout.bytes).contains(text);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The processes of the run other than atoll itself.
+    pub fn others(&self) -> Vec<i32> {
+        left::processes(&self.tag).into_iter().map(|(pid, _)| pid).filter(|&pid| pid != self.pid()).collect()
+    }
+
+    /// Sends a signal to the whole group, as a terminal does.
+    pub fn signal_group(&self, signal: i32) {
+        // SAFETY: no pointers; the group is this run's own.
+        unsafe { libc::kill(-self.pid(), signal) };
+    }
+
+    /// Sends a signal to atoll alone.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: no pointers; the process is this run's own and not yet waited for.
+        unsafe { libc::kill(self.pid(), signal) };
+    }
+
+    /// Waits for its end, takes what it said, and sees what it left.
+    pub fn end(mut self) -> Outcome {
+        let mut timed_out = false;
+        let status: ExitStatus = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if self.began.elapsed() > self.limit => {
+                    timed_out = true;
+                    left::kill(&self.tag);
+                    let _ = self.child.kill();
+                    break self.child.wait().expect("it can be waited for");
+                }
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                Err(e) => panic!("{e}"),
+            }
+        };
+        let seconds = self.began.elapsed().as_secs_f64();
+        let mut left = left::after(&self.tag, GRACE);
+        if !left.is_empty() {
+            left::kill(&self.tag);
+        }
+        for (reader, name) in [(&mut self.stdout, "stdout"), (&mut self.stderr, "stderr")] {
+            if !reader.finish(Duration::from_secs(2)) {
+                left.push(format!("somebody still holds {name} open"));
+            }
+        }
+        let mut stderr = String::from_utf8_lossy(&self.stderr.bytes).into_owned();
+        let mut summary = None;
+        if let Some((before, last)) = split_last_line(&stderr)
+            && let Ok(value @ Value::Object(_)) = serde_json::from_str(last)
+        {
+            summary = Some(value);
+            stderr = before.to_owned();
+        }
+        Outcome {
+            status: status.code(),
+            signal: status.signal(),
+            stdout: self.stdout.bytes,
+            stderr,
+            summary,
+            timed_out,
+            left,
+            seconds,
+            line: self.line,
+        }
+    }
+}
+
+fn split_last_line(text: &str) -> Option<(&str, &str)> {
+    let trimmed = text.trim_end_matches('\n');
+    let at = trimmed.rfind('\n').map_or(0, |at| at + 1);
+    trimmed[at..].starts_with('{').then(|| (&text[..at], &trimmed[at..]))
+}
+
+/// How a run went.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Exit status, unless a signal ended it.
+    pub status: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// What it wrote.
+    pub stdout: Vec<u8>,
+    /// What it and atoll said, without the summary.
+    pub stderr: String,
+    /// atoll's summary.
+    pub summary: Option<Value>,
+    /// It was ended because its time was over.
+    pub timed_out: bool,
+    /// What was left behind.
+    pub left: Vec<String>,
+    /// How long it took.
+    pub seconds: f64,
+    line: String,
+}
+
+impl Outcome {
+    /// What it wrote, as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// A number of the summary, as `memory/resident_peak_bytes`; 0 where there is none.
+    pub fn figure(&self, path: &str) -> u64 {
+        self.summary.as_ref().and_then(|s| s.pointer(&format!("/{path}"))).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// All of it, for a message.
+    pub fn told(&self) -> String {
+        let tail = |text: &str| {
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(25)..].join("\n")
+        };
+        format!(
+            "{}\n  status {:?} signal {:?} after {:.1} s{}\n--- stdout\n{}\n--- stderr\n{}",
+            self.line,
+            self.status,
+            self.signal,
+            self.seconds,
+            if self.timed_out { " (time over)" } else { "" },
+            tail(&self.text()),
+            tail(&self.stderr)
+        )
+    }
+
+    /// It ended by itself and left nothing behind.
+    #[track_caller]
+    pub fn clean(self) -> Outcome {
+        assert!(!self.timed_out, "{}", self.told());
+        assert!(self.left.is_empty(), "left behind: {:?}\n{}", self.left, self.told());
+        self
+    }
+
+    /// As `clean`, with this exit status.
+    #[track_caller]
+    pub fn exits(self, status: i32) -> Outcome {
+        let run = self.clean();
+        assert_eq!(run.status, Some(status), "{}", run.told());
+        run
+    }
+
+    /// As `clean`, ended by this signal.
+    #[track_caller]
+    pub fn dies_by(self, signal: i32) -> Outcome {
+        let run = self.clean();
+        assert_eq!(run.signal, Some(signal), "{}", run.told());
+        run
+    }
+
+    /// As `clean`, with output and end as another run's.
+    #[track_caller]
+    pub fn like(self, other: &Outcome) -> Outcome {
+        let run = self.clean();
+        assert_eq!((run.status, run.signal), (other.status, other.signal), "{}", run.told());
+        assert!(
+            run.stdout == other.stdout,
+            "output differs, natively:\n{}\n{}",
+            other.text(),
+            run.told()
+        );
+        run
+    }
+
+    /// Standard error holds this.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Outcome {
+        assert!(self.stderr.contains(text), "{text:?} is not said:\n{}", self.told());
+        self
+    }
+}

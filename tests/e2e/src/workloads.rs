@@ -1,0 +1,153 @@
+//! The workloads of `programs/` under settings, against their native checksums.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::random::Random;
+use crate::{Atoll, Outcome, built, native};
+
+/// Their names.
+pub const PROGRAMS: [&str; 8] = ["cg", "lu", "bt", "sp", "stencil", "ep", "randomaccess", "graph500"];
+/// Replacement policies.
+pub const POLICIES: [&str; 4] = ["fifo", "lru", "cmcp", "adaptive"];
+/// Far memories.
+pub const STORES: [&str; 4] = ["ram", "lz4", "zstd", "file"];
+/// Least near memory that a test asks for.
+pub const LEAST_NEAR: u64 = 4 << 20;
+
+/// What a workload says natively.
+#[derive(Debug, Clone)]
+pub struct Native {
+    /// Its `Checksum:` line.
+    pub checksum: String,
+    /// Bytes it touches, by atoll's count.
+    pub footprint: u64,
+    /// Bytes it needs pinned.
+    pub pinned: u64,
+}
+
+/// One point of the matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// The workload.
+    pub program: String,
+    /// Its class.
+    pub class: char,
+    /// Iterations, where not all of them.
+    pub iterations: Option<u32>,
+    /// Near memory in percent of the footprint.
+    pub percent: u64,
+    /// Policy.
+    pub policy: String,
+    /// Page size.
+    pub page: String,
+    /// Kind of page tables.
+    pub tables: String,
+    /// Who resolves faults.
+    pub faults: String,
+    /// Far memory.
+    pub far: String,
+    /// Workers.
+    pub workers: u64,
+}
+
+/// The checksum line of an output.
+pub fn checksum(output: &str) -> Option<String> {
+    output.lines().find(|line| line.starts_with("Checksum:")).map(str::to_owned)
+}
+
+/// Runs a workload natively and measures its footprint, once.
+pub fn natively(program: &str, class: char, iterations: Option<u32>) -> Native {
+    type Known = HashMap<(String, char, Option<u32>), Native>;
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+    let key = (program.to_owned(), class, iterations);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    if let Some(native) = known.get(&key) {
+        return native.clone();
+    }
+    let arguments = arguments(class, iterations);
+    let alone = native(built(program)).args(&arguments).limit(900).run().exits(0);
+    let measured = Atoll::new(built(program)).args(&arguments).with("--workers 2").limit(900).run().exits(0);
+    let native = Native {
+        checksum: checksum(&alone.text()).unwrap_or_else(|| panic!("no checksum: {}", alone.told())),
+        footprint: measured.figure("memory/footprint_peak_bytes"),
+        pinned: measured.figure("memory/pinned_peak_bytes"),
+    };
+    assert_eq!(checksum(&measured.text()), Some(native.checksum.clone()), "{}", measured.told());
+    known.insert(key, native.clone());
+    native
+}
+
+fn arguments(class: char, iterations: Option<u32>) -> String {
+    iterations.map_or_else(|| class.to_string(), |n| format!("{class} --iterations {n}"))
+}
+
+impl Case {
+    /// Near memory in bytes: of the footprint, but what must be near always fits.
+    pub fn near(&self, native: &Native) -> u64 {
+        let page = match self.page.as_str() {
+            "2M" => 2 << 20,
+            "64K" => 64 << 10,
+            _ => 4096,
+        };
+        let least = LEAST_NEAR + native.pinned + (self.workers + 4) * page * 4;
+        (native.footprint * self.percent / 100).max(least)
+    }
+
+    /// The run.
+    pub fn atoll(&self, native: &Native) -> Atoll {
+        Atoll::new(built(&self.program)).args(&arguments(self.class, self.iterations)).with(&format!(
+            "--near {} --policy {} --page {} --page-tables {} --faults {} --far {} --workers {}",
+            self.near(native),
+            self.policy,
+            self.page,
+            self.tables,
+            self.faults,
+            self.far,
+            self.workers
+        ))
+    }
+
+    /// Runs it; what is wrong with it, if something is.
+    ///
+    /// # Errors
+    /// What is wrong, with the command line to repeat it.
+    pub fn check(&self, limit: u64) -> Result<Outcome, String> {
+        let native = natively(&self.program, self.class, self.iterations);
+        let run = self.atoll(&native).limit(limit).run();
+        let text = run.text();
+        if run.timed_out {
+            return Err(format!("time over: {}", run.told()));
+        }
+        if run.status != Some(0) {
+            return Err(format!("failed: {}", run.told()));
+        }
+        if checksum(&text).as_ref() != Some(&native.checksum) {
+            return Err(format!("expected {}: {}", native.checksum, run.told()));
+        }
+        if self.iterations.is_none() && !text.contains("Verification: successful") {
+            return Err(format!("not verified: {}", run.told()));
+        }
+        if !run.left.is_empty() {
+            return Err(format!("left behind {:?}: {}", run.left, run.told()));
+        }
+        Ok(run)
+    }
+
+    /// Any case of these classes.
+    pub fn random(random: &mut Random, classes: &[char], pages: &[&str]) -> Case {
+        Case {
+            program: (*random.pick(&PROGRAMS)).to_owned(),
+            class: *random.pick(classes),
+            iterations: None,
+            percent: *random.pick(&[100, 75, 50, 50, 25]),
+            policy: (*random.pick(&POLICIES)).to_owned(),
+            page: (*random.pick(pages)).to_owned(),
+            tables: (*random.pick(&["private", "private", "shared"])).to_owned(),
+            faults: (*random.pick(&["self", "self", "thread"])).to_owned(),
+            far: (*random.pick(&STORES)).to_owned(),
+            workers: *random.pick(&[1, 2, 2, 3, 4]),
+        }
+    }
+}

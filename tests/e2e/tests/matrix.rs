@@ -1,0 +1,58 @@
+//! The workloads against their native checksums: a random part of the matrix that `stress --matrix` runs whole.
+
+use std::time::{Duration, Instant};
+
+use atoll_e2e::random::Random;
+use atoll_e2e::workloads::{Case, PROGRAMS, natively};
+
+/// Together at most about this long.
+const BUDGET: Duration = Duration::from_secs(100);
+
+fn seed() -> u64 {
+    std::env::var("ATOLL_E2E_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_secs())
+    })
+}
+
+#[test]
+fn a_random_part_of_class_w() {
+    let seed = seed();
+    println!("ATOLL_E2E_SEED={seed}");
+    let mut random = Random(seed);
+    let began = Instant::now();
+    let (mut passed, mut failed) = (0, Vec::new());
+    while began.elapsed() < BUDGET {
+        let class = if random.below(4) == 0 { 'S' } else { 'W' };
+        match Case::random(&mut random, &[class], &["4K", "4K", "64K"]).check(100) {
+            Ok(_) => passed += 1,
+            Err(why) => failed.push(why),
+        }
+    }
+    println!("{passed} passed, {} failed", failed.len());
+    assert!(failed.is_empty(), "seed {seed}: {} of {} failed\n{}", failed.len(), failed.len() + passed, failed.join("\n\n"));
+}
+
+/// What the checksum line says natively does not depend on the number of workers.
+#[test]
+fn checksums_are_the_same_for_every_team() {
+    for program in PROGRAMS {
+        let native = natively(program, 'S', None);
+        for workers in [1, 3, 5] {
+            let case = Case {
+                program: program.into(),
+                class: 'S',
+                iterations: None,
+                percent: 100,
+                policy: "cmcp".into(),
+                page: "4K".into(),
+                tables: "private".into(),
+                faults: "self".into(),
+                far: "ram".into(),
+                workers,
+            };
+            if let Err(why) = case.check(60) {
+                panic!("natively {}: {why}", native.checksum);
+            }
+        }
+    }
+}

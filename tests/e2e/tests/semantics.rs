@@ -1,0 +1,158 @@
+//! Programs that check themselves, under every way of running them: what they print and how they end is as natively.
+//! Each is about one of the design's traps; its first comment says which.
+
+use atoll_e2e::build::{helper, helper_with, installed};
+use atoll_e2e::{Atoll, native, skip};
+
+/// The ways.
+const WAYS: [&str; 8] = [
+    "--workers 2",
+    "--workers 2 --page 64K",
+    "--workers 3 --policy lru --far lz4",
+    "--workers 1 --policy fifo",
+    "--workers 2 --page-tables shared",
+    "--workers 2 --faults thread",
+    "--workers 2 --page-tables shared --faults thread --page 64K",
+    "--workers 4 --policy adaptive --far zstd",
+];
+
+/// Runs a helper in each way with this much near memory and compares; collects what differs.
+#[track_caller]
+fn everywhere(source: &str, arguments: &str, near: &str) {
+    everywhere_with(source, arguments, near, &[]);
+}
+
+#[track_caller]
+fn everywhere_with(source: &str, arguments: &str, near: &str, variables: &[(&str, &str)]) {
+    if source.ends_with("f90") && !installed("gfortran") {
+        skip!("gfortran is not installed");
+    }
+    let program = helper(source);
+    let set = |run: Atoll| variables.iter().fold(run, |run, (name, value)| run.env(name, value));
+    let folder = tempfile::tempdir().expect("a folder");
+    let alone = set(native(&program)).args(arguments).folder(folder.path()).run().clean();
+    assert_eq!(alone.status, Some(0), "natively: {}", alone.told());
+    let mut failed = Vec::new();
+    for way in WAYS {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = set(Atoll::new(&program)).args(arguments).folder(folder.path());
+        let run = run.with(&format!("--near {near} {way}")).run();
+        if run.timed_out || run.status != Some(0) || run.stdout != alone.stdout || !run.left.is_empty() {
+            failed.push(format!("left {:?} {}", run.left, run.told()));
+        } else if near != "1G" && way.contains("4K") {
+            assert!(run.figure("total/major_faults") > 0, "nothing was paged: {}", run.told());
+        }
+        let files: Vec<_> = std::fs::read_dir(folder.path()).expect("it is there").flatten().collect();
+        assert!(files.is_empty(), "files are left: {files:?}");
+    }
+    assert!(failed.is_empty(), "{} of {} ways failed\n{}", failed.len(), WAYS.len(), failed.join("\n\n"));
+}
+
+macro_rules! as_natively {
+    ($($test:ident $source:literal $arguments:literal $near:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            everywhere($source, $arguments, $near);
+        }
+    )*};
+}
+
+as_natively! {
+    threadprivate "threadprivate.c" "" "16M";
+    stacks "stacks.c" "" "12M";
+    stacks_deep_on_every_worker "stacks.c" "6000" "64M";
+    nested_regions "nested.c" "" "12M";
+    tasks "tasks.c" "" "16M";
+    heap "heap.c" "" "24M";
+    mapping "mapping.c" "" "16M";
+    teams_larger_than_workers "teams.c" "" "16M";
+    libc_state "settings.c" "" "12M";
+    small_globals "small_globals.c" "" "16M";
+    files_and_arrays_larger_than_near "files.c" "." "16M";
+    children "children.c" "" "12M";
+    cpp_objects "objects.cc" "" "32M";
+    fortran_commons "common.f90" "" "16M";
+}
+
+#[test]
+fn stack_size_of_workers() {
+    everywhere_with("stacks.c", "20000", "128M", &[("OMP_STACKSIZE", "64M"), ("E2E_STACK", "1")]);
+}
+
+#[test]
+fn libraries_loaded_before_and_between_regions() {
+    let library = helper_with("library.c", &["-shared", "-fPIC"]);
+    let library = library.display();
+    everywhere("loading.c", &format!("{library} early"), "16M");
+    everywhere("loading.c", &format!("{library} late"), "16M");
+}
+
+/// Every line is there, whole; which comes first is a race.
+fn lines_are_all_there(source: &str, arguments: &str) {
+    let program = helper(source);
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let expected = sorted(native(&program).args(arguments).folder(folder.path()).run().exits(0).text());
+    for way in WAYS {
+        let run = Atoll::new(&program).args(arguments).folder(folder.path()).with("--near 16M").with(way);
+        let run = run.run().exits(0);
+        let got = sorted(run.text());
+        let missing: Vec<_> = expected.iter().filter(|line| !got.contains(line)).take(5).collect();
+        let torn: Vec<_> = got.iter().filter(|line| !expected.contains(line)).take(5).collect();
+        assert!(got == expected, "missing {missing:?}, torn {torn:?}\n{}", run.told());
+    }
+}
+
+#[test]
+fn every_worker_prints() {
+    lines_are_all_there("print.c", "20 50");
+}
+
+#[test]
+fn every_worker_prints_in_fortran() {
+    if !installed("gfortran") {
+        skip!("gfortran is not installed");
+    }
+    lines_are_all_there("writes.f90", ".");
+}
+
+#[test]
+fn far_more_memory_than_there_is() {
+    let program = helper("overcommit.c");
+    for way in WAYS {
+        let run = Atoll::new(&program).with("--near 16M").with(way).run().exits(0);
+        assert!(run.text().contains("all well"), "{}", run.told());
+    }
+}
+
+#[test]
+fn allocating_and_freeing_does_not_grow() {
+    let program = helper("churn.c");
+    for way in ["--workers 2", "--workers 2 --page 64K", "--workers 2 --page-tables shared"] {
+        let peaks = |seconds: &str| {
+            let run = Atoll::new(&program).arg(seconds).with("--near 24M").with(way).run().exits(0);
+            (run.figure("memory/footprint_peak_bytes"), run.figure("memory/pinned_peak_bytes"), run)
+        };
+        let (touched, pinned, _) = peaks("2");
+        let (touched_later, pinned_later, run) = peaks("20");
+        let mib = 1 << 20;
+        assert!(pinned_later < pinned * 3 / 2 + 4 * mib, "pinned grew from {pinned} to {pinned_later}: {}", run.told());
+        assert!(touched_later < touched * 3 / 2 + 8 * mib, "from {touched} to {touched_later}: {}", run.told());
+    }
+}
+
+/// `fork` is refused with a message, or the child sees what it should.
+#[test]
+fn fork_is_refused_or_right() {
+    let program = helper("forks.c");
+    for way in WAYS {
+        let run = Atoll::new(&program).with("--near 12M").with(way).run().clean();
+        let refused = run.stderr.contains("atoll: ") && run.stderr.contains("fork");
+        assert!(run.status == Some(0) || refused, "{}", run.told());
+        assert!(!run.text().contains("failed"), "{}", run.told());
+    }
+}

@@ -1,0 +1,264 @@
+//! What is around a run: pipes that close, launchers in front, far directories, the summary, the record.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use atoll_e2e::build::{atoll, helper, installed};
+use atoll_e2e::workloads::checksum;
+use atoll_e2e::{Atoll, built, native, skip};
+use serde_json::Value;
+
+fn shell(script: &str) -> (Option<i32>, String, String) {
+    let run = Command::new("bash")
+        .args(["-c", script])
+        .env_remove("OMP_NUM_THREADS")
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash runs");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (run.status.code(), text(run.stdout), text(run.stderr))
+}
+
+/// `program | head -1`: the same status as natively, soon.
+#[test]
+fn a_pipe_that_closes() {
+    let program = helper("print.c");
+    let program = program.display();
+    let atoll = atoll().display();
+    let alone = shell(&format!("timeout 20 {program} 2000 500 | head -1; echo ${{PIPESTATUS[0]}}"));
+    for way in ["--workers 2", "--workers 2 --page-tables shared", "--workers 3 --near 16M"] {
+        let script = format!("timeout -k 2 20 {atoll} run --summary none {way} -- {program} 2000 500 | head -1; echo ${{PIPESTATUS[0]}}");
+        let run = shell(&script);
+        assert_eq!(run.1, alone.1, "{script}: {}", run.2);
+    }
+}
+
+/// Only the program itself is taken over: not what stands in front of it, nor their children.
+#[test]
+fn launchers_in_front() {
+    let alone = native(built("cg")).arg("S").run().exits(0);
+    let line = checksum(&alone.text());
+    let program = built("cg");
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script.sh");
+    let text = format!("#!/bin/sh\necho in a script\n{} S\necho status $?\n", program.display());
+    fs::write(&script, text).expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("executable");
+    let mut failed = Vec::new();
+    for words in [
+        format!("timeout 60 {} S", program.display()),
+        format!("env X=1 {} S", program.display()),
+        format!("nice -n 1 timeout 60 env Y=2 {} S", program.display()),
+        format!("sh {}", script.display()),
+        script.display().to_string(),
+    ] {
+        let (first, rest) = words.split_once(' ').unwrap_or((&words, ""));
+        let run = Atoll::new(first).args(rest).with("--near 8M --workers 2").run().clean();
+        if run.status != Some(0) || checksum(&run.text()) != line || !run.left.is_empty() {
+            failed.push(run.told());
+        } else if run.figure("memory/footprint_peak_bytes") == 0 {
+            failed.push(format!("nothing was managed: {}", run.told()));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+#[test]
+fn input_reaches_the_program() {
+    let run = Atoll::new("cat").input(b"some input\n").run().exits(0);
+    assert_eq!(run.text(), "some input\n");
+}
+
+/// Figures of the summary fit each other.
+#[test]
+fn the_summary_adds_up() {
+    for way in ["--page 4K", "--page 64K --policy lru", "--page-tables shared", "--far lz4 --policy fifo", "--far file"] {
+        let near = 8 << 20;
+        let run = Atoll::new(built("cg")).arg("W").with(&format!("--near {near} --workers 2 {way}")).run().exits(0);
+        let summary = run.summary.clone().unwrap_or_else(|| panic!("no summary: {}", run.told()));
+        let counters = summary["total"].as_object().expect("an object");
+        for (name, total) in counters {
+            let of = |v: &Value| v[name].as_f64().unwrap_or(0.0);
+            let mut sum = of(&summary["background"]);
+            for worker in summary["workers"].as_array().expect("an array") {
+                sum += of(worker);
+            }
+            let total = total.as_f64().expect("a number");
+            assert!((total - sum).abs() <= 1e-6 * total.abs() + 1e-6, "{way}: {name}: {total} is not {sum}");
+        }
+        let page = run.figure("settings/page_bytes");
+        let memory = |name: &str| run.figure(&format!("memory/{name}"));
+        let total = |name: &str| run.figure(&format!("total/{name}"));
+        assert_eq!(run.figure("settings/near_bytes"), near, "{}", run.told());
+        assert_eq!(summary["workers"].as_array().map(Vec::len), Some(2), "{}", run.told());
+        assert!(memory("resident_peak_bytes") <= near, "{way}: {summary}");
+        assert!(memory("resident_bytes") <= memory("resident_peak_bytes"), "{summary}");
+        assert!(memory("pinned_bytes") <= memory("pinned_peak_bytes"), "{summary}");
+        assert!(memory("footprint_peak_bytes") >= 9 << 20, "{way}: {summary}");
+        assert!(total("evictions_dirty") > 0 && total("major_faults") > 0, "{way}: {summary}");
+        assert_eq!(total("bytes_out"), total("evictions_dirty") * page, "{way}: {summary}");
+        assert!(total("bytes_in") >= total("major_faults") * page, "{way}: {summary}");
+        assert!(
+            total("bytes_in") <= (total("major_faults") + total("prefetched_pages")) * page,
+            "{way}: {summary}"
+        );
+        assert!(total("regions") > 0, "{way}: {summary}");
+        assert_eq!(summary["ending"]["status"], 0, "{summary}");
+        let wall = summary["wall_seconds"].as_f64().expect("a number");
+        assert!(wall > 0.0 && wall <= run.seconds, "{summary}");
+        let figures: u64 =
+            summary["pages_by_core_map_count"].as_array().expect("an array").iter().filter_map(Value::as_u64).sum();
+        assert!(figures > 0, "{summary}");
+    }
+}
+
+/// The program's own output is never touched, and no summary means none.
+#[test]
+fn summaries_go_to_standard_error() {
+    let alone = native(helper("small_globals.c")).run().exits(0);
+    let run = Atoll::new(helper("small_globals.c")).no_summary().with("--near 16M").run().like(&alone);
+    assert_eq!(run.stderr, "", "{}", run.told());
+}
+
+#[test]
+fn a_record_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = folder.path().join("run.atoll");
+    Atoll::new(built("cg")).arg("S").with(&format!("--near 8M --record {}", record.display())).run().exits(0);
+    assert!(record.metadata().expect("it is there").len() > 100);
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).expect("it is there").next().is_none()
+}
+
+/// Nothing is left in the far directory after any end.
+#[test]
+fn the_far_directory_is_left_empty() {
+    let folder = tempfile::tempdir_in(atoll_e2e::build::target()).expect("a folder");
+    let far = format!("--far file:{} --near 8M --workers 2", folder.path().display());
+    let alone = native(built("cg")).arg("W").run();
+    let run = Atoll::new(built("cg")).arg("W").with(&far).run().exits(0);
+    assert_eq!(checksum(&run.text()), checksum(&alone.text()), "{}", run.told());
+    assert!(is_empty(folder.path()), "after an orderly end");
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let mut run = Atoll::new(helper("signals.c")).args("default 20").with(&far).limit(30).start();
+        assert!(run.wait_for("ready"), "{}", run.end().told());
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        run.signal(signal);
+        run.end().dies_by(signal);
+        assert!(is_empty(folder.path()), "after signal {signal}");
+    }
+}
+
+#[test]
+fn a_far_directory_that_cannot_be_written() {
+    for folder in ["/proc/self", "/nowhere/at/all", "/etc/passwd"] {
+        let run = Atoll::new(built("cg")).arg("W").with(&format!("--far file:{folder} --near 8M")).run().clean();
+        assert!(matches!(run.status, Some(70 | 74)), "{}", run.told());
+        assert!(run.stderr.contains("atoll: ") && run.stderr.contains(folder), "{}", run.told());
+    }
+}
+
+/// A file system that is full: status 74 and a message, or the right answer where near memory suffices; never another.
+#[test]
+fn a_far_directory_that_is_full() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("a small file system is mounted by root only");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display().to_string();
+    let mount = |options: &str| {
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs", &path]).status();
+        status.is_ok_and(|s| s.success())
+    };
+    if !mount("size=2m") {
+        skip!("tmpfs cannot be mounted here");
+    }
+    let alone = native(built("stencil")).arg("W").run();
+    let run = Atoll::new(built("stencil")).arg("W").with(&format!("--far file:{path} --near 12M --workers 2")).run();
+    let empty = is_empty(folder.path());
+    let _ = Command::new("umount").arg(&path).status();
+    let run = run.clean();
+    if run.status == Some(0) {
+        assert_eq!(checksum(&run.text()), checksum(&alone.text()), "{}", run.told());
+    } else {
+        assert_eq!(run.status, Some(74), "{}", run.told());
+        assert!(run.stderr.contains("atoll: ") && run.stderr.contains("far"), "{}", run.told());
+    }
+    assert!(empty, "a file is left");
+}
+
+#[test]
+fn a_far_limit_that_is_reached() {
+    for far in ["ram", "lz4", "zstd", "file"] {
+        for way in ["--workers 2", "--workers 2 --page-tables shared"] {
+            let run = Atoll::new(built("randomaccess")).arg("W");
+            let run = run.with(&format!("--far {far} --far-limit 1M --near 12M {way}")).run().exits(74);
+            assert!(run.stderr.contains("atoll: ") && run.stderr.contains("far"), "{}", run.told());
+        }
+    }
+}
+
+/// Third parties' programs, byte for byte as natively.
+mod third_parties {
+    use super::*;
+
+    #[track_caller]
+    fn same(program: &str, arguments: &str, input: &[u8], near: &str, out: Option<&str>) {
+        if !installed(program) {
+            skip!("{program} is not installed");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let alone = native(program).args(arguments).input(input).folder(folder.path()).limit(120).run().exits(0);
+        let wrote = |folder: &Path| out.map(|name| fs::read(folder.join(name)).expect("it was written"));
+        let expected = wrote(folder.path());
+        let mut failed = Vec::new();
+        for way in ["--workers 2", "--workers 2 --page 64K --policy lru", "--workers 3 --page-tables shared"] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let run = Atoll::new(program).args(arguments).input(input).folder(folder.path());
+            let run = run.with("--near").with(near).with(way).run();
+            let ends = run.status == Some(0) && !run.timed_out && run.left.is_empty();
+            if !ends || run.stdout != alone.stdout || wrote(folder.path()) != expected {
+                failed.push(format!("left {:?} {}", run.left, run.told()));
+            }
+        }
+        assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    }
+
+    #[test]
+    fn graphicsmagick() {
+        let arguments = "convert -size 1600x1200 plasma:red-blue -seed 5 -resize 300% -blur 0x3 -depth 8 ppm:out.ppm";
+        let arguments = arguments.replace("plasma:red-blue -seed 5", "gradient:red-blue");
+        same("gm", &arguments, b"", "64M", Some("out.ppm"));
+    }
+
+    #[test]
+    fn clustal_omega() {
+        let mut random = atoll_e2e::random::Random(7);
+        let first: Vec<u8> = (0..300).map(|_| *random.pick(b"ACDEFGHIKLMNPQRSTVWY")).collect();
+        let mut input = String::new();
+        for i in 0..60 {
+            let mutate = |&c: &u8| if random.below(5) == 0 { *random.pick(b"ACDEFGHIKLMNPQRSTVWY") } else { c };
+            let sequence: Vec<u8> = first.iter().map(mutate).collect();
+            input.push_str(&format!(">s{i}\n{}\n", String::from_utf8_lossy(&sequence)));
+        }
+        same("clustalo", "-i - --threads=2 --outfmt=fa", input.as_bytes(), "16M", None);
+    }
+
+    #[test]
+    fn fasttree() {
+        let mut random = atoll_e2e::random::Random(9);
+        let first: Vec<u8> = (0..600).map(|_| *random.pick(b"ACGT")).collect();
+        let mut input = String::new();
+        for i in 0..120 {
+            let mutate = |&c: &u8| if random.below(8) == 0 { *random.pick(b"ACGT") } else { c };
+            let sequence: Vec<u8> = first.iter().map(mutate).collect();
+            input.push_str(&format!(">s{i}\n{}\n", String::from_utf8_lossy(&sequence)));
+        }
+        same("fasttreeMP", "-nt -quiet -nopr", input.as_bytes(), "16M", None);
+    }
+}
