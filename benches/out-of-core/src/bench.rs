@@ -1,6 +1,7 @@
 //! What all measurements share: where things are, what this machine allows, and one run of one subject.
 
 use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ pub(crate) struct Places {
 
 /// Runs under swap until one is not killed. The kernel (6.18, cgroup version 1) now and then finds nothing to swap out
 /// to zram while half of it is free, and kills the program instead.
-const KILLED_AT_MOST: u32 = 6;
+const KILLED_AT_MOST: u32 = 10;
 
 /// Something this machine allows, or the sentence that says why not.
 pub(crate) type Allowed<T> = Result<T, String>;
@@ -37,8 +38,26 @@ pub(crate) struct Bench {
     pub(crate) file: Allowed<Swap>,
     pub(crate) huge: Allowed<Setting>,
     _swappiness: Option<Setting>,
+    _alone: File,
     pub(crate) timeout: Duration,
     pub(crate) start: Instant,
+}
+
+/// Held while this measures: two at once would swap to each other's devices.
+const LOCK: &str = "/tmp/atoll-out-of-core.lock";
+
+/// The lock, which ends with this process; an error if another process holds it.
+fn alone() -> Result<File, Error> {
+    let path = Path::new(LOCK);
+    // Somebody else may have made the file, and it may only be read.
+    let file = File::create(path).or_else(|_| File::open(path)).map_err(|e| Error::at("open", path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::said(format!(
+            "another out-of-core measures on this machine ({LOCK} is locked): wait for its end"
+        ))),
+        Err(TryLockError::Error(e)) => Err(Error::at("lock", path, e)),
+    }
 }
 
 /// Keeps the sentence, but not an interruption.
@@ -68,7 +87,7 @@ impl Bench {
     /// Sets up what a measurement needs of this machine: swap of `swap_bytes`, `huge_bytes` of huge pages.
     ///
     /// # Errors
-    /// Only if interrupted; what the machine does not allow is kept as a sentence.
+    /// If interrupted, or another process measures; what the machine does not allow is kept as a sentence.
     pub(crate) fn new(
         places: Places,
         timeout: Duration,
@@ -76,6 +95,7 @@ impl Bench {
         huge_bytes: u64,
         algorithm: &str,
     ) -> Result<Bench, Error> {
+        let alone = alone()?;
         let groups = allowed(Groups::find())?;
         let no_group = || Err("there is no memory cgroup to limit a program with".to_owned());
         let zram = if groups.is_ok() { allowed(Swap::zram(swap_bytes, algorithm))? } else { no_group() };
@@ -91,6 +111,7 @@ impl Bench {
             file,
             huge,
             _swappiness: swappiness,
+            _alone: alone,
             timeout,
             start: Instant::now(),
         })
