@@ -29,7 +29,9 @@ pub fn processes(tag: &str, group: i32) -> Vec<(i32, String)> {
     let wanted = format!("{TAG}={tag}");
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         let Some(known) = known(pid) else { continue };
         // Dead, and init's to bury: some containers' init never does.
         if known.state == 'Z' && known.parent == 1 {

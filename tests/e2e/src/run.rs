@@ -183,7 +183,16 @@ impl Atoll {
         }
         let stdout = Reader::start(child.stdout.take().expect("piped"));
         let stderr = Reader::start(child.stderr.take().expect("piped"));
-        Running { child, tag, keyboard, stdout, stderr, line: self.line(), began: Instant::now(), limit: self.limit }
+        Running {
+            child,
+            tag,
+            keyboard,
+            stdout,
+            stderr,
+            line: self.line(),
+            began: Instant::now(),
+            limit: self.limit,
+        }
     }
 
     /// Runs it to its end.
@@ -210,7 +219,11 @@ fn terminal() -> (File, File) {
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.into_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// Reads a pipe to its end beside everything else.
@@ -288,7 +301,11 @@ impl Running {
 
     /// The processes of the run other than atoll itself.
     pub fn others(&self) -> Vec<i32> {
-        left::processes(&self.tag, self.pid()).into_iter().map(|(pid, _)| pid).filter(|&pid| pid != self.pid()).collect()
+        left::processes(&self.tag, self.pid())
+            .into_iter()
+            .map(|(pid, _)| pid)
+            .filter(|&pid| pid != self.pid())
+            .collect()
     }
 
     /// Sends a signal to the whole group, as a terminal does.
@@ -385,7 +402,11 @@ impl Outcome {
 
     /// A number of the summary, as `memory/resident_peak_bytes`; 0 where there is none.
     pub fn figure(&self, path: &str) -> u64 {
-        self.summary.as_ref().and_then(|s| s.pointer(&format!("/{path}"))).and_then(Value::as_u64).unwrap_or(0)
+        self.summary
+            .as_ref()
+            .and_then(|s| s.pointer(&format!("/{path}")))
+            .and_then(Value::as_u64)
+            .unwrap_or(0)
     }
 
     /// All of it, for a message.
@@ -435,12 +456,7 @@ impl Outcome {
     pub fn like(self, other: &Outcome) -> Outcome {
         let run = self.clean();
         assert_eq!((run.status, run.signal), (other.status, other.signal), "{}", run.told());
-        assert!(
-            run.stdout == other.stdout,
-            "output differs, natively:\n{}\n{}",
-            other.text(),
-            run.told()
-        );
+        assert!(run.stdout == other.stdout, "output differs, natively:\n{}\n{}", other.text(), run.told());
         run
     }
 

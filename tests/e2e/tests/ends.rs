@@ -75,7 +75,14 @@ fn a_program_without_openmp() {
     let program = helper_with("plain.c", &["-fno-openmp"]);
     let alone = native(&program).args("word 5").run();
     for way in WAYS {
-        Atoll::new(&program).args("word 5").with("--near 12M").with(way).run().like(&alone).exits(5).says("nothing was managed");
+        Atoll::new(&program)
+            .args("word 5")
+            .with("--near 12M")
+            .with(way)
+            .run()
+            .like(&alone)
+            .exits(5)
+            .says("nothing was managed");
     }
 }
 
@@ -84,7 +91,18 @@ fn endings(who: &str, way: &str) {
     let program = helper("endings.c");
     let mut failed = Vec::new();
     let all = [
-        "return", "exit", "_exit", "_Exit", "quick_exit", "abort", "segv", "fpe", "raise", "kill", "execv", "execlp",
+        "return",
+        "exit",
+        "_exit",
+        "_Exit",
+        "quick_exit",
+        "abort",
+        "segv",
+        "fpe",
+        "raise",
+        "kill",
+        "execv",
+        "execlp",
         "assert",
     ];
     for how in all {
@@ -124,7 +142,8 @@ fn ends_in_a_region_by_a_worker() {
 fn a_worker_killed_in_a_region() {
     let program = helper("signals.c");
     for _ in 0..3 {
-        let mut run = Atoll::new(&program).args("default 20").with("--workers 3 --near 12M").limit(30).start();
+        let mut run =
+            Atoll::new(&program).args("default 20").with("--workers 3 --near 12M").limit(30).start();
         assert!(run.wait_for("ready"), "{}", run.end().told());
         let others = run.others();
         let master = *others.iter().min().expect("there are processes");
@@ -166,7 +185,8 @@ fn atoll_itself_killed() {
 fn ctrl_c_at_a_terminal() {
     let program = helper("signals.c");
     for way in WAYS {
-        let mut run = Atoll::new(&program).args("default 20").with("--near 12M").with(way).limit(30).terminal().start();
+        let mut run =
+            Atoll::new(&program).args("default 20").with("--near 12M").with(way).limit(30).terminal().start();
         assert!(run.wait_for("ready"), "{}", run.end().told());
         run.press(CONTROL_C);
         run.end().dies_by(libc::SIGINT);
@@ -178,7 +198,8 @@ fn ctrl_c() {
     let program = helper("signals.c");
     for way in WAYS {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
-            let mut run = Atoll::new(&program).args("default 20").with("--near 12M").with(way).limit(30).start();
+            let mut run =
+                Atoll::new(&program).args("default 20").with("--near 12M").with(way).limit(30).start();
             assert!(run.wait_for("ready"), "{}", run.end().told());
             std::thread::sleep(Duration::from_millis(50));
             run.signal_group(signal);
@@ -193,7 +214,8 @@ fn a_signal_for_atoll_alone_reaches_the_program() {
     let program = helper("signals.c");
     for way in WAYS {
         for (how, signal) in [("default", libc::SIGTERM), ("handler", libc::SIGUSR1)] {
-            let mut run = Atoll::new(&program).arg(how).arg("20").with("--near 12M").with(way).limit(30).start();
+            let mut run =
+                Atoll::new(&program).arg(how).arg("20").with("--near 12M").with(way).limit(30).start();
             assert!(run.wait_for("ready"), "{}", run.end().told());
             run.signal(signal);
             if how == "default" {
@@ -210,12 +232,14 @@ fn a_signal_for_atoll_alone_reaches_the_program() {
 fn ctrl_c_with_a_handler_of_the_program() {
     let program = helper("signals.c");
     for way in WAYS {
-        let mut run = Atoll::new(&program).args("handler 20").with("--near 12M").with(way).terminal().limit(30).start();
+        let mut run =
+            Atoll::new(&program).args("handler 20").with("--near 12M").with(way).terminal().limit(30).start();
         assert!(run.wait_for("ready"), "{}", run.end().told());
         run.press(CONTROL_C);
         let run = run.end().exits(0);
         assert!(run.text().contains("handled 1\n"), "the handler runs once: {}", run.told());
-        let mut run = Atoll::new(&program).args("ignore 2").with("--near 12M").with(way).terminal().limit(30).start();
+        let mut run =
+            Atoll::new(&program).args("ignore 2").with("--near 12M").with(way).terminal().limit(30).start();
         assert!(run.wait_for("ready"), "{}", run.end().told());
         run.press(CONTROL_C);
         let run = run.end().exits(0);
@@ -242,7 +266,9 @@ fn stopped_and_continued() {
 fn two_runs_at_once() {
     let program = built("cg");
     let alone = native(&program).arg("W").run();
-    let start = |page: &str| Atoll::new(&program).arg("W").with(&format!("--near 8M --workers 2 --page {page}")).start();
+    let start = |page: &str| {
+        Atoll::new(&program).arg("W").with(&format!("--near 8M --workers 2 --page {page}")).start()
+    };
     let runs = [start("4K"), start("64K"), start("4K")];
     let line = |text: String| atoll_e2e::workloads::checksum(&text);
     for run in runs {

@@ -6,30 +6,35 @@ use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{Case, PROGRAMS, natively};
 
 /// Together at most about this long.
-const BUDGET: Duration = Duration::from_secs(100);
+const BUDGET: Duration = Duration::from_secs(60);
 
+/// The same part every time unless the environment says otherwise: a test must not fail by chance. Others are what
+/// `stress` is for.
 fn seed() -> u64 {
-    std::env::var("ATOLL_E2E_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_secs())
-    })
+    std::env::var("ATOLL_E2E_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
 }
 
 #[test]
-fn a_random_part_of_class_w() {
+fn a_part_of_class_s() {
     let seed = seed();
     println!("ATOLL_E2E_SEED={seed}");
     let mut random = Random(seed);
     let began = Instant::now();
     let (mut passed, mut failed) = (0, Vec::new());
     while began.elapsed() < BUDGET {
-        let class = if random.below(4) == 0 { 'S' } else { 'W' };
-        match Case::random(&mut random, &[class], &["4K", "4K", "64K"]).check(100) {
+        match Case::random(&mut random, &['S'], &["4K", "4K", "64K"]).check(300) {
             Ok(_) => passed += 1,
             Err(why) => failed.push(why),
         }
     }
     println!("{passed} passed, {} failed", failed.len());
-    assert!(failed.is_empty(), "seed {seed}: {} of {} failed\n{}", failed.len(), failed.len() + passed, failed.join("\n\n"));
+    assert!(
+        failed.is_empty(),
+        "seed {seed}: {} of {} failed\n{}",
+        failed.len(),
+        failed.len() + passed,
+        failed.join("\n\n")
+    );
 }
 
 /// What the checksum line says natively does not depend on the number of workers.

@@ -139,8 +139,16 @@ fn allocating_and_freeing_does_not_grow() {
         let (touched, pinned, _) = peaks("2");
         let (touched_later, pinned_later, run) = peaks("20");
         let mib = 1 << 20;
-        assert!(pinned_later < pinned * 3 / 2 + 4 * mib, "pinned grew from {pinned} to {pinned_later}: {}", run.told());
-        assert!(touched_later < touched * 3 / 2 + 8 * mib, "from {touched} to {touched_later}: {}", run.told());
+        assert!(
+            pinned_later < pinned * 3 / 2 + 4 * mib,
+            "pinned grew from {pinned} to {pinned_later}: {}",
+            run.told()
+        );
+        assert!(
+            touched_later < touched * 3 / 2 + 8 * mib,
+            "from {touched} to {touched_later}: {}",
+            run.told()
+        );
     }
 }
 

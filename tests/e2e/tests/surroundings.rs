@@ -29,7 +29,9 @@ fn a_pipe_that_closes() {
     let atoll = atoll().display();
     let alone = shell(&format!("timeout 20 {program} 2000 500 | head -1; echo ${{PIPESTATUS[0]}}"));
     for way in ["--workers 2", "--workers 2 --page-tables shared", "--workers 3 --near 16M"] {
-        let script = format!("timeout -k 2 20 {atoll} run --summary none {way} -- {program} 2000 500 | head -1; echo ${{PIPESTATUS[0]}}");
+        let script = format!(
+            "timeout -k 2 20 {atoll} run --summary none {way} -- {program} 2000 500 | head -1; echo ${{PIPESTATUS[0]}}"
+        );
         let run = shell(&script);
         assert_eq!(run.1, alone.1, "{script}: {}", run.2);
     }
@@ -74,9 +76,16 @@ fn input_reaches_the_program() {
 /// Figures of the summary fit each other.
 #[test]
 fn the_summary_adds_up() {
-    for way in ["--page 4K", "--page 64K --policy lru", "--page-tables shared", "--far lz4 --policy fifo", "--far file"] {
+    for way in [
+        "--page 4K",
+        "--page 64K --policy lru",
+        "--page-tables shared",
+        "--far lz4 --policy fifo",
+        "--far file",
+    ] {
         let near = 8 << 20;
-        let run = Atoll::new(built("cg")).arg("W").with(&format!("--near {near} --workers 2 {way}")).run().exits(0);
+        let run =
+            Atoll::new(built("cg")).arg("W").with(&format!("--near {near} --workers 2 {way}")).run().exits(0);
         let summary = run.summary.clone().unwrap_or_else(|| panic!("no summary: {}", run.told()));
         let counters = summary["total"].as_object().expect("an object");
         for (name, total) in counters {
@@ -108,8 +117,12 @@ fn the_summary_adds_up() {
         assert_eq!(summary["ending"]["status"], 0, "{summary}");
         let wall = summary["wall_seconds"].as_f64().expect("a number");
         assert!(wall > 0.0 && wall <= run.seconds, "{summary}");
-        let figures: u64 =
-            summary["pages_by_core_map_count"].as_array().expect("an array").iter().filter_map(Value::as_u64).sum();
+        let figures: u64 = summary["pages_by_core_map_count"]
+            .as_array()
+            .expect("an array")
+            .iter()
+            .filter_map(Value::as_u64)
+            .sum();
         assert!(figures > 0, "{summary}");
     }
 }
@@ -156,7 +169,8 @@ fn the_far_directory_is_left_empty() {
 #[test]
 fn a_far_directory_that_cannot_be_written() {
     for folder in ["/proc/self", "/nowhere/at/all", "/etc/passwd"] {
-        let run = Atoll::new(built("cg")).arg("W").with(&format!("--far file:{folder} --near 8M")).run().clean();
+        let run =
+            Atoll::new(built("cg")).arg("W").with(&format!("--far file:{folder} --near 8M")).run().clean();
         assert!(matches!(run.status, Some(70 | 74)), "{}", run.told());
         assert!(run.stderr.contains("atoll: ") && run.stderr.contains(folder), "{}", run.told());
     }
@@ -179,7 +193,10 @@ fn a_far_directory_that_is_full() {
         skip!("tmpfs cannot be mounted here");
     }
     let alone = native(built("stencil")).arg("W").run();
-    let run = Atoll::new(built("stencil")).arg("W").with(&format!("--far file:{path} --near 12M --workers 2")).run();
+    let run = Atoll::new(built("stencil"))
+        .arg("W")
+        .with(&format!("--far file:{path} --near 12M --workers 2"))
+        .run();
     let empty = is_empty(folder.path());
     let _ = Command::new("umount").arg(&path).status();
     let run = run.clean();
@@ -213,11 +230,13 @@ mod third_parties {
             skip!("{program} is not installed");
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let alone = native(program).args(arguments).input(input).folder(folder.path()).limit(120).run().exits(0);
+        let alone =
+            native(program).args(arguments).input(input).folder(folder.path()).limit(120).run().exits(0);
         let wrote = |folder: &Path| out.map(|name| fs::read(folder.join(name)).expect("it was written"));
         let expected = wrote(folder.path());
         let mut failed = Vec::new();
-        for way in ["--workers 2", "--workers 2 --page 64K --policy lru", "--workers 3 --page-tables shared"] {
+        for way in ["--workers 2", "--workers 2 --page 64K --policy lru", "--workers 3 --page-tables shared"]
+        {
             let folder = tempfile::tempdir().expect("a folder");
             let run = Atoll::new(program).args(arguments).input(input).folder(folder.path());
             let run = run.with("--near").with(near).with(way).run();
@@ -241,7 +260,8 @@ mod third_parties {
         let first: Vec<u8> = (0..300).map(|_| *random.pick(b"ACDEFGHIKLMNPQRSTVWY")).collect();
         let mut input = String::new();
         for i in 0..60 {
-            let mutate = |&c: &u8| if random.below(5) == 0 { *random.pick(b"ACDEFGHIKLMNPQRSTVWY") } else { c };
+            let mutate =
+                |&c: &u8| if random.below(5) == 0 { *random.pick(b"ACDEFGHIKLMNPQRSTVWY") } else { c };
             let sequence: Vec<u8> = first.iter().map(mutate).collect();
             input.push_str(&format!(">s{i}\n{}\n", String::from_utf8_lossy(&sequence)));
         }

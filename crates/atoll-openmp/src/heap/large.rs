@@ -246,12 +246,7 @@ mod tests {
     use super::*;
 
     fn empty() -> Extents {
-        Extents {
-            live: BTreeMap::new(),
-            free: BTreeMap::new(),
-            by_size: BTreeSet::new(),
-            top: layout::ARENA,
-        }
+        Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: layout::ARENA }
     }
 
     /// Live and free extents cover everything up to the top, without overlap, and no two free ones touch.

@@ -6,8 +6,12 @@
 use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 
-/// The last quarter of pinned memory.
+/// The last quarter of pinned memory, but for what `brk` has.
 const START: usize = layout::PINNED + layout::PINNED_BYTES / 4 * 3;
+const END: usize = layout::PINNED + layout::PINNED_BYTES / 8 * 7;
+
+/// The program break's own stretch: the kernel's would be private to each worker.
+pub(crate) const BREAK: std::ops::Range<usize> = END..layout::PINNED + layout::PINNED_BYTES;
 
 struct Os {
     next: usize,
@@ -31,7 +35,7 @@ pub(crate) fn map(len: usize) -> Option<usize> {
         return Some(at);
     }
     let at = os.next;
-    if at + pages * 4096 > layout::PINNED + layout::PINNED_BYTES {
+    if at + pages * 4096 > END {
         return None;
     }
     os.next = at + pages * 4096;
@@ -40,7 +44,7 @@ pub(crate) fn map(len: usize) -> Option<usize> {
 
 /// Is the piece from here?
 pub(crate) fn contains(at: usize) -> bool {
-    (START..layout::PINNED + layout::PINNED_BYTES).contains(&at)
+    (START..END).contains(&at)
 }
 
 /// Gives a piece back.

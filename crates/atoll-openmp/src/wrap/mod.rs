@@ -17,6 +17,7 @@ mod environment;
 mod io;
 mod paged;
 mod process;
+mod program_break;
 mod random;
 pub(crate) mod replay;
 mod signals;

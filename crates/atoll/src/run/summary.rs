@@ -58,8 +58,8 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
 }
 
 const HEADS: [&str; 14] = [
-    "worker", "minor", "major", "first", "write", "prefetch", "clean", "dirty", "in", "out",
-    "inval", "waits", "faults s", "% wall",
+    "worker", "minor", "major", "first", "write", "prefetch", "clean", "dirty", "in", "out", "inval",
+    "waits", "faults s", "% wall",
 ];
 
 fn row(name: String, c: &Counters, wall: f64, workers: usize) -> Vec<String> {

@@ -52,7 +52,9 @@ fn options() -> Option<Options> {
 
 /// Whether pages of 2 MB can be had.
 fn huge_pages() -> bool {
-    let read = |path: &str| std::fs::read_to_string(path).ok().and_then(|t| t.trim().parse::<u64>().ok()).unwrap_or(0);
+    let read = |path: &str| {
+        std::fs::read_to_string(path).ok().and_then(|t| t.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
     let folder = "/sys/kernel/mm/hugepages/hugepages-2048kB";
     read(&format!("{folder}/free_hugepages")) + read(&format!("{folder}/nr_overcommit_hugepages")) > 64
 }
@@ -94,7 +96,9 @@ fn matrix(options: &Options) -> Vec<Case> {
         }
     }
     let is = |wanted: &Option<String>, what: &str| wanted.as_ref().is_none_or(|w| w == what);
-    cases.retain(|c| is(&options.program, &c.program) && is(&options.policy, &c.policy) && is(&options.page, &c.page));
+    cases.retain(|c| {
+        is(&options.program, &c.program) && is(&options.policy, &c.policy) && is(&options.page, &c.page)
+    });
     cases.retain(|c| options.percent.is_none_or(|p| p == c.percent));
     if let Some((i, n)) = options.part {
         let mut index = 0;
@@ -115,7 +119,15 @@ impl Tally {
     fn run(&mut self, case: &Case, limit: u64) {
         print!(
             "{:<13}{} {:>4}% {:<9}{:<5}{:<8}{:<7}{:<5}{} workers  ",
-            case.program, case.class, case.percent, case.policy, case.page, case.tables, case.faults, case.far, case.workers
+            case.program,
+            case.class,
+            case.percent,
+            case.policy,
+            case.page,
+            case.tables,
+            case.faults,
+            case.far,
+            case.workers
         );
         match case.check(limit) {
             Ok(run) => {

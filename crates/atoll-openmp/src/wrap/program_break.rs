@@ -1,0 +1,69 @@
+//! The program break (`brk`, `sbrk`), moved to memory that workers share: the kernel's would be private to each.
+//!
+//! Called by programs with an allocator of their own; libc's is not used.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::heap::os;
+use crate::state;
+
+/// Where the program break is; it begins at the start of [`os::BREAK`].
+static BREAK_AT: AtomicUsize = AtomicUsize::new(os::BREAK.start);
+
+fn no_memory() {
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+}
+
+fn move_break(to: usize) -> bool {
+    if !(os::BREAK.start..=os::BREAK.end).contains(&to) {
+        return false;
+    }
+    let before = BREAK_AT.swap(to, Ordering::AcqRel);
+    if to < before {
+        // What is given back reads as zeros when it is taken again.
+        // SAFETY: the program's own memory above its new break.
+        unsafe { std::ptr::write_bytes(to as *mut u8, 0, before - to) };
+    }
+    true
+}
+
+/// C's `sbrk`.
+///
+/// # Safety
+/// As C's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
+    if !state::heap_ready() {
+        let call = real!("sbrk", unsafe extern "C" fn(isize) -> *mut c_void);
+        // SAFETY: by the caller.
+        return unsafe { call(increment) };
+    }
+    let before = BREAK_AT.load(Ordering::Acquire);
+    if increment == 0 || move_break(before.wrapping_add_signed(increment)) {
+        before as *mut c_void
+    } else {
+        no_memory();
+        usize::MAX as *mut c_void
+    }
+}
+
+/// C's `brk`.
+///
+/// # Safety
+/// As C's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
+    if !state::heap_ready() {
+        let call = real!("brk", unsafe extern "C" fn(*mut c_void) -> c_int);
+        // SAFETY: by the caller.
+        return unsafe { call(to) };
+    }
+    if move_break(to as usize) {
+        0
+    } else {
+        no_memory();
+        -1
+    }
+}
