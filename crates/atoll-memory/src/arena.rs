@@ -200,7 +200,7 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let limit = (s.far_bytes != u64::MAX).then_some(s.far_bytes);
     let config =
         FarConfig { page_size: 1 << shift, pages: pages as u64, lanes: lanes as u32, limit_bytes: limit };
-    let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{e}")))?;
+    let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{far}: {e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.
     let drops = unsafe { &*drops.cast() };
     let pager = Pager::new(

@@ -229,11 +229,20 @@ impl Pager {
     /// The kernel's refusal to register.
     pub fn attach_table(&self, table: usize, uffd: Uffd) -> Result<(), crate::sys::Errno> {
         uffd.register(layout::ARENA, layout::ARENA_BYTES)?;
+        self.uffds[table].store(uffd.0, Ordering::Release);
+        self.register_ranges(table)
+    }
+
+    /// Registers all stretches outside the arena for page table `table`, those published since it was attached too.
+    ///
+    /// # Errors
+    /// The kernel's refusal to register.
+    pub fn register_ranges(&self, table: usize) -> Result<(), crate::sys::Errno> {
+        let uffd = self.uffd(table);
         for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
             let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
             uffd.register(start, end - start)?;
         }
-        self.uffds[table].store(uffd.0, Ordering::Release);
         Ok(())
     }
 

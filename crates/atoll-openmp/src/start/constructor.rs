@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering;
 
-use atoll_memory::control::{self, Control, EXIT_SETUP};
+use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP};
 use atoll_memory::{arena, layout, sys, uffd};
 
 use super::share::{self, PinnedFile};
@@ -49,9 +49,9 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
         sys::complain("atoll: ");
         sys::complain(&message);
         sys::complain("\n");
-        control.failure.store(EXIT_SETUP, Ordering::Relaxed);
+        let _ = control.failure.compare_exchange(0, EXIT_SETUP, Ordering::Relaxed, Ordering::Relaxed);
         // SAFETY: ends the process before main.
-        unsafe { libc::_exit(EXIT_SETUP) };
+        unsafe { libc::_exit(control.failure.load(Ordering::Relaxed)) };
     }
 }
 
@@ -69,7 +69,12 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
              /dev/userfaultfd; `atoll doctor` says more"
         )
     })?;
-    let pager = arena::create(control).map_err(|e| e.to_string())?;
+    let pager = arena::create(control).map_err(|e| {
+        if matches!(e, arena::SetupError::Far(_)) {
+            control.failure.store(EXIT_FAR, Ordering::Relaxed);
+        }
+        e.to_string()
+    })?;
     pager.set_pinned_file(file.fd());
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     let mut contents = Vec::new();

@@ -57,12 +57,30 @@ fn share_new() {
             continue;
         }
         known.push(object.base);
-        if share_one(&object, file).is_err() {
+        let shared = if replay::needed() {
+            share_one(&object, file)
+        } else if object.is_private() {
+            Ok(())
+        } else {
+            share_first(&object, file)
+        };
+        if shared.is_err() {
             sys::complain("atoll: a library that was loaded late cannot be shared with the workers\n");
         }
     }
 }
 
+/// No worker exists yet: the library's data becomes shared as that of the first ones did, large globals in the arena.
+fn share_first(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
+    let Some(pager) = state::pager() else { return Ok(()) };
+    let mut contents = Vec::new();
+    share::share_object(object, pager, file, &mut contents)?;
+    pager.register_ranges(0)?;
+    share::restore(contents);
+    Ok(())
+}
+
+/// Workers exist: their mappings have to follow.
 fn share_one(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
     for m in share::mappings() {
         if !object.segments.iter().any(|s| s.start <= m.start && m.end <= s.end) {

@@ -234,7 +234,9 @@ fn file_backed(start: usize, end: usize) -> Vec<(usize, usize)> {
 /// Initial content of a large global that must be written to its pages once faults are served.
 pub(crate) struct Content {
     at: usize,
-    bytes: Vec<u8>,
+    /// A private mapping: pinned memory has no room for it.
+    copy: usize,
+    len: usize,
 }
 
 /// Moves an object's data: large globals to the arena, the rest to pinned memory.
@@ -273,9 +275,14 @@ pub(crate) fn share_object(
 fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
     let Some((first, offset)) = pager.reserve_range(start, end) else { return Ok(false) };
     for (a, b) in present_runs(start, end).0 {
-        // SAFETY: mapped and readable.
-        let bytes = unsafe { std::slice::from_raw_parts(a as *const u8, b - a) };
-        contents.push(Content { at: a, bytes: bytes.to_vec() });
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh mapping of the same length; the source is mapped and readable.
+        let copy = unsafe {
+            let copy = sys::mmap(0, b - a, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)?;
+            std::ptr::copy_nonoverlapping(a as *const u8, copy as *mut u8, b - a);
+            copy
+        };
+        contents.push(Content { at: a, copy, len: b - a });
     }
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -289,6 +296,9 @@ fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Cont
 pub(crate) fn restore(contents: Vec<Content>) {
     for c in contents {
         // SAFETY: a large global that was moved; nobody else runs yet.
-        unsafe { std::ptr::copy_nonoverlapping(c.bytes.as_ptr(), c.at as *mut u8, c.bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(c.copy as *const u8, c.at as *mut u8, c.len);
+            let _ = sys::syscall(libc::SYS_munmap, [c.copy, c.len, 0, 0, 0, 0]);
+        }
     }
 }

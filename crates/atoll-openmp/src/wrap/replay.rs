@@ -37,7 +37,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static DONE: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WORKERS];
 
 /// Is there another process to tell?
-fn needed() -> bool {
+pub(crate) fn needed() -> bool {
     state::control().is_some_and(|c| !c.settings.shared_tables() && c.workers.load(Ordering::Acquire) > 1)
 }
 
