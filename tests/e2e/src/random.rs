@@ -6,6 +6,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next number.
+    #[expect(clippy::should_implement_trait, reason = "a generator without an end is no iterator")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
