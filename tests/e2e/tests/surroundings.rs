@@ -77,13 +77,13 @@ fn input_reaches_the_program() {
 #[test]
 fn the_summary_adds_up() {
     for way in [
-        "--page 4K",
-        "--page 64K --policy lru",
-        "--page-tables shared",
+        "--page 4K --far ram",
+        "--page 64K --policy lru --far ram",
+        "--page-tables shared --far ram",
         "--far lz4 --policy fifo",
         "--far file",
     ] {
-        let near = 8 << 20;
+        let near = 9 << 20;
         let run =
             Atoll::new(built("cg")).arg("W").with(&format!("--near {near} --workers 2 {way}")).run().exits(0);
         let summary = run.summary.clone().unwrap_or_else(|| panic!("no summary: {}", run.told()));
