@@ -56,6 +56,12 @@ pub trait Policy {
     /// remote TLB invalidations; policies that need none never call it.
     fn scan(&mut self, unmap: &mut dyn FnMut(u32));
 
+    /// The program passed a point that it is known by: a parallel region began, or a barrier in one opened. Programs
+    /// repeat themselves, and so do these numbers; policies that know time only by faults ignore them.
+    fn mark(&mut self, id: u32) {
+        let _ = id;
+    }
+
     /// How many frames are held.
     fn len(&self) -> usize;
 

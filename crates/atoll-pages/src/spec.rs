@@ -208,6 +208,10 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.scan(unmap));
     }
 
+    fn mark(&mut self, id: u32) {
+        each!(self, policy => policy.mark(id));
+    }
+
     fn len(&self) -> usize {
         each!(self, policy => policy.len())
     }
