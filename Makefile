@@ -24,7 +24,7 @@ programs: setup ## Build the workloads to target/programs
 	@$(MAKE) --no-print-directory -C programs OUT="$(abspath $(TARGET))/programs"
 
 test: build ## Set up, build and run all tests
-	$(CARGO) test --workspace
+	$(CARGO) test --release --workspace
 
 demo: build ## A program at half its memory: native, under Linux swap, under atoll
 	@$(BENCH) --demo

@@ -22,6 +22,10 @@ pub(crate) struct Places {
     pub(crate) disk: PathBuf,
 }
 
+/// Runs under swap until one is not killed. The kernel (6.18, cgroup version 1) now and then finds nothing to swap out
+/// to zram while half of it is free, and kills the program instead.
+const KILLED_AT_MOST: u32 = 6;
+
 /// Something this machine allows, or the sentence that says why not.
 pub(crate) type Allowed<T> = Result<T, String>;
 
@@ -92,6 +96,25 @@ impl Bench {
         })
     }
 
+    /// The policy that atoll takes unasked, by name.
+    pub(crate) fn default_policy(&self) -> Result<String, Error> {
+        let subject = Subject::Atoll(Atoll { limited: true, ..Atoll::default() });
+        let words = ["sweep", "S"].map(str::to_owned);
+        let (waiting, near, timeout) = (Waiting::Passive, 64 << 20, self.timeout);
+        let asked =
+            Asked { subject: &subject, words: &words, threads: 1, waiting, limit: near, near, timeout };
+        let outcome = self.run(&asked)?;
+        match (outcome.failure(), outcome.figures()) {
+            (None, Some(figures)) => {
+                Ok(figures.settings.policy.split(':').next().unwrap_or_default().to_owned())
+            }
+            (why, _) => Err(Error::said(format!(
+                "atoll does not run here: {}",
+                why.unwrap_or_else(|| "no summary".to_owned())
+            ))),
+        }
+    }
+
     /// Why this subject cannot be measured here.
     pub(crate) fn refused(&self, subject: &Subject) -> Option<String> {
         match subject {
@@ -128,8 +151,20 @@ impl Bench {
                 let swap = self.device(*device).as_ref().map_err(|why| Error::said(why.clone()))?;
                 // On for this run only: the two devices must not help each other.
                 let _on = swap.on()?;
-                let environment = vec![threads, asked.waiting.variable()];
-                self.measured(&command, environment, Some(asked.limit), asked)
+                let mut killed = 0;
+                loop {
+                    let environment = vec![threads.clone(), asked.waiting.variable()];
+                    let mut outcome = self.measured(&command, environment, Some(asked.limit), asked)?;
+                    if !outcome.was_killed() || killed + 1 == KILLED_AT_MOST {
+                        outcome.killed = killed + u32::from(outcome.was_killed());
+                        return Ok(outcome);
+                    }
+                    killed += 1;
+                    self.say(&format!(
+                        "{}: killed by the kernel under {}, again",
+                        asked.words[0], asked.subject
+                    ));
+                }
             }
             Subject::Atoll(atoll) => {
                 let mut words = self.atoll_words(atoll, asked);

@@ -37,16 +37,19 @@ pub(crate) fn demo(options: &Options) -> Result<bool, Error> {
     for subject in subjects {
         let mut cell = Cell::new(subject);
         cell.out = bench.refused(&cell.subject);
+        // Trying both ways of waiting would take too long here.
+        cell.waiting = Some(sheet.waiting);
         sheet.limited.cells.push(cell);
     }
     for index in 0..sheet.limited.cells.len() {
         sheet.sample(&bench, false, index)?;
     }
     let title = format!(
-        "\n{}: needs {}, gets {} near, all in",
+        "\n{}: needs {}, gets {} near{}",
         sheet.limited.words.join(" "),
         mebibytes(sheet.footprint),
-        mebibytes(sheet.limit)
+        mebibytes(sheet.limit),
+        if bench.groups.is_ok() { ", all in" } else { "" }
     );
     print!("{}", report::part(&title, &sheet.limited));
     if sheet.wrong.is_empty() {

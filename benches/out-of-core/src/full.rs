@@ -18,7 +18,7 @@ const SWAP_BYTES_QUICK: u64 = 320 << 20;
 /// All of the largest footprint, with unused ends of huge pages.
 const HUGE_BYTES: u64 = 1280 << 20;
 const TABLE_MEBIBYTES: u64 = 256;
-const TABLE_MEBIBYTES_QUICK: u64 = 32;
+const TABLE_MEBIBYTES_QUICK: u64 = 64;
 
 /// Measures; `false` if a run failed or its result was wrong.
 pub(crate) fn full(options: &Options) -> Result<bool, Error> {
@@ -35,10 +35,11 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     let runs = options.runs.unwrap_or(if options.quick { RUNS_QUICK } else { RUNS });
     println!("{}", machine(&bench));
 
+    let policy = bench.default_policy()?;
     let mut sheets = Vec::new();
     for program in programs.into_iter().filter(|program| chosen(program.name)) {
         let mut sheet = Sheet::new(&bench, program, options.percent)?;
-        fill(&mut sheet, &bench, options)?;
+        fill(&mut sheet, &bench, options, &policy)?;
         sheets.push(sheet);
     }
     let budget = Duration::from_secs(60 * options.budget);
@@ -65,35 +66,31 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
 }
 
 /// Calibrates the sheet and gives it its cells.
-fn fill(sheet: &mut Sheet, bench: &Bench, options: &Options) -> Result<(), Error> {
+fn fill(sheet: &mut Sheet, bench: &Bench, options: &Options, policy: &str) -> Result<(), Error> {
     let asked = |subject: &Subject| {
         let name = subject.to_string();
         options.subjects.is_empty()
             || *subject == Subject::Native
             || options.subjects.iter().any(|word| name.contains(word.as_str()))
     };
-    let mut policy = String::new();
     let mut refused: Vec<(&'static str, String)> = Vec::new();
-    let subjects = plan::limited("");
+    let subjects = plan::limited(policy);
     for page in plan::PAGES {
         let wanted = |s: &Subject| asked(s) && s.atoll().is_some_and(|a| a.page == Some(page));
         if !subjects.iter().any(wanted) {
             continue;
         }
-        let calibrated: Allowed<String> = match &bench.huge {
+        let calibrated: Allowed<()> = match &bench.huge {
             Err(why) if page == "2M" => Err(why.clone()),
             _ => match sheet.calibrate(bench, page) {
-                Ok(taken) => Ok(taken),
+                Ok(()) => Ok(()),
                 Err(Error::Said(why)) => Err(why),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
             },
         };
-        match calibrated {
-            Ok(taken) => policy = taken,
-            Err(why) => {
-                bench.say(&format!("{} {}: {why}", sheet.program.name, sheet.program.class));
-                refused.push((page, why));
-            }
+        if let Err(why) = calibrated {
+            bench.say(&format!("{} {}: {why}", sheet.program.name, sheet.program.class));
+            refused.push((page, why));
         }
     }
     let cell = |subject: Subject, limited: bool| {
@@ -106,7 +103,7 @@ fn fill(sheet: &mut Sheet, bench: &Bench, options: &Options) -> Result<(), Error
         cell
     };
     sheet.all.cells = plan::all_near().into_iter().filter(asked).map(|s| cell(s, false)).collect();
-    sheet.limited.cells = plan::limited(&policy).into_iter().filter(asked).map(|s| cell(s, true)).collect();
+    sheet.limited.cells = subjects.into_iter().filter(asked).map(|s| cell(s, true)).collect();
     Ok(())
 }
 

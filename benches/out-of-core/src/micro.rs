@@ -2,6 +2,7 @@
 
 use crate::bench::{Asked, Bench};
 use crate::error::Error;
+use crate::sheet::KILLED;
 use crate::stats::{Figure, Sample, figure};
 use crate::subject::{Atoll, Device, Subject, Waiting};
 
@@ -112,6 +113,10 @@ impl Micro {
             near: half,
             timeout: bench.timeout,
         })?;
+        if matches!(cell.subject, Subject::Swap(_)) && outcome.was_killed() {
+            cell.out = Some(KILLED.to_owned());
+            return Ok(());
+        }
         let name = format!("sweep {pattern}, {} workers: {}", cell.workers, cell.subject);
         let pages = cell.mebibytes * PAGES_A_MEBIBYTE * PASSES;
         let printed = outcome.line("Microseconds a page:").and_then(|text| text.parse::<f64>().ok());
@@ -138,6 +143,7 @@ impl Micro {
             near: cell.subject.atoll().map(|_| half),
             fetches: figures.total.major_faults + figures.total.prefetched_pages,
             waits: figures.total.waits,
+            killed: outcome.killed,
         });
         Ok(())
     }

@@ -42,6 +42,8 @@ pub(crate) struct Outcome {
     pub(crate) peak: Option<u64>,
     /// The most that one of its processes had resident, as far as their parents waited for them.
     pub(crate) resident: u64,
+    /// Runs before this one that the kernel killed for lack of memory, though swap space was free.
+    pub(crate) killed: u32,
 }
 
 impl Outcome {
@@ -58,6 +60,11 @@ impl Outcome {
     pub(crate) fn figures(&self) -> Option<Figures> {
         let json = self.stderr.lines().rev().find(|line| line.starts_with('{'))?;
         serde_json::from_str(json).ok()
+    }
+
+    /// Ended by SIGKILL, and not by us.
+    pub(crate) fn was_killed(&self) -> bool {
+        !self.timed_out && self.status.signal() == Some(libc::SIGKILL)
     }
 
     /// Why the run counts for nothing, in one line.
@@ -211,7 +218,7 @@ pub(crate) fn run(run: &Run) -> Result<Outcome, Error> {
     let (stdout, stderr) = (text(stdout), text(stderr));
     let timed_out = !ended?;
     let peak = run.group.and_then(Group::peak).map(|bytes| bytes + huge.saturating_sub(before));
-    Ok(Outcome { seconds, timed_out, status, stdout, stderr, peak, resident })
+    Ok(Outcome { seconds, timed_out, status, stdout, stderr, peak, resident, killed: 0 })
 }
 
 #[cfg(test)]

@@ -72,6 +72,10 @@ pub(crate) fn part(title: &str, part: &Part) -> String {
     let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
     rows.extend(run.iter().map(|cell| row(cell, native)));
     let mut out = format!("{title}\n{}", table(&rows));
+    for cell in run.iter().filter(|cell| cell.samples.iter().any(|s| s.killed > 0)) {
+        let killed: u32 = cell.samples.iter().map(|s| s.killed).sum();
+        let _ = writeln!(out, "  {}: the kernel killed {killed} more runs for lack of memory", cell.subject);
+    }
     for cell in not_run {
         let _ = writeln!(out, "  {}: {}", cell.subject, cell.out.as_deref().unwrap_or("not run"));
     }
@@ -145,7 +149,7 @@ pub(crate) fn micro(micro: &Micro) -> String {
 /// Every sample, one line each.
 pub(crate) fn csv(sheets: &[Sheet], micro: Option<&Micro>) -> String {
     let mut out = "program,class,iterations,subject,footprint_bytes,limit_bytes,near_bytes,run,seconds,cut,\
-                   peak_bytes,pages_fetched,waits\n"
+                   peak_bytes,pages_fetched,waits,killed_before\n"
         .to_owned();
     let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
     for sheet in sheets {
@@ -154,7 +158,7 @@ pub(crate) fn csv(sheets: &[Sheet], micro: Option<&Micro>) -> String {
                 for (run, s) in cell.samples.iter().enumerate() {
                     let _ = writeln!(
                         out,
-                        "{},{},{},{},{},{},{},{run},{:.6},{},{},{},{}",
+                        "{},{},{},{},{},{},{},{run},{:.6},{},{},{},{},{}",
                         sheet.program.name,
                         sheet.program.class,
                         part.words[3],
@@ -166,7 +170,8 @@ pub(crate) fn csv(sheets: &[Sheet], micro: Option<&Micro>) -> String {
                         s.cut,
                         number(s.peak),
                         s.fetches,
-                        s.waits
+                        s.waits,
+                        s.killed
                     );
                 }
             }
@@ -176,7 +181,7 @@ pub(crate) fn csv(sheets: &[Sheet], micro: Option<&Micro>) -> String {
         for (run, s) in cell.samples.iter().enumerate() {
             let _ = writeln!(
                 out,
-                "sweep {} per page,{} workers,,{},,,{},{run},{:.9},{},{},{},{}",
+                "sweep {} per page,{} workers,,{},,,{},{run},{:.9},{},{},{},{},{}",
                 cell.pattern,
                 cell.workers,
                 cell.subject,
@@ -185,7 +190,8 @@ pub(crate) fn csv(sheets: &[Sheet], micro: Option<&Micro>) -> String {
                 s.cut,
                 number(s.peak),
                 s.fetches,
-                s.waits
+                s.waits,
+                s.killed
             );
         }
     }

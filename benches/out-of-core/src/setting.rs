@@ -10,7 +10,8 @@ pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 /// A file under /proc/sys that holds another value until this is dropped.
 pub(crate) struct Setting {
     path: PathBuf,
-    before: String,
+    /// What was there, where something else was written.
+    before: Option<String>,
 }
 
 impl Setting {
@@ -20,10 +21,11 @@ impl Setting {
         let before = fs::read_to_string(path).map_err(|e| Error::at("read", path, e))?;
         let before = before.trim().to_owned();
         let wanted = value(before.parse().unwrap_or(0)).to_string();
-        if wanted != before {
-            fs::write(path, wanted).map_err(|e| Error::at("write", path, e))?;
+        if wanted == before {
+            return Ok(Setting { path: path.to_owned(), before: None });
         }
-        Ok(Setting { path: path.to_owned(), before })
+        fs::write(path, wanted).map_err(|e| Error::at("write", path, e))?;
+        Ok(Setting { path: path.to_owned(), before: Some(before) })
     }
 
     /// Allows this many huge pages to be made when they are asked for.
@@ -34,12 +36,9 @@ impl Setting {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        if let Err(error) = fs::write(&self.path, &self.before) {
-            eprintln!(
-                "out-of-core: {} could not be set back to {}: {error}",
-                self.path.display(),
-                self.before
-            );
+        let Some(before) = &self.before else { return };
+        if let Err(error) = fs::write(&self.path, before) {
+            eprintln!("out-of-core: {} could not be set back to {before}: {error}", self.path.display());
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Cell {
     /// Why there are none, or no more.
     pub(crate) out: Option<String>,
     /// Chosen at the first run.
-    waiting: Option<Waiting>,
+    pub(crate) waiting: Option<Waiting>,
 }
 
 impl Cell {
@@ -73,6 +73,9 @@ const CALIBRATIONS: usize = 5;
 const FIRST_GUESS: u64 = 8 << 20;
 /// Repetitions of a run that had more near than the limit.
 const REPETITIONS: usize = 3;
+
+/// What Linux swap does, and no mistake of ours.
+pub(crate) const KILLED: &str = "the kernel killed every run for lack of memory, though swap space was free";
 
 fn words(program: &Program, iterations: u32) -> Vec<String> {
     [program.name, program.class, "--iterations", &iterations.to_string()].map(str::to_owned).to_vec()
@@ -139,26 +142,37 @@ impl Sheet {
 
     /// Finds the `--near` with which everything that is near in an atoll run is just below the limit. Far memory is
     /// in a file, outside of the count: the cgroup's peak is then what is near, tables, runtime, launcher and the
-    /// program's private memory with it. Also returns the policy that atoll took.
-    pub(crate) fn calibrate(&mut self, bench: &Bench, page: &'static str) -> Result<String, Error> {
+    /// program's private memory with it.
+    pub(crate) fn calibrate(&mut self, bench: &Bench, page: &'static str) -> Result<(), Error> {
         let subject =
             Subject::Atoll(Atoll { limited: true, far: Some("file"), page: Some(page), policy: None });
         let mut near = self.limit.saturating_sub(FIRST_GUESS).max(self.limit / 2);
-        let mut policy = String::new();
         let mut best = None;
+        let mut before: Option<(u64, u64)> = None;
         for _ in 0..CALIBRATIONS {
             let outcome = bench.run(&self.asked(bench, &subject, near, bench.timeout))?;
             if let Some(why) = outcome.failure() {
                 return Err(Error::said(format!("{page} pages: {why}")));
             }
-            if let Some(figures) = outcome.figures() {
-                policy = figures.settings.policy.split(':').next().unwrap_or_default().to_owned();
+            if outcome.timed_out {
+                return Err(Error::said(format!(
+                    "{page} pages: cut at the time limit with --near {}",
+                    mebibytes(near)
+                )));
             }
             let Some(peak) = outcome.peak else {
                 // Nothing can be measured: what the limit says is what atoll gets.
                 best = Some(self.limit);
                 break;
             };
+            let useless = |(b, p): (u64, u64)| b > near && p.saturating_sub(peak) < (b - near) / 2;
+            if peak > self.limit && before.is_some_and(useless) {
+                let needed = mebibytes(peak);
+                return Err(Error::said(format!(
+                    "{page} pages: atoll needs {needed} at its start, whatever --near says"
+                )));
+            }
+            before = Some((near, peak));
             if peak <= self.limit && best.is_none_or(|b| b < near) {
                 best = Some(near);
             }
@@ -190,7 +204,7 @@ impl Sheet {
             mebibytes(self.limit.saturating_sub(near))
         ));
         self.near.push((page, near));
-        Ok(policy)
+        Ok(())
     }
 
     fn asked<'a>(&'a self, bench: &Bench, subject: &'a Subject, near: u64, timeout: Duration) -> Asked<'a> {
@@ -229,7 +243,9 @@ impl Sheet {
                 }
                 Err(why) => {
                     bench.say(&format!("{name}: {why}"));
-                    self.wrong.push(format!("{name}: {why}"));
+                    if why != KILLED {
+                        self.wrong.push(format!("{name}: {why}"));
+                    }
                     self.cell_mut(all, index).out = Some(why);
                     return Ok(());
                 }
@@ -276,6 +292,9 @@ impl Sheet {
                 timeout,
             };
             let outcome = bench.run(&asked)?;
+            if matches!(subject, Subject::Swap(_)) && outcome.was_killed() {
+                return Ok(Err(KILLED.to_owned()));
+            }
             if let Some(why) = wrong(&outcome, &part.checksum) {
                 return Ok(Err(why));
             }
@@ -294,6 +313,7 @@ impl Sheet {
                 near: subject.atoll().filter(|a| a.limited).map(|_| asked.near),
                 fetches: figures.total.major_faults + figures.total.prefetched_pages,
                 waits: figures.total.waits,
+                killed: outcome.killed,
             }));
         }
         Ok(Err("it always had more near than the limit".to_owned()))

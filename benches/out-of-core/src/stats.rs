@@ -13,6 +13,8 @@ pub(crate) struct Sample {
     /// Faults that fetched a page.
     pub(crate) fetches: u64,
     pub(crate) waits: u64,
+    /// Runs before it that the kernel killed for lack of memory.
+    pub(crate) killed: u32,
 }
 
 /// A figure over several runs.
@@ -59,6 +61,7 @@ mod tests {
             near: None,
             fetches: 0,
             waits: 0,
+            killed: 0,
         };
         seconds.iter().map(sample).collect()
     }

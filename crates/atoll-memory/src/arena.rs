@@ -31,7 +31,9 @@ pub enum SetupError {
         errno: Errno,
     },
     /// Something lies where the arena belongs.
-    #[error("address {0:#x}, which the arena needs, is in use (or the address space is limited by `ulimit -v`)")]
+    #[error(
+        "address {0:#x}, which the arena needs, is in use (or the address space is limited by `ulimit -v`)"
+    )]
     AddressTaken(usize),
     /// The policy's text is wrong.
     #[error("policy: {0}")]
@@ -51,7 +53,9 @@ pub enum SetupError {
         have: u64,
     },
     /// The near limit leaves nothing.
-    #[error("--near {near} is less than the {least} bytes that atoll itself and the program's small blocks need")]
+    #[error(
+        "--near {near} is less than the {least} bytes that atoll itself and the program's small blocks need"
+    )]
     TooSmall {
         /// Bytes asked for.
         near: u64,
@@ -113,9 +117,8 @@ impl Cutter {
 
 fn free_huge_pages() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let value = |name: &str| {
-        text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap_or(0)
-    };
+    let value =
+        |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap_or(0);
     let overcommit = std::fs::read_to_string("/proc/sys/vm/nr_overcommit_hugepages")
         .ok()
         .and_then(|t| t.trim().parse::<u64>().ok())
@@ -142,7 +145,8 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let far: FarSpec = s.far().parse().map_err(|e| SetupError::Far(format!("{e}")))?;
 
     let flags = if huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
-    let arena_fd = sys::memfd(c"atoll-arena", flags, total as u64).map_err(kernel("make the arena's file"))?;
+    let arena_fd =
+        sys::memfd(c"atoll-arena", flags, total as u64).map_err(kernel("make the arena's file"))?;
     map_at(layout::ARENA, layout::ARENA_BYTES, arena_fd)?;
     let tables_fd = sys::memfd(c"atoll-tables", 0, layout::TABLES_BYTES as u64)
         .map_err(kernel("make the tables' file"))?;
@@ -189,21 +193,14 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
             std::slice::from_raw_parts_mut(order, policy_words),
         )
     };
-    let storage = Storage::new(&policy, ordered, order).ok_or(SetupError::Kernel {
-        what: "number so many frames",
-        errno: Errno(libc::EINVAL),
-    })?;
+    let storage = Storage::new(&policy, ordered, order)
+        .ok_or(SetupError::Kernel { what: "number so many frames", errno: Errno(libc::EINVAL) })?;
     let any_policy = AnyPolicy::new(policy, storage);
     let lanes = 2 * MAX_WORKERS;
     let limit = (s.far_bytes != u64::MAX).then_some(s.far_bytes);
-    let config = FarConfig {
-        page_size: 1 << shift,
-        pages: pages as u64,
-        lanes: lanes as u32,
-        limit_bytes: limit,
-    };
-    let store =
-        AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{e}")))?;
+    let config =
+        FarConfig { page_size: 1 << shift, pages: pages as u64, lanes: lanes as u32, limit_bytes: limit };
+    let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.
     let drops = unsafe { &*drops.cast() };
     let pager = Pager::new(

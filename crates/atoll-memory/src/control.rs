@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc04");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc05");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -84,8 +84,6 @@ pub struct Figures {
     pub write_faults: AtomicU64,
     /// Pages fetched together with a faulting one, before they were asked for.
     pub prefetched: AtomicU64,
-    /// Pages mapped together with a faulting one that were near already.
-    pub premapped: AtomicU64,
     /// Pages this worker evicted whose far copy was still good.
     pub evictions_clean: AtomicU64,
     /// Pages this worker evicted and wrote to far memory.
@@ -108,7 +106,6 @@ pub struct Figures {
     pub regions: AtomicU64,
     /// Process (or thread) id of the worker; 0: not started.
     pub pid: AtomicI32,
-    padding: [u32; 1],
 }
 
 impl Figures {
@@ -188,15 +185,9 @@ impl Control {
             if libc::fstat(fd, &mut st) != 0 || (st.st_size as usize) < Self::BYTES {
                 return None;
             }
-            let at = crate::sys::mmap(
-                0,
-                Self::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            )
-            .ok()?;
+            let at =
+                crate::sys::mmap(0, Self::BYTES, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+                    .ok()?;
             let control = &*(at as *const Control);
             (control.magic == MAGIC).then_some(control)
         }

@@ -44,14 +44,10 @@ pub unsafe fn syscall(number: libc::c_long, a: [usize; 6]) -> Result<usize, Errn
 pub unsafe fn ioctl<T>(fd: i32, request: u64, argument: &mut T) -> Result<usize, Errno> {
     // SAFETY: forwarded to the caller.
     unsafe {
-        syscall(libc::SYS_ioctl, [
-            fd as usize,
-            request as usize,
-            std::ptr::from_mut(argument) as usize,
-            0,
-            0,
-            0,
-        ])
+        syscall(
+            libc::SYS_ioctl,
+            [fd as usize, request as usize, std::ptr::from_mut(argument) as usize, 0, 0, 0],
+        )
     }
 }
 
@@ -62,9 +58,7 @@ pub unsafe fn ioctl<T>(fd: i32, request: u64, argument: &mut T) -> Result<usize,
 pub unsafe fn pread_exact(fd: i32, mut to: *mut u8, mut len: usize, mut offset: u64) -> Result<(), Errno> {
     while len > 0 {
         // SAFETY: the caller's buffer.
-        match unsafe {
-            syscall(libc::SYS_pread64, [fd as usize, to as usize, len, offset as usize, 0, 0])
-        } {
+        match unsafe { syscall(libc::SYS_pread64, [fd as usize, to as usize, len, offset as usize, 0, 0]) } {
             Ok(0) => return Err(Errno(libc::EIO)),
             Ok(n) => {
                 // SAFETY: n ≤ len bytes were read.
@@ -118,14 +112,10 @@ pub fn complain(message: &str) {
 pub fn memfd(name: &std::ffi::CStr, flags: u32, size: u64) -> Result<i32, Errno> {
     // SAFETY: name is a C string.
     let fd = unsafe {
-        syscall(libc::SYS_memfd_create, [
-            name.as_ptr() as usize,
-            (libc::MFD_CLOEXEC | flags) as usize,
-            0,
-            0,
-            0,
-            0,
-        ])?
+        syscall(
+            libc::SYS_memfd_create,
+            [name.as_ptr() as usize, (libc::MFD_CLOEXEC | flags) as usize, 0, 0, 0, 0],
+        )?
     };
     // SAFETY: no pointers.
     unsafe { syscall(libc::SYS_ftruncate, [fd, size as usize, 0, 0, 0, 0])? };
@@ -146,14 +136,10 @@ pub unsafe fn mmap(
 ) -> Result<usize, Errno> {
     // SAFETY: forwarded to the caller.
     unsafe {
-        syscall(libc::SYS_mmap, [
-            address,
-            len,
-            prot as usize,
-            flags as usize,
-            fd as isize as usize,
-            offset as usize,
-        ])
+        syscall(
+            libc::SYS_mmap,
+            [address, len, prot as usize, flags as usize, fd as isize as usize, offset as usize],
+        )
     }
 }
 
@@ -162,9 +148,8 @@ pub fn file_bytes(fd: i32) -> u64 {
     // SAFETY: stat is plain data, for which zeros are valid.
     let mut st: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: st is valid for writes.
-    match unsafe {
-        syscall(libc::SYS_fstat, [fd as usize, std::ptr::from_mut(&mut st) as usize, 0, 0, 0, 0])
-    } {
+    match unsafe { syscall(libc::SYS_fstat, [fd as usize, std::ptr::from_mut(&mut st) as usize, 0, 0, 0, 0]) }
+    {
         Ok(_) => st.st_blocks as u64 * 512,
         Err(_) => 0,
     }

@@ -149,14 +149,17 @@ impl Uffd {
         let path = c"/dev/userfaultfd";
         // SAFETY: path is a C string; the ioctl takes flags by value.
         unsafe {
-            let device = sys::syscall(libc::SYS_openat, [
-                libc::AT_FDCWD as usize,
-                path.as_ptr() as usize,
-                (libc::O_RDWR | libc::O_CLOEXEC) as usize,
-                0,
-                0,
-                0,
-            ])
+            let device = sys::syscall(
+                libc::SYS_openat,
+                [
+                    libc::AT_FDCWD as usize,
+                    path.as_ptr() as usize,
+                    (libc::O_RDWR | libc::O_CLOEXEC) as usize,
+                    0,
+                    0,
+                    0,
+                ],
+            )
             .map_err(|_| Errno(libc::EPERM))?;
             let fd = sys::syscall(libc::SYS_ioctl, [device, USERFAULTFD_IOC_NEW, flags, 0, 0, 0]);
             let _ = sys::syscall(libc::SYS_close, [device, 0, 0, 0, 0, 0]);
@@ -192,13 +195,7 @@ impl Uffd {
         protect: bool,
     ) -> Result<(), (usize, Errno)> {
         let mode = MODE_DONTWAKE | if protect { COPY_MODE_WP } else { 0 };
-        let mut a = CopyArgument {
-            dst: start as u64,
-            src: source as u64,
-            len: len as u64,
-            mode,
-            copied: 0,
-        };
+        let mut a = CopyArgument { dst: start as u64, src: source as u64, len: len as u64, mode, copied: 0 };
         // SAFETY: the structure UFFDIO_COPY takes; source by the caller.
         match unsafe { sys::ioctl(self.0, UFFDIO_COPY, &mut a) } {
             Ok(_) => Ok(()),
@@ -213,12 +210,7 @@ impl Uffd {
 
     /// Maps pages that the file already holds.
     pub fn continue_(self, start: usize, len: usize, protect: bool) -> Result<(), (usize, Errno)> {
-        self.fill(
-            UFFDIO_CONTINUE,
-            start,
-            len,
-            MODE_DONTWAKE | if protect { CONTINUE_MODE_WP } else { 0 },
-        )
+        self.fill(UFFDIO_CONTINUE, start, len, MODE_DONTWAKE | if protect { CONTINUE_MODE_WP } else { 0 })
     }
 
     fn fill(self, request: u64, start: usize, len: usize, mode: u64) -> Result<(), (usize, Errno)> {
@@ -257,14 +249,10 @@ impl Uffd {
         let mut m = std::mem::MaybeUninit::<Message>::uninit();
         // SAFETY: m is valid for writes of its size; a successful read fills all of it.
         unsafe {
-            let n = sys::syscall(libc::SYS_read, [
-                self.0 as usize,
-                m.as_mut_ptr() as usize,
-                size_of::<Message>(),
-                0,
-                0,
-                0,
-            ])?;
+            let n = sys::syscall(
+                libc::SYS_read,
+                [self.0 as usize, m.as_mut_ptr() as usize, size_of::<Message>(), 0, 0, 0],
+            )?;
             if n == size_of::<Message>() { Ok(m.assume_init()) } else { Err(Errno(libc::EAGAIN)) }
         }
     }
@@ -277,14 +265,10 @@ impl Uffd {
         let timeout = libc::timespec { tv_sec: 0, tv_nsec: timeout_ns };
         // SAFETY: one pollfd, a time, no signal mask.
         let ready = unsafe {
-            sys::syscall(libc::SYS_ppoll, [
-                std::ptr::from_mut(&mut poll) as usize,
-                1,
-                std::ptr::from_ref(&timeout) as usize,
-                0,
-                8,
-                0,
-            ])
+            sys::syscall(
+                libc::SYS_ppoll,
+                [std::ptr::from_mut(&mut poll) as usize, 1, std::ptr::from_ref(&timeout) as usize, 0, 8, 0],
+            )
         };
         ready == Ok(1)
     }

@@ -4,7 +4,13 @@
 
 use atoll_memory::control::{Figures, MAX_WORKERS};
 
-use crate::{state, wrap};
+use crate::{start, state, wrap};
+
+/// The calling worker is about to send a team off; the team does not run yet.
+#[inline]
+pub(crate) fn before_region() {
+    start::late::share();
+}
 
 /// The calling worker starts its part of the region with outlined function `function`, called from
 /// `call_site` (0 where the entry point does not tell), in a team of `team_size`.

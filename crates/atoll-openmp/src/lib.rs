@@ -2,11 +2,11 @@
 //!
 //! Stands on `atoll-memory` for pages; the `atoll` command injects it.
 
-mod heap;
-mod start;
-mod state;
 mod futex;
+mod heap;
 mod hooks;
 mod omp;
+mod start;
+mod state;
 mod workers;
 mod wrap;

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use atoll_memory::control::{Control, MAX_WORKERS};
-use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::pager::executor::Executor;
+use atoll_memory::pager::{FaultError, Pager};
 
 static PAGER: AtomicPtr<Pager> = AtomicPtr::new(std::ptr::null_mut());
 static HEAP: AtomicBool = AtomicBool::new(false);
@@ -82,6 +82,7 @@ pub(crate) fn executor_index() -> usize {
 ///
 /// # Safety
 /// One reference at a time: not while a fault of this thread is being handled, so block signals around it.
+#[expect(clippy::mut_from_ref, reason = "executors are disjoint; each thread has its own")]
 pub(crate) unsafe fn executor(pager: &'static Pager) -> &'static mut Executor {
     // SAFETY: the index is this thread's own; one reference by the caller.
     unsafe { pager.executor(executor_index()) }
@@ -150,14 +151,17 @@ pub(crate) fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     // SAFETY: both pointers are to eight bytes, the size the kernel is told.
     let _ = unsafe {
-        atoll_memory::sys::syscall(libc::SYS_rt_sigprocmask, [
-            libc::SIG_SETMASK as usize,
-            std::ptr::from_ref(&mask) as usize,
-            std::ptr::from_mut(&mut before) as usize,
-            8,
-            0,
-            0,
-        ])
+        atoll_memory::sys::syscall(
+            libc::SYS_rt_sigprocmask,
+            [
+                libc::SIG_SETMASK as usize,
+                std::ptr::from_ref(&mask) as usize,
+                std::ptr::from_mut(&mut before) as usize,
+                8,
+                0,
+                0,
+            ],
+        )
     };
     before
 }

@@ -90,8 +90,6 @@ pub struct Counters {
     pub write_faults: u64,
     /// Pages fetched before they were asked for.
     pub prefetched_pages: u64,
-    /// Pages mapped together with a faulting one.
-    pub premapped_pages: u64,
     /// Pages evicted whose far copy was still good.
     pub evictions_clean: u64,
     /// Pages evicted and written to far memory.
@@ -129,7 +127,6 @@ impl Counters {
             first_faults: n(self.first_faults, other.first_faults),
             write_faults: n(self.write_faults, other.write_faults),
             prefetched_pages: n(self.prefetched_pages, other.prefetched_pages),
-            premapped_pages: n(self.premapped_pages, other.premapped_pages),
             evictions_clean: n(self.evictions_clean, other.evictions_clean),
             evictions_dirty: n(self.evictions_dirty, other.evictions_dirty),
             bytes_in: n(self.bytes_in, other.bytes_in),

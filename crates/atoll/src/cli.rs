@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use atoll_memory::control::{Faults, MAX_WORKERS, PageTables};
+use atoll_memory::far::{FarSpec, FarSpecError};
 use atoll_pages::{PageSize, PolicySpec, Size};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -215,8 +216,8 @@ pub(crate) struct MemoryArgs {
     pub(crate) workers: Option<u32>,
 
     /// Far memory: ram, lz4 or zstd (compressed in memory), file or file:DIR
-    #[arg(long, value_name = "STORE", default_value = defaults::FAR)]
-    pub(crate) far: Far,
+    #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
+    pub(crate) far: FarSpec,
 
     /// Bytes far memory may take
     #[arg(long, value_name = "SIZE")]
@@ -305,40 +306,19 @@ impl From<FaultsArg> for Faults {
     }
 }
 
-/// A far store as it is written; the runtime makes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Far(String);
-
-/// Longest far store the control block holds, its NUL taken off.
+/// Longest far store that the control block holds, its NUL taken off.
 const FAR_BYTES: usize = 4095;
 
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum FarError {
-    #[error("far memory is ram, lz4, zstd, file or file:DIR")]
-    Unknown,
+    #[error("{0}")]
+    Unknown(#[from] FarSpecError),
     #[error("the directory of far memory is longer than {FAR_BYTES} bytes")]
     TooLong,
 }
 
-impl FromStr for Far {
-    type Err = FarError;
-
-    fn from_str(text: &str) -> Result<Self, FarError> {
-        if text.len() > FAR_BYTES {
-            return Err(FarError::TooLong);
-        }
-        match text.split_once(':') {
-            None if ["ram", "lz4", "zstd", "file"].contains(&text) => Ok(Self(text.to_owned())),
-            Some(("file", dir)) if !dir.is_empty() => Ok(Self(text.to_owned())),
-            _ => Err(FarError::Unknown),
-        }
-    }
-}
-
-impl fmt::Display for Far {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+fn far(text: &str) -> Result<FarSpec, FarError> {
+    if text.len() > FAR_BYTES { Err(FarError::TooLong) } else { Ok(text.parse()?) }
 }
 
 /// Page sizes with their values in help and completions.
@@ -383,7 +363,10 @@ mod tests {
         wrong("atoll run --policy clock -- a", "there are fifo, lru, cmcp");
         wrong("atoll run --policy cmcp:p=2 -- a", "p must be a ratio");
         wrong("atoll run --page 8K -- a", "possible values: 4K, 64K, 2M");
-        wrong("atoll run --far disk -- a", "far memory is ram, lz4, zstd, file or file:DIR");
+        wrong(
+            "atoll run --far disk -- a",
+            "no far store is called `disk`: use ram, lz4, zstd, file or file:DIR",
+        );
         wrong("atoll run --workers 0 -- a", "0 is not in 1..=256");
         wrong("atoll run --workers 257 -- a", "257 is not in 1..=256");
         wrong("atoll run", "PROGRAM");

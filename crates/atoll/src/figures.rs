@@ -49,7 +49,6 @@ fn counters(f: &control::Figures, rate: f64) -> Counters {
         first_faults: get(&f.first_faults),
         write_faults: get(&f.write_faults),
         prefetched_pages: get(&f.prefetched),
-        premapped_pages: get(&f.premapped),
         evictions_clean: get(&f.evictions_clean),
         evictions_dirty: get(&f.evictions_dirty),
         bytes_in: get(&f.bytes_in),

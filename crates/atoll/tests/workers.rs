@@ -1,4 +1,5 @@
 //! What the launcher does when workers and programs end in each other's way; with a program that only pretends.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
 
@@ -140,8 +141,7 @@ fn top_sees_a_running_program() {
 fn a_sweep_shows_what_failed_and_goes_on() {
     let bench = Bench::new();
     bench.workers();
-    let script =
-        "case \" $(tr '\\0' ' ' < /proc/$PPID/cmdline)\" in *--nea[r]*) exit 75;; esac; exec ./workers exit 0";
+    let script = "case \" $(tr '\\0' ' ' < /proc/$PPID/cmdline)\" in *--nea[r]*) exit 75;; esac; exec ./workers exit 0";
     let arguments =
         ["sweep", "--near", "50%", "--policy", "fifo,cmcp", "--csv", "out.csv", "--", "sh", "-c", script];
     let end = bench.run(&arguments);

@@ -58,10 +58,10 @@ impl Pager {
                 wait.pause();
             }
         }
-        if x.log_nearly_full() {
-            if let Some(mut room) = self.room.try_lock() {
-                self.drain_logs(&mut room);
-            }
+        if x.log_nearly_full()
+            && let Some(mut room) = self.room.try_lock()
+        {
+            self.drain_logs(&mut room);
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Pager {
         }
         if self.taken.load(Ordering::Relaxed) > target {
             let mut room = self.room.lock();
-            self.shrink(x, &mut room, target);
+            self.shrink(x, &mut room, target, need);
         }
         match error {
             Some(e) if x.cached == before => Err(e),
@@ -125,9 +125,8 @@ impl Pager {
             let page = self.frames.page(frame);
             let word = self.word(page);
             let seen = page_word::load(word);
-            let ours = seen.state() == State::Resident
-                && seen.frame() == frame
-                && page_word::try_lock(word, seen);
+            let ours =
+                seen.state() == State::Resident && seen.frame() == frame && page_word::try_lock(word, seen);
             if !ours {
                 skipped[skips] = frame;
                 skips += 1;
@@ -189,7 +188,10 @@ impl Pager {
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);
             x.cache[x.cached] = v.frame;
             x.cached += 1;
-            page_word::unlock(self.word(v.page), PageWord::far(if v.dirty { v.habit } else { Habit::Read }, v.token));
+            page_word::unlock(
+                self.word(v.page),
+                PageWord::far(if v.dirty { v.habit } else { Habit::Read }, v.token),
+            );
         }
         Ok(())
     }
@@ -213,9 +215,7 @@ impl Pager {
             if self.ram_direct {
                 // Marks every page of the run as held; they lie one after the other.
                 for k in (0..n as u64).rev() {
-                    if let Some(at) =
-                        self.far.direct(first + k, Access::Store).map_err(FaultError::Far)?
-                    {
+                    if let Some(at) = self.far.direct(first + k, Access::Store).map_err(FaultError::Far)? {
                         to = at;
                     }
                 }

@@ -265,9 +265,7 @@ impl Pager {
                 let memory = unsafe { x.scratch.add(i << self.shift) };
                 staged[i] = Transfer { page: u64::from(item.page), memory };
             }
-            self.far
-                .load(&mut x.lane, &staged[..batch.len])
-                .map_err(|e| (0, FaultError::Far(e)))?;
+            self.far.load(&mut x.lane, &staged[..batch.len]).map_err(|e| (0, FaultError::Far(e)))?;
         }
         let mut i = 0;
         while i < batch.len {
@@ -305,8 +303,7 @@ impl Pager {
         while i < batch.len {
             let run = batch.run(i, |a, b| a.page + 1 == b.page);
             let (at, _) = self.address_of(batch.items[i].page);
-            self.zero_run(uffd, at, run << self.shift)
-                .map_err(|(n, e)| (i + (n >> self.shift), e))?;
+            self.zero_run(uffd, at, run << self.shift).map_err(|(n, e)| (i + (n >> self.shift), e))?;
             i += run;
         }
         Ok(())
@@ -319,8 +316,7 @@ impl Pager {
                 // The kernel has no UFFDIO_ZEROPAGE for huge pages.
                 let source = crate::arena::zero_page();
                 // SAFETY: the zero page is one huge page long.
-                unsafe { uffd.copy(at + done, source, self.page_bytes(), false) }
-                    .map(|()| self.page_bytes())
+                unsafe { uffd.copy(at + done, source, self.page_bytes(), false) }.map(|()| self.page_bytes())
             } else {
                 uffd.zero(at + done, len - done).map(|()| len - done)
             };
@@ -342,10 +338,13 @@ impl Pager {
             self.frames.fill(frame, item.page, item.writable, far);
             self.frames.add_mapper(frame, table);
             let asked = item.page == page;
-            self.note(x, match far {
-                true => Event::Returned(frame, asked, item.seen.token()),
-                false => Event::Inserted(frame, u32::from(asked)),
-            });
+            self.note(
+                x,
+                match far {
+                    true => Event::Returned(frame, asked, item.seen.token()),
+                    false => Event::Inserted(frame, u32::from(asked)),
+                },
+            );
             if !far {
                 self.touch(item.page);
             }

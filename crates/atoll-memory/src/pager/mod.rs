@@ -122,11 +122,7 @@ impl Pager {
             touched,
             frames,
             ranges: [const {
-                Range {
-                    start: AtomicUsize::new(0),
-                    end: AtomicUsize::new(0),
-                    first_page: AtomicU32::new(0),
-                }
+                Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0), first_page: AtomicU32::new(0) }
             }; MAX_RANGES],
             range_count: AtomicUsize::new(0),
             next_global_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
@@ -189,10 +185,7 @@ impl Pager {
     fn address_of(&self, page: u32) -> (usize, usize) {
         let arena_pages = (layout::ARENA_BYTES >> self.shift) as u32;
         if page < arena_pages {
-            return (
-                layout::ARENA + ((page as usize) << self.shift),
-                layout::ARENA + layout::ARENA_BYTES,
-            );
+            return (layout::ARENA + ((page as usize) << self.shift), layout::ARENA + layout::ARENA_BYTES);
         }
         for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
             let first = r.first_page.load(Ordering::Relaxed);

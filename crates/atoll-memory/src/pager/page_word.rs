@@ -116,3 +116,43 @@ pub fn unlock(word: &AtomicU32, now: PageWord) {
 pub fn load(word: &AtomicU32) -> PageWord {
     PageWord(word.load(Ordering::Acquire))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_keeps_what_it_is_given() {
+        for habit in [Habit::Read, Habit::Unknown, Habit::Written] {
+            for number in [0, 1, MAX_FRAMES - 1] {
+                let near = PageWord::resident(number, habit);
+                assert_eq!((near.state(), near.frame(), near.habit()), (State::Resident, number, habit));
+                let far = PageWord::far(habit, number);
+                assert_eq!((far.state(), far.token(), far.habit()), (State::Far, number, habit));
+            }
+        }
+        assert_eq!(PageWord::ABSENT.state(), State::Absent);
+    }
+
+    #[test]
+    fn one_of_many_gets_the_page() {
+        let word = AtomicU32::new(PageWord::far(Habit::Read, 7).0);
+        let count = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..10_000 {
+                        let seen = load(&word);
+                        if seen.state() != State::Busy && try_lock(&word, seen) {
+                            let n = count.load(Ordering::Relaxed);
+                            std::hint::spin_loop();
+                            count.store(n + 1, Ordering::Relaxed);
+                            unlock(&word, PageWord::far(Habit::Read, (n + 1) % MAX_FRAMES));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(load(&word).token(), count.load(Ordering::Relaxed));
+    }
+}

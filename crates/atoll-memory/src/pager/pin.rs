@@ -39,7 +39,13 @@ impl Pager {
         Ok(())
     }
 
-    fn pin_page(&self, x: &mut Executor, table: usize, address: usize, write: bool) -> Result<(), FaultError> {
+    fn pin_page(
+        &self,
+        x: &mut Executor,
+        table: usize,
+        address: usize,
+        write: bool,
+    ) -> Result<(), FaultError> {
         let page = self.page_at(address).ok_or(FaultError::NotOurs)?;
         let word = self.word(page);
         let mut wait = Backoff::new();
@@ -55,7 +61,11 @@ impl Pager {
                 page_word::unlock(word, seen);
                 if ready {
                     // Dirty says that somebody maps it writable; make sure that this table does.
-                    return if write { self.fault(x, Fault { address, write, protection: true, table }) } else { Ok(()) };
+                    return if write {
+                        self.fault(x, Fault { address, write, protection: true, table })
+                    } else {
+                        Ok(())
+                    };
                 }
                 self.fault(x, Fault { address, write, protection: mapped, table })?;
             } else if seen.state() == State::Busy {

@@ -8,6 +8,8 @@ use atoll_pages::{AnyPolicy, Policy};
 
 use super::Pager;
 use super::executor::{Event, Executor};
+use super::page_word::{self, State};
+use crate::control::Figures;
 use std::sync::atomic::Ordering;
 
 /// What the room lock guards.
@@ -120,18 +122,27 @@ impl Pager {
         got > 0
     }
 
-    /// Gives frames of `x`'s cache back while more are taken than `target` allows.
-    pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32) {
+    /// Gives frames of `x`'s cache back while more are taken than `target` allows, but the `keep` it is about to use.
+    pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32, keep: usize) {
         let mut taken = self.taken.load(Ordering::Relaxed);
-        while taken > target && x.cached > 0 {
+        while taken > target && x.cached > keep {
             x.cached -= 1;
             room.give(x.cache[x.cached]);
             taken -= 1;
         }
         self.taken.store(taken, Ordering::Relaxed);
-        self.control
-            .totals
-            .resident_bytes
-            .store(u64::from(taken) << self.shift, Ordering::Relaxed);
+        self.control.totals.resident_bytes.store(u64::from(taken) << self.shift, Ordering::Relaxed);
+    }
+
+    /// Counts the pages that are resident now by core-map count, once, when the program ends.
+    pub fn publish_distribution(&self) {
+        let fresh = self.room.lock().fresh;
+        for frame in 0..fresh {
+            let seen = page_word::load(self.word(self.frames.page(frame)));
+            if seen.state() == State::Resident && seen.frame() == frame {
+                let count = self.frames.count(frame) as usize;
+                Figures::add(&self.control.totals.by_count[count], 1);
+            }
+        }
     }
 }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use atoll_pages::{AnyPolicy, Policy};
 
+use super::Pager;
 use super::executor::Executor;
 use super::page_word::{self, State};
 use super::room::Room;
-use super::Pager;
 use crate::control::Figures;
 use crate::sys;
 
@@ -86,9 +86,8 @@ impl Pager {
                 let (at, _) = self.address_of(page);
                 let advice = libc::MADV_DONTNEED as usize;
                 // SAFETY: drops this process's mappings of a shared file page; its content stays in the file.
-                let dropped = unsafe {
-                    sys::syscall(libc::SYS_madvise, [at, self.page_bytes(), advice, 0, 0, 0])
-                };
+                let dropped =
+                    unsafe { sys::syscall(libc::SYS_madvise, [at, self.page_bytes(), advice, 0, 0, 0]) };
                 if dropped.is_ok() {
                     self.frames.remove_mapper(frame, table);
                     Figures::add(&figures.scan_unmapped, 1);

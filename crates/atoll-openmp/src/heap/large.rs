@@ -160,7 +160,8 @@ pub(crate) fn zero(start: usize, end: usize) {
     let (a, b) = whole_pages(start, end, pager.page_bytes());
     {
         let _blocked = SignalsBlocked::new();
-        let figures = &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
+        let figures =
+            &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
         pager.release(a, b, figures);
     }
     clear(start, a.min(end));
@@ -199,8 +200,14 @@ impl Extents {
                 return None;
             }
             if at > self.top {
-                let (gap, bytes) = (self.top, at - self.top);
-                self.enter(gap, bytes);
+                let mut gap = self.top;
+                if let Some((&s, &l)) = self.free.last_key_value()
+                    && s + l == gap
+                {
+                    self.unfree(s, l);
+                    gap = s;
+                }
+                self.enter(gap, at - gap);
             }
             self.top = end;
             at
@@ -231,5 +238,69 @@ impl Extents {
             pager.release(from, to, figures);
         }
         self.enter(a, b - a);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Extents {
+        Extents {
+            live: BTreeMap::new(),
+            free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+            top: layout::ARENA,
+        }
+    }
+
+    /// Live and free extents cover everything up to the top, without overlap, and no two free ones touch.
+    fn check(e: &Extents) {
+        let mut all: Vec<(usize, usize, bool)> = e.live.iter().map(|(s, l)| (*s, *l, true)).collect();
+        all.extend(e.free.iter().map(|(s, l)| (*s, *l, false)));
+        all.sort_unstable();
+        let mut at = layout::ARENA;
+        let mut before_free = false;
+        for (start, len, live) in all {
+            assert_eq!(start, at);
+            assert!(live || !before_free, "two free extents touch");
+            before_free = !live;
+            at += len;
+        }
+        assert_eq!(at, e.top);
+        assert_eq!(e.free.len(), e.by_size.len());
+    }
+
+    #[test]
+    fn extents_neither_overlap_nor_get_lost() {
+        let mut e = empty();
+        let mut random = 88_172_645_463_325_252u64;
+        let mut next = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize
+        };
+        let mut live: Vec<usize> = Vec::new();
+        for _ in 0..3000 {
+            if live.is_empty() || next() % 5 < 3 {
+                let len = (1 + next() % 64) * GRANULE;
+                let alignment = GRANULE << (next() % 5);
+                let at = e.take(len, alignment).unwrap();
+                assert!(at.is_multiple_of(alignment));
+                live.push(at);
+            } else {
+                let at = live.swap_remove(next() % live.len());
+                let len = e.live.remove(&at).unwrap();
+                e.give(at, len, SignalsBlocked::new());
+            }
+            check(&e);
+        }
+        for at in live {
+            let len = e.live.remove(&at).unwrap();
+            e.give(at, len, SignalsBlocked::new());
+        }
+        check(&e);
+        assert_eq!(e.free.len(), 1, "all is one free extent again");
     }
 }

@@ -182,7 +182,15 @@ pub(crate) unsafe extern "C" fn mremap(
         });
     }
     if flags & libc::MREMAP_FIXED != 0 {
-        return result(Err(Errno(libc::EINVAL)));
+        let new_end = (to as usize + new).next_multiple_of(4096);
+        if !in_arena(to as usize, new) || ((to as usize) < start + old && start < new_end) {
+            return result(Err(Errno(libc::EINVAL)));
+        }
+        large::zero(to as usize, new_end);
+        // SAFETY: the program's own memory at both ends, which do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(start as *const u8, to.cast::<u8>(), old.min(new)) };
+        large::free_range(start, (start + old).next_multiple_of(4096));
+        return to;
     }
     if large::resize(start, new) {
         return at;
@@ -214,9 +222,8 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
             // Shared memory is given back by a hole in its file.
             // SAFETY: the owner of the range says that its content is worthless.
-            let _ = unsafe {
-                sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_REMOVE as usize, 0, 0, 0])
-            };
+            let _ =
+                unsafe { sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_REMOVE as usize, 0, 0, 0]) };
         }
         return 0;
     }

@@ -78,9 +78,7 @@ unsafe impl GlobalAlloc for Pinned {
 
     unsafe fn dealloc(&self, p: *mut u8, _: Layout) {
         // SAFETY: p came from `alloc`.
-        unsafe {
-            if contains(p.cast()) { mi_free(p.cast()) } else { __libc_free(p.cast()) }
-        }
+        unsafe { if contains(p.cast()) { mi_free(p.cast()) } else { __libc_free(p.cast()) } }
     }
 }
 

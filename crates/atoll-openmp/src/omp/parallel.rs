@@ -73,6 +73,7 @@ pub(crate) fn launch(
     data: *mut u8,
     call_site: usize,
 ) {
+    hooks::before_region();
     team.function.set(Some(function));
     team.data.set(data);
     team.call_site.set(call_site);

@@ -11,7 +11,7 @@ use atoll_memory::control::{self, Control, EXIT_SETUP};
 use atoll_memory::{arena, layout, sys, uffd};
 
 use super::share::{self, PinnedFile};
-use super::{objects, process, signal};
+use super::{late, objects, process, signal};
 use crate::{heap, state};
 
 #[used]
@@ -38,14 +38,10 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     }
     // SAFETY: no pointers.
     let _ = unsafe {
-        sys::syscall(libc::SYS_fcntl, [
-            fd as usize,
-            libc::F_SETFD as usize,
-            libc::FD_CLOEXEC as usize,
-            0,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_fcntl,
+            [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0],
+        )
     };
     // SAFETY: nothing else runs yet.
     unsafe { clean(envp) };
@@ -78,7 +74,8 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     let mut contents = Vec::new();
     for object in objects.iter().filter(|o| !o.is_private()) {
-        share::share_object(object, pager, &mut file, &mut contents).map_err(kernel("the program's globals"))?;
+        share::share_object(object, pager, &mut file, &mut contents)
+            .map_err(kernel("the program's globals"))?;
     }
     if !control.settings.shared_tables() {
         share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
@@ -94,6 +91,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     if let Err(e) = pager.check_near() {
         signal::end(e);
     }
+    late::begin(file, objects);
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);
@@ -103,12 +101,10 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
 
 /// Moves the mapping that holds the main thread's TLS and thread control block.
 fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
-    let at: usize;
-    // SAFETY: the first word of the thread control block is its own address.
-    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly)) };
+    let at = share::thread_pointer();
     let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
     match found {
-        Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end),
+        Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end).map(drop),
         _ => Err(sys::Errno(libc::EFAULT)),
     }
 }
@@ -157,9 +153,8 @@ unsafe fn clean(envp: *mut *mut c_char) {
         let mut to = envp;
         while !(*from).is_null() {
             let entry = CStr::from_ptr(*from).to_bytes();
-            let is = |name: &str| {
-                entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='))
-            };
+            let is =
+                |name: &str| entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='));
             if is(control::ENVIRONMENT_PRELOAD) {
                 // "ATOLL_SAVED_LD_PRELOAD=x" ends in "LD_PRELOAD=x".
                 *to = (*from).add(control::ENVIRONMENT_PRELOAD.len() - "LD_PRELOAD".len());

@@ -20,6 +20,17 @@ pub(crate) struct Object {
     pub(crate) base: usize,
     /// Writable stretches that stay writable after relocation: start, end.
     pub(crate) data: Vec<(usize, usize)>,
+    /// All stretches it is loaded to, as whole pages.
+    pub(crate) segments: Vec<Segment>,
+}
+
+/// A stretch of a loaded object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Before relocation was over, at least.
+    pub(crate) writable: bool,
 }
 
 impl Object {
@@ -32,7 +43,14 @@ impl Object {
     /// one process only (locks by private futex, thread lists); the caches of libgcc_s are guarded by those.
     pub(crate) fn is_private(&self) -> bool {
         const PRIVATE: [&str; 9] = [
-            "ld-linux", "libc.so", "libm.so", "libgcc_s.", "libpthread", "libdl.so", "librt.so", "libgomp.so",
+            "ld-linux",
+            "libc.so",
+            "libm.so",
+            "libgcc_s.",
+            "libpthread",
+            "libdl.so",
+            "librt.so",
+            "libgomp.so",
             "linux-vdso",
         ];
         PRIVATE.iter().any(|p| self.file_name().starts_with(p))
@@ -53,23 +71,33 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
         let here = collect as *const () as usize;
         let mut data = Vec::new();
+        let mut segments = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
             let (start, end) = (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize);
             if h.p_flags & libc::PF_X != 0 && (start..end).contains(&here) {
                 OWN_START.store(start, Ordering::Relaxed);
                 OWN_END.store(end, Ordering::Relaxed);
             }
+            segments.push(Segment {
+                start: start & !4095,
+                end: end.next_multiple_of(4096),
+                writable: h.p_flags & libc::PF_W != 0,
+            });
             if h.p_flags & libc::PF_W != 0 {
                 // What is read-only after relocation is page-aligned at its end and stays as it is.
-                let from = relro.map_or(start, |(a, b)| {
-                    if a >= start && b <= end { (b & !4095).max(start) } else { start }
-                });
+                let from =
+                    relro.map_or(
+                        start,
+                        |(a, b)| {
+                            if a >= start && b <= end { (b & !4095).max(start) } else { start }
+                        },
+                    );
                 if from < end {
                     data.push((from & !4095, end.next_multiple_of(4096)));
                 }
             }
         }
-        list.push(Object { name, base, data });
+        list.push(Object { name, base, data, segments });
     }
     0
 }

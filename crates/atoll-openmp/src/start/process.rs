@@ -9,12 +9,12 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
-use atoll_memory::pager::{FaultError, Pager};
+use atoll_memory::layout;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::scan::PERIOD_NS;
+use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
-use atoll_memory::layout;
 
 use super::signal;
 use crate::state;
@@ -62,7 +62,9 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         stack_bytes: if stack_bytes == 0 { default_stack_bytes() } else { stack_bytes },
         entry,
         arg,
-        parent: std::process::id() as i32,
+        // The kernel's answer: the program's own `getpid` names the master.
+        // SAFETY: no arguments.
+        parent: unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }? as i32,
         state: AtomicI32::new(0),
         pager,
     };
@@ -99,14 +101,17 @@ fn wait_word(word: &AtomicI32) {
     let timeout = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     // SAFETY: the word and the time are valid; a shared futex.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [
-            word.as_ptr() as usize,
-            libc::FUTEX_WAIT as usize,
-            0,
-            std::ptr::from_ref(&timeout) as usize,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_futex,
+            [
+                word.as_ptr() as usize,
+                libc::FUTEX_WAIT as usize,
+                0,
+                std::ptr::from_ref(&timeout) as usize,
+                0,
+                0,
+            ],
+        )
     };
 }
 
@@ -115,14 +120,10 @@ fn set_word(word: &AtomicI32, value: i32) {
     word.store(value, Ordering::Release);
     // SAFETY: the word is valid; a shared futex.
     let _ = unsafe {
-        sys::syscall(libc::SYS_futex, [
-            word.as_ptr() as usize,
-            libc::FUTEX_WAKE as usize,
-            i32::MAX as usize,
-            0,
-            0,
-            0,
-        ])
+        sys::syscall(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, i32::MAX as usize, 0, 0, 0],
+        )
     };
 }
 
@@ -143,29 +144,22 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
     let (pager, index) = (start.pager, start.index);
     // SAFETY: plain system calls; the rseq area is the starter's, which this thread must not go on using.
     unsafe {
-        let _ = sys::syscall(libc::SYS_prctl, [
-            libc::PR_SET_PDEATHSIG as usize,
-            libc::SIGKILL as usize,
-            0,
-            0,
-            0,
-            0,
-        ]);
+        let _ = sys::syscall(
+            libc::SYS_prctl,
+            [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0],
+        );
         if sys::syscall(libc::SYS_getppid, [0; 6]) != Ok(start.parent as usize) {
             let _ = sys::syscall(libc::SYS_exit_group, [1, 0, 0, 0, 0, 0]);
         }
-        let tp: usize;
-        std::arch::asm!("mov {}, fs:0", out(reg) tp, options(nostack, readonly));
         if RSEQ_SIZE > 0 {
-            let area = tp.wrapping_add_signed(RSEQ_OFFSET);
+            let area = super::share::thread_pointer().wrapping_add_signed(RSEQ_OFFSET);
             let _ = sys::syscall(libc::SYS_rseq, [area, 32, 1, 0x5305_3053, 0, 0]);
         }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         libc::pthread_attr_init(attributes.as_mut_ptr());
         let stack = layout::STACKS + index * SLOT + STACK;
         let bytes = (start.stack_bytes + tls_bytes()).next_multiple_of(4096).min(SLOT - STACK);
-        let mut error =
-            libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut c_void, bytes);
+        let mut error = libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut c_void, bytes);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         let mut thread: libc::pthread_t = 0;
         if error == 0 {
@@ -192,11 +186,8 @@ pub(crate) fn alternate_stack(index: usize) -> usize {
 fn tls_bytes() -> usize {
     // SAFETY: the symbol, where glibc has it, takes attributes and returns bytes.
     unsafe {
-        let f = libc::dlvsym(
-            libc::RTLD_DEFAULT,
-            c"__pthread_get_minstack".as_ptr(),
-            c"GLIBC_PRIVATE".as_ptr(),
-        );
+        let f =
+            libc::dlvsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr(), c"GLIBC_PRIVATE".as_ptr());
         if f.is_null() {
             return 4 << 20;
         }
@@ -215,11 +206,8 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     state::become_worker(index, index);
     signal::use_stack(alternate_stack(index));
     let attached = (|| {
-        let delivery = if pager.control().settings.fault_thread() {
-            Delivery::Message
-        } else {
-            Delivery::Signal
-        };
+        let delivery =
+            if pager.control().settings.fault_thread() { Delivery::Message } else { Delivery::Signal };
         let uffd = Uffd::open(delivery)?;
         pager.attach_table(index, uffd)?;
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
@@ -280,20 +268,14 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
 }
 
 /// Resolves one fault that arrived as a message.
-fn serve(
-    pager: &'static Pager,
-    x: &mut atoll_memory::pager::executor::Executor,
-    table: usize,
-    uffd: Uffd,
-) {
+fn serve(pager: &'static Pager, x: &mut atoll_memory::pager::executor::Executor, table: usize, uffd: Uffd) {
     let Ok(message) = uffd.read() else { return };
     if message.event != EVENT_PAGEFAULT {
         return;
     }
     let address = message.address as usize;
     // Bit 0: write; bit 1: write-protected.
-    let fault =
-        Fault { address, write: message.flags & 3 != 0, protection: message.flags & 2 != 0, table };
+    let fault = Fault { address, write: message.flags & 3 != 0, protection: message.flags & 2 != 0, table };
     if let Err(e) = pager.fault(x, fault) {
         signal::end(e);
     }

@@ -50,9 +50,11 @@ impl PinnedFile {
     }
 
     /// Moves `start..end` (whole pages, one or several private writable mappings) to shared memory.
-    pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+    /// Returns where in the file.
+    pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<u64, Errno> {
         let offset = self.reserve(end - start);
-        move_to(self.fd, offset, start, end)
+        move_to(self.fd, offset, start, end)?;
+        Ok(offset)
     }
 
     /// Moves the main stack: the used part `used..top` and what it may grow to, down to `bottom`.
@@ -68,15 +70,35 @@ impl PinnedFile {
     }
 }
 
-/// Stretches up to this size are copied as one piece: this library's own data and the stack in use are, since
-/// they change while anything is done piece by piece.
-const ONE_PIECE: usize = 256 << 20;
+/// Stretches up to this size are copied as one piece: this library's own data, the stack in use and the main
+/// thread's storage are, since they change while anything is done piece by piece. Larger ones are copied without
+/// their holes, which would take memory.
+const ONE_PIECE: usize = 1 << 20;
+
+/// A word of this library's own data.
+static OWN_DATA: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// Does `start..end` hold what changes while it is copied?
+fn is_in_use(start: usize, end: usize) -> bool {
+    let local = 0u8;
+    [&raw const OWN_DATA as usize, &raw const local as usize, thread_pointer()]
+        .iter()
+        .any(|a| (start..end).contains(a))
+}
+
+/// Address of the calling thread's control block.
+pub(crate) fn thread_pointer() -> usize {
+    let at: usize;
+    // SAFETY: the first word of the thread control block is its own address.
+    unsafe { asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly)) };
+    at
+}
 
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
     let (runs, bits) = present_runs(start, end);
     let last = match (runs.first(), runs.last()) {
-        (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE => (a, b),
+        (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE || is_in_use(start, end) => (a, b),
         (Some(_), Some(&last)) => {
             for &(a, b) in &runs[..runs.len() - 1] {
                 let at = offset as usize + (a - start);
@@ -174,6 +196,8 @@ pub(crate) struct Mapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) writable: bool,
+    pub(crate) executable: bool,
+    pub(crate) offset: u64,
     pub(crate) inode: u64,
 }
 
@@ -185,11 +209,14 @@ pub(crate) fn mappings() -> Vec<Mapping> {
             let mut f = line.split_ascii_whitespace();
             let (a, b) = f.next()?.split_once('-')?;
             let permissions = f.next()?;
-            let inode = f.nth(2)?.parse().ok()?;
+            let offset = u64::from_str_radix(f.next()?, 16).ok()?;
+            let inode = f.nth(1)?.parse().ok()?;
             Some(Mapping {
                 start: usize::from_str_radix(a, 16).ok()?,
                 end: usize::from_str_radix(b, 16).ok()?,
                 writable: permissions.as_bytes().get(1) == Some(&b'w'),
+                executable: permissions.as_bytes().get(2) == Some(&b'x'),
+                offset,
                 inode,
             })
         })

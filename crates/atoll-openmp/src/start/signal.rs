@@ -61,7 +61,10 @@ pub(crate) fn end(error: FaultError) -> ! {
         FaultError::Far(e) => {
             let mut text = Text { bytes: [0; 512], len: 0 };
             let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{e}"));
-            state::give_up(EXIT_FAR, std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("far memory failed"))
+            state::give_up(
+                EXIT_FAR,
+                std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("far memory failed"),
+            )
         }
         FaultError::NearTooSmall { pinned, tables, least } => {
             let mut text = Text { bytes: [0; 512], len: 0 };
@@ -75,7 +78,10 @@ pub(crate) fn end(error: FaultError) -> ! {
                     least.div_ceil(1024)
                 ),
             );
-            state::give_up(EXIT_NEAR, std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("--near is too small"))
+            state::give_up(
+                EXIT_NEAR,
+                std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("--near is too small"),
+            )
         }
         FaultError::NoRoom => state::give_up(
             EXIT_NEAR,
@@ -183,9 +189,8 @@ pub(crate) fn install() {
 pub(crate) fn use_stack(at: usize) {
     let stack = libc::stack_t { ss_sp: at as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
     // SAFETY: the memory is the caller's, for ever.
-    let _ = unsafe {
-        sys::syscall(libc::SYS_sigaltstack, [std::ptr::from_ref(&stack) as usize, 0, 0, 0, 0, 0])
-    };
+    let _ =
+        unsafe { sys::syscall(libc::SYS_sigaltstack, [std::ptr::from_ref(&stack) as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Remembers what the program wants done with SIGBUS; returns what it wanted before.

@@ -37,6 +37,15 @@ fn role() -> (Role, Option<&'static Control>) {
     (if worker { Role::Worker } else { Role::Other }, Some(control))
 }
 
+/// `getpid`: a worker is the program, as a thread would be.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getpid() -> c_int {
+    match state::control() {
+        Some(control) if in_worker() => control.program.load(Ordering::Relaxed),
+        _ => pid(),
+    }
+}
+
 /// Is the calling thread a worker in a process of its own?
 fn in_worker() -> bool {
     state::table() != 0 && super::separate()
@@ -57,6 +66,7 @@ fn stop_workers(control: &Control) {
     control.ending.store(1, Ordering::Release);
     if let Some(pager) = state::pager() {
         pager.publish_totals();
+        pager.publish_distribution();
     }
     let pids = || {
         let started = control.workers.load(Ordering::Acquire) as usize;
@@ -88,7 +98,14 @@ static LATE: Spin<Vec<(usize, usize)>> = Spin::new(Vec::new());
 
 /// The last thing that happens in `exit`, in whichever process it was called.
 extern "C" fn last(status: c_int, _: *mut c_void) {
-    let (role, Some(control)) = role() else { return };
+    let (role, Some(control)) = role() else {
+        // Workers are threads: they end with the process.
+        if let Some(pager) = state::pager() {
+            pager.publish_totals();
+            pager.publish_distribution();
+        }
+        return;
+    };
     if role == Role::Other {
         return;
     }

@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
+use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
@@ -65,6 +66,13 @@ pub(crate) fn mapped(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int
     }
 }
 
+/// Others shall map this, too; the descriptor stays open.
+pub(crate) fn also_map(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: u64) {
+    if needed() {
+        note(Change::Map { at, len, prot, flags, fd, offset: offset as i64 });
+    }
+}
+
 /// Memory that is not the arena's was unmapped by this worker.
 pub(crate) fn unmapped(at: usize, len: usize) {
     if needed() {
@@ -89,7 +97,6 @@ pub(super) fn action(signal: c_int) {
 
 /// Makes up for what other workers changed. Costs two loads if that is nothing.
 #[inline]
-#[allow(dead_code, reason = "called by the OpenMP runtime when a worker enters a region")]
 pub(crate) fn catch_up() {
     // Acquire: pairs with the Release in `note`.
     let count = COUNT.load(Ordering::Acquire);
@@ -138,6 +145,10 @@ fn apply(change: Change) -> bool {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
+    // Blocks of the arena come and go without their protection being set back: they stay readable and writable.
+    if state::pager().is_some() && layout::in_arena(at) && prot & libc::PROT_EXEC == 0 {
+        return 0;
+    }
     // SAFETY: by the caller.
     match unsafe { sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]) } {
         Ok(_) => {
@@ -154,13 +165,15 @@ pub(super) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     }
 }
 
-/// Says, once, what a library that comes late is.
+/// A library is about to be loaded: in the master it will be shared before the next region; a worker has it for
+/// itself.
 extern "C" fn before_dlopen() {
     static SAID: AtomicBool = AtomicBool::new(false);
-    if needed() && !SAID.swap(true, Ordering::Relaxed) {
+    if state::table() == 0 {
+        crate::start::late::expect();
+    } else if needed() && !SAID.swap(true, Ordering::Relaxed) {
         sys::complain(
-            "atoll: a library loaded (dlopen) after the first parallel region is known only to the worker that \
-             loaded it\n",
+            "atoll: a library loaded (dlopen) inside a parallel region is known only to the worker that loaded it\n",
         );
     }
 }

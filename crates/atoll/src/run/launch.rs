@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
@@ -136,8 +136,8 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
 }
 
 /// What the program's LD_PRELOAD is while the runtime has not yet put its own back.
-fn preload(library: &PathBuf, own: Option<&OsStr>) -> OsString {
-    let mut value = library.clone().into_os_string();
+fn preload(library: &Path, own: Option<&OsStr>) -> OsString {
+    let mut value = library.as_os_str().to_owned();
     if let Some(own) = own.filter(|own| !own.is_empty()) {
         value.push(":");
         value.push(own);

@@ -51,16 +51,11 @@ impl Process {
 pub(crate) struct Stat {
     /// Ended, and not taken notice of by its parent.
     pub(crate) is_zombie: bool,
-    /// On its way out.
-    pub(crate) is_exiting: bool,
     /// Its parent.
     pub(crate) parent: i32,
     /// As `wait` would give it; real only of a zombie.
     pub(crate) exit_code: i32,
 }
-
-/// The kernel's PF_EXITING.
-const EXITING: u64 = 4;
 
 /// What /proc says of the process with this number; `None` when it is gone.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
@@ -75,10 +70,9 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
-    // state is field 3, ppid 4, flags 9, exit_code 52.
-    let flags: u64 = fields.nth(9 - 5)?.parse().ok()?;
-    let exit_code = fields.nth(52 - 10).and_then(|f| f.parse().ok()).unwrap_or(0);
-    Some(Stat { is_zombie: state == b'Z', is_exiting: flags & EXITING != 0, parent, exit_code })
+    // state is field 3, ppid 4, exit_code 52.
+    let exit_code = fields.nth(52 - 5).and_then(|f| f.parse().ok()).unwrap_or(0);
+    Some(Stat { is_zombie: state == b'Z', parent, exit_code })
 }
 
 #[cfg(test)]
@@ -93,8 +87,7 @@ mod tests {
         }
         text.extend_from_slice(b" 11\n");
         let stat = parse_stat(&text).unwrap();
-        // Field 9 holds 9 here, in which the bit of 4 is not set.
-        assert_eq!((stat.is_zombie, stat.is_exiting, stat.parent, stat.exit_code), (true, false, 7, 11));
+        assert_eq!((stat.is_zombie, stat.parent, stat.exit_code), (true, 7, 11));
         assert!(parse_stat(b"12 (x").is_none());
     }
 
@@ -102,6 +95,6 @@ mod tests {
     fn this_process_lives() {
         let me = Process::open(std::process::id() as i32).unwrap();
         assert!(!me.is_over());
-        assert!(!stat(me.pid).unwrap().is_exiting);
+        assert!(!stat(me.pid).unwrap().is_zombie);
     }
 }

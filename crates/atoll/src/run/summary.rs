@@ -57,8 +57,8 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     Ok(())
 }
 
-const HEADS: [&str; 15] = [
-    "worker", "minor", "major", "first", "write", "prefetch", "premap", "clean", "dirty", "in", "out",
+const HEADS: [&str; 14] = [
+    "worker", "minor", "major", "first", "write", "prefetch", "clean", "dirty", "in", "out",
     "inval", "waits", "faults s", "% wall",
 ];
 
@@ -70,7 +70,6 @@ fn row(name: String, c: &Counters, wall: f64, workers: usize) -> Vec<String> {
         count(c.first_faults),
         count(c.write_faults),
         count(c.prefetched_pages),
-        count(c.premapped_pages),
         count(c.evictions_clean),
         count(c.evictions_dirty),
         bytes(c.bytes_in),

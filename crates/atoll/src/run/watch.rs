@@ -2,9 +2,8 @@
 //!
 //! The launcher sleeps in `poll` on one descriptor per process and one for its signals; every 50 ms it looks
 //! whether workers came. Workers are children of the program (private page tables), so what they ended by is
-//! read from /proc while they are zombies. At an orderly end the runtime itself kills and reaps its workers, just
-//! before the program ends: that is told from a worker's death under the program by who reaps it, and by the
-//! other workers dying too.
+//! read from /proc while they are zombies. At an orderly end the runtime says so in the control block before it
+//! ends its workers.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -22,8 +21,6 @@ const PERIOD: Duration = Duration::from_millis(50);
 const SHORT_PERIOD: Duration = Duration::from_millis(5);
 /// How long a worker may be dead before its program is: at an orderly end they go together.
 const GRACE: Duration = Duration::from_millis(150);
-/// The same where the program itself has taken notice of the death.
-const LONG_GRACE: Duration = Duration::from_secs(2);
 /// How long a program may live on after it gave up.
 const GIVE_UP: Duration = Duration::from_secs(1);
 /// How long what was killed may take to be gone.
@@ -213,8 +210,8 @@ impl Watch<'_> {
 
     /// Has a worker died under a program that goes on? If so says it.
     fn look_for_deaths(&mut self, program_over: bool) -> Option<Ending> {
-        let ending = self.control.ending.load(Ordering::Acquire) != 0;
-        if program_over || ending || self.has_given_up() {
+        let ends = self.control.ending.load(Ordering::Acquire) != 0;
+        if program_over || ends || self.has_given_up() {
             self.death = None;
             return None;
         }
@@ -222,13 +219,7 @@ impl Watch<'_> {
             self.death = self.first_death();
             return None;
         };
-        let pid = self.workers.get(&death.index).map_or(0, |p| p.pid);
-        let is_left = stat(pid).is_some_and(|s| s.is_zombie);
-        let program = self.control.program.load(Ordering::Relaxed);
-        let others = self.workers.values().filter(|p| !p.is_over()).map(|p| p.pid);
-        let all_go = others.chain([program]).any(|pid| stat(pid).is_some_and(|s| s.is_exiting));
-        let grace = if is_left { GRACE } else { LONG_GRACE };
-        if all_go || death.since.elapsed() < grace {
+        if death.since.elapsed() < GRACE {
             return None;
         }
         report(&death);
@@ -264,7 +255,7 @@ impl Watch<'_> {
             let pid = figures.pid.load(Ordering::Relaxed);
             if pid > 0
                 && pid != us
-                && !self.workers.get(&index).is_some_and(|p| p.pid == pid)
+                && self.workers.get(&index).is_none_or(|p| p.pid != pid)
                 && let Some(process) = Process::open(pid)
                 && stat(pid).is_some_and(|s| s.parent == us || s.parent == program)
             {

@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 use atoll_memory::control::{Control, Figures};
 
 /// A directory of the test's own, with a runtime that does nothing in it.
-pub struct Bench {
-    pub dir: tempfile::TempDir,
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
 }
 
 /// Everything here takes well below a second; this is for machines that are busy.
 const LIMIT: Duration = Duration::from_secs(30);
 
 impl Bench {
-    pub fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let bench = Bench { dir: tempfile::tempdir().unwrap() };
         bench.gcc("runtime.so", "int atoll_nothing;", &["-shared", "-fPIC"]);
         bench
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn gcc(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    pub(crate) fn gcc(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
         let c = self.path(&format!("{name}.c"));
         std::fs::write(&c, source).unwrap();
         let out = self.path(name);
@@ -39,11 +39,12 @@ impl Bench {
     }
 
     /// A program that registers itself and two workers, then does what its argument says.
-    pub fn workers(&self) -> PathBuf {
+    pub(crate) fn workers(&self) -> PathBuf {
         let offsets = [
             ("BYTES", Control::BYTES),
             ("PROGRAM", offset_of!(Control, program)),
             ("EXIT_STATUS", offset_of!(Control, exit_status)),
+            ("ENDING", offset_of!(Control, ending)),
             ("FAILURE", offset_of!(Control, failure)),
             ("WORKERS", offset_of!(Control, workers)),
             ("FIGURES", offset_of!(Control, figures)),
@@ -57,7 +58,7 @@ impl Bench {
     }
 
     /// `atoll` with these arguments.
-    pub fn atoll(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn atoll(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("ATOLL_LIBRARY", self.path("runtime.so")).env_remove("LD_PRELOAD");
@@ -65,33 +66,33 @@ impl Bench {
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> End {
+    pub(crate) fn run(&self, arguments: &[&str]) -> End {
         finish(self.atoll(arguments).spawn().unwrap())
     }
 
     /// Processes that the `workers` program wrote down, and that are still there.
-    pub fn left(&self) -> Vec<i32> {
+    pub(crate) fn left(&self) -> Vec<i32> {
         let text = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
         text.split_whitespace().map(|pid| pid.parse().unwrap()).filter(|pid| is_alive(*pid)).collect()
     }
 }
 
-pub fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
 /// How a command ended.
 #[derive(Debug)]
-pub struct End {
-    pub status: Option<i32>,
-    pub signal: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct End {
+    pub(crate) status: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Waits for the end of a command, and for no longer than any may take.
-pub fn finish(mut child: Child) -> End {
+pub(crate) fn finish(mut child: Child) -> End {
     let until = Instant::now() + LIMIT;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > until {
@@ -110,7 +111,7 @@ pub fn finish(mut child: Child) -> End {
 }
 
 /// Waits until a file is there and has a whole line.
-pub fn wait_for(path: &Path) -> String {
+pub(crate) fn wait_for(path: &Path) -> String {
     let until = Instant::now() + LIMIT;
     loop {
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -122,7 +123,7 @@ pub fn wait_for(path: &Path) -> String {
     }
 }
 
-pub fn signal(pid: u32, signal: i32) {
+pub(crate) fn signal(pid: u32, signal: i32) {
     // SAFETY: no pointers; a process that the test started and has not waited for.
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
 }

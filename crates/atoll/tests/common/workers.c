@@ -72,6 +72,7 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(what, "orderly")) {
         usleep(120000);
+        *at(ENDING) = 1;
         kill(first, SIGKILL);
         kill(second, SIGKILL);
         waitpid(first, 0, 0);

@@ -144,7 +144,7 @@ fn privileged_programs_are_refused() {
 fn scripts_are_as_good_as_their_interpreters() {
     let bench = Bench::new();
     let script = bench.path("script");
-    let mut with = |first: &str| {
+    let with = |first: &str| {
         std::fs::write(&script, format!("{first}\ntrue\n")).unwrap();
         bench.check(&script)
     };
