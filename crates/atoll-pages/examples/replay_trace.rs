@@ -272,7 +272,11 @@ fn main() {
             // A few small pages freed do not free a large one.
             .filter(|record| shift == 0 || kind(**record) != 3)
             .map(|record| Record {
-                page: numbers.get(&(*record as u32 >> shift)).copied().filter(|_| kind(*record) != 4).unwrap_or(*record as u32),
+                page: numbers
+                    .get(&(*record as u32 >> shift))
+                    .copied()
+                    .filter(|_| kind(*record) != 4)
+                    .unwrap_or(*record as u32),
                 worker: (record >> 32 & 1) as usize,
                 freed: kind(*record) == 3,
                 mark: kind(*record) == 4,

@@ -60,7 +60,7 @@ impl Options for AdaptiveOptions {
             due: 0,
             token: 0,
             rhythm: Rhythm::new(),
-            trial: Trial { rounds: 0, measure: 0, strikes: 0, rest: 0, next_rest: REST },
+            trial: Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST },
         }
     }
 }
@@ -95,7 +95,8 @@ const SORTED: u32 = 3;
 const PROBE: u32 = 256;
 /// Rounds without a trial, after the first that failed.
 const REST: u32 = 4;
-/// Fewer pages fetched in a round, and it is none.
+/// Fewer pages fetched in a round, and it is none; nor is it with less than a quarter of the frames, as FIFO is
+/// good at what it is then.
 const LEAST: u32 = 4 * PARTS;
 
 /// Whether sorting pays.
@@ -105,6 +106,8 @@ struct Trial {
     rounds: u32,
     /// Pages FIFO fetched in a round.
     measure: u32,
+    /// When the round began, in pages fetched.
+    began: u32,
     strikes: u32,
     /// Rounds to go without one, and after the next failure.
     rest: u32,
@@ -222,11 +225,16 @@ impl Adaptive<'_> {
                 self.links.append(DUE + self.part % 2, self.part);
             }
         }
+        let spent = self.fetched.wrapping_sub(self.trial.began);
+        if self.guard < self.links.frames() && u64::from(spent) * 2 > u64::from(self.trial.measure) * 3 {
+            self.give_up();
+        }
     }
 
     /// A round is over that fetched so many pages.
     fn judge(&mut self, fetched: u32) {
         let trial = &mut self.trial;
+        trial.began = self.fetched;
         if self.guard == self.links.frames() {
             trial.measure = fetched;
             if trial.rest > 0 {
@@ -236,17 +244,23 @@ impl Adaptive<'_> {
             trial.rounds = 0;
         }
         trial.rounds += 1;
-        let (fetched, measure) = (u64::from(fetched), u64::from(trial.measure));
-        let worse = trial.rounds > 3 && fetched * 20 > measure * 21;
+        let worse = trial.rounds > 3 && u64::from(fetched) * 20 > u64::from(trial.measure) * 21;
         trial.strikes = if worse { trial.strikes + 1 } else { 0 };
-        if trial.strikes >= 2 || trial.rounds > 1 && fetched * 2 > measure * 3 {
-            trial.rest = trial.next_rest;
-            trial.next_rest = trial.next_rest.saturating_mul(2);
-            trial.strikes = 0;
-            self.guard = self.links.frames();
+        if trial.strikes >= 2 {
+            self.give_up();
         } else if trial.rounds > 8 {
             trial.next_rest = REST;
         }
+    }
+
+    /// Sorting does not pay.
+    fn give_up(&mut self) {
+        let trial = &mut self.trial;
+        // A failure can cost as many fetches as there are frames; those are to be few among the others.
+        trial.rest = trial.next_rest.max(4 * (self.links.frames() / trial.measure.max(1)));
+        trial.next_rest = trial.next_rest.saturating_mul(2);
+        trial.strikes = 0;
+        self.guard = self.links.frames();
     }
 
     fn resize_guard(&mut self) {
@@ -335,9 +349,16 @@ impl Policy for Adaptive<'_> {
     fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {}
 
     fn mark(&mut self, id: u32) {
-        match self.rhythm.mark(id, self.fetched, LEAST) {
+        let followed = self.rhythm.following();
+        let least = LEAST.max(self.links.frames() / 4);
+        match self.rhythm.mark(id, self.fetched, least) {
             Step::Lost => self.guard = self.links.frames(),
-            Step::On => self.resize_guard(),
+            Step::On => {
+                if !followed {
+                    self.trial.began = self.fetched;
+                }
+                self.resize_guard();
+            }
             Step::Round => {
                 self.judge(self.rhythm.last());
                 self.resize_guard();
@@ -345,7 +366,7 @@ impl Policy for Adaptive<'_> {
             Step::New => {
                 self.epoch = self.epoch.wrapping_add(1);
                 self.part = 0;
-                self.trial = Trial { rounds: 0, measure: 0, strikes: 0, rest: 0, next_rest: REST };
+                self.trial = Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST };
                 self.guard = self.links.frames();
             }
         }

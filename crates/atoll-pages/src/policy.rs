@@ -6,7 +6,8 @@
 //!
 //! The set of events is what a runtime with per-worker page tables sees for nothing (`papers/cmcp.txt`, section 3): a
 //! page becomes resident, another worker maps it, a page is evicted or freed. Uses of a mapped page are
-//! invisible; a policy that wants to see them must have mappings dropped in `scan`, and pays for it.
+//! invisible; a policy that wants to see them must have mappings dropped in `scan`, and pays for it. Not in the paper
+//! are the token that a far page keeps for the policy, and the marks that tell it where the program is.
 
 /// A replacement policy over frames numbered from 0 to its capacity.
 ///

@@ -5,7 +5,7 @@
 //! a clock of faults would run slower the better the policy is. Between two marks, which may be far apart, the
 //! pages fetched since the last one measure the way, against how many these were in the last rounds.
 //!
-//! * A round is found when the last marks, as many as it has and 24 at least, are the same as those before them. Of
+//! * A round is found when the last marks, as many as it has and six at least, are the same as those before them. Of
 //!   several the shortest counts.
 //! * Each mark that is not the one foretold loses the place. It is found again where the last marks (eight, or a
 //!   whole round of fewer) lie in the round. What foretells less than 85 % of the last marks gives way
@@ -17,7 +17,7 @@
 /// Marks remembered; a round has half as many at most.
 const MARKS: usize = 512;
 /// The fewest equal marks that make a round.
-const LEAST: usize = 24;
+const LEAST: usize = 6;
 /// The share of marks, of 2^16, that a round must foretell to stay when a longer one is found: 85 %. And what a new
 /// one is taken to foretell.
 const GOOD: u32 = 55_705;
@@ -106,7 +106,7 @@ impl Rhythm {
         self.foretold = self.foretold - self.foretold / 128 + if right { 512 } else { 0 };
         if right {
             let expected = &mut self.round[self.index].expected;
-            *expected = ((u64::from(*expected) * 3 + u64::from(spent) + 3) / 4) as u32;
+            *expected = (u64::from(*expected) * 3 + u64::from(spent)).div_ceil(4) as u32;
             self.index = next;
             self.followed += 1;
             return if next == 0 && self.followed >= self.length { Step::Round } else { Step::On };
@@ -212,16 +212,16 @@ mod tests {
     fn a_round_is_found_followed_and_found_again() {
         let (mut rhythm, mut now) = (Rhythm::new(), 0);
         let round = || [1, 2, 2, 3, 4].into_iter();
-        assert_eq!(pass(&mut rhythm, &mut now, (0..5).flat_map(|_| round())), Step::Lost);
-        assert_eq!(pass(&mut rhythm, &mut now, round().take(4)), Step::New);
-        assert_eq!(pass(&mut rhythm, &mut now, round().skip(4).chain(round()).take(4)), Step::On);
-        assert_eq!(pass(&mut rhythm, &mut now, core::iter::once(3)), Step::Round);
+        assert_eq!(pass(&mut rhythm, &mut now, (0..2).flat_map(|_| round())), Step::Lost);
+        assert_eq!(pass(&mut rhythm, &mut now, round().take(1)), Step::New);
+        assert_eq!(pass(&mut rhythm, &mut now, round().skip(1)), Step::On);
+        assert_eq!(pass(&mut rhythm, &mut now, round().take(1)), Step::Round);
         assert_eq!((rhythm.part(now, 10), rhythm.part(now + 9, 10)), (0, 1));
         assert_eq!(rhythm.part(now + 1000, 10), 1, "no further than the stretch");
-        assert_eq!(rhythm.expected(), 50);
+        assert_eq!((rhythm.expected(), rhythm.last()), (50, 50));
         assert_eq!(pass(&mut rhythm, &mut now, [7, 8].into_iter()), Step::Lost);
         assert_eq!(pass(&mut rhythm, &mut now, round()), Step::On);
-        assert_eq!(rhythm.part(now, 10), 2, "behind the 4, counted from the 3 that began the round");
+        assert_eq!(rhythm.part(now, 10), 8, "at the 4, its last mark");
     }
 
     #[test]
