@@ -16,12 +16,31 @@ pub(crate) fn before_region() {
 /// `call_site` (0 where the entry point does not tell), in a team of `team_size`.
 #[inline]
 pub(crate) fn region_enter(function: usize, call_site: usize, team_size: usize) {
-    let _ = (function, call_site, team_size);
+    let _ = team_size;
     if let Some(pager) = state::pager() {
         let index = state::executor_index().min(MAX_WORKERS);
         Figures::add(&pager.control().figures[index].regions, 1);
         wrap::replay::catch_up();
+        if index == 0 {
+            pager.mark(number(function, call_site));
+        }
     }
+}
+
+/// The calling worker has passed a barrier, from which it returns to `site` (0 where the entry point does not tell).
+#[inline]
+pub(crate) fn barrier_passed(site: usize) {
+    if let Some(pager) = state::pager()
+        && state::executor_index() == 0
+    {
+        pager.mark(number(1, site));
+    }
+}
+
+/// Two addresses in one number, which differ where the addresses do, or nearly always.
+#[inline]
+fn number(one: usize, other: usize) -> u32 {
+    one.wrapping_mul(0x9e37_79b1).wrapping_add(other) as u32
 }
 
 /// The calling worker has ended its part of the region; it has not yet told the team.

@@ -1,33 +1,50 @@
-//! FIFO that keeps part of a sweep: some frames stay while the others take what passes, as long as that pays.
+//! Keeps the pages that are used again soonest, as far as the rounds of the program foretell it; else FIFO.
 //!
 //! For programs that sweep over more than near memory again and again, where `fifo` and `lru` fault on everything
-//! (`DESIGN.md`, trap 19) and `cmcp` keeps only what its ratio and the core maps say. The paper has no such policy;
-//! keeping most of a loop in place is what Belady's MIN does with it, and trying at the side whether it pays is as
-//! in DIP (Qureshi and others, ISCA'07), here with pairs of evicted pages, since a runtime sees no hits.
+//! (`DESIGN.md`, trap 19). The paper has no such policy. Belady's MIN evicts what is used last; what is needed for
+//! that, when each page is used, is the same in every time step of a solver. `rhythm` finds the step in the marks
+//! that the program passes, and divides it into 22 *parts*.
 //!
-//! * New pages join the *pass*, a FIFO list. A page that returns after an eviction (`insert_again`) joins the
-//!   *stay*, a second FIFO list, while that is below its limit.
-//! * The victim is the oldest of the pass. The oldest of the stay goes instead when the stay is above its limit,
-//!   and in its turn, once in each 1/16 of the capacity evicted (in 32 at least), so that nothing stays for ever.
-//! * Such an eviction and the next one of the pass make a *duel*. The page of the pass was used when it was fetched
-//!   and is used when it returns; the stay wins when its page returns within as much time as lies between (and an
-//!   eighth more), and loses if it does not. Time is counted in evictions. In a sweep all pages return once a
-//!   round, so the stay wins; it loses when it holds what is used no more, or more seldom than what passes.
-//! * The score of the duels, 0 to 8 (one up for one won, two down for one lost), is the limit of the stay in
-//!   eighths of the capacity, less a sixteenth that always is for the pass (and 64 pages if that is no more than a
-//!   quarter: pages fetched together must not evict each other).
-//! * At score 0, as at the start, the policy is FIFO. While half of what is fetched are pages that return, it tries
-//!   again with a small stay; each attempt that fails doubles the wait to the next, from one to 64 times the
-//!   capacity in evictions.
+//! * Of each page it is remembered in which parts it is used: a bit each, near in the frame's tag, far in the token.
+//!   A fetch, or one more worker that maps it, is a use. Uses of a mapped page are unseen, so its bits stay. In
+//!   parts in which it was far all the time it was not used: those bits go when it returns.
+//! * Fetched pages wait in a FIFO list, the *guard*, as a page is used several times within a part; it is two
+//!   fifths of what is fetched in a part, between a 1/16 and a third of the frames. Behind it are lists of pages by
+//!   the part of their next use. The victim is a page of the list that is farthest off; pages used in one part only
+//!   have a whole round to go. Pages whose part begins wait in a list until it is over, and then are sorted anew.
+//! * One in 256 of those is evicted early instead, so that nothing stays for ever for what it once was.
 //!
-//! What it costs where FIFO is at its best, such as tiles that just fit, is 12 % more faults at most on the traces of
-//! `tests/adaptive.rs`, where LRU and CMCP have up to seven times as many; other traces with 300 to 20,000 frames,
-//! tried with earlier constants, cost up to 30 %. The constants were chosen on such traces, not on programs.
+//! What that is worth shows in the pages fetched in a round. The first round is FIFO, which only learns and sets the
+//! measure, the second has a guard of half the frames. If from the fourth on two in succession fetch a 1/20 more than
+//! the measure, or any one half as much again, the policy is FIFO for at least four rounds (at the next failure eight,
+//! and so on), measures and tries again. While no round is known, or the place in it is lost, it is FIFO too, and
+//! gives a page that several workers map one more turn.
+//!
+//! Pages fetched, in per cent of FIFO's, first touches not counted; near memory of so much of the footprint. By
+//! `examples/replay_trace.rs` on traces of this repository's `programs`, class A (`randomaccess` W), two workers, 4K
+//! pages, recorded over 7 or 8 time steps and then repeated up to 30 to 37 (`cg`: 3 outer steps of 25 sweeps;
+//! `graph500`: 5 searches):
+//!
+//! ```text
+//!                        75 %                  50 %                  25 %
+//!                 MIN  CMCP  here       MIN  CMCP  here       MIN  CMCP  here
+//! stencil          26    82    44        36    92    54        47    99    80
+//! bt               15    73    40        33    80    64        55    93    91
+//! sp               16    80    37        32    80    61        51    94    88
+//! lu               25    67    54        33    81    63        54    83    85
+//! cg               21    76    52        40    73    60        69    88    91
+//! graph500         37   109   100        37    68    82        24    88    91
+//! randomaccess     24    97    99        29    93   100        31    90   100
+//! ```
+//!
+//! So at a quarter of the footprint 22 parts are too coarse for much, and where next uses cannot be foretold CMCP is
+//! up to a fifth better. Without marks, as in one long region without barriers, nothing is gained at all.
 
 use core::fmt;
 
 use crate::links::Links;
 use crate::policy::Policy;
+use crate::rhythm::{Rhythm, Step};
 use crate::spec::{Options, SpecError};
 use crate::storage::Storage;
 
@@ -39,7 +56,7 @@ impl Options for AdaptiveOptions {
     type Policy<'a> = Adaptive<'a>;
     const NAME: &'static str = "adaptive";
     const DEFAULT: Self = Self;
-    const LISTS: usize = 2;
+    const LISTS: usize = LISTS;
     const TAGGED: bool = true;
 
     fn set(&mut self, _key: &str, _value: &str) -> Result<(), SpecError> {
@@ -47,21 +64,19 @@ impl Options for AdaptiveOptions {
     }
 
     fn build(self, storage: Storage<'_>) -> Adaptive<'_> {
-        let frames = storage.frames;
         Adaptive {
-            links: Links::new(storage.next, storage.prev, frames),
+            links: Links::new(storage.next, storage.prev, storage.frames),
             tag: storage.tag,
-            len: [0; 2],
-            clock: 0,
-            turned: 0,
-            score: 0,
-            duels: [Duel::Over; DUELS],
-            duel: 0,
-            partner_due: false,
+            len: 0,
+            guarded: 0,
+            guard: storage.frames,
+            fetched: 0,
+            part: 0,
+            epoch: 0,
+            due: 0,
             token: 0,
-            wait: u64::from(frames),
-            waited: 0,
-            returned: 0,
+            rhythm: Rhythm::new(),
+            trial: Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST },
         }
     }
 }
@@ -72,215 +87,255 @@ impl fmt::Display for AdaptiveOptions {
     }
 }
 
-const PASS: u32 = 0;
-const STAY: u32 = 1;
+/// Parts of a round. With the part of the eviction and the epoch they fill the 28 bits of a token.
+const PARTS: u32 = 22;
+/// Lists 0 to 21: pages whose next use is in that part. Then two of pages whose part is (or was) the present one,
+/// for even and odd parts, and the guard.
+const DUE: u32 = PARTS;
+const GUARD: u32 = PARTS + 2;
+const LISTS: usize = PARTS as usize + 3;
 
-/// The score at which the stay has all it may have.
-const BEST: u32 = 8;
-/// The score of a new attempt.
-const ATTEMPT: u32 = 2;
-/// What a lost duel costs, where a won one is worth 1: a stay kept in error can cost many faults for each it could
-/// save.
-const LOSS: u32 = 2;
-/// The fewest evictions from one turn of the stay to the next.
-const TURN: u64 = 32;
-/// Duels remembered. With one in each 1/16 of the capacity evicted, their pages have four times the capacity to
-/// return.
-const DUELS: usize = 64;
+/// In tags and tokens: the parts in which the page is used.
+const USES: u32 = (1 << PARTS) - 1;
+/// In tags and tokens: which kind of round, odd or even, the uses are of.
+const EPOCH: u32 = 27;
+/// In a tag: the page is in the guard; several workers have mapped it.
+const GUARDED: u32 = 1 << 22;
+const SHARED: u32 = 1 << 23;
+/// In a token, in place of the part in which the page was evicted: not known.
+const NO_PART: u32 = 31;
 
-/// A pair of evicted pages.
-#[derive(Debug, Clone, Copy)]
-enum Duel {
-    Over,
-    /// The page of the pass has not returned. That of the stay was evicted at the first time, that of the pass
-    /// was fetched at the second.
-    Open {
-        evicted: u64,
-        fetched: u64,
-    },
-    /// The page of the pass has returned; that of the stay must before this time.
-    Until(u64),
+/// Pages sorted at each call at most.
+const SORTED: u32 = 3;
+/// One of so many pages that were due is evicted early.
+const PROBE: u32 = 256;
+/// Rounds without a trial, after the first that failed.
+const REST: u32 = 4;
+/// Fewer pages fetched in a round, and it is none; nor is it with less than a quarter of the frames, as FIFO is
+/// good at what it is then.
+const LEAST: u32 = 4 * PARTS;
+
+/// Whether sorting pays.
+#[derive(Debug)]
+struct Trial {
+    /// Rounds since it began, the one that only learns included.
+    rounds: u32,
+    /// Pages FIFO fetched in a round.
+    measure: u32,
+    /// When the round began, in pages fetched.
+    began: u32,
+    strikes: u32,
+    /// Rounds to go without one, and after the next failure.
+    rest: u32,
+    next_rest: u32,
 }
 
-/// The adaptive policy; 12 bytes a frame. A restored victim joins the pass anew. Its limits mean something only to
-/// a caller that keeps tokens; to others it is FIFO.
+/// The adaptive policy; 12 bytes a frame. A restored victim joins the guard without its uses. To a caller that passes
+/// no marks it is FIFO, but for pages that several workers map.
 #[derive(Debug)]
 pub struct Adaptive<'a> {
     links: Links<'a>,
-    /// The list each frame is in, below the time it was fetched.
     tag: &'a mut [u32],
-    len: [u32; 2],
-    /// Evictions so far.
-    clock: u64,
-    /// When the stay was evicted from in its turn last.
-    turned: u64,
-    score: u32,
-    duels: [Duel; DUELS],
-    /// The number of the latest duel, and whether its page of the pass is still to be evicted.
-    duel: u32,
-    partner_due: bool,
-    /// Of the last victim: the duel's number above two bits, 1 for its page of the stay, 2 for that of the pass. 0
-    /// for a page in no duel.
+    len: u32,
+    guarded: u32,
+    /// The size the guard may have; all frames while it is FIFO.
+    guard: u32,
+    /// Pages that became resident so far.
+    fetched: u32,
+    part: u32,
+    epoch: u32,
+    /// Pages sorted after they were due.
+    due: u32,
     token: u32,
-    /// At score 0: evictions until the next attempt, those of them that are over, and pages returned meanwhile.
-    wait: u64,
-    waited: u64,
-    returned: u64,
+    rhythm: Rhythm,
+    trial: Trial,
+}
+
+/// How many parts after `part` the next use is: 1 to 22.
+fn distance(uses: u32, part: u32) -> u32 {
+    let later = (uses >> part | uses << (PARTS - part)) & USES & !1;
+    if later == 0 { PARTS } else { later.trailing_zeros() }
 }
 
 impl Adaptive<'_> {
-    /// How many pages are in the stay.
-    pub fn staying(&self) -> usize {
-        self.len[STAY as usize] as usize
+    fn uses(&self, frame: u32) -> u32 {
+        let tag = self.tag[frame as usize];
+        if tag >> EPOCH & 1 == self.epoch & 1 { tag & USES } else { 0 }
     }
 
-    fn limit(&self) -> u32 {
-        let frames = self.links.frames();
-        let pass = (frames / 16).max(64.min(frames / 4)).max(1);
-        (u64::from(frames.saturating_sub(pass)) * u64::from(self.score) / u64::from(BEST)) as u32
+    fn set_uses(&mut self, frame: u32, uses: u32) {
+        let tag = &mut self.tag[frame as usize];
+        *tag = *tag & !(USES | 1 << EPOCH) | uses | (self.epoch & 1) << EPOCH;
     }
 
-    /// Evictions from one in the stay's turn to the next.
-    fn turn(&self) -> u64 {
-        u64::from(self.links.frames() / 16).max(TURN)
+    /// A page became resident, or is restored.
+    fn enter(&mut self, frame: u32, uses: u32) {
+        self.tag[frame as usize] = 0;
+        self.set_uses(frame, if self.rhythm.following() { uses | 1 << self.part } else { uses });
+        self.join_guard(frame);
+        self.len += 1;
+        self.sort();
     }
 
-    fn list(&self, frame: u32) -> u32 {
-        self.tag[frame as usize] & 1
-    }
-
-    /// When the page in `frame` was fetched.
-    fn fetched(&self, frame: u32) -> u64 {
-        let age = (self.clock as u32).wrapping_sub(self.tag[frame as usize] >> 1) & (u32::MAX >> 1);
-        self.clock - u64::from(age)
-    }
-
-    fn enter(&mut self, frame: u32, list: u32) {
-        self.links.push_back(list, frame);
-        self.tag[frame as usize] = (self.clock as u32) << 1 | list;
-        self.len[list as usize] += 1;
+    fn join_guard(&mut self, frame: u32) {
+        self.links.push_back(GUARD, frame);
+        self.tag[frame as usize] |= GUARDED;
+        self.guarded += 1;
     }
 
     fn leave(&mut self, frame: u32) {
         self.links.unlink(frame);
-        self.len[self.list(frame) as usize] -= 1;
-    }
-
-    fn won(&mut self) {
-        if self.score > 0 {
-            self.score = (self.score + 1).min(BEST);
-        }
-        if self.score == BEST {
-            self.wait = u64::from(self.links.frames());
+        if self.tag[frame as usize] & GUARDED != 0 {
+            self.tag[frame as usize] &= !GUARDED;
+            self.guarded -= 1;
         }
     }
 
-    fn lost(&mut self) {
-        if self.score == 0 {
-            return;
-        }
-        self.score = self.score.saturating_sub(LOSS);
-        if self.score == 0 {
-            self.wait = (self.wait * 2).min(u64::from(self.links.frames()) * 64);
-            (self.waited, self.returned) = (0, 0);
-            self.duels = [Duel::Over; DUELS];
-        }
-    }
-
-    /// The page of a duel has returned.
-    fn settle(&mut self, token: u32) {
-        let number = token >> 2;
-        let age = self.duel.wrapping_sub(number) & (u32::MAX >> 2);
-        if token == 0 || age as usize >= DUELS {
-            return;
-        }
-        let slot = number as usize % DUELS;
-        match (token & 3, self.duels[slot]) {
-            (1, Duel::Open { .. } | Duel::Until(_)) => {
-                self.duels[slot] = Duel::Over;
-                self.won();
+    /// Sorts some pages: those whose part is over, those that leave the guard.
+    fn sort(&mut self) {
+        let over = DUE + (self.part + 1) % 2;
+        for _ in 0..SORTED {
+            if let Some(frame) = self.links.front(over) {
+                self.links.unlink(frame);
+                self.due = self.due.wrapping_add(1);
+                let probe = self.due.is_multiple_of(PROBE);
+                self.file(frame, if probe { PARTS } else { distance(self.uses(frame), self.part) });
+            } else if self.guarded > self.guard
+                && let Some(frame) = self.links.front(GUARD)
+            {
+                self.leave(frame);
+                self.file(frame, distance(self.uses(frame), self.part));
+            } else if self.guard == self.links.frames()
+                && let Some(frame) = self.links.front(GUARD)
+                && self.tag[frame as usize] & SHARED != 0
+            {
+                self.leave(frame);
+                self.tag[frame as usize] &= !SHARED;
+                self.join_guard(frame);
+            } else {
+                return;
             }
-            (2, Duel::Open { evicted, fetched }) => {
-                let period = self.clock - fetched;
-                self.duels[slot] = Duel::Until(evicted + period + period / 8 + TURN);
-            }
-            _ => {}
         }
     }
 
-    /// One eviction is over: time for the duels, and at score 0 for another attempt.
+    fn file(&mut self, frame: u32, distance: u32) {
+        self.links.push_back((self.part + distance) % PARTS, frame);
+    }
+
+    /// One more page was fetched, or a mark passed: the program may have come to another part.
     fn advance(&mut self) {
-        self.clock += 1;
-        // One slot an eviction; a duel that ends some evictions late ends the same way.
-        let slot = self.clock as usize % DUELS;
-        if let Duel::Until(end) = self.duels[slot]
-            && self.clock > end
-        {
-            self.duels[slot] = Duel::Over;
-            self.lost();
+        if !self.rhythm.following() {
+            return;
         }
-        if self.score == 0 {
-            self.waited += 1;
-            if self.waited >= self.wait {
-                if self.returned * 2 >= self.waited {
-                    self.score = ATTEMPT;
-                }
-                (self.waited, self.returned) = (0, 0);
+        let to = self.rhythm.part(self.fetched, PARTS);
+        let ahead = (to + PARTS - self.part) % PARTS;
+        // A part or two back is a stretch that fetched more than foretold, and is waited for.
+        if ahead <= PARTS - 3 {
+            for _ in 0..ahead {
+                self.part = (self.part + 1) % PARTS;
+                self.links.append(DUE + self.part % 2, self.part);
             }
         }
+        let spent = self.fetched.wrapping_sub(self.trial.began);
+        if self.guard < self.links.frames() && u64::from(spent) * 2 > u64::from(self.trial.measure) * 3 {
+            self.give_up();
+        }
+    }
+
+    /// A round is over that fetched so many pages.
+    fn judge(&mut self, fetched: u32) {
+        let trial = &mut self.trial;
+        trial.began = self.fetched;
+        if self.guard == self.links.frames() {
+            trial.measure = fetched;
+            if trial.rest > 0 {
+                trial.rest -= 1;
+                return;
+            }
+            trial.rounds = 0;
+        }
+        trial.rounds += 1;
+        let worse = trial.rounds > 3 && u64::from(fetched) * 20 > u64::from(trial.measure) * 21;
+        trial.strikes = if worse { trial.strikes + 1 } else { 0 };
+        if trial.strikes >= 2 {
+            self.give_up();
+        } else if trial.rounds > 8 {
+            trial.next_rest = REST;
+        }
+    }
+
+    /// Sorting does not pay.
+    fn give_up(&mut self) {
+        let trial = &mut self.trial;
+        // A failure can cost as many fetches as there are frames; those are to be few among the others.
+        trial.rest = trial.next_rest.max(4 * (self.links.frames() / trial.measure.max(1)));
+        trial.next_rest = trial.next_rest.saturating_mul(2);
+        trial.strikes = 0;
+        self.guard = self.links.frames();
+    }
+
+    fn resize_guard(&mut self) {
+        let frames = self.links.frames();
+        self.guard = match self.trial.rounds {
+            _ if self.trial.rest > 0 => frames,
+            0 => frames,
+            1 => frames / 2,
+            _ => (self.rhythm.expected() / PARTS * 2 / 5).clamp(frames / 16, frames / 3),
+        };
     }
 }
 
 impl Policy for Adaptive<'_> {
-    fn insert(&mut self, frame: u32, _mappers: u32) {
-        if !self.links.is_linked(frame) {
-            self.enter(frame, PASS);
+    fn insert(&mut self, frame: u32, mappers: u32) {
+        if self.links.is_linked(frame) {
+            return self.mapped(frame, mappers);
         }
+        self.fetched = self.fetched.wrapping_add(1);
+        self.advance();
+        self.enter(frame, 0);
     }
 
-    fn insert_again(&mut self, frame: u32, _mappers: u32, token: u32) {
+    fn insert_again(&mut self, frame: u32, mappers: u32, token: u32) {
         if self.links.is_linked(frame) {
+            return self.mapped(frame, mappers);
+        }
+        self.fetched = self.fetched.wrapping_add(1);
+        self.advance();
+        let mut uses = if token >> EPOCH & 1 == self.epoch & 1 { token & USES } else { 0 };
+        let evicted = token >> PARTS & NO_PART;
+        if evicted < PARTS && self.rhythm.following() {
+            let far = (self.part + PARTS - evicted) % PARTS;
+            for away in 1..far {
+                uses &= !(1 << ((evicted + away) % PARTS));
+            }
+        }
+        self.enter(frame, uses);
+    }
+
+    fn mapped(&mut self, frame: u32, mappers: u32) {
+        if !self.links.is_linked(frame) {
             return;
         }
-        self.returned += 1;
-        self.settle(token);
-        self.enter(frame, if self.len[STAY as usize] < self.limit() { STAY } else { PASS });
+        if self.rhythm.following() {
+            self.set_uses(frame, self.uses(frame) | 1 << self.part);
+        }
+        if mappers > 1 {
+            self.tag[frame as usize] |= SHARED;
+        }
     }
 
-    fn mapped(&mut self, _frame: u32, _mappers: u32) {}
-
     fn peek(&self) -> Option<u32> {
-        let over = self.len[STAY as usize] > self.limit();
-        let turn = over || self.clock - self.turned >= self.turn();
-        let (first, second) = if turn { (STAY, PASS) } else { (PASS, STAY) };
-        self.links.front(first).or_else(|| self.links.front(second))
+        let farthest = (0..PARTS).find_map(|nearer| self.links.back((self.part + PARTS - nearer) % PARTS));
+        let (over, due) = (DUE + (self.part + 1) % 2, DUE + self.part % 2);
+        farthest.or_else(|| [over, due, GUARD].into_iter().find_map(|list| self.links.front(list)))
     }
 
     fn evict(&mut self) -> Option<u32> {
         let victim = self.peek()?;
-        self.token = 0;
-        if self.list(victim) == STAY {
-            // No duel while the stay shrinks: it is losing already.
-            if self.len[STAY as usize] <= self.limit() {
-                self.turned = self.clock;
-                if !self.partner_due {
-                    self.duel = self.duel.wrapping_add(1) & (u32::MAX >> 2);
-                    let duel = Duel::Open { evicted: self.clock, fetched: self.clock };
-                    self.duels[self.duel as usize % DUELS] = duel;
-                    self.partner_due = true;
-                    self.token = self.duel << 2 | 1;
-                }
-            }
-        } else if self.partner_due {
-            self.partner_due = false;
-            self.token = self.duel << 2 | 2;
-            let fetched = self.fetched(victim);
-            if let Duel::Open { fetched: partner, .. } = &mut self.duels[self.duel as usize % DUELS] {
-                *partner = fetched;
-            }
-        }
-        self.leave(victim);
-        self.advance();
+        let part = if self.rhythm.following() { self.part } else { NO_PART };
+        self.token = self.uses(victim) | part << PARTS | (self.epoch & 1) << EPOCH;
+        self.remove(victim);
+        self.sort();
         Some(victim)
     }
 
@@ -291,13 +346,46 @@ impl Policy for Adaptive<'_> {
     fn remove(&mut self, frame: u32) {
         if self.links.is_linked(frame) {
             self.leave(frame);
+            self.len -= 1;
         }
+    }
+
+    fn restore(&mut self, frame: u32, mappers: u32) {
+        if self.links.is_linked(frame) {
+            return self.mapped(frame, mappers);
+        }
+        self.enter(frame, 0);
     }
 
     fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {}
 
+    fn mark(&mut self, id: u32) {
+        let followed = self.rhythm.following();
+        let least = LEAST.max(self.links.frames() / 4);
+        match self.rhythm.mark(id, self.fetched, least) {
+            Step::Lost => self.guard = self.links.frames(),
+            Step::On => {
+                if !followed {
+                    self.trial.began = self.fetched;
+                }
+                self.resize_guard();
+            }
+            Step::Round => {
+                self.judge(self.rhythm.last());
+                self.resize_guard();
+            }
+            Step::New => {
+                self.epoch = self.epoch.wrapping_add(1);
+                self.part = 0;
+                self.trial = Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST };
+                self.guard = self.links.frames();
+            }
+        }
+        self.advance();
+    }
+
     fn len(&self) -> usize {
-        (self.len[0] + self.len[1]) as usize
+        self.len as usize
     }
 
     fn contains(&self, frame: u32) -> bool {

@@ -22,6 +22,7 @@ pub mod policy;
 pub mod prefetch;
 #[cfg(feature = "alloc")]
 pub mod replay;
+mod rhythm;
 pub mod size;
 pub mod spec;
 pub mod storage;

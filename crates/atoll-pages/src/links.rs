@@ -88,6 +88,21 @@ impl<'a> Links<'a> {
         self.prev[frame as usize] = frame;
     }
 
+    /// Moves all of `from` behind the back of `to`, another list.
+    pub fn append(&mut self, to: u32, from: u32) {
+        let (to, from) = (self.end(to), self.end(from));
+        let (first, last) = (self.next[from], self.prev[from]);
+        if first as usize == from || to == from {
+            return;
+        }
+        let back = self.prev[to];
+        self.next[back as usize] = first;
+        self.prev[first as usize] = back;
+        self.next[last as usize] = to as u32;
+        self.prev[to] = last;
+        (self.next[from], self.prev[from]) = (from as u32, from as u32);
+    }
+
     /// The frames of a list, oldest first.
     pub fn iter(&self, list: u32) -> impl Iterator<Item = u32> + '_ {
         core::iter::successors(self.front(list), |&frame| self.frame(self.next[frame as usize]))
@@ -123,7 +138,10 @@ mod tests {
         links.push_back(0, 0);
         assert!(links.iter(0).eq([2, 3, 0]) && links.iter(1).eq([1]));
         assert_eq!((links.front(0), links.back(0)), (Some(2), Some(0)));
-        links.unlink(1);
-        assert!(links.is_empty(1));
+        links.append(1, 0);
+        assert!(links.iter(1).eq([1, 2, 3, 0]) && links.is_empty(0));
+        links.append(1, 0);
+        links.append(0, 1);
+        assert!(links.iter(0).eq([1, 2, 3, 0]) && links.is_empty(1));
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! The set of events is what a runtime with per-worker page tables sees for nothing (`papers/cmcp.txt`, section 3): a
 //! page becomes resident, another worker maps it, a page is evicted or freed. Uses of a mapped page are
-//! invisible; a policy that wants to see them must have mappings dropped in `scan`, and pays for it.
+//! invisible; a policy that wants to see them must have mappings dropped in `scan`, and pays for it. Not in the paper
+//! are the token that a far page keeps for the policy, and the marks that tell it where the program is.
 
 /// A replacement policy over frames numbered from 0 to its capacity.
 ///
@@ -55,6 +56,12 @@ pub trait Policy {
     /// whose mappings are to be dropped in all workers so that its next use is seen. Each such call costs
     /// remote TLB invalidations; policies that need none never call it.
     fn scan(&mut self, unmap: &mut dyn FnMut(u32));
+
+    /// The program passed a point that it is known by: a parallel region began, or a barrier in one opened. Programs
+    /// repeat themselves, and so do these numbers; policies that know time only by faults ignore them.
+    fn mark(&mut self, id: u32) {
+        let _ = id;
+    }
 
     /// How many frames are held.
     fn len(&self) -> usize;

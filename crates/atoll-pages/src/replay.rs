@@ -123,6 +123,11 @@ impl<P: Policy> Replay<P> {
         });
     }
 
+    /// The program passes a mark.
+    pub fn mark(&mut self, id: u32) {
+        self.policy.mark(id);
+    }
+
     /// The program frees a page.
     pub fn free(&mut self, number: u64) {
         if let Some(frame) = self.pages.remove(&number).and_then(|page| page.frame) {

@@ -140,7 +140,7 @@ policies! {
     Lru(crate::lru::LruOptions),
     /// Core-map count based priority.
     Cmcp(crate::cmcp::CmcpOptions),
-    /// FIFO that keeps part of a sweep while that pays.
+    /// The order of next uses, as far as the program's rounds foretell it; else FIFO.
     Adaptive(crate::adaptive::AdaptiveOptions),
 }
 
@@ -206,6 +206,10 @@ impl Policy for AnyPolicy<'_> {
 
     fn scan(&mut self, unmap: &mut dyn FnMut(u32)) {
         each!(self, policy => policy.scan(unmap));
+    }
+
+    fn mark(&mut self, id: u32) {
+        each!(self, policy => policy.mark(id));
     }
 
     fn len(&self) -> usize {

@@ -1,4 +1,4 @@
-//! What `adaptive` gains on sweeps and what it loses elsewhere, against the other policies and against MIN.
+//! What `adaptive` gains where a program repeats itself and what it loses elsewhere, against the other policies and MIN.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
@@ -9,12 +9,25 @@ use atoll_pages::replay::{Reference, Replay};
 
 const FRAMES: u32 = 1000;
 
+/// A use of a page, or a mark.
+#[derive(Clone, Copy)]
+enum Event {
+    Page(u64),
+    Mark(u32),
+}
+use Event::{Mark, Page};
+
 /// Major faults of one worker who uses these pages, with a tick in every 1000 references.
-fn faults(spec: &str, frames: u32, pages: &[u64]) -> u64 {
+fn faults(spec: &str, frames: u32, events: &[Event]) -> u64 {
     let mut storage = OwnedStorage::new(spec.parse().unwrap(), frames);
     let mut replay = Replay::new(storage.policy(), frames);
-    for (index, &page) in pages.iter().enumerate() {
-        replay.reference(Reference { worker: 0, page, write: false });
+    for (index, event) in events.iter().enumerate() {
+        match *event {
+            Page(page) => {
+                replay.reference(Reference { worker: 0, page, write: false });
+            }
+            Mark(id) => replay.mark(id),
+        }
         if index % 1000 == 0 {
             replay.tick();
         }
@@ -23,7 +36,9 @@ fn faults(spec: &str, frames: u32, pages: &[u64]) -> u64 {
 }
 
 /// The faults of Belady's MIN, which evicts the page whose next use is farthest.
-fn min(frames: usize, pages: &[u64]) -> u64 {
+fn min(frames: usize, events: &[Event]) -> u64 {
+    let page = |event: &Event| if let Page(page) = event { Some(*page) } else { None };
+    let pages: Vec<u64> = events.iter().filter_map(page).collect();
     let mut later = HashMap::new();
     let mut next = vec![usize::MAX; pages.len()];
     for (index, page) in pages.iter().enumerate().rev() {
@@ -43,9 +58,9 @@ fn min(frames: usize, pages: &[u64]) -> u64 {
 }
 
 /// The faults of MIN, FIFO, LRU, CMCP and the adaptive policy.
-fn all(frames: u32, pages: &[u64]) -> [u64; 5] {
-    let of = |spec| faults(spec, frames, pages);
-    [min(frames as usize, pages), of("fifo"), of("lru"), of("cmcp"), of("adaptive")]
+fn all(frames: u32, events: &[Event]) -> [u64; 5] {
+    let of = |spec| faults(spec, frames, events);
+    [min(frames as usize, events), of("fifo"), of("lru"), of("cmcp"), of("adaptive")]
 }
 
 struct Lcg(u64);
@@ -57,101 +72,149 @@ impl Lcg {
     }
 }
 
-fn cyclic(first: u64, pages: u64, rounds: u64) -> Vec<u64> {
-    (0..rounds * pages).map(|index| first + index % pages).collect()
+fn sweep(pages: std::ops::Range<u64>) -> impl Iterator<Item = Event> {
+    pages.map(Page)
+}
+
+/// Sweeps with a mark before each.
+fn cyclic(first: u64, pages: u64, rounds: u64) -> Vec<Event> {
+    (0..rounds).flat_map(|_| std::iter::once(Mark(1)).chain(sweep(first..first + pages))).collect()
+}
+
+fn without_marks(events: Vec<Event>) -> Vec<Event> {
+    events.into_iter().filter(|event| matches!(event, Page(_))).collect()
+}
+
+/// Time steps of three stages over ten arrays of 200 pages: four that every stage reads, three of the stage's own,
+/// three that only the end of the step uses.
+fn stages(steps: u64) -> Vec<Event> {
+    let array = |number: u64| sweep(number * 1000..number * 1000 + 200);
+    let stage = move |stage: u64| {
+        let passes = [0, 1, 4 + stage, 2, 3, 4 + stage];
+        passes
+            .into_iter()
+            .zip(1..)
+            .flat_map(move |(number, id)| std::iter::once(Mark(id)).chain(array(number)))
+    };
+    let end = move || (7..10).flat_map(move |number| std::iter::once(Mark(9)).chain(array(number)));
+    (0..steps).flat_map(|_| (0..3).flat_map(stage).chain(end())).collect()
+}
+
+/// The same, but every 40 steps it is about other memory, passing the same marks.
+fn moving(steps: u64) -> Vec<Event> {
+    let step = |number: u64| {
+        stages(1).into_iter().map(move |event| match event {
+            Page(page) => Page(page + number / 40 * 20_000),
+            mark => mark,
+        })
+    };
+    (0..steps).flat_map(step).collect()
 }
 
 /// Three regions in turn, each sweeping its own pages eight times whenever it runs.
-fn regions(pages: u64) -> Vec<u64> {
+fn regions(pages: u64) -> Vec<Event> {
     (0..6).flat_map(|region| cyclic(region % 3 * 10_000, pages, 8)).collect()
 }
 
 /// Four rounds over eight tiles, each swept eight times before the next.
-fn tiles(pages: u64) -> Vec<u64> {
+fn tiles(pages: u64) -> Vec<Event> {
     (0..4).flat_map(|_| (0..8).flat_map(move |tile| cyclic(tile * pages, pages, 8))).collect()
 }
 
-/// Random uses of a range of pages that moves on.
-fn drift(width: u64) -> Vec<u64> {
+/// Random uses of a range of pages that moves on, in rounds of nothing.
+fn drift(width: u64) -> Vec<Event> {
     let mut random = Lcg(7);
-    (0..60_000).map(|index| index / 10 + random.below(width)).collect()
+    let mut one = |index: u64| [Page(index / 10 + random.below(width)), Mark(1)];
+    (0..60_000).flat_map(|index| one(index).into_iter().take(if index % 1500 == 0 { 2 } else { 1 })).collect()
 }
 
 /// Twenty sweeps over rows of five pages, each row read with its two neighbours.
-fn stencil() -> Vec<u64> {
-    let rows = |row: u64| [row - 1, row, row + 1].into_iter().flat_map(|row| row * 5..row * 5 + 5);
-    (0..20).flat_map(|_| (1..399).flat_map(rows)).collect()
+fn stencil() -> Vec<Event> {
+    let rows = |row: u64| [row - 1, row, row + 1].into_iter().flat_map(|row| sweep(row * 5..row * 5 + 5));
+    (0..20).flat_map(|_| std::iter::once(Mark(1)).chain((1..399).flat_map(rows))).collect()
 }
 
-fn up_and_down() -> Vec<u64> {
-    (0..10).flat_map(|_| (0..2000).chain((0..2000).rev())).collect()
+fn up_and_down() -> Vec<Event> {
+    let turn =
+        || [Mark(1)].into_iter().chain(sweep(0..2000)).chain([Mark(2)]).chain((0..2000).rev().map(Page));
+    (0..20).flat_map(|_| turn()).collect()
 }
 
-fn uniform() -> Vec<u64> {
+fn uniform() -> Vec<Event> {
     let mut random = Lcg(42);
-    (0..60_000).map(|_| random.below(2000)).collect()
+    (0..60_000).map(|_| Page(random.below(2000))).collect()
 }
 
-fn skewed() -> Vec<u64> {
+fn skewed() -> Vec<Event> {
     let mut random = Lcg(42);
     let mut one = || {
         let unit = random.below(1 << 15);
         (((unit * unit * unit) >> 30) * 4000) >> 15
     };
-    (0..60_000).map(|_| one()).collect()
+    (0..60_000).map(|_| Page(one())).collect()
 }
 
 /// A table of 300 pages used in turn with a sweep over 2000.
-fn hot() -> Vec<u64> {
-    (0..20_000).flat_map(|index| [100_000 + index % 300, index % 2000]).collect()
+fn hot() -> Vec<Event> {
+    let round = |round: u64| {
+        let both = move |index: u64| [Page(100_000 + (round * 2000 + index) % 300), Page(index)];
+        std::iter::once(Mark(1)).chain((0..2000).flat_map(both))
+    };
+    (0..40).flat_map(round).collect()
 }
 
-#[test]
-fn sweeps_come_near_min() {
-    let table = [
-        ("1100 pages", cyclic(0, 1100, 20), [3000, 22000, 22000, 12500, 6646]),
-        ("1250 pages", cyclic(0, 1250, 20), [6000, 25000, 25000, 15500, 9388]),
-        ("2000 pages", cyclic(0, 2000, 20), [21000, 40000, 40000, 30500, 24141]),
-        ("4000 pages", cyclic(0, 4000, 20), [61000, 80000, 80000, 70500, 64220]),
-        ("8000 pages", cyclic(0, 8000, 20), [141000, 160000, 160000, 150524, 144337]),
-        ("stencil of 2000 pages", stencil(), [21000, 40000, 33525, 30436, 24035]),
-    ];
-    for (name, pages, expected) in table {
-        let counts @ [min, fifo, _, _, adaptive] = all(FRAMES, &pages);
+type Row = (&'static str, Vec<Event>, [u64; 5]);
+
+fn check(table: Vec<Row>, bound: impl Fn([u64; 5]) -> bool) {
+    for (name, events, expected) in table {
+        let counts = all(FRAMES, &events);
         assert_eq!(counts, expected, "{name}");
-        assert!((fifo - adaptive) * 4 >= (fifo - min) * 3, "{name}: three quarters of what can be saved are");
+        assert!(bound(counts), "{name}: {counts:?}");
     }
 }
 
+/// It needs some marks to find the round, one round to learn, and some to become good.
 #[test]
-fn elsewhere_it_is_fifo_but_for_a_fifth() {
-    let table = [
+fn rounds_come_near_min() {
+    let table = vec![
+        ("1100 pages", cyclic(0, 1100, 100), [11000, 110000, 110000, 60324, 23154]),
+        ("1250 pages", cyclic(0, 1250, 100), [26000, 125000, 125000, 75365, 46874]),
+        ("2000 pages", cyclic(0, 2000, 100), [101000, 200000, 200000, 150535, 117414]),
+        ("4000 pages", cyclic(0, 4000, 100), [301000, 400000, 400000, 350884, 321158]),
+        ("stages", stages(60), [72800, 168000, 162430, 154594, 94683]),
+        ("a table and a sweep", hot(), [53000, 106700, 80300, 80313, 66654]),
+    ];
+    check(table, |[min, fifo, _, _, adaptive]| (fifo - adaptive) * 2 >= fifo - min);
+}
+
+#[test]
+fn elsewhere_it_is_fifo_or_little_worse() {
+    let table = vec![
         ("pages used once", cyclic(0, 30_000, 1), [30000, 30000, 30000, 30000, 30000]),
-        ("regions that sweep more than fits", regions(1500), [30000, 72000, 72000, 64150, 50819]),
-        ("regions that sweep what fits", regions(900), [5200, 5400, 30100, 30100, 5692]),
-        ("tiles of half the frames", tiles(500), [14000, 16000, 16000, 14500, 16347]),
-        ("tiles of nearly all frames", tiles(900), [28400, 28800, 203700, 207510, 31979]),
-        ("up and down", up_and_down(), [21000, 21000, 25491, 21000, 22677]),
-        ("tiles of four fifths of the frames", tiles(800), [24800, 25600, 180900, 183435, 28603]),
-        ("regions that just fit", regions(950), [5600, 5700, 31800, 31800, 6069]),
-        ("a range that fits and moves", drift(800), [6623, 6757, 7689, 23633, 6757]),
-        ("a wider range that moves", drift(1500), [9380, 23745, 31815, 38423, 24418]),
-        ("random", uniform(), [12347, 30269, 30399, 30366, 30166]),
-        ("skewed", skewed(), [15210, 31580, 28010, 30171, 31445]),
-        ("a table and a sweep", hot(), [14000, 26800, 20300, 19450, 25958]),
+        ("no marks", without_marks(cyclic(0, 1250, 20)), [6000, 25000, 25000, 15500, 25000]),
+        ("too few rounds", cyclic(0, 1250, 10), [3500, 12500, 12500, 8000, 10047]),
+        ("memory that moves under the same marks", moving(200), [244000, 560000, 780430, 580007, 345746]),
+        ("stencil of 2000 pages", stencil(), [21000, 40000, 33524, 30436, 28966]),
+        ("regions that sweep more than fits", regions(1500), [30000, 72000, 72000, 64116, 53264]),
+        ("regions that sweep what fits", regions(900), [5200, 5400, 30100, 30100, 5400]),
+        ("tiles of half the frames", tiles(500), [14000, 16000, 16000, 14500, 16000]),
+        ("tiles of nearly all frames", tiles(900), [28400, 28800, 203700, 207287, 28800]),
+        ("up and down", up_and_down(), [41000, 41000, 50139, 41120, 42042]),
+        ("tiles of four fifths of the frames", tiles(800), [24800, 25600, 180900, 183789, 25600]),
+        ("regions that just fit", regions(950), [5600, 5700, 31800, 31800, 5700]),
+        ("a range that fits and moves", drift(800), [6623, 6757, 7691, 23633, 6757]),
+        ("a wider range that moves", drift(1500), [9380, 23745, 32014, 38423, 25389]),
+        ("random", uniform(), [12347, 30269, 30399, 30366, 30269]),
+        ("skewed", skewed(), [15210, 31580, 28010, 30171, 31580]),
     ];
-    for (name, pages, expected) in table {
-        let counts @ [_, fifo, _, _, adaptive] = all(FRAMES, &pages);
-        assert_eq!(counts, expected, "{name}");
-        assert!(adaptive * 5 <= fifo * 6, "{name}");
-    }
+    check(table, |[_, fifo, _, _, adaptive]| adaptive * 100 <= fifo * 107);
 }
 
 #[test]
 fn few_frames_are_no_trap() {
     for frames in 1..40 {
-        let pages = cyclic(0, 20, 50);
-        let [min, fifo, .., adaptive] = all(frames, &pages);
+        let events = cyclic(0, 20, 50);
+        let [min, fifo, .., adaptive] = all(frames, &events);
         assert!(min <= adaptive && adaptive <= fifo + fifo / 5, "{frames} frames: {adaptive} to {fifo}");
     }
 }

@@ -21,6 +21,7 @@ enum Event {
     EvictAndRestore { mappers: u32 },
     Remove { frame: u32 },
     Scan,
+    Mark { id: u32 },
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -34,6 +35,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => mappers.prop_map(|mappers| Event::EvictAndRestore { mappers }),
         1 => frame.prop_map(|frame| Event::Remove { frame }),
         1 => Just(Event::Scan),
+        3 => (0..3_u32).prop_map(|id| Event::Mark { id }),
     ]
 }
 
@@ -58,6 +60,7 @@ fn conform(spec: PolicySpec, events: &[Event]) {
                 held.insert(frame);
             }
             Event::Mapped { frame, mappers } => policy.mapped(frame, mappers),
+            Event::Mark { id } => policy.mark(id),
             Event::Evict => {
                 let next = policy.peek();
                 assert_eq!(policy.peek(), next, "looking changes nothing");

@@ -27,7 +27,7 @@ use crate::layout;
 use crate::spin::Spin;
 use crate::uffd::Uffd;
 use frames::Frames;
-use room::Room;
+use room::{Marks, Room};
 
 /// A stretch of addresses whose pages are paged; page numbers are offsets in the arena's file.
 struct Range {
@@ -62,6 +62,8 @@ pub struct Pager {
     pinned_fd: AtomicI32,
     threads: AtomicBool,
     wants_mapped: bool,
+    wants_marks: bool,
+    marks: Marks,
     scanning: bool,
     ram_direct: bool,
     last_age: AtomicU64,
@@ -128,6 +130,8 @@ impl Pager {
             next_global_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
             uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS],
             wants_mapped: !matches!(policy, AnyPolicy::Fifo(_)),
+            wants_marks: matches!(policy, AnyPolicy::Adaptive(_)),
+            marks: Marks::new(),
             scanning: matches!(policy, AnyPolicy::Lru(_)),
             room: Spin::new(Room::new(policy, free)),
             taken: AtomicU32::new(0),

@@ -10,7 +10,7 @@ use super::Pager;
 use super::executor::{Event, Executor};
 use super::page_word::{self, State};
 use crate::control::Figures;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the room lock guards.
 pub struct Room {
@@ -21,6 +21,46 @@ pub struct Room {
     pub(super) freed: usize,
     /// Frames from here on were never used.
     pub(super) fresh: u32,
+}
+
+/// Marks the policy has not heard of yet: written by the program's first worker, read under the room lock.
+pub(super) struct Marks {
+    head: AtomicU32,
+    tail: AtomicU32,
+    ids: [AtomicU32; MARKS],
+}
+
+/// Marks kept; a power of two. More of them without one eviction between are lost, and the policy its place.
+const MARKS: usize = 512;
+
+impl Marks {
+    pub(super) const fn new() -> Marks {
+        Marks { head: AtomicU32::new(0), tail: AtomicU32::new(0), ids: [const { AtomicU32::new(0) }; MARKS] }
+    }
+
+    fn put(&self, id: u32) {
+        let head = self.head.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release of `tail` in `drain`: the place was read before it is overwritten.
+        if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize >= MARKS {
+            return;
+        }
+        self.ids[head as usize % MARKS].store(id, Ordering::Relaxed);
+        // Release: pairs with the Acquire of `head` in `drain`.
+        self.head.store(head.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Only under the room lock.
+    fn drain(&self, mut each: impl FnMut(u32)) {
+        let mut tail = self.tail.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `put`.
+        let head = self.head.load(Ordering::Acquire);
+        while tail != head {
+            each(self.ids[tail as usize % MARKS].load(Ordering::Relaxed));
+            tail = tail.wrapping_add(1);
+        }
+        // Release: pairs with the Acquire in `put`.
+        self.tail.store(head, Ordering::Release);
+    }
 }
 
 impl Room {
@@ -50,6 +90,14 @@ impl Room {
 }
 
 impl Pager {
+    /// The program passed a point known by `id`: a region began, a barrier opened. Only its first worker calls this.
+    #[inline]
+    pub fn mark(&self, id: u32) {
+        if self.wants_marks {
+            self.marks.put(id);
+        }
+    }
+
     /// Tells the policy all that executors noted. Call it before asking the policy anything.
     pub(super) fn drain_logs(&self, room: &mut Room) {
         let workers = (self.control.workers.load(Ordering::Relaxed) as usize).max(1);
@@ -66,6 +114,8 @@ impl Pager {
                 Event::Mapped(frame, mappers) => room.policy.mapped(frame, mappers),
             });
         }
+        // Faults behind a mark may be among the above: the policy hears of a mark up to a batch late.
+        self.marks.drain(|id| room.policy.mark(id));
     }
 
     /// How many frames may be in use now, given what pinned memory takes of the near limit.

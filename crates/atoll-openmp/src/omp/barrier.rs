@@ -115,9 +115,16 @@ pub(crate) fn join(thread: &Thread, team: &'static Team) {
     thread.leaving.set(false);
 }
 
+extern "C" fn barrier(site: usize) {
+    meet(me());
+    hooks::barrier_passed(site);
+}
+
+/// `void GOMP_barrier(void)`: passes on where it returns to.
+#[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_barrier() {
-    meet(me());
+    std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym barrier)
 }
 
 #[unsafe(no_mangle)]

@@ -10,6 +10,7 @@ use super::ordered;
 use super::taskgroup;
 use super::team::{Thread, me};
 use super::workshare::{self, WorkShare};
+use crate::hooks;
 use std::ptr;
 
 /// What a construct can ask for beside its iterations.
@@ -273,6 +274,7 @@ doacross_general! {
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_loop_end() {
     barrier::meet(me());
+    hooks::barrier_passed(0);
 }
 
 #[unsafe(no_mangle)]
