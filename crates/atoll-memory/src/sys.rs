@@ -73,6 +73,93 @@ pub unsafe fn pread_exact(fd: i32, mut to: *mut u8, mut len: usize, mut offset: 
     Ok(())
 }
 
+/// Writes exactly `len` bytes from `from` at `offset` of `fd`.
+///
+/// # Safety
+/// `from` must be valid for reads of `len` bytes.
+pub unsafe fn pwrite_exact(fd: i32, from: *const u8, len: usize, offset: u64) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: the caller's buffer.
+        let a = unsafe { [fd as usize, from.add(done) as usize, len - done, offset as usize + done, 0, 0] };
+        // SAFETY: as above.
+        match unsafe { syscall(libc::SYS_pwrite64, a) } {
+            Ok(0) => return Err(Errno(libc::EIO)),
+            Ok(n) => done += n,
+            Err(Errno(libc::EINTR)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// One read of at most `len` bytes.
+///
+/// # Safety
+/// `to` must be valid for writes of `len` bytes.
+pub unsafe fn read(fd: i32, to: *mut u8, len: usize) -> Result<usize, Errno> {
+    // SAFETY: the caller's buffer.
+    unsafe { syscall(libc::SYS_read, [fd as usize, to as usize, len, 0, 0, 0]) }
+}
+
+/// Closes a descriptor.
+pub fn close(fd: i32) {
+    // SAFETY: no pointers.
+    let _ = unsafe { syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// A pipe: the end to read from, the end to write to.
+pub fn pipe() -> Result<[i32; 2], Errno> {
+    let mut ends = [0i32; 2];
+    // SAFETY: the kernel writes two descriptors.
+    unsafe {
+        syscall(libc::SYS_pipe2, [ends.as_mut_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0, 0])?;
+    }
+    Ok(ends)
+}
+
+/// Sets how many bytes a pipe can hold and returns how many it can now.
+pub fn set_pipe_capacity(fd: i32, bytes: usize) -> Result<usize, Errno> {
+    // SAFETY: no pointers.
+    unsafe { syscall(libc::SYS_fcntl, [fd as usize, libc::F_SETPIPE_SZ as usize, bytes, 0, 0, 0]) }
+}
+
+/// Moves up to `len` bytes at `offset` of `fd` to a pipe, by reference where the file allows it; never waits.
+pub fn splice(fd: i32, offset: u64, pipe: i32, len: usize) -> Result<usize, Errno> {
+    let mut offset = offset as i64;
+    // SAFETY: the kernel reads and writes the offset.
+    unsafe {
+        syscall(
+            libc::SYS_splice,
+            [
+                fd as usize,
+                std::ptr::from_mut(&mut offset) as usize,
+                pipe as usize,
+                0,
+                len,
+                libc::SPLICE_F_NONBLOCK as usize,
+            ],
+        )
+    }
+}
+
+/// The same descriptor under a number that programs do not count on: they expect the low ones for themselves, and
+/// close ranges of them. Not much higher, as each fork copies the table up to the highest. The same number if there
+/// is no room.
+pub fn out_of_the_way(fd: i32) -> i32 {
+    const HIGH: usize = 512;
+    // SAFETY: no pointers.
+    let moved =
+        unsafe { syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, HIGH, 0, 0, 0]) };
+    match moved {
+        Ok(high) => {
+            close(fd);
+            high as i32
+        }
+        Err(_) => fd,
+    }
+}
+
 /// Frees the file's pages in `offset..offset + len`; they read as zeros (or fault as missing) afterwards.
 pub fn punch_hole(fd: i32, offset: u64, len: u64) -> Result<(), Errno> {
     let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as usize;

@@ -17,28 +17,28 @@
 //! What that is worth shows in the pages fetched in a round. The first round is FIFO, which only learns and sets the
 //! measure, the second has a guard of half the frames. If from the fourth on two in succession fetch a 1/20 more than
 //! the measure, or any one half as much again, the policy is FIFO for at least four rounds (at the next failure eight,
-//! and so on), measures and tries again. While no round is known, or the place in it is lost, it is FIFO too, and
-//! gives a page that several workers map one more turn.
+//! and so on), measures and tries again. While no round is known, or the place in it is lost, it is FIFO too, but for
+//! two things: a page that several workers map gets one more turn, and `stay` keeps part of what passes where that pays.
 //!
-//! Pages fetched, in per cent of FIFO's, first touches not counted; near memory of so much of the footprint. By
-//! `examples/replay_trace.rs` on traces of this repository's `programs`, class A (`randomaccess` W), two workers, 4K
-//! pages, recorded over 7 or 8 time steps and then repeated up to 30 to 37 (`cg`: 3 outer steps of 25 sweeps;
-//! `graph500`: 5 searches):
+//! Pages fetched, in per cent of FIFO's, first touches not counted; near memory of so much of the footprint. Replayed
+//! from page traces of this repository's `programs`, class A (`randomaccess` W), two workers, 4K pages, recorded over 7
+//! or 8 time steps and then repeated up to 30 to 37 (`cg`: 3 outer steps of 25 sweeps; `graph500`: 5 searches):
 //!
 //! ```text
 //!                        75 %                  50 %                  25 %
 //!                 MIN  CMCP  here       MIN  CMCP  here       MIN  CMCP  here
-//! stencil          26    82    44        36    92    54        47    99    80
-//! bt               15    73    40        33    80    64        55    93    91
-//! sp               16    80    37        32    80    61        51    94    88
-//! lu               25    67    54        33    81    63        54    83    85
-//! cg               21    76    52        40    73    60        69    88    91
-//! graph500         37   109   100        37    68    82        24    88    91
-//! randomaccess     24    97    99        29    93   100        31    90   100
+//! stencil          26    82    43        36    92    55        47    99    81
+//! bt               15    73    39        33    80    64        55    93    91
+//! sp               16    80    39        32    80    61        51    94    88
+//! lu               25    67    56        33    81    61        54    83    85
+//! cg               21    76    47        40    73    60        69    88    90
+//! graph500         37   109   106        37    68    80        24    88    93
+//! randomaccess     24    97   100        29    93   100        31    90    98
 //! ```
 //!
 //! So at a quarter of the footprint 22 parts are too coarse for much, and where next uses cannot be foretold CMCP is
-//! up to a fifth better. Without marks, as in one long region without barriers, nothing is gained at all.
+//! up to a fifth better. In tiles that just fit FIFO is at its best and this up to 12 % worse (`tests/adaptive.rs`), where
+//! LRU and CMCP have seven times as many faults.
 
 use core::fmt;
 
@@ -46,6 +46,7 @@ use crate::links::Links;
 use crate::policy::Policy;
 use crate::rhythm::{Rhythm, Step};
 use crate::spec::{Options, SpecError};
+use crate::stay::{From, Stay};
 use crate::storage::Storage;
 
 /// Options of [`Adaptive`]: none.
@@ -75,7 +76,9 @@ impl Options for AdaptiveOptions {
             epoch: 0,
             due: 0,
             token: 0,
+            away: 0,
             rhythm: Rhythm::new(),
+            stay: Stay::new(storage.frames),
             trial: Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST },
         }
     }
@@ -93,17 +96,21 @@ const PARTS: u32 = 22;
 /// for even and odd parts, and the guard.
 const DUE: u32 = PARTS;
 const GUARD: u32 = PARTS + 2;
-const LISTS: usize = PARTS as usize + 3;
+/// Pages that stay while the rest passes through the guard, as long as the policy is FIFO.
+const STAY: u32 = PARTS + 3;
+const LISTS: usize = PARTS as usize + 4;
 
 /// In tags and tokens: the parts in which the page is used.
 const USES: u32 = (1 << PARTS) - 1;
 /// In tags and tokens: which kind of round, odd or even, the uses are of.
 const EPOCH: u32 = 27;
-/// In a tag: the page is in the guard; several workers have mapped it.
+/// In a tag: the page is in the guard; several workers have mapped it; it is in the stay.
 const GUARDED: u32 = 1 << 22;
 const SHARED: u32 = 1 << 23;
-/// In a token, in place of the part in which the page was evicted: not known.
+const STAYING: u32 = 1 << 24;
+/// In a token, in place of the part in which the page was evicted: not known; the uses are a number of `stay`.
 const NO_PART: u32 = 31;
+const NUMBERED: u32 = 30;
 
 /// Pages sorted at each call at most.
 const SORTED: u32 = 3;
@@ -147,7 +154,10 @@ pub struct Adaptive<'a> {
     /// Pages sorted after they were due.
     due: u32,
     token: u32,
+    /// How many parts off the next use of the last victim was; 0 if it was not sorted.
+    away: u32,
     rhythm: Rhythm,
+    stay: Stay,
     trial: Trial,
 }
 
@@ -169,10 +179,16 @@ impl Adaptive<'_> {
     }
 
     /// A page became resident, or is restored.
-    fn enter(&mut self, frame: u32, uses: u32) {
+    fn enter(&mut self, frame: u32, uses: u32, stays: bool) {
         self.tag[frame as usize] = 0;
         self.set_uses(frame, if self.rhythm.following() { uses | 1 << self.part } else { uses });
-        self.join_guard(frame);
+        if stays {
+            self.links.push_back(STAY, frame);
+            self.tag[frame as usize] |= STAYING;
+            self.stay.len += 1;
+        } else {
+            self.join_guard(frame);
+        }
         self.len += 1;
         self.sort();
     }
@@ -185,9 +201,26 @@ impl Adaptive<'_> {
 
     fn leave(&mut self, frame: u32) {
         self.links.unlink(frame);
-        if self.tag[frame as usize] & GUARDED != 0 {
-            self.tag[frame as usize] &= !GUARDED;
-            self.guarded -= 1;
+        let tag = &mut self.tag[frame as usize];
+        self.guarded -= u32::from(*tag & GUARDED != 0);
+        self.stay.len -= u32::from(*tag & STAYING != 0);
+        *tag &= !(GUARDED | STAYING);
+    }
+
+    /// Is it FIFO, and not sorting?
+    fn passing(&self) -> bool {
+        self.guard == self.links.frames()
+    }
+
+    /// Sets the size of the guard. When it sorts, the stay is part of the guard.
+    fn set_guard(&mut self, guard: u32) {
+        self.guard = guard;
+        if !self.passing() && self.stay.len > 0 {
+            while let Some(frame) = self.links.front(STAY) {
+                self.leave(frame);
+                self.join_guard(frame);
+            }
+            self.stay.over();
         }
     }
 
@@ -205,7 +238,7 @@ impl Adaptive<'_> {
             {
                 self.leave(frame);
                 self.file(frame, distance(self.uses(frame), self.part));
-            } else if self.guard == self.links.frames()
+            } else if self.passing()
                 && let Some(frame) = self.links.front(GUARD)
                 && self.tag[frame as usize] & SHARED != 0
             {
@@ -237,16 +270,17 @@ impl Adaptive<'_> {
             }
         }
         let spent = self.fetched.wrapping_sub(self.trial.began);
-        if self.guard < self.links.frames() && u64::from(spent) * 2 > u64::from(self.trial.measure) * 3 {
+        if !self.passing() && u64::from(spent) * 2 > u64::from(self.trial.measure) * 3 {
             self.give_up();
         }
     }
 
     /// A round is over that fetched so many pages.
     fn judge(&mut self, fetched: u32) {
+        let passing = self.passing();
         let trial = &mut self.trial;
         trial.began = self.fetched;
-        if self.guard == self.links.frames() {
+        if passing {
             trial.measure = fetched;
             if trial.rest > 0 {
                 trial.rest -= 1;
@@ -271,17 +305,40 @@ impl Adaptive<'_> {
         trial.rest = trial.next_rest.max(4 * (self.links.frames() / trial.measure.max(1)));
         trial.next_rest = trial.next_rest.saturating_mul(2);
         trial.strikes = 0;
-        self.guard = self.links.frames();
+        self.set_guard(self.links.frames());
     }
 
     fn resize_guard(&mut self) {
         let frames = self.links.frames();
-        self.guard = match self.trial.rounds {
+        let guard = match self.trial.rounds {
             _ if self.trial.rest > 0 => frames,
             0 => frames,
             1 => frames / 2,
             _ => (self.rhythm.expected() / PARTS * 2 / 5).clamp(frames / 16, frames / 3),
         };
+        self.set_guard(guard);
+    }
+}
+
+impl Adaptive<'_> {
+    /// How many parts off the next use is of a page that is sorted; 0 for others.
+    fn away(&self, frame: u32) -> u32 {
+        let sorted = !self.passing() && self.tag[frame as usize] & (GUARDED | STAYING) == 0;
+        if sorted { distance(self.uses(frame), self.part) } else { 0 }
+    }
+
+    /// Removes a victim and makes its token.
+    fn give(&mut self, victim: u32) {
+        let part = if self.rhythm.following() { self.part } else { NO_PART };
+        self.token = self.uses(victim) | part << PARTS | (self.epoch & 1) << EPOCH;
+        if self.passing() {
+            let from = if self.tag[victim as usize] & STAYING != 0 { From::Stay } else { From::Pass };
+            let note = self.stay.evicted(from, self.guarded);
+            if note != 0 {
+                self.token = note | NUMBERED << PARTS;
+            }
+        }
+        self.remove(victim);
     }
 }
 
@@ -292,7 +349,7 @@ impl Policy for Adaptive<'_> {
         }
         self.fetched = self.fetched.wrapping_add(1);
         self.advance();
-        self.enter(frame, 0);
+        self.enter(frame, 0, false);
     }
 
     fn insert_again(&mut self, frame: u32, mappers: u32, token: u32) {
@@ -301,15 +358,18 @@ impl Policy for Adaptive<'_> {
         }
         self.fetched = self.fetched.wrapping_add(1);
         self.advance();
-        let mut uses = if token >> EPOCH & 1 == self.epoch & 1 { token & USES } else { 0 };
         let evicted = token >> PARTS & NO_PART;
+        let known = evicted != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
+        let mut uses = if known { token & USES } else { 0 };
         if evicted < PARTS && self.rhythm.following() {
             let far = (self.part + PARTS - evicted) % PARTS;
             for away in 1..far {
                 uses &= !(1 << ((evicted + away) % PARTS));
             }
         }
-        self.enter(frame, uses);
+        let note = if evicted == NUMBERED { token & USES } else { 0 };
+        let stays = self.stay.returns(note) && self.passing();
+        self.enter(frame, uses, stays);
     }
 
     fn mapped(&mut self, frame: u32, mappers: u32) {
@@ -327,16 +387,24 @@ impl Policy for Adaptive<'_> {
     fn peek(&self) -> Option<u32> {
         let farthest = (0..PARTS).find_map(|nearer| self.links.back((self.part + PARTS - nearer) % PARTS));
         let (over, due) = (DUE + (self.part + 1) % 2, DUE + self.part % 2);
-        farthest.or_else(|| [over, due, GUARD].into_iter().find_map(|list| self.links.front(list)))
+        let last = if self.stay.has_turn() { [STAY, GUARD] } else { [GUARD, STAY] };
+        farthest.or_else(|| [over, due].into_iter().chain(last).find_map(|list| self.links.front(list)))
     }
 
     fn evict(&mut self) -> Option<u32> {
         let victim = self.peek()?;
-        let part = if self.rhythm.following() { self.part } else { NO_PART };
-        self.token = self.uses(victim) | part << PARTS | (self.epoch & 1) << EPOCH;
-        self.remove(victim);
+        self.away = self.away(victim);
+        self.give(victim);
         self.sort();
         Some(victim)
+    }
+
+    fn evict_also(&mut self, frame: u32) -> bool {
+        let also = self.links.is_linked(frame) && self.away > 0 && self.away(frame) * 4 >= self.away * 3;
+        if also {
+            self.give(frame);
+        }
+        also
     }
 
     fn token(&self) -> u32 {
@@ -354,7 +422,7 @@ impl Policy for Adaptive<'_> {
         if self.links.is_linked(frame) {
             return self.mapped(frame, mappers);
         }
-        self.enter(frame, 0);
+        self.enter(frame, 0, false);
     }
 
     fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {}
@@ -363,7 +431,7 @@ impl Policy for Adaptive<'_> {
         let followed = self.rhythm.following();
         let least = LEAST.max(self.links.frames() / 4);
         match self.rhythm.mark(id, self.fetched, least) {
-            Step::Lost => self.guard = self.links.frames(),
+            Step::Lost => self.set_guard(self.links.frames()),
             Step::On => {
                 if !followed {
                     self.trial.began = self.fetched;
@@ -378,7 +446,7 @@ impl Policy for Adaptive<'_> {
                 self.epoch = self.epoch.wrapping_add(1);
                 self.part = 0;
                 self.trial = Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST };
-                self.guard = self.links.frames();
+                self.set_guard(self.links.frames());
             }
         }
         self.advance();

@@ -25,6 +25,7 @@ pub mod replay;
 mod rhythm;
 pub mod size;
 pub mod spec;
+mod stay;
 pub mod storage;
 
 pub use core_map::{CoreMap, CoreSet, MAX_WORKERS};

@@ -36,7 +36,15 @@ pub trait Policy {
     /// Removes the victim that `peek` names and returns it.
     fn evict(&mut self) -> Option<u32>;
 
-    /// What to remember of the page whose frame `evict` returned last, for `insert_again`. A far page has no
+    /// Removes `frame` as well if it is held and about as good a victim as the one `evict` returned last. A caller asks
+    /// for that victim's neighbours, as runs of pages leave more cheaply than single ones. A policy with a strict
+    /// order, as those of the paper are, has no such victims.
+    fn evict_also(&mut self, frame: u32) -> bool {
+        let _ = frame;
+        false
+    }
+
+    /// What to remember of the page whose frame `evict` or `evict_also` removed last, for `insert_again`. A far page has no
     /// frame, so the place of the frame's number in its page-table entry is free to keep it.
     fn token(&self) -> u32 {
         0

@@ -208,6 +208,10 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.scan(unmap));
     }
 
+    fn evict_also(&mut self, frame: u32) -> bool {
+        each!(self, policy => policy.evict_also(frame))
+    }
+
     fn mark(&mut self, id: u32) {
         each!(self, policy => policy.mark(id));
     }

@@ -18,6 +18,7 @@ enum Event {
     Again { frame: u32, mappers: u32, token: u32 },
     Mapped { frame: u32, mappers: u32 },
     Evict,
+    EvictAlso { frame: u32 },
     EvictAndRestore { mappers: u32 },
     Remove { frame: u32 },
     Scan,
@@ -32,6 +33,7 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(frame, mappers, token)| Event::Again { frame, mappers, token }),
         5 => (frame.clone(), mappers.clone()).prop_map(|(frame, mappers)| Event::Mapped { frame, mappers }),
         3 => Just(Event::Evict),
+        2 => frame.clone().prop_map(|frame| Event::EvictAlso { frame }),
         1 => mappers.prop_map(|mappers| Event::EvictAndRestore { mappers }),
         1 => frame.prop_map(|frame| Event::Remove { frame }),
         1 => Just(Event::Scan),
@@ -67,6 +69,11 @@ fn conform(spec: PolicySpec, events: &[Event]) {
                 assert_eq!(policy.evict(), next, "the victim is the one that was named");
                 assert_eq!(next.is_some(), !held.is_empty());
                 assert!(next.is_none_or(|victim| held.remove(&victim)), "the victim was held");
+            }
+            Event::EvictAlso { frame } => {
+                if policy.evict_also(frame) {
+                    assert!(held.remove(&frame), "what is evicted as well was held");
+                }
             }
             Event::EvictAndRestore { mappers } => {
                 if let Some(victim) = policy.evict() {

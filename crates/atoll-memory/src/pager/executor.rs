@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use atoll_pages::Prefetcher;
 
+use super::page_pipe::PagePipe;
 use crate::control::Figures;
 use crate::far::Lane;
 
@@ -40,6 +41,7 @@ pub struct Executor {
     pub(super) scratch: *mut u8,
     pub(super) scratch_bytes: usize,
     pub(super) lane: Lane,
+    pub(super) pipe: PagePipe,
     pub(super) figures: &'static Figures,
     /// The page table this executor's thread runs on.
     pub(super) table: usize,

@@ -161,6 +161,12 @@ impl CoreMap {
         self.words[table / 64] &= !(1 << (table % 64));
     }
 
+    /// Is nothing in it?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
     /// Calls `each` with every member, ascending.
     #[inline]
     pub fn for_each(&self, mut each: impl FnMut(usize)) {

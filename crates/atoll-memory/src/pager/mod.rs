@@ -7,10 +7,12 @@
 //! takes the first; the second is taken once for a batch of evictions, with pages only ever try-locked under it,
 //! so neither waits for the other in a circle.
 
-pub mod evict;
+pub mod copy_out;
+mod evict;
 pub mod executor;
 pub mod fault;
 pub mod frames;
+mod page_pipe;
 pub mod page_word;
 pub mod pin;
 pub mod release;
@@ -97,6 +99,8 @@ pub enum FaultError {
     },
     /// The kernel refused: out of memory on this machine, or worse.
     Kernel(crate::sys::Errno),
+    /// The kernel refused, and a page's content is lost: the program must end.
+    Lost(crate::sys::Errno),
 }
 
 impl Pager {

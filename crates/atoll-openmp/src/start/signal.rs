@@ -87,12 +87,14 @@ pub(crate) fn end(error: FaultError) -> ! {
             EXIT_NEAR,
             "near memory is full of pages that must stay: raise --near (or lower the number of workers)",
         ),
-        FaultError::Kernel(sys::Errno(libc::ENOMEM)) => state::give_up(
-            EXIT_NEAR,
-            "this machine has no memory left for a page that --near allows: lower --near, or with --page 2M \
+        FaultError::Kernel(sys::Errno(libc::ENOMEM)) | FaultError::Lost(sys::Errno(libc::ENOMEM)) => {
+            state::give_up(
+                EXIT_NEAR,
+                "this machine has no memory left for a page that --near allows: lower --near, or with --page 2M \
              reserve more huge pages (/proc/sys/vm/nr_hugepages)",
-        ),
-        FaultError::Kernel(_) | FaultError::NotOurs => {
+            )
+        }
+        FaultError::Kernel(_) | FaultError::Lost(_) | FaultError::NotOurs => {
             state::give_up(EXIT_SETUP, "the kernel refused to map a page (userfaultfd): see `atoll doctor`")
         }
     }
