@@ -63,7 +63,7 @@ fn a_cyclic_sweep_defeats_fifo_and_lru() {
     let trace = traces::cyclic(100, 10);
     let specs = ["fifo", "lru", "cmcp:p=0", "cmcp:p=0.5", "cmcp:p=1", "adaptive"];
     // Without ticks nothing ages, and half of the frames keep what came first: 100 + 9 * 60. Without marks the
-    // adaptive policy is FIFO, and differs below by the turn that pages of several workers have more.
+    // adaptive policy keeps part of what passes while that pays.
     assert_eq!(
         table(&specs, 80, NEVER, &trace),
         [
@@ -72,7 +72,7 @@ fn a_cyclic_sweep_defeats_fifo_and_lru() {
             ("cmcp:p=0", 1000, 0, 0),
             ("cmcp:p=0.5", 640, 0, 0),
             ("cmcp:p=1", 1000, 0, 0),
-            ("adaptive", 1000, 0, 0)
+            ("adaptive", 607, 0, 0)
         ]
     );
     // The scan is done by nobody of the team, so the pages it unmaps cost their one worker a remote invalidation.
@@ -84,7 +84,7 @@ fn a_cyclic_sweep_defeats_fifo_and_lru() {
             ("cmcp:p=0", 1000, 0, 0),
             ("cmcp:p=0.5", 640, 0, 0),
             ("cmcp:p=1", 1000, 0, 0),
-            ("adaptive", 1000, 0, 0)
+            ("adaptive", 607, 0, 0)
         ]
     );
 }
@@ -115,7 +115,7 @@ fn two_workers_and_their_halo() {
             ("cmcp:p=0.125", 1600, 8, 4),
             ("cmcp:p=0.5", 1144, 8, 4),
             ("cmcp:p=1", 1608, 8, 4),
-            ("adaptive", 1682, 82, 207)
+            ("adaptive", 961, 65, 454)
         ]
     );
 }
@@ -132,7 +132,7 @@ fn skewed_use_by_eight_workers() {
             ("cmcp:p=0.25", 5445, 4447, 8114),
             ("cmcp:p=0.5", 5221, 3326, 6693),
             ("cmcp:p=1", 5437, 1568, 4867),
-            ("adaptive", 5681, 6482, 10154)
+            ("adaptive", 6063, 6587, 10715)
         ]
     );
 }
