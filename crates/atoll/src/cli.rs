@@ -71,7 +71,7 @@ pub(crate) struct SweepArgs {
     pub(crate) near: Vec<Share>,
 
     /// Replacement policies; options as in cmcp:p=0.5
-    #[arg(long, value_name = "POLICIES", value_delimiter = ',', default_value = "fifo,lru,cmcp")]
+    #[arg(long, value_name = "POLICIES", value_delimiter = ',', default_value = "adaptive,fifo,lru,cmcp")]
     pub(crate) policy: Vec<PolicySpec>,
 
     /// Page sizes
@@ -182,7 +182,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) near: Option<Size>,
 
-    /// Replacement policy: fifo, lru or cmcp, with options as in cmcp:p=0.5
+    /// Replacement policy: adaptive, fifo, lru or cmcp, with options as in cmcp:p=0.5
     #[arg(long, value_name = "POLICY", default_value = defaults::POLICY)]
     pub(crate) policy: PolicySpec,
 

@@ -95,6 +95,9 @@ impl Pager {
             return Ok(now);
         }
         let protect = !self.frames.dirty(frame);
+        if !mapped && self.map_around {
+            self.map_neighbours(x, page, fault.table, protect);
+        }
         loop {
             match uffd.continue_(at, len, protect) {
                 Ok(()) => break,

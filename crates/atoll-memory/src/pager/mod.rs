@@ -7,7 +7,8 @@
 //! takes the first; the second is taken once for a batch of evictions, with pages only ever try-locked under it,
 //! so neither waits for the other in a circle.
 
-pub mod copy_out;
+mod around;
+mod copy_out;
 mod evict;
 pub mod executor;
 pub mod fault;
@@ -65,6 +66,8 @@ pub struct Pager {
     threads: AtomicBool,
     wants_mapped: bool,
     wants_marks: bool,
+    /// Whether a 4K page that is near already is mapped with its neighbours.
+    map_around: bool,
     marks: Marks,
     scanning: bool,
     ram_direct: bool,
@@ -135,6 +138,10 @@ impl Pager {
             uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS],
             wants_mapped: !matches!(policy, AnyPolicy::Fifo(_)),
             wants_marks: matches!(policy, AnyPolicy::Adaptive(_)),
+            // The paper's policies count exactly who uses a page.
+            map_around: shift == 12
+                && (control.settings.near_bytes == u64::MAX
+                    || matches!(policy, AnyPolicy::Adaptive(_) | AnyPolicy::Fifo(_))),
             marks: Marks::new(),
             scanning: matches!(policy, AnyPolicy::Lru(_)),
             room: Spin::new(Room::new(policy, free)),

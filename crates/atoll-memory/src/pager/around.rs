@@ -1,0 +1,63 @@
+//! Mapping the neighbours of a page that is near already, so that their first uses by this worker cost no fault each.
+//!
+//! Called by `fault` for 4K pages that another worker brought. What is done ahead here is only a mapping: nothing is
+//! fetched and no frame is taken.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use super::Pager;
+use super::executor::{Event, Executor};
+use super::page_word::{self, PageWord, State};
+
+/// Pages of the block that is mapped together: 64K, aligned.
+const BLOCK: u32 = 16;
+
+impl Pager {
+    /// Maps the pages on both sides of `page` in its block, as far as they are near, unmapped here, and in the same
+    /// way clean or dirty. The caller holds the lock of `page` and maps it itself.
+    pub(super) fn map_neighbours(&self, x: &mut Executor, page: u32, table: usize, protect: bool) {
+        let (first, end) = (page & !(BLOCK - 1), (page & !(BLOCK - 1)) + BLOCK);
+        let limit = self.address_of(page).1;
+        let mut words = [PageWord::ABSENT; BLOCK as usize];
+        let mut lock = |neighbour: u32| -> bool {
+            let word = self.word(neighbour);
+            let seen = page_word::load(word);
+            if seen.state() != State::Resident || self.address_of(neighbour).1 != limit {
+                return false;
+            }
+            if !page_word::try_lock(word, seen) {
+                return false;
+            }
+            let frame = seen.frame();
+            if self.frames.mapped_by(frame, table) || self.frames.dirty(frame) == protect {
+                page_word::unlock(word, seen);
+                return false;
+            }
+            words[(neighbour - first) as usize] = seen;
+            true
+        };
+        let above = (page + 1..end).take_while(|&p| lock(p)).count() as u32;
+        let below = (first..page).rev().take_while(|&p| lock(p)).count() as u32;
+        for (from, count) in [(page + 1, above), (page - below, below)] {
+            if count == 0 {
+                continue;
+            }
+            let (at, len) = (self.address_of(from).0, (count as usize) << self.shift);
+            let done = match self.uffd(table).continue_(at, len, protect) {
+                Ok(()) => len,
+                // What is left out is mapped by a fault of its own.
+                Err((done, _)) => done,
+            };
+            for p in from..from + count {
+                let seen = words[(p - first) as usize];
+                if ((p - from) as usize) < done >> self.shift {
+                    self.frames.add_mapper(seen.frame(), table);
+                    if self.wants_mapped {
+                        self.note(x, Event::Mapped(seen.frame(), self.frames.count(seen.frame())));
+                    }
+                }
+                page_word::unlock(self.word(p), seen);
+            }
+        }
+    }
+}
