@@ -74,7 +74,7 @@ fn fill(sheet: &mut Sheet, bench: &Bench, options: &Options, policy: &str) -> Re
             || options.subjects.iter().any(|word| name.contains(word.as_str()))
     };
     let mut refused: Vec<(&'static str, String)> = Vec::new();
-    let subjects = plan::limited(policy);
+    let subjects = plan::limited(sheet.program.name, policy);
     for page in plan::PAGES {
         let wanted = |s: &Subject| asked(s) && s.atoll().is_some_and(|a| a.page == Some(page));
         if !subjects.iter().any(wanted) {

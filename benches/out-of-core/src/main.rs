@@ -63,7 +63,7 @@ pub(crate) struct Options {
     no_micro: bool,
 
     /// Cut a run after so many seconds; it counts as having taken that long
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 
     /// Begin no further round that would end after so many minutes

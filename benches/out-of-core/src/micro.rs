@@ -7,7 +7,7 @@ use crate::stats::{Figure, Sample, figure};
 use crate::subject::{Atoll, Device, Subject, Waiting};
 
 pub(crate) const PATTERNS: [&str; 2] = ["sequential", "random"];
-const PASSES: u64 = 4;
+const PASSES: u64 = 8;
 const PAGES_A_MEBIBYTE: u64 = 256;
 
 /// Runs of one subject with one pattern. A sample's seconds are those of a 4K page.

@@ -178,7 +178,8 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let free = cut.take(capacity as usize * 4)?.cast::<u32>();
     let executors = cut.take(2 * MAX_WORKERS * size_of::<Executor>())?.cast::<Executor>();
     let drops = cut.take(size_of::<crate::pager::scan::DropRing>())?;
-    let scratch_bytes = (512 << 10).max(1usize << shift);
+    // A batch of pages: 64 of 4K, 8 of 64K, one of 2M.
+    let scratch_bytes = if shift == 12 { 256 << 10 } else { (512 << 10).max(1usize << shift) };
     let scratch = cut.take(2 * MAX_WORKERS * scratch_bytes)?;
     let zero = cut.take(1 << 21)?;
     ZERO_PAGE.store(zero as usize, Ordering::Relaxed);

@@ -23,6 +23,21 @@ use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
 use crate::sys;
 
+/// Stretches of neighbours in `group`, which is sorted by page: positions.
+fn runs<'a>(group: &'a [Victim], end: impl Fn(u32) -> usize + 'a) -> impl Iterator<Item = Range<usize>> + 'a {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        let first = group.get(start)?;
+        at += group[start..]
+            .iter()
+            .zip(first.page..)
+            .take_while(|(v, page)| v.page == *page && end(v.page) == end(first.page))
+            .count();
+        Some(start..at)
+    })
+}
+
 /// Parts of a run that far memory does not hold yet: positions in the run.
 fn parts(run: &[Victim]) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut at = 0;
@@ -34,10 +49,136 @@ fn parts(run: &[Victim]) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
+/// How far a victim is on its way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It stays near.
+    Kept,
+    /// Copied, and still in the arena's file, write-protected.
+    Copied,
+    /// Copied, and out of the arena's file.
+    Unmapped,
+}
+
 impl Pager {
-    /// Evicts neighbouring pages, all locked. On failure those that are not far are near as before, though perhaps
-    /// mapped by nobody.
-    pub(super) fn evict_run(&self, x: &mut Executor, run: &[Victim]) -> Result<(), FaultError> {
+    /// Evicts victims, all locked, sorted by page. On failure those that are not far are near as before, though perhaps
+    /// mapped by nobody; an error says why some are.
+    pub(super) fn evict_all(&self, x: &mut Executor, victims: &[Victim]) -> Result<(), FaultError> {
+        let most = (x.scratch_bytes >> self.shift).clamp(1, VICTIMS);
+        let mut result = Ok(());
+        for group in victims.chunks(most) {
+            match self.evict_group(x, group) {
+                Err(e @ FaultError::Lost(_)) => return Err(e),
+                Err(e) => result = Err(e),
+                Ok(()) => {}
+            }
+        }
+        result
+    }
+
+    /// Evicts as many victims as the scratch holds: far memory gets them in one call, as a disk is fastest then.
+    fn evict_group(&self, x: &mut Executor, group: &[Victim]) -> Result<(), FaultError> {
+        let mut stage = [Stage::Kept; VICTIMS];
+        let mut copies = [std::ptr::null_mut(); VICTIMS];
+        let mut result = Ok(());
+        let end = |page| self.address_of(page).1;
+        for run in runs(group, end) {
+            match self.copy_run(x, &group[run.clone()], run.start, &mut copies[run.clone()]) {
+                Ok(now) => stage[run].fill(now),
+                Err(e @ FaultError::Lost(_)) => return Err(e),
+                Err(e) => {
+                    self.keep(&group[run]);
+                    result = Err(e);
+                }
+            }
+        }
+        let stored = self.store(x, group, &stage, &copies);
+        for run in runs(group, end) {
+            let pages = &group[run.clone()];
+            let gone = match stage[run.start] {
+                Stage::Kept => continue,
+                Stage::Copied => stored.and_then(|()| self.punch(pages)),
+                Stage::Unmapped => stored,
+            };
+            match gone {
+                Ok(()) => self.release_frames(x, pages),
+                Err(e) => {
+                    result = Err(e);
+                    if stage[run.start] == Stage::Unmapped {
+                        self.put_back(x, pages, &copies[run])?;
+                    } else {
+                        self.unprotect(x, pages);
+                        self.keep(pages);
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    /// Copies what far memory lacks of a run, the `index`-th page of its group first. On failure the run is near as
+    /// before.
+    fn copy_run(
+        &self,
+        x: &mut Executor,
+        run: &[Victim],
+        index: usize,
+        copies: &mut [*mut u8],
+    ) -> Result<Stage, FaultError> {
+        for part in parts(run) {
+            // SAFETY: the scratch holds as many pages as a group has.
+            let scratch = unsafe { x.scratch.add((index + part.start) << self.shift) };
+            let to = self.destination(&run[part.clone()], scratch)?;
+            for (k, place) in part.enumerate() {
+                // SAFETY: `destination` has room for the part.
+                copies[place] = unsafe { to.add(k << self.shift) };
+            }
+        }
+        let writers = self.writers(x, run);
+        let len = run.len() << self.shift;
+        if !writers.is_empty() && self.shift < 21 && len <= x.pipe.capacity(x.scratch_bytes) {
+            return self.unmap_and_copy(x, run, copies);
+        }
+        let (at, _) = self.address_of(run[0].page);
+        writers.for_each(|table| {
+            let _ = self.uffd(table).write_protect(at, len, true);
+        });
+        for part in parts(run) {
+            let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
+            // Read through the file, not through a mapping: the pages may be mapped in other tables only.
+            // SAFETY: `destination` has room for the part.
+            if let Err(e) = unsafe { sys::pread_exact(self.arena_fd, copies[part.start], len, offset) } {
+                self.unprotect(x, run);
+                return Err(FaultError::Kernel(e));
+            }
+        }
+        Ok(Stage::Copied)
+    }
+
+    /// The order for pages that others may be writing to.
+    fn unmap_and_copy(
+        &self,
+        x: &mut Executor,
+        run: &[Victim],
+        copies: &[*mut u8],
+    ) -> Result<Stage, FaultError> {
+        let taken = parts(run).try_for_each(|part| {
+            let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
+            x.pipe.take(self.arena_fd, offset, len).map_err(FaultError::Kernel)
+        });
+        if let Err(e) = taken.and_then(|()| self.punch(run)) {
+            x.pipe.drop_pages();
+            return Err(e);
+        }
+        for part in parts(run) {
+            // SAFETY: `destination` has room for the part; the pipe has exactly these pages, in this order.
+            unsafe { x.pipe.read(copies[part.start], part.len() << self.shift) }.map_err(FaultError::Lost)?;
+        }
+        Ok(Stage::Unmapped)
+    }
+
+    /// The tables in which somebody may be writing to the run now.
+    fn writers(&self, x: &Executor, run: &[Victim]) -> CoreMap {
         let mut mappers = CoreMap::EMPTY;
         for v in run {
             if v.dirty {
@@ -48,90 +189,23 @@ impl Pager {
         if !self.threads_share_tables() {
             mappers.remove(x.table);
         }
-        let len = run.len() << self.shift;
-        let pipes = self.shift < 21 && len <= x.scratch_bytes;
-        if pipes && !mappers.is_empty() && len <= x.pipe.capacity(x.scratch_bytes.min(VICTIMS << self.shift))
-        {
-            self.unmap_and_copy(x, run)
-        } else {
-            self.protect_and_copy(x, run, &mappers)
-        }
+        mappers
     }
 
-    /// The order for pages that few can write to.
-    fn protect_and_copy(
-        &self,
-        x: &mut Executor,
-        run: &[Victim],
-        mappers: &CoreMap,
-    ) -> Result<(), FaultError> {
-        let (at, _) = self.address_of(run[0].page);
-        mappers.for_each(|table| {
-            let _ = self.uffd(table).write_protect(at, run.len() << self.shift, true);
-        });
-        let most = (x.scratch_bytes >> self.shift).clamp(1, VICTIMS);
-        let stored = parts(run).try_for_each(|part| {
-            run[part].chunks(most).try_for_each(|pages| {
-                let to = self.destination(x, pages)?;
-                let (len, offset) = (pages.len() << self.shift, self.offset(pages[0].page));
-                // Read through the file, not through a mapping: the pages may be mapped in other tables only.
-                // SAFETY: `destination` has room for `pages`.
-                unsafe { sys::pread_exact(self.arena_fd, to, len, offset) }.map_err(FaultError::Kernel)?;
-                self.store(x, pages, to)
-            })
-        });
-        if let Err(e) = stored.and_then(|()| self.punch(run)) {
-            // Pages that were read-only stay so through their dirty flag: a later write fault clears the rest.
-            mappers.for_each(|table| {
-                for v in run.iter().filter(|v| v.dirty && self.frames.mapped_by(v.frame, table)) {
-                    let (at, _) = self.address_of(v.page);
-                    let _ = self.uffd(table).write_protect(at, self.page_bytes(), false);
-                }
-            });
-            self.keep(run);
-            return Err(e);
-        }
-        self.release_frames(x, run);
-        Ok(())
-    }
-
-    /// The order for pages that others may be writing to. All of the run fits in the scratch.
-    fn unmap_and_copy(&self, x: &mut Executor, run: &[Victim]) -> Result<(), FaultError> {
-        let mut to = [std::ptr::null_mut(); VICTIMS];
-        let taken = parts(run).try_for_each(|part| {
-            let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
-            // SAFETY: all of the run has its place in the scratch.
-            let scratch = unsafe { x.scratch.add(part.start << self.shift) };
-            let direct = self.ram_direct.then(|| self.destination(x, &run[part.clone()])).transpose()?;
-            to[part.start] = direct.unwrap_or(scratch);
-            x.pipe.take(self.arena_fd, offset, len).map_err(FaultError::Kernel)
-        });
-        if let Err(e) = taken.and_then(|()| self.punch(run)) {
-            x.pipe.drop_pages();
-            self.keep(run);
-            return Err(e);
-        }
-        for part in parts(run) {
-            // SAFETY: as above; the pipe has exactly these pages, in this order.
-            unsafe { x.pipe.read(to[part.start], part.len() << self.shift) }.map_err(FaultError::Lost)?;
-        }
-        let mut settled = 0;
-        let mut result = Ok(());
-        for part in parts(run) {
-            if let Err(e) = self.store(x, &run[part.clone()], to[part.start]) {
-                self.release_frames(x, &run[settled..part.start]);
-                self.put_back(&run[part.clone()], to[part.start])?;
-                settled = part.end;
-                result = Err(e);
+    /// Allows writes to a run again. Pages that were read-only stay so through their dirty flag: a later write fault
+    /// clears the rest.
+    fn unprotect(&self, x: &Executor, run: &[Victim]) {
+        self.writers(x, run).for_each(|table| {
+            for v in run.iter().filter(|v| v.dirty && self.frames.mapped_by(v.frame, table)) {
+                let (at, _) = self.address_of(v.page);
+                let _ = self.uffd(table).write_protect(at, self.page_bytes(), false);
             }
-        }
-        self.release_frames(x, &run[settled..]);
-        result
+        });
     }
 
-    /// Where the content of `pages` is to be copied: their places in far memory, else the scratch.
-    fn destination(&self, x: &Executor, pages: &[Victim]) -> Result<*mut u8, FaultError> {
-        let mut to = x.scratch;
+    /// Where the content of neighbouring `pages` is to be copied: their places in far memory, else the scratch.
+    fn destination(&self, pages: &[Victim], scratch: *mut u8) -> Result<*mut u8, FaultError> {
+        let mut to = scratch;
         if self.ram_direct {
             // Marks every page as held; they lie one after the other.
             for v in pages.iter().rev() {
@@ -145,18 +219,26 @@ impl Pager {
         Ok(to)
     }
 
-    /// Far memory takes `pages` from where their content was copied.
-    fn store(&self, x: &mut Executor, pages: &[Victim], from: *mut u8) -> Result<(), FaultError> {
-        if !self.ram_direct {
-            let mut transfers = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; VICTIMS];
-            for (k, (transfer, v)) in transfers.iter_mut().zip(pages).enumerate() {
-                // SAFETY: the copy has all the pages, one after the other.
-                let memory = unsafe { from.add(k << self.shift) };
-                *transfer = Transfer { page: u64::from(v.page), memory };
+    /// Far memory takes the pages of the group that were copied.
+    fn store(
+        &self,
+        x: &mut Executor,
+        group: &[Victim],
+        stage: &[Stage],
+        copies: &[*mut u8],
+    ) -> Result<(), FaultError> {
+        let mut transfers = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; VICTIMS];
+        let mut count = 0;
+        for ((v, stage), copy) in group.iter().zip(stage).zip(copies) {
+            if v.store && *stage != Stage::Kept {
+                transfers[count] = Transfer { page: u64::from(v.page), memory: *copy };
+                count += 1;
             }
-            self.far.store(&mut x.lane, &transfers[..pages.len()]).map_err(FaultError::Far)?;
         }
-        Figures::add(&x.figures.bytes_out, (pages.len() as u64) << self.shift);
+        if !self.ram_direct && count > 0 {
+            self.far.store(&mut x.lane, &transfers[..count]).map_err(FaultError::Far)?;
+        }
+        Figures::add(&x.figures.bytes_out, (count as u64) << self.shift);
         Ok(())
     }
 
@@ -188,15 +270,22 @@ impl Pager {
         }
     }
 
-    /// Pages that are out of the arena's file and that far memory does not take go back into it.
-    fn put_back(&self, pages: &[Victim], from: *const u8) -> Result<(), FaultError> {
-        let (len, offset) = (pages.len() << self.shift, self.offset(pages[0].page));
-        // SAFETY: the copy has all the pages.
-        unsafe { sys::pwrite_exact(self.arena_fd, from, len, offset) }.map_err(FaultError::Lost)?;
-        for v in pages {
-            self.frames.fill(v.frame, v.page, true, false);
+    /// A run is out of the arena's file and far memory does not take its copies: these go back into the file, mapped by
+    /// nobody. What far memory held before is far.
+    fn put_back(&self, x: &mut Executor, run: &[Victim], copies: &[*mut u8]) -> Result<(), FaultError> {
+        for v in run.iter().filter(|v| !v.store) {
+            self.release_frames(x, std::slice::from_ref(v));
         }
-        self.keep(pages);
+        for part in parts(run) {
+            let (pages, from) = (&run[part.clone()], copies[part.start]);
+            let (len, offset) = (pages.len() << self.shift, self.offset(pages[0].page));
+            // SAFETY: the copy has all pages of the part.
+            unsafe { sys::pwrite_exact(self.arena_fd, from, len, offset) }.map_err(FaultError::Lost)?;
+            for v in pages {
+                self.frames.fill(v.frame, v.page, true, false);
+            }
+            self.keep(pages);
+        }
         Ok(())
     }
 

@@ -90,28 +90,13 @@ impl Pager {
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);
-        let mut error = None;
-        let mut i = 0;
-        while i < victims.len() {
-            let mut n = 1;
-            let end = self.address_of(victims[i].page).1;
-            while i + n < victims.len()
-                && victims[i + n].page == victims[i + n - 1].page + 1
-                && self.address_of(victims[i + n].page).1 == end
-            {
-                n += 1;
-            }
-            if let Err(e) = self.evict_run(x, &victims[i..i + n]) {
-                error = Some(e);
-            }
-            i += n;
-        }
+        let result = self.evict_all(x, victims);
         if self.taken.load(Ordering::Relaxed) > target {
             let mut room = self.room.lock();
             self.shrink(x, &mut room, target, need);
         }
-        match error {
-            Some(e) if x.cached == before || matches!(e, FaultError::Lost(_)) => Err(e),
+        match result {
+            Err(e) if x.cached == before || matches!(e, FaultError::Lost(_)) => Err(e),
             _ => Ok(x.cached.saturating_sub(before)),
         }
     }

@@ -474,7 +474,16 @@ pub(super) unsafe extern "C" fn puts(text: *const c_char) -> c_int {
     unsafe {
         let file = stdout;
         let _locked = lock(file);
-        if fputs(text as usize, file) < 0 || putc(usize::from(b'\n'), file) as c_int == libc::EOF {
+        // Where workers are threads the text and the end of its line are one under libc's own lock.
+        let threads = !SHARED.load(Ordering::Relaxed);
+        if threads {
+            real!("flockfile", unsafe extern "C" fn(usize))(file);
+        }
+        let failed = fputs(text as usize, file) < 0 || putc(usize::from(b'\n'), file) as c_int == libc::EOF;
+        if threads {
+            real!("funlockfile", unsafe extern "C" fn(usize))(file);
+        }
+        if failed {
             return libc::EOF;
         }
         let len = libc::strlen(text) + 1;
