@@ -139,7 +139,7 @@ pub(crate) fn micro(micro: &Micro) -> String {
         rows.push(vec![name, cell.workers.to_string(), median, us(figure.least), us(figure.most), fetched]);
     }
     format!(
-        "sweep, a table of {}M a worker, half of it near; 4 passes. sequential: a word of every cache line; random: \
+        "sweep, a table of {}M a worker, half of it near; sequential: a word of every cache line; random: \
          one word of every page, in a new order each pass\n{}{not_run}",
         micro.mebibytes,
         table(&rows)

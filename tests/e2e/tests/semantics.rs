@@ -109,6 +109,12 @@ fn every_worker_prints() {
     lines_are_all_there("print.c", "20 50");
 }
 
+/// The end of a line came behind another worker's line where workers are threads.
+#[test]
+fn puts_is_not_torn() {
+    lines_are_all_there("puts.c", "20000");
+}
+
 #[test]
 fn every_worker_prints_in_fortran() {
     if !installed("gfortran") {
