@@ -14,10 +14,17 @@ use super::lane::{Lane, Lanes};
 use super::shared::BASE_PAGE;
 use super::slots::Slots;
 use super::table::Table;
-use super::{FarConfig, FarError, FarStore, Transfer, Usage};
+use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
 
 /// The largest unit of compression: bytes.
 const LARGEST_UNIT: u32 = 64 << 10;
+/// The least part that tells whether a unit is worth compressing: bytes.
+const PROBE_BYTES: u32 = 1 << 10;
+
+/// Room for what is compressed: not worth its time, again and again, unless an eighth is saved.
+const fn worth_keeping(bytes: u32) -> u32 {
+    bytes - bytes / 8
+}
 
 /// A compressor of whole units, with its state in a lane's scratch memory.
 pub trait Codec {
@@ -158,17 +165,39 @@ impl<C: Codec> CompressedStore<C> {
             self.table.set(index, word);
             return Ok(-(freed as i64));
         }
-        // Not worth keeping packed unless a whole granule is saved.
-        let room = self.unit - self.unit / 64;
+        let before = Entry::decode(self.table.load(index));
+        // What did not shrink last time is tried in a small part first: most of it never will.
+        let hopeless = matches!(before, Entry::Blob { raw: true, .. }) && {
+            let probe = (self.unit / 16).max(PROBE_BYTES);
+            // Another part each time it is decided anew.
+            let at = words[0] as u32 % (self.unit / probe) * probe;
+            // SAFETY: the part lies in the unit.
+            let part = unsafe { src.add(at as usize) };
+            // SAFETY: scratch holds the blob room, then the codec's state, prepared at attach.
+            unsafe {
+                C::compress(
+                    scratch.add(Self::blob_room(self.unit)),
+                    part,
+                    probe,
+                    scratch,
+                    worth_keeping(probe),
+                )
+            }
+            .is_none()
+        };
+        let room = worth_keeping(self.unit);
         // SAFETY: scratch holds the blob room, then the codec's state, prepared at attach; src as above.
-        let packed =
-            unsafe { C::compress(scratch.add(Self::blob_room(self.unit)), src, self.unit, scratch, room) };
+        let packed = (!hopeless)
+            .then(|| unsafe {
+                C::compress(scratch.add(Self::blob_room(self.unit)), src, self.unit, scratch, room)
+            })
+            .flatten();
         let (from, length) = match packed {
             Some(length) => (scratch.cast_const(), length),
             None => (src, self.unit),
         };
         let mut change = i64::from(length);
-        let location = match Entry::decode(self.table.load(index)) {
+        let location = match before {
             Entry::Blob { length: old, location, .. } if self.slots.suits(location, length) => {
                 change -= i64::from(old);
                 location
@@ -287,6 +316,19 @@ impl<C: Codec> FarStore for CompressedStore<C> {
         });
         self.lanes.drop_held(pages);
         self.lanes.shared().bytes_after.fetch_sub(freed as i64, Relaxed);
+    }
+
+    fn direct(&self, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
+        // Pages that did not shrink lie there as they are.
+        if self.units_per_page() != 1 || !matches!(access, Access::Load) {
+            return Ok(None);
+        }
+        super::check_range(&[Transfer { page, memory: std::ptr::null_mut() }], self.pages)?;
+        let Entry::Blob { raw: true, location, .. } = Entry::decode(self.table.load(page)) else {
+            return Ok(None);
+        };
+        self.lanes.shared().bytes_loaded.fetch_add(self.page_size as u64, Relaxed);
+        Ok(Some(self.slots.pointer(location)))
     }
 
     fn usage(&self) -> Usage {

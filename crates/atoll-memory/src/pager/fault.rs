@@ -261,28 +261,35 @@ impl Pager {
     /// Fetches all pages of the batch from far memory and maps them in `table`.
     fn fill_far(&self, x: &mut Executor, batch: &Batch, table: usize) -> Result<(), (usize, FaultError)> {
         let uffd = self.uffd(table);
+        let items = &batch.items[..batch.len];
+        let mut sources = [std::ptr::null_mut(); WINDOW];
         let mut staged = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; WINDOW];
-        if !self.ram_direct {
-            for (i, item) in batch.items[..batch.len].iter().enumerate() {
-                // SAFETY: the scratch holds the window (limited when it was locked).
-                let memory = unsafe { x.scratch.add(i << self.shift) };
-                staged[i] = Transfer { page: u64::from(item.page), memory };
-            }
-            self.far.load(&mut x.lane, &staged[..batch.len]).map_err(|e| (0, FaultError::Far(e)))?;
+        let mut count = 0;
+        for (i, item) in items.iter().enumerate() {
+            let page = u64::from(item.page);
+            sources[i] = match self.far.direct(page, Access::Load).map_err(|e| (0, FaultError::Far(e)))? {
+                Some(at) => at,
+                None => {
+                    // SAFETY: the scratch holds the window (limited when it was locked).
+                    let memory = unsafe { x.scratch.add(i << self.shift) };
+                    staged[count] = Transfer { page, memory };
+                    count += 1;
+                    memory
+                }
+            };
+        }
+        if count > 0 {
+            self.far.load(&mut x.lane, &staged[..count]).map_err(|e| (0, FaultError::Far(e)))?;
         }
         let mut i = 0;
         while i < batch.len {
-            let run = batch.run(i, |a, b| a.page + 1 == b.page && a.writable == b.writable);
-            let first = batch.items[i];
-            let source = if self.ram_direct {
-                match self.far.direct(u64::from(first.page), Access::Load) {
-                    Ok(Some(at)) => at,
-                    Ok(None) => return Err((i, FaultError::NotOurs)),
-                    Err(e) => return Err((i, FaultError::Far(e))),
-                }
-            } else {
-                staged[i].memory
-            };
+            let first = items[i];
+            let end = (i + 1..batch.len).find(|&k| {
+                items[k].page != items[k - 1].page + 1
+                    || items[k].writable != first.writable
+                    || sources[k] != sources[k - 1].wrapping_add(self.page_bytes())
+            });
+            let (run, source) = (end.unwrap_or(batch.len) - i, sources[i]);
             let (at, _) = self.address_of(first.page);
             let len = run << self.shift;
             let mut done = 0;
