@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use atoll_pages::{AnyPolicy, PolicySpec, Storage};
 
+use crate::arena_files::ArenaFiles;
 use crate::control::{Control, MAX_WORKERS};
 use crate::far::{AnyFar, FarConfig, FarError, FarSpec};
 use crate::layout;
@@ -74,8 +75,16 @@ fn map_at(address: usize, len: usize, fd: i32) -> Result<(), SetupError> {
     // SAFETY: NOREPLACE: nothing that exists is touched.
     match unsafe { sys::mmap(address, len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) } {
         Ok(at) if at == address => Ok(()),
-        Ok(_) | Err(Errno(libc::EEXIST | libc::ENOMEM)) => Err(SetupError::AddressTaken(address)),
-        Err(errno) => Err(SetupError::Kernel { what: "map the arena", errno }),
+        Ok(_) => Err(SetupError::AddressTaken(address)),
+        Err(errno) => Err(refused(address, errno)),
+    }
+}
+
+/// Why nothing could be mapped at `address`.
+fn refused(address: usize, errno: Errno) -> SetupError {
+    match errno {
+        Errno(libc::EEXIST | libc::ENOMEM) => SetupError::AddressTaken(address),
+        errno => SetupError::Kernel { what: "map the arena", errno },
     }
 }
 
@@ -144,10 +153,10 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let mut policy: PolicySpec = s.policy().parse().map_err(SetupError::Policy)?;
     let far: FarSpec = s.far().parse().map_err(|e| SetupError::Far(format!("{e}")))?;
 
-    let flags = if huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
-    let arena_fd =
-        sys::memfd(c"atoll-arena", flags, total as u64).map_err(kernel("make the arena's file"))?;
-    map_at(layout::ARENA, layout::ARENA_BYTES, arena_fd)?;
+    let files = ArenaFiles::new(total as u64, huge).map_err(kernel("make the arena's files"))?;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    unsafe { files.map(layout::ARENA, 0, layout::ARENA_BYTES, libc::MAP_FIXED_NOREPLACE) }
+        .map_err(|errno| refused(layout::ARENA, errno))?;
     let tables_fd = sys::memfd(c"atoll-tables", 0, layout::TABLES_BYTES as u64)
         .map_err(kernel("make the tables' file"))?;
     map_at(layout::TABLES, layout::TABLES_BYTES, tables_fd)?;
@@ -206,7 +215,7 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let drops = unsafe { &*drops.cast() };
     let pager = Pager::new(
         control,
-        arena_fd,
+        files,
         capacity,
         words,
         touched,

@@ -3,6 +3,7 @@
 //! Stands on `atoll-pages` for decisions; the OpenMP runtime and the commands stand on it.
 
 pub mod arena;
+pub mod arena_files;
 pub mod control;
 pub mod far;
 pub mod layout;

@@ -147,7 +147,9 @@ impl Pager {
             let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
             // Read through the file, not through a mapping: the pages may be mapped in other tables only.
             // SAFETY: `destination` has room for the part.
-            if let Err(e) = unsafe { sys::pread_exact(self.arena_fd, copies[part.start], len, offset) } {
+            if let Err(e) =
+                unsafe { sys::pread_exact(self.files.file(offset), copies[part.start], len, offset) }
+            {
                 self.unprotect(x, run);
                 return Err(FaultError::Kernel(e));
             }
@@ -164,7 +166,7 @@ impl Pager {
     ) -> Result<Stage, FaultError> {
         let taken = parts(run).try_for_each(|part| {
             let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
-            x.pipe.take(self.arena_fd, offset, len).map_err(FaultError::Kernel)
+            x.pipe.take(self.files.file(offset), offset, len).map_err(FaultError::Kernel)
         });
         if let Err(e) = taken.and_then(|()| self.punch(run)) {
             x.pipe.drop_pages();
@@ -244,7 +246,8 @@ impl Pager {
 
     fn punch(&self, run: &[Victim]) -> Result<(), FaultError> {
         let len = (run.len() << self.shift) as u64;
-        sys::punch_hole(self.arena_fd, self.offset(run[0].page), len).map_err(FaultError::Kernel)
+        let offset = self.offset(run[0].page);
+        sys::punch_hole(self.files.file(offset), offset, len).map_err(FaultError::Kernel)
     }
 
     /// The victims' pages are far: their frames are free for `x`.
@@ -280,7 +283,8 @@ impl Pager {
             let (pages, from) = (&run[part.clone()], copies[part.start]);
             let (len, offset) = (pages.len() << self.shift, self.offset(pages[0].page));
             // SAFETY: the copy has all pages of the part.
-            unsafe { sys::pwrite_exact(self.arena_fd, from, len, offset) }.map_err(FaultError::Lost)?;
+            unsafe { sys::pwrite_exact(self.files.file(offset), from, len, offset) }
+                .map_err(FaultError::Lost)?;
             for v in pages {
                 self.frames.fill(v.frame, v.page, true, false);
             }

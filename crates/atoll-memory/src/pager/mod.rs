@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize
 
 use atoll_pages::AnyPolicy;
 
+use crate::arena_files::ArenaFiles;
 use crate::control::{Control, MAX_WORKERS};
 use crate::far::{AnyFar, FarStore};
 use crate::layout;
@@ -45,7 +46,7 @@ const MAX_RANGES: usize = 512;
 /// All shared state of paging; one for the program, in memory that every worker shares.
 pub struct Pager {
     shift: u32,
-    arena_fd: i32,
+    files: ArenaFiles,
     control: &'static Control,
     words: &'static [AtomicU32],
     touched: &'static [AtomicU64],
@@ -110,7 +111,7 @@ impl Pager {
     #[expect(clippy::too_many_arguments, reason = "one caller, which made all the parts")]
     pub(crate) fn new(
         control: &'static Control,
-        arena_fd: i32,
+        files: ArenaFiles,
         frame_limit: u32,
         words: &'static [AtomicU32],
         touched: &'static [AtomicU64],
@@ -125,7 +126,7 @@ impl Pager {
         let ram_direct = matches!(far, AnyFar::Ram(_));
         Pager {
             shift,
-            arena_fd,
+            files,
             control,
             words,
             touched,
@@ -195,19 +196,23 @@ impl Pager {
         first
     }
 
-    /// Where `page` lies, and the end of the stretch it lies in.
+    /// Where `page` lies, and the end of the stretch it lies in: one mapping of one file.
     #[inline]
     fn address_of(&self, page: u32) -> (usize, usize) {
         let arena_pages = (layout::ARENA_BYTES >> self.shift) as u32;
+        let offset = self.offset(page);
+        let left = (self.files.stripe_end(offset) - offset) as usize;
         if page < arena_pages {
-            return (layout::ARENA + ((page as usize) << self.shift), layout::ARENA + layout::ARENA_BYTES);
+            let at = layout::ARENA + offset as usize;
+            return (at, (at + left).min(layout::ARENA + layout::ARENA_BYTES));
         }
         for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
             let first = r.first_page.load(Ordering::Relaxed);
             let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
             let pages = ((end - start) >> self.shift) as u32;
             if page.wrapping_sub(first) < pages {
-                return (start + (((page - first) as usize) << self.shift), end);
+                let at = start + (((page - first) as usize) << self.shift);
+                return (at, end.min(at + left));
             }
         }
         (0, 0)
@@ -228,9 +233,9 @@ impl Pager {
         Uffd(self.uffds[table].load(Ordering::Acquire))
     }
 
-    /// The descriptor of the arena's file.
-    pub fn arena_fd(&self) -> i32 {
-        self.arena_fd
+    /// The arena's files.
+    pub fn files(&self) -> ArenaFiles {
+        self.files
     }
 
     /// Tells the pager which file holds pinned memory, whose size counts against the near limit.
@@ -261,7 +266,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Reserves page numbers for `start..end` (whole pages) outside the arena: the offset in the arena's file at
+    /// Reserves page numbers for `start..end` (whole pages) outside the arena: the offset in the arena's files at
     /// which the caller maps them. `None`: no numbers left. The stretch is paged once
     /// [`publish_range`](Self::publish_range) was called.
     pub fn reserve_range(&self, start: usize, end: usize) -> Option<(u32, u64)> {

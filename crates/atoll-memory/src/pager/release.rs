@@ -74,7 +74,9 @@ impl Pager {
                 let run = &held[(page - from) as usize..(end - from) as usize];
                 if kind == State::Resident {
                     let bytes = u64::from(end - page) << self.shift;
-                    let _ = sys::punch_hole(self.arena_fd, self.offset(page), bytes);
+                    for (fd, offset, len) in self.files.pieces(self.offset(page), bytes) {
+                        let _ = sys::punch_hole(fd, offset, len);
+                    }
                     for seen in run {
                         frames[count] = seen.frame();
                         count += 1;

@@ -284,10 +284,8 @@ fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Cont
         };
         contents.push(Content { at: a, copy, len: b - a });
     }
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: replaces the global's memory, whose content was kept, by pages of the arena's file.
-    unsafe { sys::mmap(start, end - start, prot, flags, pager.arena_fd(), offset)? };
+    // SAFETY: replaces the global's memory, whose content was kept, by pages of the arena's files.
+    unsafe { pager.files().map(start, offset, end - start, libc::MAP_FIXED)? };
     pager.publish_range(start, end, first);
     Ok(true)
 }
