@@ -12,13 +12,13 @@ const FILES: usize = 8;
 /// Stripes of the arena's first [`NARROW_BYTES`]: log2 of bytes. As narrow as the number of mappings allows.
 const NARROW_SHIFT: u32 = 22;
 /// Where wider stripes begin.
-const NARROW_BYTES: u64 = 2 << 30;
+const NARROW_BYTES: u64 = 1 << 30;
 /// Stripes behind: log2 of bytes.
-const WIDE_SHIFT: u32 = 30;
+const WIDE_SHIFT: u32 = 29;
 /// Where the widest stripes begin.
-const WIDE_BYTES: u64 = 256 << 30;
+const WIDE_BYTES: u64 = 64 << 30;
 /// Stripes of the rest of the arena: log2 of bytes.
-const WIDEST_SHIFT: u32 = 35;
+const WIDEST_SHIFT: u32 = 36;
 /// Stripes of what lies outside the arena, large globals: log2 of bytes.
 const GLOBALS_SHIFT: u32 = 24;
 
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn all_of_the_arena_is_far_fewer_mappings_than_a_process_may_have() {
-        assert!(STRIPED.pieces(0, layout::ARENA_BYTES as u64).count() < 2000);
+        assert!(STRIPED.pieces(0, layout::ARENA_BYTES as u64).count() < 600);
         let one = ArenaFiles { fds: [3; FILES], striped: false };
         assert_eq!(one.pieces(0, layout::ARENA_BYTES as u64 + 4096).count(), 1);
     }

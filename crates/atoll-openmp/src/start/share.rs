@@ -4,6 +4,7 @@
 //! file mapped over it; large globals get pages of the arena instead.
 
 use std::arch::asm;
+use std::io::{BufRead, BufReader};
 
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
@@ -201,26 +202,36 @@ pub(crate) struct Mapping {
     pub(crate) inode: u64,
 }
 
-/// The process's mappings.
-pub(crate) fn mappings() -> Vec<Mapping> {
-    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            let mut f = line.split_ascii_whitespace();
-            let (a, b) = f.next()?.split_once('-')?;
-            let permissions = f.next()?;
-            let offset = u64::from_str_radix(f.next()?, 16).ok()?;
-            let inode = f.nth(1)?.parse().ok()?;
-            Some(Mapping {
-                start: usize::from_str_radix(a, 16).ok()?,
-                end: usize::from_str_radix(b, 16).ok()?,
-                writable: permissions.as_bytes().get(1) == Some(&b'w'),
-                executable: permissions.as_bytes().get(2) == Some(&b'x'),
-                offset,
-                inode,
-            })
+impl Mapping {
+    fn parse(line: &str) -> Option<Mapping> {
+        let mut f = line.split_ascii_whitespace();
+        let (a, b) = f.next()?.split_once('-')?;
+        let permissions = f.next()?;
+        let offset = u64::from_str_radix(f.next()?, 16).ok()?;
+        let inode = f.nth(1)?.parse().ok()?;
+        Some(Mapping {
+            start: usize::from_str_radix(a, 16).ok()?,
+            end: usize::from_str_radix(b, 16).ok()?,
+            writable: permissions.as_bytes().get(1) == Some(&b'w'),
+            executable: permissions.as_bytes().get(2) == Some(&b'x'),
+            offset,
+            inode,
         })
-        .collect()
+    }
+}
+
+/// The process's mappings outside the arena, whose stripes are many. Read a line at a time: what is allocated here is
+/// pinned, and stays so.
+pub(crate) fn mappings() -> Vec<Mapping> {
+    let Ok(file) = std::fs::File::open("/proc/self/maps") else { return Vec::new() };
+    let mut reader = BufReader::with_capacity(4096, file);
+    let mut line = String::new();
+    let mut mappings = Vec::new();
+    while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+        mappings.extend(Mapping::parse(&line).filter(|m| !layout::in_arena(m.start)));
+        line.clear();
+    }
+    mappings
 }
 
 fn file_backed(start: usize, end: usize) -> Vec<(usize, usize)> {
