@@ -132,6 +132,29 @@ fn far_more_memory_than_there_is() {
     }
 }
 
+/// Small blocks were pinned however many there were, so that most of such a program's data stayed near.
+#[test]
+fn small_blocks_are_paged_when_they_are_many() {
+    let program = helper("rows.c");
+    for way in
+        ["--workers 2", "--workers 3 --page 64K", "--workers 2 --page-tables shared", "--faults thread"]
+    {
+        let run = Atoll::new(&program).with("--near 16M").with(way).run().exits(0);
+        assert!(run.text().contains("all well"), "{}", run.told());
+        let pinned = run.figure("memory/pinned_peak_bytes");
+        let near = run.figure("memory/resident_peak_bytes") + pinned + run.figure("memory/table_bytes");
+        assert!(run.figure("memory/footprint_peak_bytes") > 40 << 20, "{}", run.told());
+        assert!(pinned < 6 << 20 && near < 19 << 20, "{pinned} {near}: {}", run.told());
+    }
+}
+
+/// The arena's many mappings were read as one text, which pinned a megabyte.
+#[test]
+fn a_small_program_pins_little() {
+    let run = Atoll::new(&helper("plain.c")).with("--workers 2").run().exits(0);
+    assert!(run.figure("memory/pinned_peak_bytes") < 800 << 10, "{}", run.told());
+}
+
 #[test]
 fn allocating_and_freeing_does_not_grow() {
     let program = helper("churn.c");

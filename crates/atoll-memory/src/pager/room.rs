@@ -118,13 +118,20 @@ impl Pager {
         self.marks.drain(|id| room.policy.mark(id));
     }
 
-    /// How many frames may be in use now, given what pinned memory takes of the near limit.
-    pub(super) fn frame_target(&self) -> u32 {
+    /// Bytes of pinned memory now.
+    pub fn pinned_bytes(&self) -> u64 {
         let fd = self.pinned_fd.load(Ordering::Relaxed);
         let pinned = if fd >= 0 { crate::sys::file_bytes(fd) } else { 0 };
         let totals = &self.control.totals;
         totals.pinned_bytes.store(pinned, Ordering::Relaxed);
         totals.pinned_peak.fetch_max(pinned, Ordering::Relaxed);
+        pinned
+    }
+
+    /// How many frames may be in use now, given what pinned memory takes of the near limit.
+    pub(super) fn frame_target(&self) -> u32 {
+        let pinned = self.pinned_bytes();
+        let totals = &self.control.totals;
         let near = self.control.settings.near_bytes;
         if near == u64::MAX {
             return self.frame_limit;

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use atoll_memory::layout;
 
-use super::{large, small};
+use super::{large, overflow, small};
 use crate::state;
 
 unsafe extern "C" {
@@ -31,20 +31,70 @@ fn from_large(size: usize, alignment: usize) -> *mut c_void {
     large::allocate(size, alignment).map_or_else(no_memory, |at| at as *mut c_void)
 }
 
-/// C's `malloc`.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
-    // SAFETY: plain allocation calls.
-    unsafe {
-        if !state::heap_ready() {
-            return __libc_malloc(size);
-        }
-        if size >= large::LEAST && state::pager().is_some() {
-            return from_large(size, 16);
-        }
-        let block = small::mi_malloc(size);
-        if block.is_null() { no_memory() } else { block }
+/// A block of the heap that serves this size and caller: the address of the code that asks.
+fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut c_void {
+    let libc_asks = || size < overflow::LIBC_LEAST && overflow::in_libc(caller);
+    let large = size >= large::LEAST || alignment > 1 << 16;
+    if large && state::pager().is_some() && !libc_asks() {
+        // Fresh extents read as zeros.
+        return from_large(size, alignment);
     }
+    if overflow::wants(size, caller)
+        && let Some(block) = overflow::allocate(size, alignment, zeroed)
+    {
+        return block;
+    }
+    overflow::note(size);
+    // SAFETY: plain allocation calls.
+    let block = unsafe {
+        match (alignment > 16, zeroed) {
+            (false, false) => small::mi_malloc(size),
+            (false, true) => small::mi_zalloc(size),
+            (true, _) => small::mi_malloc_aligned(size, alignment),
+        }
+    };
+    if block.is_null() { no_memory() } else { block }
+}
+
+/// Entry points that pass on who calls them: `$entry` jumps to `$body` with its return address in `$register`.
+macro_rules! with_caller {
+    ($($(#[$doc:meta])* $entry:ident to $body:ident in $register:literal;)*) => {$(
+        $(#[$doc])*
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $entry() {
+            core::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $body)
+        }
+    )*};
+}
+
+with_caller! {
+    /// C's `malloc`.
+    malloc to malloc_for in "rsi";
+    /// C's `calloc`.
+    calloc to calloc_for in "rdx";
+    /// C's `realloc`.
+    realloc to realloc_for in "rdx";
+    /// C's `reallocarray`.
+    reallocarray to reallocarray_for in "rcx";
+    /// C's `memalign`.
+    memalign to memalign_for in "rdx";
+    /// C11's `aligned_alloc`.
+    aligned_alloc to memalign_for in "rdx";
+    /// POSIX' `posix_memalign`.
+    posix_memalign to posix_memalign_for in "rcx";
+    /// The old `valloc`.
+    valloc to valloc_for in "rsi";
+    /// The old `pvalloc`.
+    pvalloc to pvalloc_for in "rsi";
+}
+
+extern "C" fn malloc_for(size: usize, caller: usize) -> *mut c_void {
+    if !state::heap_ready() {
+        // SAFETY: a plain allocation call.
+        return unsafe { __libc_malloc(size) };
+    }
+    allocate(size, 16, false, caller)
 }
 
 /// C's `free`.
@@ -58,7 +108,7 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     }
     // SAFETY: the block is given back to whom it came from.
     unsafe {
-        if small::contains(block) {
+        if small::contains(block) || overflow::contains(block) {
             small::mi_free(block);
         } else if layout::in_arena(block as usize) {
             if !large::free(block as usize) {
@@ -70,40 +120,32 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     }
 }
 
-/// C's `calloc`.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn calloc(n: usize, size: usize) -> *mut c_void {
-    // SAFETY: plain allocation calls.
-    unsafe {
-        if !state::heap_ready() {
-            return __libc_calloc(n, size);
-        }
-        let Some(bytes) = n.checked_mul(size) else { return no_memory() };
-        if bytes >= large::LEAST && state::pager().is_some() {
-            // Fresh extents read as zeros.
-            return from_large(bytes, 16);
-        }
-        let block = small::mi_zalloc(bytes);
-        if block.is_null() { no_memory() } else { block }
+extern "C" fn calloc_for(n: usize, size: usize, caller: usize) -> *mut c_void {
+    if !state::heap_ready() {
+        // SAFETY: a plain allocation call.
+        return unsafe { __libc_calloc(n, size) };
     }
+    n.checked_mul(size).map_or_else(no_memory, |bytes| allocate(bytes, 16, true, caller))
 }
 
-/// C's `realloc`.
-///
-/// # Safety
-/// As C's.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
     if block.is_null() {
-        return malloc(size);
+        return malloc_for(size, caller);
     }
     // SAFETY: the block is live; sizes are known where it came from.
     unsafe {
         let have = if small::contains(block) {
-            if size < large::LEAST {
+            if overflow::fits(size) && !overflow::wants(size, caller) {
+                overflow::note(size.saturating_sub(small::mi_usable_size(block)));
                 return small::mi_realloc(block, size);
             }
             small::mi_usable_size(block)
+        } else if overflow::contains(block) {
+            let have = small::mi_usable_size(block);
+            if size > 0 && size <= have && size >= have / 2 && !overflow::in_libc(caller) {
+                return block;
+            }
+            have
         } else if layout::in_arena(block as usize) {
             if size >= large::LEAST && large::resize(block as usize, size) {
                 return block;
@@ -116,7 +158,7 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut
             free(block);
             return std::ptr::null_mut();
         }
-        let new = malloc(size);
+        let new = allocate(size, 16, false, caller);
         if !new.is_null() {
             std::ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), have.min(size));
             free(block);
@@ -125,42 +167,27 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut
     }
 }
 
-/// C's `memalign`.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
-    // SAFETY: plain allocation calls.
-    unsafe {
-        if !state::heap_ready() {
-            return __libc_memalign(alignment, size);
-        }
-        let alignment = alignment.max(1).next_power_of_two();
-        if state::pager().is_some() && (size >= large::LEAST || alignment > 1 << 16) {
-            return from_large(size, alignment);
-        }
-        let block = small::mi_malloc_aligned(size, alignment);
-        if block.is_null() { no_memory() } else { block }
+extern "C" fn memalign_for(alignment: usize, size: usize, caller: usize) -> *mut c_void {
+    if !state::heap_ready() {
+        // SAFETY: a plain allocation call.
+        return unsafe { __libc_memalign(alignment, size) };
     }
+    allocate(size, alignment.max(1).next_power_of_two(), false, caller)
 }
 
-/// C11's `aligned_alloc`.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
-    memalign(alignment, size)
-}
-
-/// POSIX' `posix_memalign`.
-///
-/// # Safety
-/// `to` must be valid for a write.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
+unsafe extern "C" fn posix_memalign_for(
+    to: *mut *mut c_void,
+    alignment: usize,
+    size: usize,
+    caller: usize,
+) -> c_int {
     if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<usize>()) {
         return libc::EINVAL;
     }
     // SAFETY: errno is this thread's and not to be changed; to by the caller.
     unsafe {
         let errno = *libc::__errno_location();
-        let block = memalign(alignment, size);
+        let block = memalign_for(alignment, size, caller);
         *libc::__errno_location() = errno;
         if block.is_null() {
             return libc::ENOMEM;
@@ -170,27 +197,23 @@ pub(crate) unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, alignment: 
     0
 }
 
-/// The old `valloc`.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn valloc(size: usize) -> *mut c_void {
-    memalign(4096, size)
+extern "C" fn valloc_for(size: usize, caller: usize) -> *mut c_void {
+    memalign_for(4096, size, caller)
 }
 
-/// The old `pvalloc`.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    memalign(4096, size.next_multiple_of(4096))
+extern "C" fn pvalloc_for(size: usize, caller: usize) -> *mut c_void {
+    memalign_for(4096, size.next_multiple_of(4096), caller)
 }
 
-/// C's `reallocarray`.
-///
-/// # Safety
-/// As `realloc`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn reallocarray(block: *mut c_void, n: usize, size: usize) -> *mut c_void {
+unsafe extern "C" fn reallocarray_for(
+    block: *mut c_void,
+    n: usize,
+    size: usize,
+    caller: usize,
+) -> *mut c_void {
     match n.checked_mul(size) {
         // SAFETY: by the caller.
-        Some(bytes) => unsafe { realloc(block, bytes) },
+        Some(bytes) => unsafe { realloc_for(block, bytes, caller) },
         None => no_memory(),
     }
 }
@@ -206,7 +229,7 @@ pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize 
     }
     // SAFETY: the block is live.
     unsafe {
-        if small::contains(block) {
+        if small::contains(block) || overflow::contains(block) {
             small::mi_usable_size(block)
         } else if layout::in_arena(block as usize) {
             large::size(block as usize).unwrap_or(0)

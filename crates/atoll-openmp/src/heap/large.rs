@@ -16,6 +16,9 @@ pub(crate) const LEAST: usize = 64 << 10;
 
 const GRANULE: usize = 4096;
 
+/// Where small blocks' part of the arena begins.
+const END: usize = super::overflow::AREA.start;
+
 struct Extents {
     /// Start → bytes of live extents.
     live: BTreeMap<usize, usize>,
@@ -128,7 +131,7 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
     }
     let (end, more) = (start + have, want - have);
     if end == extents.top {
-        if start + want > layout::ARENA + layout::ARENA_BYTES {
+        if start + want > END {
             return false;
         }
         extents.top = start + want;
@@ -196,7 +199,7 @@ impl Extents {
         } else {
             let at = self.top.checked_next_multiple_of(alignment)?;
             let end = at.checked_add(len)?;
-            if end > layout::ARENA + layout::ARENA_BYTES {
+            if end > END {
                 return None;
             }
             if at > self.top {

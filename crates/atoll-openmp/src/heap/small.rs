@@ -10,7 +10,7 @@ use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
 unsafe extern "C" {
-    fn mi_manage_os_memory_ex(
+    pub(super) fn mi_manage_os_memory_ex(
         start: *mut c_void,
         size: usize,
         is_committed: bool,

@@ -70,6 +70,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             .find(|h| h.p_type == libc::PT_GNU_RELRO)
             .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
         let here = collect as *const () as usize;
+        let in_libc = libc::getppid as *const () as usize;
         let mut data = Vec::new();
         let mut segments = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
@@ -77,6 +78,9 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             if h.p_flags & libc::PF_X != 0 && (start..end).contains(&here) {
                 OWN_START.store(start, Ordering::Relaxed);
                 OWN_END.store(end, Ordering::Relaxed);
+            }
+            if h.p_flags & libc::PF_X != 0 && (start..end).contains(&in_libc) {
+                crate::heap::overflow::set_libc(start, end);
             }
             segments.push(Segment {
                 start: start & !4095,

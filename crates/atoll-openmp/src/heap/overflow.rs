@@ -1,0 +1,194 @@
+//! Small blocks in the arena, once pinned ones take more of the near limit than they should.
+//!
+//! Called by `exports`. A program may hold most of its data in small blocks: rows of a matrix, nodes of a map. While
+//! there are few they stay pinned (`small`), as the kernel may write into any of them; the more near memory they take,
+//! the smaller the blocks that are paged from then on. libc's own blocks stay pinned whatever their number: it
+//! hands them to system calls that nobody can interpose.
+//!
+//! Each thread has a second mimalloc heap for these, bound to the last eighth of the arena. What mimalloc writes into
+//! free blocks is paged like the rest.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use atoll_memory::layout;
+use libmimalloc_sys as mi;
+
+use super::large;
+use crate::start::objects;
+use crate::state;
+
+unsafe extern "C" {
+    fn mi_heap_new_in_arena(arena: c_int) -> *mut mi::mi_heap_t;
+}
+
+/// Where they lie.
+pub(crate) const AREA: Range<usize> =
+    layout::ARENA + layout::ARENA_BYTES / 8 * 7..layout::ARENA + layout::ARENA_BYTES;
+
+/// Blocks of libc's below this size are never paged: no buffer that it passes to the kernel is larger.
+pub(crate) const LIBC_LEAST: usize = 16 << 20;
+
+/// A thread looks at pinned memory again when it has allocated this many bytes of small blocks.
+const LOOK_BYTES: usize = 256 << 10;
+
+/// Small blocks of this many bytes or more are paged.
+static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// mimalloc's number of the area; below 0 as long as it has none.
+static AREA_ID: AtomicI32 = AtomicI32::new(-1);
+/// libc's code.
+static LIBC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+thread_local! {
+    static HEAP: Cell<*mut mi::mi_heap_t> = const { Cell::new(std::ptr::null_mut()) };
+    /// Bytes allocated since the last look.
+    static SINCE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Where libc's code lies: `start..end`. Before the program runs.
+pub(crate) fn set_libc(start: usize, end: usize) {
+    LIBC[0].store(start, Ordering::Relaxed);
+    LIBC[1].store(end, Ordering::Relaxed);
+}
+
+/// Is `address` in libc's code?
+#[inline]
+pub(crate) fn in_libc(address: usize) -> bool {
+    address.wrapping_sub(LIBC[0].load(Ordering::Relaxed))
+        < LIBC[1].load(Ordering::Relaxed).wrapping_sub(LIBC[0].load(Ordering::Relaxed))
+}
+
+/// Is a small block of this size, asked for by the code at `caller`, to be paged?
+#[inline]
+pub(crate) fn wants(size: usize, caller: usize) -> bool {
+    size >= LEAST.load(Ordering::Relaxed) && !in_libc(caller) && !objects::is_own_code(caller)
+}
+
+/// A pinned block of `size` bytes was asked for.
+#[inline]
+pub(crate) fn note(size: usize) {
+    let since = SINCE.get() + size + 16;
+    SINCE.set(since);
+    if since >= LOOK_BYTES {
+        SINCE.set(0);
+        look();
+    }
+}
+
+/// Looks how much of near memory is pinned.
+#[cold]
+fn look() {
+    let Some(pager) = state::pager() else { return };
+    let near = pager.control().settings.near_bytes;
+    if near == u64::MAX {
+        return;
+    }
+    let least = least(pager.pinned_bytes(), near);
+    if least < LEAST.load(Ordering::Relaxed) && area().is_some() {
+        LEAST.fetch_min(least, Ordering::Relaxed);
+    }
+}
+
+/// The least size of a small block to be paged when `pinned` of `near` bytes are pinned.
+fn least(pinned: u64, near: u64) -> usize {
+    match pinned {
+        _ if pinned > near / 2 => 16,
+        _ if pinned > near / 4 => 128,
+        _ if pinned > near / 8 => 1024,
+        _ => usize::MAX,
+    }
+}
+
+/// The area's number, which mimalloc gets now if it does not know it.
+fn area() -> Option<c_int> {
+    static GIVING: atoll_memory::spin::Spin<()> = atoll_memory::spin::Spin::new(());
+    let _blocked = state::SignalsBlocked::new();
+    let _giving = GIVING.lock();
+    let known = AREA_ID.load(Ordering::Acquire);
+    if known >= 0 {
+        return Some(known);
+    }
+    let mut id = 0;
+    // SAFETY: the area is mapped, reads as zeros and is used by nobody else.
+    let taken = unsafe {
+        super::small::mi_manage_os_memory_ex(
+            AREA.start as *mut c_void,
+            AREA.len(),
+            true,
+            false,
+            true,
+            -1,
+            true,
+            &raw mut id,
+        )
+    };
+    // Release: pairs with the Acquire of those who use the number.
+    AREA_ID.store(if taken { id } else { -1 }, Ordering::Release);
+    taken.then_some(id)
+}
+
+/// This thread's heap.
+fn heap() -> Option<*mut mi::mi_heap_t> {
+    let heap = HEAP.get();
+    if !heap.is_null() {
+        return Some(heap);
+    }
+    let id = AREA_ID.load(Ordering::Acquire);
+    if id < 0 {
+        return None;
+    }
+    // SAFETY: the area with this number is mimalloc's.
+    let heap = unsafe { mi_heap_new_in_arena(id) };
+    HEAP.set(heap);
+    (!heap.is_null()).then_some(heap)
+}
+
+/// A paged block; `None` if there can be none, so that a pinned one is to serve.
+pub(crate) fn allocate(size: usize, alignment: usize, zeroed: bool) -> Option<*mut c_void> {
+    let heap = heap()?;
+    // SAFETY: the heap is this thread's own.
+    let block = unsafe {
+        match (alignment > 16, zeroed) {
+            (false, false) => mi::mi_heap_malloc(heap, size),
+            (false, true) => mi::mi_heap_zalloc(heap, size),
+            (true, false) => mi::mi_heap_malloc_aligned(heap, size, alignment),
+            (true, true) => mi::mi_heap_zalloc_aligned(heap, size, alignment),
+        }
+    };
+    (!block.is_null()).then_some(block)
+}
+
+/// Is the block one of these?
+#[inline]
+pub(crate) fn contains(block: *const c_void) -> bool {
+    AREA.contains(&(block as usize))
+}
+
+/// Is the size one that a small block has?
+#[inline]
+pub(crate) fn fits(size: usize) -> bool {
+    size < large::LEAST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fuller_near_memory_the_smaller_the_blocks_that_are_paged() {
+        let near = 1 << 30;
+        assert_eq!(least(near / 8, near), usize::MAX);
+        assert_eq!(least(near / 8 + 1, near), 1024);
+        assert_eq!(least(near / 3, near), 128);
+        assert_eq!(least(near, near), 16);
+    }
+
+    #[test]
+    fn an_address_is_in_libc_only_once_libc_is_known() {
+        assert!(!in_libc(0));
+        set_libc(0x1000, 0x2000);
+        assert!(in_libc(0x1000) && in_libc(0x1fff) && !in_libc(0x2000) && !in_libc(0xfff));
+    }
+}
