@@ -206,7 +206,7 @@ pub fn memfd(name: &std::ffi::CStr, flags: u32, size: u64) -> Result<i32, Errno>
     };
     // SAFETY: no pointers.
     unsafe { syscall(libc::SYS_ftruncate, [fd, size as usize, 0, 0, 0, 0])? };
-    Ok(fd as i32)
+    Ok(out_of_the_way(fd as i32))
 }
 
 /// `mmap`.

@@ -137,6 +137,7 @@ impl Uffd {
             | FEATURE_EXACT_ADDRESS
             | FEATURE_WP_HUGETLBFS_SHMEM
             | if delivery == Delivery::Signal { FEATURE_SIGBUS } else { 0 };
+        let fd = sys::out_of_the_way(fd);
         let mut api = ApiArgument { api: API, features, ioctls: 0 };
         // SAFETY: the structure UFFDIO_API takes.
         unsafe { sys::ioctl(fd, UFFDIO_API, &mut api)? };
