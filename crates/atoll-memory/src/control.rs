@@ -162,10 +162,8 @@ pub struct Control {
     pub failure: AtomicI32,
     /// Workers started so far (the master is number 0 and counts).
     pub workers: AtomicU32,
-    /// Ticks and CLOCK_MONOTONIC nanoseconds when the program's `main` was reached.
+    /// Ticks when the program's `main` was reached.
     pub start_ticks: AtomicU64,
-    /// See `start_ticks`.
-    pub start_ns: AtomicU64,
     /// Totals.
     pub totals: Totals,
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
