@@ -63,13 +63,13 @@ impl Default for Header {
     }
 }
 
-/// The recently-seen filter each worker had: a table of pages, a slot for each value of the page number modulo its
-/// size. An access to the page in its slot, of a kind seen since it came there, was left out.
+/// The recently-seen filter each worker had: places for pages, taken in the order these came. A read of a page that has one
+/// was left out, and so was a write if one was recorded since the page got it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
-    /// Slots, a power of two.
+    /// Places.
     pub entries: u32,
-    /// Instructions after which a worker's table was emptied, so that pages in use show up again.
+    /// Instructions after which a worker's places were emptied, so that pages in use show up again.
     pub refresh_instructions: u64,
 }
 
