@@ -119,7 +119,7 @@ mod tests {
             for _ in 0..20_000 {
                 random =
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let (page, write) = ((random >> 33) % (3 * u64::from(entries)) << 8, random >> 63 == 1);
+                let (page, write) = (((random >> 33) % (3 * u64::from(entries))) << 8, random >> 63 == 1);
                 let expected = match list.iter_mut().find(|(held, _)| *held == page) {
                     Some((_, written)) => {
                         let new = write && !*written;
