@@ -48,7 +48,7 @@ pub(crate) struct TraceArgs {
     pub(crate) exact: bool,
 
     /// Places of each worker's filter: a page in one of them is not recorded again
-    #[arg(long, value_name = "N", default_value_t = defaults::FILTER, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = defaults::FILTER, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) filter: u32,
 
     /// What sees the accesses
