@@ -2,20 +2,22 @@
 //!
 //! The callback for accesses in the crate's root looks here first.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::PAGE_SHIFT;
 use crate::api::{self, MemInfo};
 
 /// Sayings below this are remembered. QEMU 7.2 has none above.
 const SAYINGS: usize = 1 << 18;
+const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
 
 /// What is known of each; 0: nothing yet.
-static KNOWN: [AtomicU8; SAYINGS] = [const { AtomicU8::new(0) }; SAYINGS];
+static KNOWN: [AtomicU16; SAYINGS] = [const { AtomicU16::new(0) }; SAYINGS];
 
-/// An access's size and direction. Bit 0: it writes; bits 1 to 6: logarithm of its bytes; bit 7: known.
+/// An access's direction, in bit 0, and above it the first offset in a page from which it reaches into the next. Of what
+/// is not known that is 0, so one comparison finds both.
 #[derive(Clone, Copy)]
-pub(crate) struct Access(u8);
+pub(crate) struct Access(u16);
 
 impl Access {
     #[inline(always)]
@@ -23,18 +25,17 @@ impl Access {
         self.0 & 1 != 0
     }
 
+    /// Is it known, and to one page only?
     #[inline(always)]
-    pub(crate) fn crosses_a_page(self, address: u64) -> bool {
-        let bytes = 1u64 << (self.0 >> 1 & 15);
-        (address & ((1 << PAGE_SHIFT) - 1)) + bytes > 1 << PAGE_SHIFT
+    pub(crate) fn is_plain(self, address: u64) -> bool {
+        (address & (PAGE_BYTES - 1)) < u64::from(self.0 >> 1)
     }
 }
 
 /// What was learnt of this saying.
 #[inline(always)]
-pub(crate) fn known(info: MemInfo) -> Option<Access> {
-    let known = KNOWN.get(info as usize)?.load(Ordering::Relaxed);
-    (known != 0).then_some(Access(known))
+pub(crate) fn known(info: MemInfo) -> Access {
+    Access(KNOWN.get(info as usize).map_or(0, |known| known.load(Ordering::Relaxed)))
 }
 
 /// Asks QEMU what it means. Only in the callback that it was said to.
@@ -42,7 +43,8 @@ pub(crate) fn learn(info: MemInfo) -> Access {
     // SAFETY: QEMU's own word for an access.
     let (shift, writes) =
         unsafe { (api::qemu_plugin_mem_size_shift(info), api::qemu_plugin_mem_is_store(info)) };
-    let access = 1 << 7 | (shift.min(15) as u8) << 1 | u8::from(writes);
+    let astride = PAGE_BYTES + 1 - (1 << shift.min(PAGE_SHIFT));
+    let access = (astride as u16) << 1 | u16::from(writes);
     if let Some(known) = KNOWN.get(info as usize) {
         known.store(access, Ordering::Relaxed);
     }

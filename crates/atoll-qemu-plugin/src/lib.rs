@@ -116,9 +116,8 @@ extern "C" fn executed(thread: c_uint, instructions: *mut c_void) {
 extern "C" fn accessed(number: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     // SAFETY: called by the thread.
     let Some(thread) = (unsafe { threads::get(number) }) else { return };
-    if let Some(access) = access::known(info)
-        && !access.crosses_a_page(address)
-    {
+    let access = access::known(info);
+    if access.is_plain(address) {
         if !thread.stream.is_known(address >> PAGE_SHIFT, access.writes()) {
             thread.stream.tell(address >> PAGE_SHIFT, access.writes());
         }
@@ -133,7 +132,7 @@ extern "C" fn accessed(number: c_uint, info: MemInfo, address: u64, _: *mut c_vo
 fn accessed_oddly(thread: &mut Thread, info: MemInfo, address: u64) {
     let access = access::learn(info);
     thread.stream.access(address >> PAGE_SHIFT, access.writes());
-    if access.crosses_a_page(address) {
+    if !access.is_plain(address) {
         thread.stream.access((address >> PAGE_SHIFT) + 1, access.writes());
     }
 }
