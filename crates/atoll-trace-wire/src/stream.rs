@@ -12,6 +12,9 @@ const ACCESS_WORDS: usize = 2;
 /// Words a mark may take: what came before, then the mark and its number.
 const MARK_WORDS: usize = 4;
 
+/// Accesses that an engine which counts nothing else may let go by without counting them.
+const COUNTED_AT_ONCE: i64 = 1 << 16;
+
 /// One thread's events on their way.
 #[derive(Debug)]
 #[repr(align(128))] // Two threads' must not share a cache line, nor a pair of them.
@@ -22,6 +25,8 @@ pub struct Stream {
     elapsed: u64,
     /// Instructions the last refresh left to the next.
     until_refresh: i64,
+    /// For engines that count accesses only: how many may still go by before [`count`](Self::count) must be called.
+    left: i64,
     filter: Filter,
     thread: u32,
     pipe: i32,
@@ -44,6 +49,7 @@ impl Stream {
             filter: Filter::new(entries),
             elapsed: 0,
             until_refresh: REFRESH_INSTRUCTIONS as i64,
+            left: COUNTED_AT_ONCE,
             seen: 0,
             used: 1,
             block: [0; BLOCK_WORDS],
@@ -72,6 +78,23 @@ impl Stream {
     pub fn is_known(&mut self, page: u64, write: bool) -> bool {
         self.seen += 1;
         self.filter.is_known(page, write)
+    }
+
+    /// As [`is_known`](Self::is_known), for engines that do not know instructions: each access stands for one. Where it says
+    /// no, [`count`](Self::count) and [`access`](Self::access) follow. Nothing but a counter changes, so that it may be
+    /// called in a signal's handler while the stream is in use.
+    #[inline(always)]
+    pub fn is_known_and_counted(&mut self, page: u64, write: bool) -> bool {
+        self.left -= 1;
+        self.left >= 0 && self.filter.is_known(page, write)
+    }
+
+    /// Takes the accesses since the last call as instructions executed.
+    pub fn count(&mut self) {
+        let accesses = (COUNTED_AT_ONCE - self.left) as u64;
+        self.left = COUNTED_AT_ONCE;
+        self.seen += accesses;
+        self.execute(accesses);
     }
 
     /// The thread touched a page that [`is_known`](Self::is_known) did not know.
