@@ -43,6 +43,10 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iterations: Option<u64>,
 
+    /// End the program, by SIGKILL, once recording has ended; the exit status is then 0
+    #[arg(long, requires = "iterations")]
+    pub(crate) stop: bool,
+
     /// Record every access, without a filter
     #[arg(long, conflicts_with = "filter")]
     pub(crate) exact: bool,
