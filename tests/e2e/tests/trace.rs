@@ -180,6 +180,9 @@ fn recording_is_limited_to_regions_and_iterations() {
     assert_eq!(count(&format!("--regions {region}")), (4, 2));
     assert_eq!(count("--regions none"), (0, 0));
     assert_eq!(count("--iterations 1"), (2, 1));
+    // Ended in the middle, a program does not come to its end.
+    let (output, trace) = bench.trace("--workers 4 --iterations 1 --stop", &built("lu"), "S");
+    assert!(trace.trailer.regions >= 1 && !output.contains("Verification"), "{output}");
 }
 
 #[test]
