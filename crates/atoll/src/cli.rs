@@ -14,6 +14,9 @@ use clap_complete::Shell;
 
 use crate::defaults;
 
+mod trace;
+pub(crate) use trace::{EngineArg, TraceArgs};
+
 /// Runs unmodified OpenMP programs in less near memory than they need
 #[derive(Parser, Debug)]
 #[command(name = "atoll", version, propagate_version = true, max_term_width = 100)]
@@ -32,7 +35,10 @@ pub(crate) enum Command {
     Sweep(Box<SweepArgs>),
     /// Look at running programs
     Top(TopArgs),
-    /// Print the summary of a record again
+    /// Record which worker touches which page, in what order
+    #[command(after_long_help = trace::ABOUT)]
+    Trace(Box<TraceArgs>),
+    /// Print what is in a record or a trace
     Show(ShowArgs),
     /// Say what on this machine is missing or slow, and what mends it
     ///
@@ -111,7 +117,7 @@ pub(crate) struct TopArgs {
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ShowArgs {
-    /// What `atoll run --record` wrote
+    /// What `atoll run --record` or `atoll trace` wrote
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 

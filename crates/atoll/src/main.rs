@@ -10,6 +10,7 @@ mod run;
 mod show;
 mod sweep;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Top(args) => top::top(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Show(args) => show::show(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => manual::completions(shell),
