@@ -1,0 +1,237 @@
+//! A worker's turn: its next events, until another worker's clock is less.
+//!
+//! Called by [`Engine::run`] for every event, so the way of a TLB hit is short: the entry in the worker's own TLB. What
+//! needs a walk goes to the page tables, and what they lack to [`fault`](super::fault).
+
+use atoll_pages::PageSize;
+
+use super::{Decider, Engine};
+use crate::clocks::{self, NEVER};
+use crate::feed::{self, Range, WRITE};
+use crate::minimum::Use;
+use crate::pages::{FAR, MAX_PAGE};
+use crate::setup::{PageMode, Tables};
+use crate::tlb::{Class, Lookup};
+use crate::watch::{Happening, Watch};
+
+impl<W: Watch> Engine<'_, W> {
+    /// Lets `worker`, whose clock is the least, go on.
+    pub(super) fn turn(&mut self, worker: usize) {
+        let now = self.at[worker].clock;
+        if now >= self.next_tick {
+            return self.tick();
+        }
+        if self.at[worker].debt > 0 {
+            let debt = std::mem::take(&mut self.at[worker].debt);
+            self.workers[worker].times.interrupted += debt;
+            self.at[worker].clock += debt;
+            return self.clocks.set(worker, clocks::key(now + debt, worker));
+        }
+        let limit = self.clocks.runner_up(worker).min(clocks::key(self.next_tick.min(clocks::LATEST), 0));
+        let mut queue = std::mem::take(&mut self.feed.queues[worker]);
+        let begin = queue.gone;
+        let mut clock = now;
+        let mut waits = false;
+        while let Some(&entry) = queue.entries.get(queue.gone) {
+            queue.gone += 1;
+            match feed::kind(entry) {
+                feed::ACCESS => {
+                    clock =
+                        self.access(worker, clock, feed::payload(entry) & (WRITE - 1), entry & WRITE != 0);
+                }
+                feed::COMPUTE => {
+                    let time = feed::payload(entry) * self.costs.instructions / 1024;
+                    self.workers[worker].times.compute += time;
+                    clock += time;
+                }
+                feed::MEET => {
+                    self.at[worker].meeting = feed::payload(entry);
+                    waits = true;
+                    break;
+                }
+                feed::MARK => self.mark(feed::payload(entry) as u32),
+                _ => self.range(feed::payload(entry) as usize),
+            }
+            if clocks::key(clock, worker) > limit {
+                break;
+            }
+        }
+        self.feed.held -= queue.gone - begin;
+        let left = queue.left();
+        self.feed.queues[worker] = queue;
+        self.at[worker].clock = clock;
+        if waits {
+            self.clocks.set(worker, NEVER);
+            let number = self.at[worker].meeting;
+            self.feed.arrive(number, clock);
+            self.meet(number);
+        } else if left == 0 {
+            self.starving += 1;
+            self.clocks.set(worker, NEVER);
+        } else {
+            self.clocks.set(worker, clocks::key(clock, worker));
+        }
+    }
+
+    /// An access to 4K page `page` when the clock stands at `clock`; returns it when the access is done.
+    #[inline(always)]
+    fn access(&mut self, worker: usize, clock: u64, page: u64, write: bool) -> u64 {
+        self.workers[worker].counts.accesses += 1;
+        // Beyond user space there is nothing to page.
+        if page >= MAX_PAGE {
+            return clock;
+        }
+        let PageMode::One(_) = self.layout.mode else {
+            return self.access_otherwise(worker, clock, page, write);
+        };
+        if matches!(self.decider, Decider::Min(_)) {
+            return self.access_foreseen(worker, clock, page, write);
+        }
+        self.translate(worker, clock, page, write, self.layout.class)
+    }
+
+    #[inline(always)]
+    fn translate(&mut self, worker: usize, clock: u64, page: u64, write: bool, class: Class) -> u64 {
+        match self.tlbs.look_up(worker, class, page, write) {
+            Lookup::Hit => clock,
+            Lookup::Found { after, clean } => {
+                if clean {
+                    let id = self.page_id(page);
+                    self.pages.all[id as usize].dirty = true;
+                }
+                self.workers[worker].times.walk += after;
+                clock + after
+            }
+            Lookup::Miss => self.walk(worker, clock, page, write, class),
+        }
+    }
+
+    /// Segments translate without tables; of mixed pages the size is looked up first.
+    #[inline(never)]
+    fn access_otherwise(&mut self, worker: usize, clock: u64, page: u64, write: bool) -> u64 {
+        let id = self.page_id(page);
+        if self.layout.mode == PageMode::Segment {
+            self.pages.map(id, worker);
+            return clock;
+        }
+        let size = PageSize::ALL[usize::from(self.pages.all[id as usize].size)];
+        let class = self.tlbs.class(size);
+        self.translate(worker, clock, page, write, class)
+    }
+
+    /// Under MIN each use is one, mapped or not.
+    #[inline(never)]
+    fn access_foreseen(&mut self, worker: usize, mut clock: u64, page: u64, write: bool) -> u64 {
+        let id = self.page_id(page);
+        if let Decider::Min(minimum) = &mut self.decider
+            && minimum.touch(id) == Use::Lost
+        {
+            clock = self.lose(worker, clock, id);
+        }
+        self.translate(worker, clock, page, write, self.layout.class)
+    }
+
+    #[inline(never)]
+    fn walk(&mut self, worker: usize, mut clock: u64, page: u64, write: bool, class: Class) -> u64 {
+        self.workers[worker].counts.tlb_misses += 1;
+        self.watch.see(clock, Happening::Walk { worker, page });
+        let cost = self.costs.walk[if self.tlbs.is_native(class) { class.size } else { 0 }];
+        self.workers[worker].times.walk += cost;
+        clock += cost;
+        let id = self.page_id(page);
+        let mapped = match self.tables {
+            Tables::Private => self.pages.maps(id, worker),
+            Tables::Shared => self.pages.all[id as usize].present,
+        };
+        if !mapped {
+            clock = self.fault(worker, clock, id);
+        } else if self.pages.all[id as usize].unseen {
+            self.seen(id);
+        }
+        // Who has walked to a page may have it in its TLB.
+        self.pages.map(id, worker);
+        self.pages.all[id as usize].dirty |= write;
+        self.tlbs.fill(worker, class, page, write);
+        clock
+    }
+
+    /// The page that 4K page `page` lies in; one never touched is made.
+    #[inline]
+    pub(super) fn page_id(&mut self, page: u64) -> u32 {
+        if let Some(id) = self.index.get(page >> self.layout.shift) {
+            return id;
+        }
+        self.new_page(page)
+    }
+
+    #[inline(never)]
+    fn new_page(&mut self, page: u64) -> u32 {
+        let unit = page >> self.layout.shift;
+        let size = match self.layout.mode {
+            PageMode::One(size) => size,
+            PageMode::Segment => PageSize::K4,
+            PageMode::Mixed => self.largest_at(page),
+        };
+        let first = page >> (size.shift() - 12) << (size.shift() - 12);
+        let index = PageSize::ALL.iter().position(|&known| known == size).unwrap_or(0);
+        let head = first >> self.layout.shift;
+        // A mixed page may be known by another of its 4K pages.
+        let id = match self.index.get(head).filter(|&id| self.pages.all[id as usize].size == index as u8) {
+            Some(id) => id,
+            None => self.pages.add(first, index as u8),
+        };
+        self.index.set(head, id);
+        self.index.set(unit, id);
+        id
+    }
+
+    /// The largest page around 4K page `page` that lies within one mapping.
+    fn largest_at(&self, page: u64) -> PageSize {
+        let within = |size: &PageSize| {
+            let pages = 1_u64 << (size.shift() - 12);
+            let first = page / pages * pages;
+            let mapping = self.layout.mapped.range(..=first).next_back();
+            mapping.is_some_and(|(begin, len)| begin + len >= first + pages)
+        };
+        PageSize::ALL.iter().rev().find(|size| within(size)).copied().unwrap_or(PageSize::K4)
+    }
+
+    fn range(&mut self, index: usize) {
+        let Range { first, pages, map } = self.feed.ranges[index];
+        let end = first.saturating_add(pages).min(MAX_PAGE);
+        if first >= end {
+            return;
+        }
+        if map {
+            if self.layout.mode == PageMode::Mixed {
+                self.layout.mapped.insert(first, end - first);
+            }
+            return;
+        }
+        self.layout.mapped.remove(&first);
+        let shift = self.layout.shift;
+        let mut ids = self.index.within(first >> shift..end.div_ceil(1 << shift));
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            let page = &self.pages.all[id as usize];
+            let len = 1_u64 << (PageSize::ALL[usize::from(page.size)].shift() - 12);
+            if page.first >= first && page.first + len <= end {
+                self.free(id);
+            }
+        }
+    }
+
+    /// The program gives a page back: its data is gone.
+    fn free(&mut self, id: u32) {
+        self.unmap_everywhere(id);
+        let page = &mut self.pages.all[id as usize];
+        (page.used, page.dirty, page.token) = (false, false, None);
+        if page.frame != FAR {
+            self.release(id);
+        }
+        if let Decider::Min(minimum) = &mut self.decider {
+            minimum.forget(id);
+        }
+    }
+}
