@@ -1,6 +1,6 @@
 //! One event of a trace.
 //!
-//! What a trace is made of.
+//! [`codec`](super::codec) is how it looks on disk.
 
 /// What a worker did, or what happened to the address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,19 @@
 //! Traces: which worker touched which page, in what order, with the marks of regions and barriers between.
-pub mod event;
+//!
+//! Written by `atoll trace`, read by `atoll-machine`. A file is a head, chunks of events and a trailer ([`frame`]);
+//! what an event is on disk is in [`codec`]. Both are described in `docs/trace-format.md`. A reader holds one chunk
+//! at a time, whatever the file's length.
 
+pub mod codec;
+pub mod error;
+pub mod event;
+pub mod frame;
+pub mod header;
+pub mod reader;
+pub mod writer;
+
+pub use error::TraceError;
 pub use event::Event;
+pub use header::{Filter, Header, Trailer};
+pub use reader::Reader;
+pub use writer::Writer;

@@ -1,0 +1,56 @@
+//! What is kept for each guest thread: its stream to the collector and the system call it is in.
+//!
+//! QEMU calls back on the thread an event is of, so one thread's entry is never used by two at once. The callbacks in
+//! the crate's root look their entry up here.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use atoll_trace_wire::Stream;
+
+/// Threads that can be told apart; what those above do is not recorded.
+const MAX_THREADS: usize = 1 << 16;
+
+/// One guest thread.
+pub(crate) struct Thread {
+    /// Its events.
+    pub(crate) stream: Stream,
+    /// Arguments of the system call it is in.
+    pub(crate) arguments: [u64; 4],
+}
+
+static THREADS: [AtomicPtr<Thread>; MAX_THREADS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_THREADS];
+
+/// Enters a thread. QEMU may use the number of one that is gone again: that one's entry goes on.
+pub(crate) fn enter(number: u32, stream: impl FnOnce() -> Stream) {
+    if let Some(slot) = THREADS.get(number as usize)
+        && slot.load(Ordering::Acquire).is_null()
+    {
+        let thread = Box::new(Thread { stream: stream(), arguments: [0; 4] });
+        slot.store(Box::into_raw(thread), Ordering::Release);
+    }
+}
+
+/// The thread of this number.
+///
+/// # Safety
+/// Nobody else uses it: the caller is in a callback of that thread, or all threads have stopped.
+#[inline]
+pub(crate) unsafe fn get(number: u32) -> Option<&'static mut Thread> {
+    let thread = THREADS.get(number as usize)?.load(Ordering::Relaxed);
+    // SAFETY: entries are never freed; the caller says that nobody else uses it.
+    unsafe { thread.as_mut() }
+}
+
+/// Calls `f` with every thread.
+///
+/// # Safety
+/// All threads have stopped.
+pub(crate) unsafe fn each(mut f: impl FnMut(&mut Thread)) {
+    for number in 0..MAX_THREADS as u32 {
+        // SAFETY: as the caller says.
+        if let Some(thread) = unsafe { get(number) } {
+            f(thread);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The file around the events: a head, frames with lengths and checksums, and an end that says where the trailer is.
+//!
+//! Knows nothing of events. Lengths are believed only below limits and behind their checksum, so a damaged file costs
+//! no more memory than a whole one. [`reader`](super::reader) and [`writer`](super::writer) stand on it.
+
+use std::io::{self, Read};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::error::TraceError;
+
+/// First bytes of every trace.
+pub const MAGIC: [u8; 8] = *b"ATOLLTRC";
+/// Last bytes of every whole trace.
+pub const END_MAGIC: [u8; 8] = *b"ATOLLEND";
+/// The format this crate writes, and the latest it reads.
+pub const VERSION: u32 = 1;
+
+/// Magic, version, length of the header.
+pub const HEAD_BYTES: usize = 16;
+/// Kind, events, bytes raw and stored, number, checksums of the payload and of the head.
+pub const FRAME_BYTES: usize = 40;
+/// Offset of the trailer, magic.
+pub const END_BYTES: usize = 16;
+/// Most bytes of the header.
+pub const MAX_HEADER_BYTES: u32 = 1 << 20;
+/// Most bytes of a frame's payload, and of what it decompresses to.
+pub const MAX_PAYLOAD_BYTES: u32 = 16 << 20;
+/// Most events of a chunk.
+pub const MAX_CHUNK_EVENTS: u32 = 1 << 20;
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Events, compressed.
+    Events,
+    /// The trailer, as JSON.
+    Trailer,
+}
+
+impl Kind {
+    fn tag(self) -> [u8; 4] {
+        match self {
+            Self::Events => *b"EVTS",
+            Self::Trailer => *b"TRLR",
+        }
+    }
+}
+
+/// A frame's head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHead {
+    /// What it holds.
+    pub kind: Kind,
+    /// Events in it.
+    pub events: u32,
+    /// Bytes of the payload once decompressed.
+    pub raw_bytes: u32,
+    /// Bytes of the payload.
+    pub stored_bytes: u32,
+    /// Frames before it.
+    pub number: u64,
+    /// XXH3-64 of the payload.
+    pub checksum: u64,
+}
+
+impl FrameHead {
+    /// As it is on disk.
+    pub fn to_bytes(&self) -> [u8; FRAME_BYTES] {
+        let mut bytes = [0; FRAME_BYTES];
+        bytes[..4].copy_from_slice(&self.kind.tag());
+        bytes[4..8].copy_from_slice(&self.events.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.raw_bytes.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.stored_bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.checksum.to_le_bytes());
+        let sum = xxh3_64(&bytes[..32]);
+        bytes[32..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// The head in `bytes`, which stood at `offset`.
+    ///
+    /// # Errors
+    /// Its checksum is wrong, or it claims what no frame has.
+    pub fn from_bytes(bytes: &[u8; FRAME_BYTES], offset: u64) -> Result<Self, TraceError> {
+        let damaged = |what| Err(TraceError::Damaged { offset, what });
+        if xxh3_64(&bytes[..32]) != u64_at(bytes, 32) {
+            return damaged("a chunk's head does not fit its checksum");
+        }
+        let kind = match &bytes[..4] {
+            b"EVTS" => Kind::Events,
+            b"TRLR" => Kind::Trailer,
+            _ => return damaged("a chunk is of a kind that this format does not know"),
+        };
+        let head = Self {
+            kind,
+            events: u32_at(bytes, 4),
+            raw_bytes: u32_at(bytes, 8),
+            stored_bytes: u32_at(bytes, 12),
+            number: u64_at(bytes, 16),
+            checksum: u64_at(bytes, 24),
+        };
+        if head.raw_bytes > MAX_PAYLOAD_BYTES || head.stored_bytes > MAX_PAYLOAD_BYTES {
+            return damaged("a chunk is longer than any may be");
+        }
+        if head.events > MAX_CHUNK_EVENTS || head.events > head.raw_bytes {
+            return damaged("a chunk claims more events than it can hold");
+        }
+        Ok(head)
+    }
+}
+
+/// The file's first bytes, up to and with the checksum behind the header's JSON.
+pub fn head(json: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + json.len() + 8);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(json);
+    let sum = xxh3_64(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The file's last bytes, for a trailer at `offset`.
+pub fn end(offset: u64) -> [u8; END_BYTES] {
+    let mut bytes = [0; END_BYTES];
+    bytes[..8].copy_from_slice(&offset.to_le_bytes());
+    bytes[8..].copy_from_slice(&END_MAGIC);
+    bytes
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+/// Reads while knowing where in the file it is.
+#[derive(Debug)]
+pub(super) struct Source<R> {
+    from: R,
+    /// Bytes read so far.
+    pub(super) offset: u64,
+}
+
+impl<R: Read> Source<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self { from, offset: 0 }
+    }
+
+    /// Reads as much of `to` as there is.
+    pub(super) fn some(&mut self, to: &mut [u8]) -> Result<usize, TraceError> {
+        let mut done = 0;
+        while done < to.len() {
+            match self.from.read(&mut to[done..]) {
+                Ok(0) => break,
+                Ok(n) => {
+                    done += n;
+                    self.offset += n as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(TraceError::Io { offset: self.offset, error }),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Fills `to`; where the file ends before, `missing` names what did not come.
+    pub(super) fn all(&mut self, to: &mut [u8], missing: &'static str) -> Result<(), TraceError> {
+        if self.some(to)? < to.len() {
+            return Err(TraceError::Cut { offset: self.offset, missing });
+        }
+        Ok(())
+    }
+}

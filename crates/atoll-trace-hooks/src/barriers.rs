@@ -1,0 +1,58 @@
+//! Barriers: a mark once they are passed, named by where the call returns to.
+//!
+//! The functions have libgomp's names and types; marks are made in `mark`.
+
+use crate::mark;
+use crate::real::real;
+
+/// Barriers that return nothing, or whether the region was cancelled.
+macro_rules! barriers {
+    ($($name:ident $body:ident $(-> $result:ty)?;)*) => {$(
+        extern "C" fn $body(site: usize) $(-> $result)? {
+            let result = real!($name, fn() $(-> $result)?)();
+            mark::barrier(site);
+            result
+        }
+
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym $body)
+        }
+    )*};
+}
+
+barriers! {
+    GOMP_barrier barrier;
+    GOMP_barrier_cancel barrier_cancel -> bool;
+    GOMP_loop_end loop_end;
+    GOMP_loop_end_cancel loop_end_cancel -> bool;
+    GOMP_sections_end sections_end;
+    GOMP_sections_end_cancel sections_end_cancel -> bool;
+}
+
+extern "C" fn single_copy_start(site: usize) -> *mut u8 {
+    let data = real!(GOMP_single_copy_start, fn() -> *mut u8)();
+    // Who gets nothing executes the block and passes the barrier behind it.
+    if !data.is_null() {
+        mark::barrier(site);
+    }
+    data
+}
+
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_single_copy_start() -> *mut u8 {
+    std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym single_copy_start)
+}
+
+extern "C" fn single_copy_end(data: *mut u8, site: usize) {
+    real!(GOMP_single_copy_end, fn(*mut u8))(data);
+    mark::barrier(site);
+}
+
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_single_copy_end(data: *mut u8) {
+    std::arch::naked_asm!("mov rsi, [rsp]", "jmp {body}", body = sym single_copy_end)
+}

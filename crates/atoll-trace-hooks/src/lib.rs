@@ -1,0 +1,16 @@
+//! `libatoll_hooks.so`: what `atoll trace` has inside the program.
+//!
+//! It stands in front of libgomp's regions and barriers ([`regions`], [`barriers`]) and makes a mark at each. Under QEMU a
+//! mark is a system call that the plugin (`atoll-qemu-plugin`) sees. In a program recompiled with `gcc -fsanitize=thread`
+//! and linked against this library the compiler's calls at each access end in [`accesses`] and [`atomics`], and everything
+//! is written to the collector from here ([`record`]). Loaded without `atoll trace` it does nothing.
+
+mod accesses;
+mod atomics;
+mod barriers;
+mod mark;
+mod modules;
+mod real;
+mod record;
+mod regions;
+mod start;

@@ -1,0 +1,51 @@
+//! Makes marks, in the way that was asked for.
+//!
+//! `regions` and `barriers` say when.
+
+use std::ffi::c_int;
+
+use atoll_trace_wire::MARK_CALL;
+use atoll_trace_wire::word::{Kind, member, with_amount};
+
+use crate::real::real;
+use crate::record;
+use crate::start::{Mode, mode};
+
+/// The calling thread begins or ends its part of the region of `function`.
+pub(crate) fn region(kind: Kind, function: usize) {
+    if mode() == Mode::Off || !outermost() {
+        return;
+    }
+    let worker = real!(omp_get_thread_num, fn() -> c_int)();
+    let team = real!(omp_get_num_threads, fn() -> c_int)();
+    make(member(kind, worker as u16, team as u32), function as u64);
+}
+
+/// The calling thread passed the barrier that returns to `site`.
+pub(crate) fn barrier(site: usize) {
+    if mode() != Mode::Off && outermost() {
+        make(with_amount(Kind::Barrier, 0), site as u64);
+    }
+}
+
+/// Teams inside of teams make no marks: their workers' numbers are others' too.
+fn outermost() -> bool {
+    real!(omp_get_level, fn() -> c_int)() == 1
+}
+
+fn make(mark: u64, number: u64) {
+    match mode() {
+        Mode::Off => {}
+        Mode::Record => record::mark(mark, number),
+        Mode::Mark => {
+            // The program must find its errno as it left it.
+            // SAFETY: the calling thread's errno; the call has no effect, as no kernel knows it.
+            unsafe {
+                let errno = libc::__errno_location();
+                let before = *errno;
+                libc::syscall(MARK_CALL, mark, number);
+                *errno = before;
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Regions: each member of a team makes a mark before and behind its part.
+//!
+//! The functions have libgomp's names and types and hand it a function of ours; marks are made in `mark`.
+
+use std::ffi::{c_long, c_uint};
+
+use atoll_trace_wire::word::Kind;
+
+use crate::mark;
+use crate::real::real;
+
+type Function = extern "C" fn(*mut u8);
+
+/// What members get in place of the region's data.
+#[repr(C)]
+struct Region {
+    /// The first word of the region's data: libgomp looks for reductions there.
+    reductions: usize,
+    function: Function,
+    data: *mut u8,
+}
+
+impl Region {
+    fn new(function: Function, data: *mut u8) -> Self {
+        Self { reductions: 0, function, data }
+    }
+
+    fn data(&mut self) -> *mut u8 {
+        (&raw mut *self).cast()
+    }
+}
+
+extern "C" fn member(region: *mut u8) {
+    // SAFETY: the leader's `Region`, which outlives the region.
+    let Region { function, data, .. } = unsafe { &*region.cast::<Region>() };
+    mark::region(Kind::Begin, *function as usize);
+    function(*data);
+    mark::region(Kind::End, *function as usize);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_parallel(function: Function, data: *mut u8, threads: c_uint, flags: c_uint) {
+    let mut region = Region::new(function, data);
+    real!(GOMP_parallel, fn(Function, *mut u8, c_uint, c_uint))(member, region.data(), threads, flags);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_parallel_reductions(
+    function: Function,
+    data: *mut u8,
+    threads: c_uint,
+    flags: c_uint,
+) -> c_uint {
+    let mut region = Region::new(function, data);
+    // SAFETY: this kind of region's data begins with the array of its reductions.
+    region.reductions = unsafe { *data.cast::<usize>() };
+    let real = real!(GOMP_parallel_reductions, fn(Function, *mut u8, c_uint, c_uint) -> c_uint);
+    real(member, region.data(), threads, flags)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_parallel_sections(
+    function: Function,
+    data: *mut u8,
+    threads: c_uint,
+    count: c_uint,
+    flags: c_uint,
+) {
+    let mut region = Region::new(function, data);
+    let real = real!(GOMP_parallel_sections, fn(Function, *mut u8, c_uint, c_uint, c_uint));
+    real(member, region.data(), threads, count, flags);
+}
+
+macro_rules! loops {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(
+            function: Function,
+            data: *mut u8,
+            threads: c_uint,
+            start: c_long,
+            end: c_long,
+            step: c_long,
+            chunk: c_long,
+            flags: c_uint,
+        ) {
+            let mut region = Region::new(function, data);
+            let real =
+                real!($name, fn(Function, *mut u8, c_uint, c_long, c_long, c_long, c_long, c_uint));
+            real(member, region.data(), threads, start, end, step, chunk, flags);
+        }
+    )*};
+}
+
+loops! {
+    GOMP_parallel_loop_static
+    GOMP_parallel_loop_dynamic
+    GOMP_parallel_loop_guided
+    GOMP_parallel_loop_nonmonotonic_dynamic
+    GOMP_parallel_loop_nonmonotonic_guided
+}
+
+macro_rules! runtime_loops {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(
+            function: Function,
+            data: *mut u8,
+            threads: c_uint,
+            start: c_long,
+            end: c_long,
+            step: c_long,
+            flags: c_uint,
+        ) {
+            let mut region = Region::new(function, data);
+            let real = real!($name, fn(Function, *mut u8, c_uint, c_long, c_long, c_long, c_uint));
+            real(member, region.data(), threads, start, end, step, flags);
+        }
+    )*};
+}
+
+runtime_loops! {
+    GOMP_parallel_loop_runtime
+    GOMP_parallel_loop_nonmonotonic_runtime
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime
+}

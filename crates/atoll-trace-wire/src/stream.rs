@@ -1,0 +1,221 @@
+//! One thread's way to the collector: its filter, its clock and the block being filled.
+//!
+//! Engines call [`Stream::access`] at every access of the program, so it does as little as it can. What leaves is in
+//! [`word`](crate::word).
+
+use crate::filter::Filter;
+use crate::word::{self, Kind};
+use crate::{BLOCK_WORDS, REFRESH_INSTRUCTIONS};
+
+/// Words an access may take: instructions of their own, then the access.
+const ACCESS_WORDS: usize = 2;
+/// Words a mark may take: what came before, then the mark and its number.
+const MARK_WORDS: usize = 4;
+
+/// One thread's events on their way.
+#[derive(Debug)]
+pub struct Stream {
+    thread: u32,
+    pipe: i32,
+    /// The process that may write: a child made by fork inherits the stream and must not.
+    process: i32,
+    filter: Option<Filter>,
+    /// Instructions since the last word.
+    elapsed: u64,
+    /// Instructions the last refresh left to the next.
+    until_refresh: i64,
+    /// Accesses since the last `Seen`.
+    seen: u64,
+    /// Words in use, the head's place included.
+    used: usize,
+    block: [u64; BLOCK_WORDS],
+}
+
+impl Stream {
+    /// A stream of `thread`'s events to the descriptor `pipe`, with a filter of `entries` slots; 0: none.
+    pub fn new(thread: u32, pipe: i32, entries: u32) -> Self {
+        // SAFETY: no arguments, no effect.
+        let process = unsafe { libc::getpid() };
+        Self {
+            thread,
+            pipe,
+            process,
+            filter: (entries > 0).then(|| Filter::new(entries)),
+            elapsed: 0,
+            until_refresh: REFRESH_INSTRUCTIONS as i64,
+            seen: 0,
+            used: 1,
+            block: [0; BLOCK_WORDS],
+        }
+    }
+
+    /// The thread executed instructions.
+    #[inline]
+    pub fn execute(&mut self, instructions: u64) {
+        self.elapsed += instructions;
+        self.until_refresh -= instructions as i64;
+    }
+
+    /// The thread touched a page.
+    #[inline]
+    pub fn access(&mut self, page: u64, write: bool) {
+        self.seen += 1;
+        if let Some(filter) = &mut self.filter {
+            if self.until_refresh < 0 {
+                self.until_refresh = REFRESH_INSTRUCTIONS as i64;
+                filter.clear();
+            }
+            if !filter.is_new(page, write) {
+                return;
+            }
+        }
+        self.tell(page, write);
+    }
+
+    fn tell(&mut self, page: u64, write: bool) {
+        if page >= word::MAX_PAGE {
+            return;
+        }
+        self.room(ACCESS_WORDS);
+        if self.elapsed > word::MAX_ELAPSED {
+            self.tell_elapsed();
+        }
+        self.push(word::access(page, write, self.elapsed));
+        self.elapsed = 0;
+    }
+
+    /// A mark of a kind that one number follows. Everything told so far is then on its way, and the filter empty.
+    pub fn mark(&mut self, mark: u64, number: u64) {
+        self.room(MARK_WORDS);
+        self.tell_elapsed();
+        self.push(mark);
+        self.push(number);
+        if let Some(filter) = &mut self.filter {
+            filter.clear();
+        }
+        self.flush();
+    }
+
+    /// Sends what is there.
+    pub fn flush(&mut self) {
+        if self.seen > 0 && self.used < BLOCK_WORDS {
+            self.push(word::with_amount(Kind::Seen, self.seen));
+            self.seen = 0;
+        }
+        if self.used > 1 {
+            self.block[0] = word::head(self.used as u32 - 1, self.thread);
+            // SAFETY: no arguments, no effect.
+            if unsafe { libc::getpid() } == self.process {
+                put(self.pipe, &self.block[..self.used]);
+            }
+            self.used = 1;
+        }
+    }
+
+    fn tell_elapsed(&mut self) {
+        if self.elapsed > 0 {
+            self.push(word::with_amount(Kind::Elapsed, self.elapsed));
+            self.elapsed = 0;
+        }
+    }
+
+    /// Makes room for so many words; one more is left for `Seen`.
+    #[inline]
+    fn room(&mut self, words: usize) {
+        if self.used + words >= BLOCK_WORDS {
+            self.flush();
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, word: u64) {
+        self.block[self.used] = word;
+        self.used += 1;
+    }
+}
+
+/// Writes a block to the pipe, whole. Where nobody reads any more it is lost: the program goes on.
+pub fn put(pipe: i32, block: &[u64]) {
+    loop {
+        // SAFETY: the block is valid for reads of its size.
+        let written = unsafe { libc::write(pipe, block.as_ptr().cast(), size_of_val(block)) };
+        // SAFETY: the calling thread's errno.
+        if written >= 0 || unsafe { *libc::__errno_location() } != libc::EINTR {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    /// The words that `tell` makes a stream send, heads left out.
+    fn told(entries: u32, tell: impl FnOnce(&mut Stream)) -> Vec<u64> {
+        let (mut from, to) = std::io::pipe().unwrap();
+        let mut stream = Stream::new(3, to.as_raw_fd(), entries);
+        tell(&mut stream);
+        stream.flush();
+        drop(to);
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        let all: Vec<u64> =
+            bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect();
+        let (mut words, mut at) = (Vec::new(), 0);
+        while at < all.len() {
+            let (count, thread) = word::parse_head(all[at]);
+            assert!(thread == 3 && (1..BLOCK_WORDS as u32).contains(&count));
+            words.extend(&all[at + 1..=at + count as usize]);
+            at += 1 + count as usize;
+        }
+        words
+    }
+
+    #[test]
+    fn every_access_comes_through_without_a_filter() {
+        let words = told(0, |stream| {
+            for page in 0..2000 {
+                stream.execute(3);
+                stream.access(page / 2, page % 2 == 1);
+            }
+        });
+        let accesses: Vec<u64> = words.iter().copied().filter(|&w| Kind::of(w) != Some(Kind::Seen)).collect();
+        let expected: Vec<u64> = (0..2000).map(|page| word::access(page / 2, page % 2 == 1, 3)).collect();
+        assert_eq!(accesses, expected);
+        let seen = words.iter().filter(|&&w| Kind::of(w) == Some(Kind::Seen));
+        assert_eq!(seen.map(|&w| word::amount(w)).sum::<u64>(), 2000);
+    }
+
+    #[test]
+    fn a_filtered_page_shows_up_again_at_a_mark_and_after_a_while() {
+        let mark = word::member(Kind::Begin, 1, 2);
+        let words = told(64, |stream| {
+            stream.execute(2);
+            stream.access(7, false);
+            stream.execute(5);
+            stream.access(7, false);
+            stream.mark(mark, 99);
+            stream.access(7, false);
+            stream.execute(word::MAX_ELAPSED + REFRESH_INSTRUCTIONS);
+            stream.access(7, false);
+            stream.access(word::MAX_PAGE, true);
+        });
+        let long = word::MAX_ELAPSED + REFRESH_INSTRUCTIONS;
+        assert_eq!(
+            words,
+            [
+                word::access(7, false, 2),
+                word::with_amount(Kind::Elapsed, 5),
+                mark,
+                99,
+                word::with_amount(Kind::Seen, 2),
+                word::access(7, false, 0),
+                word::with_amount(Kind::Elapsed, long),
+                word::access(7, false, 0),
+                word::with_amount(Kind::Seen, 3),
+            ]
+        );
+    }
+}
