@@ -53,6 +53,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    #[inline]
     fn push(&mut self, entry: u64) {
         if self.gone > 4096 && self.gone * 2 > self.entries.len() {
             self.entries.drain(..self.gone);
@@ -131,6 +132,7 @@ impl Feed {
     ///
     /// # Errors
     /// It is of a worker there is none of.
+    #[inline]
     pub(crate) fn push(&mut self, event: &Event) -> Result<(usize, Option<u64>), UnknownWorker> {
         if let Some(worker) = event.worker() {
             if usize::from(worker) >= self.queues.len() {

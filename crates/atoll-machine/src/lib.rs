@@ -14,6 +14,8 @@ mod feed;
 mod minimum;
 mod pages;
 pub mod setup;
+pub mod simulate;
+pub mod survey;
 mod tlb;
 pub mod watch;
 
@@ -21,4 +23,6 @@ pub use counts::{Counts, Outcome, Times, Worker};
 pub use describe::{Machine, MachineError, Node};
 pub use engine::{Engine, Memory, RunError};
 pub use setup::{PageMode, Replacement, Setup, SetupError, Tables};
+pub use simulate::{SimulateError, simulate};
+pub use survey::Survey;
 pub use watch::{Happening, Watch};

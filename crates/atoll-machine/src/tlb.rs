@@ -68,14 +68,14 @@ impl Array {
             return Some(&mut set[0]);
         }
         let way = set.iter().position(|&way| way & !DIRTY == entry)?;
-        set[..=way].rotate_right(1);
+        let found = set[way];
+        push_front(&mut set[..=way], found);
         Some(&mut set[0])
     }
 
+    #[inline]
     fn fill(&mut self, worker: usize, number: u64, entry: u64) {
-        let set = self.set(worker, number);
-        set.rotate_right(1);
-        set[0] = entry;
+        push_front(self.set(worker, number), entry);
     }
 
     fn drop_one(&mut self, worker: usize, number: u64, entry: u64) {
@@ -109,6 +109,14 @@ impl Array {
                 }
             }
         }
+    }
+}
+
+/// Puts `entry` in front; the last goes. Sets are short, so this beats a general rotation.
+#[inline(always)]
+fn push_front(ways: &mut [u64], mut entry: u64) {
+    for way in ways {
+        std::mem::swap(way, &mut entry);
     }
 }
 

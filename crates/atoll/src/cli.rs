@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::defaults;
+use crate::sim::args::{SIM, SimArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need
 #[derive(Parser, Debug)]
@@ -34,6 +35,9 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Print the summary of a record again
     Show(ShowArgs),
+    /// Replay a trace on a simulated machine
+    #[command(after_long_help = SIM)]
+    Sim(Box<SimArgs>),
     /// Say what on this machine is missing or slow, and what mends it
     ///
     /// Exit status 1 if something that every run needs is missing.

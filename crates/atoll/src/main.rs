@@ -8,6 +8,7 @@ mod machine;
 mod manual;
 mod run;
 mod show;
+mod sim;
 mod sweep;
 mod top;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Top(args) => top::top(&args),
         Command::Show(args) => show::show(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => manual::completions(shell),
         Command::Manual { dir } => manual::manual(dir.as_deref()),

@@ -148,9 +148,13 @@ impl<W: Watch> Engine<'_, W> {
         } else if self.pages.all[id as usize].unseen {
             self.seen(id);
         }
-        // Who has walked to a page may have it in its TLB.
-        self.pages.map(id, worker);
-        self.pages.all[id as usize].dirty |= write;
+        if self.tables == Tables::Shared {
+            // Who has walked to a page may have it in its TLB.
+            self.pages.map(id, worker);
+        }
+        if write {
+            self.pages.all[id as usize].dirty = true;
+        }
         self.tlbs.fill(worker, class, page, write);
         clock
     }

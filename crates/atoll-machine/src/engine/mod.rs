@@ -31,6 +31,9 @@ use crate::setup::{PageMode, Replacement, Setup, SetupError, Tables};
 use crate::tlb::{Class, Tlbs};
 use crate::watch::Watch;
 
+/// Events taken into the queues at once: few enough that these stay in the host's nearest cache.
+const PIECE: usize = 1024;
+
 /// Why a trace cannot be simulated.
 #[derive(thiserror::Error, Debug)]
 pub enum RunError<E> {
@@ -241,13 +244,18 @@ impl<'a, W: Watch> Engine<'a, W> {
         &mut self,
         mut next: impl FnMut(&mut Vec<Event>) -> Result<bool, E>,
     ) -> Result<(), RunError<E>> {
-        let mut events = Vec::new();
+        let (mut events, mut taken) = (Vec::new(), 0);
         let mut over = false;
         loop {
             while !over && self.feed.held < WINDOW && (self.starving > 0 || self.feed.is_undecided()) {
-                events.clear();
-                over = !next(&mut events).map_err(RunError::Source)?;
-                self.take(&events)?;
+                if taken == events.len() {
+                    events.clear();
+                    taken = 0;
+                    over = !next(&mut events).map_err(RunError::Source)?;
+                }
+                let piece = taken..(taken + PIECE).min(events.len());
+                taken = piece.end;
+                self.take(&events[piece])?;
                 // Nobody else comes to what is open at the end.
                 if over && let Some(number) = self.feed.close() {
                     self.meet(number);
@@ -274,7 +282,7 @@ impl<'a, W: Watch> Engine<'a, W> {
                 .feed
                 .push(event)
                 .map_err(|UnknownWorker(worker)| RunError::Worker { worker, workers: self.workers.len() })?;
-            if self.at[worker].meeting == 0 && self.feed.queues[worker].left() > 0 {
+            if self.clocks.get(worker) == NEVER && self.at[worker].meeting == 0 {
                 self.ready(worker);
             }
             if let Some(number) = closed {

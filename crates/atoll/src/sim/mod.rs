@@ -1,0 +1,117 @@
+//! `atoll sim`: a trace replayed on a machine that need not be there.
+
+pub(crate) mod args;
+pub(crate) mod replay;
+pub(crate) mod table;
+
+use std::process::ExitCode;
+
+use atoll_machine::{Machine, Outcome, Replacement, Setup, Tables};
+use atoll_memory::control::EXIT_SETUP;
+use atoll_pages::PageSize;
+
+use crate::cli::{PageTablesArg, Share};
+use crate::run::summary::{bytes, count, write_aligned};
+use args::SimArgs;
+use replay::{SimError, Trace};
+use table::Cell;
+
+impl From<PageTablesArg> for Tables {
+    fn from(arg: PageTablesArg) -> Self {
+        match arg {
+            PageTablesArg::Private => Self::Private,
+            PageTablesArg::Shared => Self::Shared,
+        }
+    }
+}
+
+/// Simulates what the command line says and prints the table.
+pub(crate) fn sim(args: &SimArgs) -> ExitCode {
+    match try_sim(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("atoll: {error}");
+            ExitCode::from(EXIT_SETUP as u8)
+        }
+    }
+}
+
+fn try_sim(args: &SimArgs) -> Result<(), SimError> {
+    let machine = replay::machine(&args.machine)?;
+    if args.describe {
+        describe(&machine);
+    }
+    let Some(path) = args.trace.as_ref().filter(|_| !args.describe) else { return Ok(()) };
+    if let Some(csv) = &args.csv {
+        // Not to be found out after an hour.
+        write(csv, "")?;
+    }
+    let trace = Trace::open(path)?;
+    if let Some(asked) = args.workers.filter(|&asked| asked != trace.workers) {
+        return Err(SimError::Workers { trace: path.display().to_string(), has: trace.workers, asked });
+    }
+    let footprint = trace.survey.footprint(PageSize::K4);
+    let points = points(args, trace.workers, footprint);
+    let setups: Vec<Setup> = points.iter().map(|(_, setup)| *setup).collect();
+    let outcomes = trace.replay(machine.node(), &setups, args.warm)?;
+    let with = |((share, setup), outcome): ((Option<Share>, Setup), Outcome)| Cell { share, setup, outcome };
+    let cells: Vec<Cell> = points.into_iter().zip(outcomes).map(with).collect();
+    println!(
+        "{}: {} on {}; {} workers, {} events, footprint {}{}",
+        path.display(),
+        trace.header.arguments.join(" "),
+        machine.name,
+        trace.workers,
+        count(trace.survey.events),
+        bytes(footprint),
+        match trace.header.filter {
+            Some(filter) if !trace.header.exact => format!(", filter of {} pages", filter.entries),
+            _ => String::new(),
+        }
+    );
+    print!("{}", table::distribution(&trace.survey.distribution()));
+    println!();
+    print!("{}", table::text(&cells));
+    match &args.csv {
+        Some(csv) => write(csv, &table::csv(&machine.name, &cells)),
+        None => Ok(()),
+    }
+}
+
+/// Everything near for each page size and kind of tables, then the grid.
+fn points(args: &SimArgs, workers: usize, footprint: u64) -> Vec<(Option<Share>, Setup)> {
+    let mut points = Vec::new();
+    let each = |f: &mut dyn FnMut(Setup)| {
+        for &page in &args.page {
+            for &tables in &args.page_tables {
+                let tables = tables.into();
+                let (near, policy, batch) = (None, Replacement::None, args.batch);
+                f(Setup { workers, near, page, tables, policy, batch });
+            }
+        }
+    };
+    each(&mut |setup| points.push((None, setup)));
+    each(&mut |setup| {
+        for &policy in &args.policy {
+            for &share in &args.near {
+                let near = Some(table::near(share, footprint, &setup));
+                points.push((Some(share), Setup { near, policy, ..setup }));
+            }
+        }
+    });
+    points
+}
+
+fn describe(machine: &Machine) {
+    println!("{}: {}\n", machine.name, machine.about);
+    let rows: Vec<Vec<String>> =
+        machine.numbers().into_iter().map(|(path, value, source)| vec![path, value, source]).collect();
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_aligned(&mut out, &rows);
+    print!("{out}");
+}
+
+fn write(path: &std::path::Path, text: &str) -> Result<(), SimError> {
+    std::fs::write(path, text).map_err(|e| SimError::Write(path.display().to_string(), e))
+}

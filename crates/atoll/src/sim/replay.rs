@@ -1,0 +1,148 @@
+//! Many replays of one trace, on all CPUs at once.
+//!
+//! `atoll sim` and `atoll repro` call it; each replay reads the trace for itself, so memory stays that of as many
+//! simulations as there are CPUs.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use atoll_machine::{
+    Machine, MachineError, Node, Outcome, RunError, Setup, SetupError, SimulateError, Survey,
+};
+use atoll_record::trace::reader::read_trailer;
+use atoll_record::trace::{Event, Header, Reader, TraceError};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::machine::usable_cpus;
+
+/// Why there is no result.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum SimError {
+    #[error("{0}: {1}")]
+    Trace(String, TraceError),
+    #[error("{0}: {1}")]
+    Events(String, RunError<Infallible>),
+    #[error("{0}")]
+    Setup(#[from] SetupError),
+    #[error("{0}")]
+    Machine(#[from] MachineError),
+    #[error("{0} cannot be read: {1}")]
+    Description(String, std::io::Error),
+    #[error("{trace} has {has} workers, not {asked}: capture it with atoll trace --workers {asked}")]
+    Workers { trace: String, has: usize, asked: usize },
+    #[error("{0} touches no memory")]
+    Empty(String),
+    #[error("{0} cannot be written: {1}")]
+    Write(String, std::io::Error),
+}
+
+/// A machine by its name, or by the path of its description.
+pub(crate) fn machine(name: &str) -> Result<Machine, SimError> {
+    if !name.contains('/') && !name.ends_with(".toml") {
+        return Ok(Machine::shipped(name)?);
+    }
+    let text = std::fs::read_to_string(name).map_err(|e| SimError::Description(name.to_owned(), e))?;
+    Ok(Machine::read(name, &text)?)
+}
+
+/// A trace and what it touches.
+pub(crate) struct Trace {
+    path: PathBuf,
+    pub(crate) header: Header,
+    pub(crate) survey: Survey,
+    /// Workers to simulate.
+    pub(crate) workers: usize,
+}
+
+impl Trace {
+    /// Reads a trace once.
+    pub(crate) fn open(path: &Path) -> Result<Self, SimError> {
+        let wrong = |e| SimError::Trace(path.display().to_string(), e);
+        let events = read_trailer(path).map_err(wrong)?.events;
+        let bar = progress(events, &format!("reading {}", path.display()));
+        let mut reader = Reader::open(path).map_err(wrong)?;
+        let (mut survey, mut chunk) = (Survey::new(), Vec::new());
+        while reader.next_chunk(&mut chunk).map_err(wrong)? {
+            bar.inc(chunk.len() as u64);
+            survey.take(&chunk);
+            chunk.clear();
+        }
+        bar.finish_and_clear();
+        if survey.workers() == 0 {
+            return Err(SimError::Empty(path.display().to_string()));
+        }
+        let named = reader.trailer().map_or(0, |trailer| trailer.workers);
+        let workers = survey.workers().max(named.max(reader.header().workers) as usize);
+        Ok(Self { path: path.to_owned(), header: reader.header().clone(), survey, workers })
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Replays the trace under every setup, `warm` times and once more for what counts; results in the setups' order.
+    pub(crate) fn replay(&self, node: &Node, setups: &[Setup], warm: u32) -> Result<Vec<Outcome>, SimError> {
+        let rounds = u64::from(warm) + 1;
+        let bar = progress(setups.len() as u64 * rounds * self.survey.events, "replaying");
+        let next = AtomicUsize::new(0);
+        let results: Mutex<Vec<Option<Result<Outcome, SimError>>>> =
+            Mutex::new(setups.iter().map(|_| None).collect());
+        std::thread::scope(|scope| {
+            for _ in 0..(usable_cpus() as usize).min(setups.len()) {
+                scope.spawn(|| {
+                    while let Some((index, setup)) =
+                        Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, setups.get(n)?)))
+                    {
+                        let result = self.one(node, setup, warm, &bar);
+                        if result.is_err() {
+                            next.store(setups.len(), Ordering::Relaxed);
+                        }
+                        // Nobody panics while holding the lock.
+                        if let Ok(mut results) = results.lock() {
+                            results[index] = Some(result);
+                        }
+                    }
+                });
+            }
+        });
+        bar.finish_and_clear();
+        // Where one failed, others may not have begun; the first failure is what is told.
+        results.into_inner().unwrap_or_default().into_iter().flatten().collect()
+    }
+
+    fn one(&self, node: &Node, setup: &Setup, warm: u32, bar: &ProgressBar) -> Result<Outcome, SimError> {
+        let open = || {
+            let mut reader = Reader::open(&self.path)?;
+            Ok(move |into: &mut Vec<Event>| {
+                let before = into.len();
+                let more = reader.next_chunk(into)?;
+                bar.inc((into.len() - before) as u64);
+                Ok(more)
+            })
+        };
+        atoll_machine::simulate(node, setup, warm, open).map_err(|error| match error {
+            SimulateError::Setup(error) => SimError::Setup(error),
+            SimulateError::Run(RunError::Source(error)) => SimError::Trace(self.name(), error),
+            SimulateError::Run(RunError::Worker { worker, workers }) => {
+                SimError::Events(self.name(), RunError::Worker { worker, workers })
+            }
+            SimulateError::Run(RunError::TooLong) => SimError::Events(self.name(), RunError::TooLong),
+        })
+    }
+}
+
+/// A progress bar with the time left, where there is a terminal to see it.
+fn progress(events: u64, what: &str) -> ProgressBar {
+    use std::io::IsTerminal;
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(events);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}%, {eta} left, {msg}") {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar
+}
