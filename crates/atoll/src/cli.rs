@@ -13,7 +13,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::defaults;
-use crate::sim::args::{SIM, SimArgs};
+
+mod sim;
+mod trace;
+pub(crate) use sim::SimArgs;
+pub(crate) use trace::{EngineArg, TraceArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need
 #[derive(Parser, Debug)]
@@ -33,10 +37,13 @@ pub(crate) enum Command {
     Sweep(Box<SweepArgs>),
     /// Look at running programs
     Top(TopArgs),
-    /// Print the summary of a record again
+    /// Record which worker touches which page, in what order
+    #[command(after_long_help = trace::ABOUT)]
+    Trace(Box<TraceArgs>),
+    /// Print what is in a record or a trace
     Show(ShowArgs),
     /// Replay a trace on a simulated machine
-    #[command(after_long_help = SIM)]
+    #[command(after_long_help = sim::SIM)]
     Sim(Box<SimArgs>),
     /// Say what on this machine is missing or slow, and what mends it
     ///
@@ -115,7 +122,7 @@ pub(crate) struct TopArgs {
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ShowArgs {
-    /// What `atoll run --record` wrote
+    /// What `atoll run --record` or `atoll trace` wrote
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 

@@ -11,6 +11,7 @@ mod show;
 mod sim;
 mod sweep;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Top(args) => top::top(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Show(args) => show::show(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Doctor { json } => doctor::doctor(json),

@@ -1,4 +1,4 @@
-//! `atoll show`: a record's summary again.
+//! `atoll show`: what is in a record; traces are `trace`'s.
 
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::cli::ShowArgs;
 use crate::run::summary;
+use crate::trace;
 
 #[derive(Serialize)]
 struct Whole<'a> {
@@ -15,8 +16,17 @@ struct Whole<'a> {
     figures: &'a Figures,
 }
 
-/// Prints the record that the command line names.
+/// Prints the record or trace that the command line names.
 pub(crate) fn show(args: &ShowArgs) -> ExitCode {
+    if trace::is_trace(&args.file) {
+        return match trace::show(&args.file, args.json) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("atoll: {}: {error}", args.file.display());
+                ExitCode::from(EXIT_SETUP as u8)
+            }
+        };
+    }
     let record = match Record::open(&args.file) {
         Ok(record) => record,
         Err(error) => {

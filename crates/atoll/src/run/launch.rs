@@ -107,7 +107,7 @@ fn policy(args: &RunArgs) -> Result<PolicySpec, LaunchError> {
 }
 
 /// The team's size: the flag, else OMP_NUM_THREADS' first number, else the CPUs.
-fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32) -> Result<u32, LaunchError> {
+pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32) -> Result<u32, LaunchError> {
     if let Some(workers) = flag {
         return Ok(workers);
     }
@@ -136,7 +136,7 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
 }
 
 /// What the program's LD_PRELOAD is while the runtime has not yet put its own back.
-fn preload(library: &Path, own: Option<&OsStr>) -> OsString {
+pub(crate) fn preload(library: &Path, own: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_owned();
     if let Some(own) = own.filter(|own| !own.is_empty()) {
         value.push(":");
@@ -147,7 +147,7 @@ fn preload(library: &Path, own: Option<&OsStr>) -> OsString {
 
 /// Moves the descriptor that the program inherits to a high number: its own first `open` should give what it gives
 /// without us. `Control::create` left it to be inherited.
-fn out_of_the_way(fd: i32) -> i32 {
+pub(crate) fn out_of_the_way(fd: i32) -> i32 {
     for least in [900, 200, 60] {
         // SAFETY: no pointers; the old descriptor is ours and nobody else knows it.
         unsafe {

@@ -35,19 +35,32 @@ pub(crate) fn find(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, 
             std::fs::canonicalize(named).map_err(|_| LibraryError::Named(named.display().to_string()))?
         }
         None => {
-            let beside = executable.parent().unwrap_or(Path::new("/"));
-            let installed = beside.join("../lib/atoll");
-            let candidates = [beside.join(NAME), installed.join(NAME)];
-            let found = candidates.iter().find_map(|path| std::fs::canonicalize(path).ok());
-            found.ok_or_else(|| {
+            let [beside, installed] = places(executable);
+            beside_or_installed(NAME, executable).ok_or_else(|| {
                 LibraryError::Absent(beside.display().to_string(), installed.display().to_string())
             })?
         }
     };
-    if path.as_os_str().as_bytes().iter().any(|b| b" :\t\n".contains(b)) {
+    if cannot_be_preloaded(&path) {
         return Err(LibraryError::Separator(path.display().to_string()));
     }
     Ok(path)
+}
+
+/// Where a library of atoll's can be: beside the command, or where it is installed.
+pub(crate) fn places(executable: &Path) -> [PathBuf; 2] {
+    let beside = executable.parent().unwrap_or(Path::new("/"));
+    [beside.to_owned(), beside.join("../lib/atoll")]
+}
+
+/// The library of atoll's that has this name.
+pub(crate) fn beside_or_installed(name: &str, executable: &Path) -> Option<PathBuf> {
+    places(executable).iter().find_map(|place| std::fs::canonicalize(place.join(name)).ok())
+}
+
+/// Has the path something in it that the dynamic linker splits LD_PRELOAD at?
+pub(crate) fn cannot_be_preloaded(path: &Path) -> bool {
+    path.as_os_str().as_bytes().iter().any(|b| b" :\t\n".contains(b))
 }
 
 #[cfg(test)]

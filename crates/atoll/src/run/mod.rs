@@ -1,15 +1,15 @@
 //! `atoll run`: starts the program with the runtime in it, looks after its workers and says what happened.
 
-mod check;
+pub(crate) mod check;
 pub(crate) mod clock;
 mod finish;
 mod interrupts;
-mod launch;
+pub(crate) mod launch;
 pub(crate) mod library;
-mod process;
-mod signals;
+pub(crate) mod process;
+pub(crate) mod signals;
 pub(crate) mod summary;
-mod watch;
+pub(crate) mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -49,7 +49,7 @@ pub(crate) enum Ending {
 }
 
 /// The ending that a `wait` status means.
-fn ending(status: i32) -> Ending {
+pub(crate) fn ending(status: i32) -> Ending {
     if libc::WIFSIGNALED(status) {
         Ending::Signal(libc::WTERMSIG(status))
     } else {

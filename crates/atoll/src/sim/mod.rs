@@ -1,6 +1,5 @@
 //! `atoll sim`: a trace replayed on a machine that need not be there.
 
-pub(crate) mod args;
 pub(crate) mod replay;
 pub(crate) mod table;
 
@@ -10,9 +9,8 @@ use atoll_machine::{Machine, Outcome, Replacement, Setup, Tables};
 use atoll_memory::control::EXIT_SETUP;
 use atoll_pages::PageSize;
 
-use crate::cli::{PageTablesArg, Share};
-use crate::run::summary::{bytes, count, write_aligned};
-use args::SimArgs;
+use crate::cli::{PageTablesArg, Share, SimArgs};
+use crate::run::summary::{bytes, count};
 use replay::{SimError, Trace};
 use table::Cell;
 
@@ -104,12 +102,9 @@ fn points(args: &SimArgs, workers: usize, footprint: u64) -> Vec<(Option<Share>,
 
 fn describe(machine: &Machine) {
     println!("{}: {}\n", machine.name, machine.about);
-    let rows: Vec<Vec<String>> =
-        machine.numbers().into_iter().map(|(path, value, source)| vec![path, value, source]).collect();
-    let mut out = String::new();
-    // Writing to a string does not fail.
-    let _ = write_aligned(&mut out, &rows);
-    print!("{out}");
+    for (path, value, source) in machine.numbers() {
+        println!("  {path:<36} {value:>8}  {source}");
+    }
 }
 
 fn write(path: &std::path::Path, text: &str) -> Result<(), SimError> {

@@ -1,7 +1,7 @@
 //! Is this a program that atoll can run? Looked at before anything starts.
 
-mod elf;
-mod libraries;
+pub(crate) mod elf;
+pub(crate) mod libraries;
 pub(crate) mod path;
 pub(crate) mod program;
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use atoll_machine::{PageMode, Replacement};
 use clap::{Args, ValueHint};
 
-use crate::cli::{PageTablesArg, Share};
+use super::{PageTablesArg, Share};
 
 /// What `--help` says below the flags.
-pub(crate) const SIM: &str = "\
+pub(super) const SIM: &str = "\
 Replays a trace of `atoll trace` on a machine that need not be there. Flags that take several values, with commas between,
 make a grid; all of it is replayed at once on all CPUs. Beside the grid everything near is replayed for each page size and
 kind of page tables (policy none): relative is its time over the time at that limit.
