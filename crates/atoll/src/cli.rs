@@ -14,8 +14,10 @@ use clap_complete::Shell;
 
 use crate::defaults;
 
+mod repro;
 mod sim;
 mod trace;
+pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use sim::SimArgs;
 pub(crate) use trace::{EngineArg, TraceArgs};
 
@@ -42,6 +44,9 @@ pub(crate) enum Command {
     Trace(Box<TraceArgs>),
     /// Print what is in a record or a trace
     Show(ShowArgs),
+    /// Reproduce the papers' tables and figures on simulated machines
+    #[command(after_long_help = repro::ABOUT)]
+    Repro(ReproArgs),
     /// Replay a trace on a simulated machine
     #[command(after_long_help = sim::SIM)]
     Sim(Box<SimArgs>),

@@ -6,6 +6,7 @@ mod doctor;
 mod figures;
 mod machine;
 mod manual;
+mod repro;
 mod run;
 mod show;
 mod sim;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::top(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Show(args) => show::show(&args),
+        Command::Repro(args) => repro::repro(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => manual::completions(shell),

@@ -27,6 +27,12 @@ impl<T> Sourced<T> {
     pub fn source(&self) -> &str {
         self.source.get_ref()
     }
+
+    /// Another number from elsewhere in its place, as calibrations do. It is not checked again.
+    pub fn set(&mut self, value: T, source: &str) {
+        self.value = Spanned::new(self.value.span(), value);
+        self.source = Spanned::new(self.source.span(), source.to_owned());
+    }
 }
 
 impl<T> Deref for Sourced<T> {

@@ -1,0 +1,74 @@
+//! Traces for the reproductions: captured by `atoll trace` unless they are there already.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use super::ReproError;
+use crate::cli::ReproArgs;
+
+/// A program as it is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The workload.
+    pub(super) program: &'static str,
+    /// Its class.
+    pub(super) class: &'static str,
+    /// Its own `--iterations`.
+    pub(super) iterations: u32,
+    /// Places of the filter.
+    pub(super) filter: u32,
+}
+
+impl Run {
+    fn file(&self, workers: u32) -> String {
+        format!("{}.{}.{}it.{}w.{}f.trace", self.program, self.class, self.iterations, workers, self.filter)
+    }
+
+    /// The trace of a run with so many workers; captured if it is not there.
+    pub(super) fn trace(&self, args: &ReproArgs, workers: u32) -> Result<PathBuf, ReproError> {
+        let path = args.traces.join(self.file(workers));
+        if path.exists() {
+            return Ok(path);
+        }
+        std::fs::create_dir_all(&args.traces)
+            .map_err(|e| ReproError::Write(args.traces.display().to_string(), e))?;
+        let program = args.programs.join(self.program);
+        if !program.exists() {
+            return Err(ReproError::NoProgram(program.display().to_string()));
+        }
+        let begin = Instant::now();
+        eprintln!("atoll: capturing {} with {workers} workers", self.words(&program).join(" "));
+        let status = Command::new("/proc/self/exe")
+            .args(self.arguments(&path, workers))
+            .arg("--")
+            .args(self.words(&program))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .map_err(ReproError::Start)?;
+        if !status.success() || !path.exists() {
+            return Err(ReproError::Capture(self.words(&program).join(" "), status.to_string()));
+        }
+        eprintln!("atoll: captured in {:.0} s", begin.elapsed().as_secs_f64());
+        Ok(path)
+    }
+
+    fn words(&self, program: &Path) -> Vec<String> {
+        let program = if program.is_absolute() || program.components().count() > 1 {
+            program.display().to_string()
+        } else {
+            format!("./{}", program.display())
+        };
+        vec![program, self.class.into(), "--iterations".into(), self.iterations.to_string()]
+    }
+
+    fn arguments(&self, path: &Path, workers: u32) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["trace".into(), "-o".into(), path.into(), "--workers".into()];
+        words.push(workers.to_string().into());
+        words.extend(["--filter".into(), self.filter.to_string().into()]);
+        words
+    }
+}
