@@ -17,7 +17,7 @@ pub(crate) const WINDOW: usize = 4 << 20;
 
 /// What an entry is, in its top bits.
 pub(crate) const KIND_SHIFT: u32 = 61;
-/// An access: [`WRITE`] and the 4K page's number.
+/// An access: [`WRITE`], the 4K page's number, and the instructions computed before it.
 pub(crate) const ACCESS: u64 = 0;
 /// Computing: the number of instructions.
 pub(crate) const COMPUTE: u64 = 1;
@@ -31,6 +31,10 @@ pub(crate) const RANGE: u64 = 4;
 pub(crate) const WRITE: u64 = 1 << 60;
 
 const PAYLOAD: u64 = (1 << 60) - 1;
+/// In an access: where the instructions are, above the page's number. One page lies behind all that there can be.
+const INSTRUCTIONS_SHIFT: u32 = 36;
+const NO_PAGE: u64 = (1 << INSTRUCTIONS_SHIFT) - 1;
+const MOST_INSTRUCTIONS: u64 = PAYLOAD >> INSTRUCTIONS_SHIFT;
 
 /// What an entry is.
 pub(crate) fn kind(entry: u64) -> u64 {
@@ -43,6 +47,23 @@ pub(crate) fn payload(entry: u64) -> u64 {
     entry & PAYLOAD
 }
 
+/// An access's 4K page.
+#[inline(always)]
+pub(crate) fn page(entry: u64) -> u64 {
+    entry & NO_PAGE
+}
+
+/// The instructions before an access.
+#[inline(always)]
+pub(crate) fn instructions(entry: u64) -> u64 {
+    (entry & PAYLOAD) >> INSTRUCTIONS_SHIFT
+}
+
+/// An access without the instructions before it.
+pub(crate) fn alone(entry: u64) -> u64 {
+    entry & !(MOST_INSTRUCTIONS << INSTRUCTIONS_SHIFT)
+}
+
 /// A worker's entries still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -50,6 +71,8 @@ pub(crate) struct Queue {
     pub(crate) entries: Vec<u64>,
     /// How many are gone.
     pub(crate) gone: usize,
+    /// Instructions behind the last of them, which go with the next.
+    pending: u64,
 }
 
 impl Queue {
@@ -144,10 +167,22 @@ impl Feed {
         let mut closed = None;
         match *event {
             Event::Access { page, write, .. } => {
-                self.put(worker, ACCESS, (page & (WRITE - 1)) | if write { WRITE } else { 0 });
+                let queue = &mut self.queues[worker];
+                if queue.pending > MOST_INSTRUCTIONS {
+                    self.flush(worker);
+                }
+                let queue = &mut self.queues[worker];
+                let instructions = std::mem::take(&mut queue.pending) << INSTRUCTIONS_SHIFT;
+                let write = if write { WRITE } else { 0 };
+                queue.push(ACCESS << KIND_SHIFT | write | instructions | page.min(NO_PAGE));
+                self.held += 1;
             }
             Event::Compute { instructions, .. } => {
-                self.put(worker, COMPUTE, instructions.min(1 << 40));
+                let queue = &mut self.queues[worker];
+                if queue.pending > 0 {
+                    self.flush(worker);
+                }
+                self.queues[worker].pending = instructions.min(1 << 40);
             }
             Event::RegionBegin { name, .. } | Event::Barrier { name, .. } => {
                 closed = self.meet(worker);
@@ -165,8 +200,23 @@ impl Feed {
     }
 
     fn put(&mut self, worker: usize, kind: u64, payload: u64) {
+        self.flush(worker);
         self.queues[worker].push(kind << KIND_SHIFT | payload);
         self.held += 1;
+    }
+
+    /// Instructions that no access follows become an entry of their own.
+    fn flush(&mut self, worker: usize) {
+        let pending = std::mem::take(&mut self.queues[worker].pending);
+        if pending > 0 {
+            self.queues[worker].push(COMPUTE << KIND_SHIFT | pending);
+            self.held += 1;
+        }
+    }
+
+    /// The trace is over: what was put off comes now.
+    pub(crate) fn finish(&mut self) {
+        (0..self.queues.len()).for_each(|worker| self.flush(worker));
     }
 
     fn range(&mut self, worker: usize, range: Range) {
@@ -186,8 +236,11 @@ impl Feed {
             self.meetings.push_back(Meeting::default());
         }
         let number = self.first + self.meetings.len() as u64 - 1;
+        let all = self.queues.len() as u32;
         if let Some(meeting) = self.meetings.back_mut() {
             meeting.expected += 1;
+            // Nobody is left who could come; that need not be found out by reading on.
+            meeting.closed = meeting.expected == all;
         }
         self.last[worker] = number;
         self.put(worker, MEET, number);

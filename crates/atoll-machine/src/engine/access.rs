@@ -36,14 +36,19 @@ impl<W: Watch> Engine<'_, W> {
             queue.gone += 1;
             match feed::kind(entry) {
                 feed::ACCESS => {
-                    clock =
-                        self.access(worker, clock, feed::payload(entry) & (WRITE - 1), entry & WRITE != 0);
+                    let instructions = feed::instructions(entry);
+                    if instructions > 0 {
+                        clock = self.compute(worker, clock, instructions);
+                        if clocks::key(clock, worker) > limit {
+                            // Others go before the access.
+                            queue.gone -= 1;
+                            queue.entries[queue.gone] = feed::alone(entry);
+                            break;
+                        }
+                    }
+                    clock = self.access(worker, clock, feed::page(entry), entry & WRITE != 0);
                 }
-                feed::COMPUTE => {
-                    let time = feed::payload(entry) * self.costs.instructions / 1024;
-                    self.workers[worker].times.compute += time;
-                    clock += time;
-                }
+                feed::COMPUTE => clock = self.compute(worker, clock, feed::payload(entry)),
                 feed::MEET => {
                     self.at[worker].meeting = feed::payload(entry);
                     waits = true;
@@ -71,6 +76,13 @@ impl<W: Watch> Engine<'_, W> {
         } else {
             self.clocks.set(worker, clocks::key(clock, worker));
         }
+    }
+
+    #[inline(always)]
+    fn compute(&mut self, worker: usize, clock: u64, instructions: u64) -> u64 {
+        let time = instructions * self.costs.instructions / 1024;
+        self.workers[worker].times.compute += time;
+        clock + time
     }
 
     /// An access to 4K page `page` when the clock stands at `clock`; returns it when the access is done.

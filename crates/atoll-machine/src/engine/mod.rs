@@ -256,9 +256,8 @@ impl<'a, W: Watch> Engine<'a, W> {
                 let piece = taken..(taken + PIECE).min(events.len());
                 taken = piece.end;
                 self.take(&events[piece])?;
-                // Nobody else comes to what is open at the end.
-                if over && let Some(number) = self.feed.close() {
-                    self.meet(number);
+                if over {
+                    self.finish();
                 }
             }
             match self.clocks.least() {
@@ -282,8 +281,8 @@ impl<'a, W: Watch> Engine<'a, W> {
                 .feed
                 .push(event)
                 .map_err(|UnknownWorker(worker)| RunError::Worker { worker, workers: self.workers.len() })?;
-            if self.clocks.get(worker) == NEVER && self.at[worker].meeting == 0 {
-                self.ready(worker);
+            if self.clocks.get(worker) == NEVER {
+                self.ready_if_fed(worker);
             }
             if let Some(number) = closed {
                 self.meet(number);
@@ -292,11 +291,23 @@ impl<'a, W: Watch> Engine<'a, W> {
         Ok(())
     }
 
-    /// A worker has something to do.
-    fn ready(&mut self, worker: usize) {
-        if self.clocks.get(worker) == NEVER {
+    /// The trace is over: nobody else comes to the meeting that is open, and nothing is put off any more.
+    fn finish(&mut self) {
+        self.feed.finish();
+        for worker in 0..self.at.len() {
+            self.ready_if_fed(worker);
+        }
+        if let Some(number) = self.feed.close() {
+            self.meet(number);
+        }
+    }
+
+    /// A worker goes on if it has something to do and waits for nobody.
+    fn ready_if_fed(&mut self, worker: usize) {
+        let at = &self.at[worker];
+        if at.meeting == 0 && self.feed.queues[worker].left() > 0 && self.clocks.get(worker) == NEVER {
             self.starving -= 1;
-            self.clocks.set(worker, clocks::key(self.at[worker].clock, worker));
+            self.clocks.set(worker, clocks::key(at.clock, worker));
         }
     }
 
@@ -314,9 +325,7 @@ impl<'a, W: Watch> Engine<'a, W> {
             // What interrupted it while it waited cost it nothing.
             at.debt = 0;
             self.starving += 1;
-            if self.feed.queues[worker].left() > 0 {
-                self.ready(worker);
-            }
+            self.ready_if_fed(worker);
         }
     }
 
