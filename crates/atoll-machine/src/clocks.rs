@@ -35,9 +35,10 @@ impl Clocks {
     #[inline]
     pub(crate) fn set(&mut self, worker: usize, key: u64) {
         let mut at = self.leaves + worker;
+        let mut least = key;
         self.nodes[at] = key;
         while at > 1 {
-            let least = self.nodes[at].min(self.nodes[at ^ 1]);
+            least = least.min(self.nodes[at ^ 1]);
             at /= 2;
             self.nodes[at] = least;
         }
@@ -53,18 +54,6 @@ impl Clocks {
     pub(crate) fn least(&self) -> Option<usize> {
         (self.nodes[1] != NEVER).then_some(self.nodes[1] as usize & ((1 << WORKER_BITS) - 1))
     }
-
-    /// The key of whoever is next when `worker` is not there.
-    #[inline]
-    pub(crate) fn runner_up(&self, worker: usize) -> u64 {
-        let mut at = self.leaves + worker;
-        let mut least = NEVER;
-        while at > 1 {
-            least = least.min(self.nodes[at ^ 1]);
-            at /= 2;
-        }
-        least
-    }
 }
 
 #[cfg(test)]
@@ -78,12 +67,12 @@ mod tests {
         for (worker, at) in [(4, 7), (1, 9), (3, 7)] {
             clocks.set(worker, key(at, worker));
         }
-        assert_eq!((clocks.least(), clocks.runner_up(3)), (Some(3), key(7, 4)));
+        assert_eq!(clocks.least(), Some(3));
         clocks.set(3, key(8, 3));
         assert_eq!((clocks.least(), clocks.get(3)), (Some(4), key(8, 3)));
         for worker in [3, 4] {
             clocks.set(worker, NEVER);
         }
-        assert_eq!((clocks.least(), clocks.runner_up(1)), (Some(1), NEVER));
+        assert_eq!(clocks.least(), Some(1));
     }
 }

@@ -67,9 +67,13 @@ impl Array {
         if set[0] & !DIRTY == entry {
             return Some(&mut set[0]);
         }
-        let way = set.iter().position(|&way| way & !DIRTY == entry)?;
-        let found = set[way];
-        push_front(&mut set[..=way], found);
+        // All ways are looked at: stopping at the right one would be foretold wrongly half of the time.
+        let mut found = usize::MAX;
+        for (way, &held) in set.iter().enumerate() {
+            found = if held & !DIRTY == entry { way } else { found };
+        }
+        let held = *set.get(found)?;
+        push_front(&mut set[..=found], held);
         Some(&mut set[0])
     }
 

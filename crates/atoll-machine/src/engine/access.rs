@@ -1,4 +1,4 @@
-//! A worker's turn: its next events, until another worker's clock is less.
+//! A worker's turn: its next event, and computing up to the one after it.
 //!
 //! Called by [`Engine::run`] for every event, so the way of a TLB hit is short: the entry in the worker's own TLB. What
 //! needs a walk goes to the page tables, and what they lack to [`fault`](super::fault).
@@ -15,7 +15,8 @@ use crate::tlb::{Class, Lookup};
 use crate::watch::{Happening, Watch};
 
 impl<W: Watch> Engine<'_, W> {
-    /// Lets `worker`, whose clock is the least, go on.
+    /// Lets `worker`, whose next event is due first, do it.
+    #[inline]
     pub(super) fn turn(&mut self, worker: usize) {
         let now = self.at[worker].clock;
         if now >= self.next_tick {
@@ -27,62 +28,63 @@ impl<W: Watch> Engine<'_, W> {
             self.at[worker].clock += debt;
             return self.clocks.set(worker, clocks::key(now + debt, worker));
         }
-        let limit = self.clocks.runner_up(worker).min(clocks::key(self.next_tick.min(clocks::LATEST), 0));
-        let mut queue = std::mem::take(&mut self.feed.queues[worker]);
-        let begin = queue.gone;
-        let mut clock = now;
-        let mut waits = false;
-        while let Some(&entry) = queue.entries.get(queue.gone) {
-            queue.gone += 1;
-            match feed::kind(entry) {
-                feed::ACCESS => {
-                    let instructions = feed::instructions(entry);
-                    if instructions > 0 {
-                        clock = self.compute(worker, clock, instructions);
-                        if clocks::key(clock, worker) > limit {
-                            // Others go before the access.
-                            queue.gone -= 1;
-                            queue.entries[queue.gone] = feed::alone(entry);
-                            break;
-                        }
-                    }
-                    clock = self.access(worker, clock, feed::page(entry), entry & WRITE != 0);
-                }
-                feed::COMPUTE => clock = self.compute(worker, clock, feed::payload(entry)),
-                feed::MEET => {
-                    self.at[worker].meeting = feed::payload(entry);
-                    waits = true;
-                    break;
-                }
-                feed::MARK => self.mark(feed::payload(entry) as u32),
-                _ => self.range(feed::payload(entry) as usize),
-            }
-            if clocks::key(clock, worker) > limit {
-                break;
-            }
+        let queue = &mut self.feed.queues[worker];
+        let entry = queue.entries[queue.gone];
+        queue.gone += 1;
+        self.feed.held -= 1;
+        if feed::kind(entry) == feed::ACCESS {
+            self.at[worker].clock = self.access(worker, now, feed::page(entry), entry & WRITE != 0);
+        } else if self.waits_after(worker, entry) {
+            return;
         }
-        self.feed.held -= queue.gone - begin;
-        let left = queue.left();
-        self.feed.queues[worker] = queue;
-        self.at[worker].clock = clock;
-        if waits {
-            self.clocks.set(worker, NEVER);
-            let number = self.at[worker].meeting;
-            self.feed.arrive(number, clock);
-            self.meet(number);
-        } else if left == 0 {
-            self.starving += 1;
-            self.clocks.set(worker, NEVER);
-        } else {
-            self.clocks.set(worker, clocks::key(clock, worker));
-        }
+        self.go_on(worker);
     }
 
-    #[inline(always)]
-    fn compute(&mut self, worker: usize, clock: u64, instructions: u64) -> u64 {
-        let time = instructions * self.costs.instructions / 1024;
-        self.workers[worker].times.compute += time;
-        clock + time
+    /// Does what is no access; does the worker wait then?
+    #[inline(never)]
+    fn waits_after(&mut self, worker: usize, entry: u64) -> bool {
+        let what = feed::payload(entry);
+        match feed::kind(entry) {
+            feed::MEET => {
+                self.at[worker].meeting = what;
+                self.clocks.set(worker, NEVER);
+                self.feed.arrive(what, self.at[worker].clock);
+                self.meet(what);
+                return true;
+            }
+            feed::MARK => self.mark(what as u32),
+            _ => self.range(what as usize),
+        }
+        false
+    }
+
+    /// Computes up to the worker's next event, so that it takes its turn when that is due.
+    #[inline]
+    pub(super) fn go_on(&mut self, worker: usize) {
+        let at = &mut self.at[worker];
+        let queue = &mut self.feed.queues[worker];
+        while let Some(entry) = queue.entries.get_mut(queue.gone) {
+            let alone = feed::kind(*entry) == feed::COMPUTE;
+            let instructions = if alone {
+                queue.gone += 1;
+                self.feed.held -= 1;
+                feed::payload(*entry)
+            } else if feed::kind(*entry) == feed::ACCESS {
+                let instructions = feed::instructions(*entry);
+                *entry = feed::alone(*entry);
+                instructions
+            } else {
+                0
+            };
+            let time = instructions * self.costs.instructions / 1024;
+            self.workers[worker].times.compute += time;
+            at.clock += time;
+            if !alone {
+                return self.clocks.set(worker, clocks::key(at.clock, worker));
+            }
+        }
+        self.starving += 1;
+        self.clocks.set(worker, NEVER);
     }
 
     /// An access to 4K page `page` when the clock stands at `clock`; returns it when the access is done.

@@ -6,7 +6,8 @@
 //! policy's scan. Source: `papers/cmcp.txt`, sections 2.3 and 5.
 //!
 //! Rules of time, all in whole picoseconds:
-//! * The worker with the least clock goes next; of equal ones that with the lower number.
+//! * The worker whose next event is due first goes next; of equal ones that with the lower number. Computing concerns
+//!   nobody else, so it is done before a worker is asked when its next event is due.
 //! * A fault takes effect on tables and near memory when it begins; its time passes after that. A page whose transfer is
 //!   still under way is waited for.
 //! * An interrupt's time is added to its target before the target goes on; at a barrier it costs nothing.
@@ -307,7 +308,7 @@ impl<'a, W: Watch> Engine<'a, W> {
         let at = &self.at[worker];
         if at.meeting == 0 && self.feed.queues[worker].left() > 0 && self.clocks.get(worker) == NEVER {
             self.starving -= 1;
-            self.clocks.set(worker, clocks::key(at.clock, worker));
+            self.go_on(worker);
         }
     }
 

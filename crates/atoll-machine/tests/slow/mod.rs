@@ -126,10 +126,17 @@ impl<'a> Slow<'a> {
             }
         }
         let mut waiting: HashMap<usize, usize> = HashMap::new();
-        while let Some(worker) = (0..n)
-            .filter(|w| !waiting.contains_key(w) && !queues[*w].is_empty())
-            .min_by_key(|&w| (self.clock[w], w))
-        {
+        loop {
+            // Computing is done before a worker is asked when its next event is due.
+            for worker in (0..n).filter(|w| !waiting.contains_key(w)) {
+                while let Some(Step::Event(compute @ Event::Compute { .. })) = queues[worker].front() {
+                    let compute = *compute;
+                    self.event(worker, compute);
+                    queues[worker].pop_front();
+                }
+            }
+            let can_go = |w: &usize| !waiting.contains_key(w) && !queues[*w].is_empty();
+            let Some(worker) = (0..n).filter(can_go).min_by_key(|&w| (self.clock[w], w)) else { break };
             if self.clock[worker] >= self.next_tick {
                 self.tick();
                 continue;
