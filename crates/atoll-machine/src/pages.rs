@@ -157,8 +157,13 @@ impl Pages {
     /// How many pages have been used by one worker, by two and so on: entry `n` counts the pages of `n` workers
     /// (`papers/cmcp.txt`, figure 6).
     pub(crate) fn distribution(&self) -> Vec<u64> {
+        self.distribution_where(|_| true)
+    }
+
+    /// The same, of some pages.
+    pub(crate) fn distribution_where(&self, counts: impl Fn(&Page) -> bool) -> Vec<u64> {
         let mut pages = Vec::new();
-        for map in self.ever.chunks(self.words) {
+        for (_, map) in self.all.iter().zip(self.ever.chunks(self.words)).filter(|(page, _)| counts(page)) {
             let count = map.iter().map(|word| word.count_ones()).sum::<u32>() as usize;
             if pages.len() <= count {
                 pages.resize(count + 1, 0);

@@ -2,10 +2,15 @@
 //!
 //! The commands take near limits in percent of it; `papers/cmcp.txt`, figure 6, is its distribution.
 
+use std::ops::Range;
+
 use atoll_pages::{MAX_WORKERS, PageSize};
 use atoll_record::trace::Event;
 
 use crate::pages::{Index, MAX_PAGE, Pages};
+
+/// Untouched 4K pages that do not divide an area.
+const GAP: u64 = 16;
 
 /// One pass over a trace; memory is proportional to distinct pages.
 #[derive(Debug)]
@@ -77,13 +82,35 @@ impl Survey {
         }
     }
 
-    /// Bytes of the pages of this size that are touched.
-    pub fn footprint(&self, size: PageSize) -> u64 {
+    /// Bytes of the pages of this size that are touched within `areas`.
+    pub fn footprint(&self, size: PageSize, areas: &[Range<u64>]) -> u64 {
+        let shift = size.shift() - 12;
+        let pages = self.pages.all.iter().map(|page| page.first);
         let mut numbers: Vec<u64> =
-            self.pages.all.iter().map(|page| page.first >> (size.shift() - 12)).collect();
+            pages.filter(|page| contains(areas, *page)).map(|page| page >> shift).collect();
         numbers.sort_unstable();
         numbers.dedup();
         (numbers.len() as u64) << size.shift()
+    }
+
+    /// Where the data is: runs of 4K pages, all of them touched but for gaps of at most 64K, of at least `least` bytes. That is
+    /// what a runtime pages; stacks and small blocks of memory stay near (`papers/cmcp.txt`, section 5.1: the
+    /// computation area). With 0 it is every page there can be.
+    pub fn areas(&self, least: u64) -> Vec<Range<u64>> {
+        if least == 0 {
+            return std::iter::once(0..MAX_PAGE).collect();
+        }
+        let mut pages: Vec<u64> = self.pages.all.iter().map(|page| page.first).collect();
+        pages.sort_unstable();
+        let mut areas: Vec<Range<u64>> = Vec::new();
+        for page in pages {
+            match areas.last_mut() {
+                Some(area) if page <= area.end + GAP => area.end = page + 1,
+                _ => areas.push(page..page + 1),
+            }
+        }
+        areas.retain(|area| (area.end - area.start) << 12 >= least);
+        areas
     }
 
     /// How many workers there are: the largest number that touches a page, plus one.
@@ -91,10 +118,16 @@ impl Survey {
         self.last.len()
     }
 
-    /// Entry `n` counts the 4K pages that `n` workers touch.
-    pub fn distribution(&self) -> Vec<u64> {
-        self.pages.distribution()
+    /// Entry `n` counts the 4K pages within `areas` that `n` workers touch.
+    pub fn distribution(&self, areas: &[Range<u64>]) -> Vec<u64> {
+        self.pages.distribution_where(|page| contains(areas, page.first))
     }
+}
+
+/// Lies a 4K page within sorted `areas`?
+pub fn contains(areas: &[Range<u64>], page: u64) -> bool {
+    let at = areas.partition_point(|area| area.end <= page);
+    areas.get(at).is_some_and(|area| area.contains(&page))
 }
 
 #[cfg(test)]
@@ -108,7 +141,12 @@ mod tests {
         survey.take(&[access(0, 1), access(0, 1), access(1, 1), access(0, 20), access(3, 21)]);
         survey.take(&[Event::Compute { worker: 0, instructions: 7 }]);
         assert_eq!((survey.events, survey.accesses, survey.workers()), (6, 5, 4));
-        assert_eq!(PageSize::ALL.map(|size| survey.footprint(size)), [3 << 12, 2 << 16, 1 << 21]);
-        assert_eq!((survey.distribution(), survey.instructions), (vec![0, 2, 1], 7));
+        let all = survey.areas(0);
+        assert_eq!(PageSize::ALL.map(|size| survey.footprint(size, &all)), [3 << 12, 2 << 16, 1 << 21]);
+        assert_eq!((survey.distribution(&all), survey.instructions), (vec![0, 2, 1], 7));
+        // Pages 20 and 21 are a run, page 1 lies too far off.
+        assert_eq!(survey.areas(8192), [20..22]);
+        assert_eq!(survey.footprint(PageSize::K4, &survey.areas(8192)), 8192);
+        assert_eq!(survey.distribution(&survey.areas(8192)), [0, 2]);
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use atoll_machine::{PageMode, Replacement};
+use atoll_pages::Size;
 use clap::{Args, ValueHint};
 
 use super::{PageTablesArg, Share};
@@ -59,6 +60,14 @@ pub(crate) struct SimArgs {
     /// Replays before the one that counts, so that it finds near memory full
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) warm: u32,
+
+    /// Count only what happens in these regions, by the names of their functions
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) regions: Vec<String>,
+
+    /// Page only runs of touched memory of at least SIZE; stacks and small blocks stay near and are not counted
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub(crate) paged: Size,
 
     /// Write all counts and times to FILE, comma-separated
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

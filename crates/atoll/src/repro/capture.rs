@@ -1,5 +1,6 @@
 //! Traces for the reproductions: captured by `atoll trace` unless they are there already.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,6 +8,11 @@ use std::time::Instant;
 
 use super::ReproError;
 use crate::cli::ReproArgs;
+use crate::sim::replay::Trace;
+
+/// Runs of touched memory from this size on are the computation area, which alone is paged (`papers/cmcp.txt`, section
+/// 5.1). Stacks and libraries are smaller.
+const PAGED: u64 = 512 << 10;
 
 /// A program as it is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +23,10 @@ pub(super) struct Run {
     pub(super) class: &'static str,
     /// Its own `--iterations`.
     pub(super) iterations: u32,
+    /// How often the regions that count come: the programs do an iteration first that they do not count.
+    pub(super) steps: u32,
+    /// The regions of an iteration; none: all of the program counts.
+    pub(super) regions: &'static [&'static str],
     /// Places of the filter.
     pub(super) filter: u32,
 }
@@ -26,8 +36,18 @@ impl Run {
         format!("{}.{}.{}it.{}w.{}f.trace", self.program, self.class, self.iterations, workers, self.filter)
     }
 
-    /// The trace of a run with so many workers; captured if it is not there.
-    pub(super) fn trace(&self, args: &ReproArgs, workers: u32) -> Result<PathBuf, ReproError> {
+    /// The trace of a run with so many workers, captured if it is not there, and the addresses of the regions that count.
+    pub(super) fn trace(
+        &self,
+        args: &ReproArgs,
+        workers: u32,
+    ) -> Result<(Trace, Option<HashSet<u64>>), ReproError> {
+        let trace = Trace::open(&self.file_of(args, workers)?, PAGED)?;
+        let regions = if self.regions.is_empty() { None } else { Some(trace.regions(self.regions)?) };
+        Ok((trace, regions))
+    }
+
+    fn file_of(&self, args: &ReproArgs, workers: u32) -> Result<PathBuf, ReproError> {
         let path = args.traces.join(self.file(workers));
         if path.exists() {
             return Ok(path);

@@ -64,16 +64,30 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
     for program in &results.paper.programs {
         claims.extend(page_sizes(results, program));
     }
+    claims.extend(at_half(results));
     claims
+}
+
+/// Section 7.
+fn at_half(results: &Results) -> Option<Claim> {
+    let relative = |program: &Program| {
+        results.store.relative(&program.name, &plan::by_near(Some(50.0)), &plan::by_near(None))
+    };
+    let best = results.paper.programs.iter().filter_map(relative).reduce(f64::max)?;
+    let paper = results.paper.text.native_at_half;
+    Some(claim(
+        format!("up to {paper} of the speed without data movement with half of the memory"),
+        format!("{best:.2}, FIFO (rule: within 0.1)"),
+        (best - paper).abs() <= 0.1,
+    ))
 }
 
 /// Section 5.2.
 fn sharing(results: &Results, program: &Program) -> Option<Claim> {
     let pages = results.store.distribution(&program.name, TOP)?;
     let all = pages.iter().sum::<u64>().max(1) as f64;
-    let within = |from: usize, to: usize| {
-        pages.iter().take(to + 1).skip(from).sum::<u64>() as f64 * 100.0 / all
-    };
+    let within =
+        |from: usize, to: usize| pages.iter().take(to + 1).skip(from).sum::<u64>() as f64 * 100.0 / all;
     Some(match program.private_percent {
         Some(least) => claim(
             format!("{}: over {least}% of pages are core private", program.paper),
@@ -84,7 +98,10 @@ fn sharing(results: &Results, program: &Program) -> Option<Claim> {
             let few = results.paper.text.few_mappers;
             let (some, most) = (within(1, 3), within(1, few - 1));
             claim(
-                format!("{}: over half of pages are mapped by at most 3 cores, most by less than {few}", program.paper),
+                format!(
+                    "{}: over half of pages are mapped by at most 3 cores, most by less than {few}",
+                    program.paper
+                ),
                 format!("{some:.1}% and {most:.1}% at {TOP} cores"),
                 some > 50.0 && most > 50.0,
             )
@@ -98,7 +115,10 @@ fn scaling(results: &Results, program: &Program) -> Option<Claim> {
     let speedup = |line| Some(results.seconds(program, line, stop)? / results.seconds(program, line, TOP)?);
     let (regular, private) = (speedup(Line::RegularFifo)?, speedup(Line::Fifo)?);
     Some(claim(
-        format!("{}: regular page tables do not gain from {stop} to {TOP} cores, private ones do", program.paper),
+        format!(
+            "{}: regular page tables do not gain from {stop} to {TOP} cores, private ones do",
+            program.paper
+        ),
         format!("{regular:.2} and {private:.2} times as fast (rule: below 1.1, and above)"),
         regular < 1.1 && private > 1.1,
     ))
@@ -125,8 +145,7 @@ fn lru(results: &Results, program: &Program) -> Option<Claim> {
 /// Table 1.
 fn invalidations(results: &Results, program: &Program) -> Option<Claim> {
     let what: fn(&Counts) -> u64 = |counts| counts.remote_invalidations;
-    let ours =
-        per_core(results, program, Line::Cmcp, what)? / per_core(results, program, Line::Fifo, what)?;
+    let ours = per_core(results, program, Line::Cmcp, what)? / per_core(results, program, Line::Fifo, what)?;
     let table = |policy| results.paper.cell(&program.name, policy, "invalidations", TOP);
     let paper = table("cmcp")? as f64 / table("fifo")? as f64;
     Some(claim(
@@ -162,9 +181,8 @@ fn ratios(results: &Results) -> Claim {
 
 /// Section 5.3.
 fn constraint(results: &Results, program: &Program) -> Option<Claim> {
-    let relative = |near: f64| {
-        results.store.relative(&program.name, &plan::by_near(Some(near)), &plan::by_near(None))
-    };
+    let relative =
+        |near: f64| results.store.relative(&program.name, &plan::by_near(Some(near)), &plan::by_near(None));
     if program.shows_at_once {
         let near = results.plan.near.iter().copied().filter(|&near| near < 100.0).fold(0.0, f64::max);
         let ours = relative(near)?;
@@ -179,7 +197,10 @@ fn constraint(results: &Results, program: &Program) -> Option<Claim> {
     let below = results.plan.near.iter().copied().filter(|&near| near < turning).fold(0.0, f64::max);
     let (kept, lost) = (relative(above)?, relative(below)?);
     Some(claim(
-        format!("{}: no significant loss above about {turning}% of memory, a steady one below", program.paper),
+        format!(
+            "{}: no significant loss above about {turning}% of memory, a steady one below",
+            program.paper
+        ),
         format!("{kept:.2} of the speed at {above}%, {lost:.2} at {below}% (rule: {UNDISTURBED} between)"),
         kept >= UNDISTURBED && lost < UNDISTURBED,
     ))
@@ -219,7 +240,8 @@ fn page_sizes(results: &Results, program: &Program) -> Option<Claim> {
         .near_by_page
         .iter()
         .filter(|near| {
-            speed(PageSize::K64, Some(**near)).unwrap_or(0.0) < speed(PageSize::K4, Some(**near)).unwrap_or(0.0)
+            speed(PageSize::K64, Some(**near)).unwrap_or(0.0)
+                < speed(PageSize::K4, Some(**near)).unwrap_or(0.0)
         })
         .count();
     Some(claim(

@@ -13,7 +13,6 @@ use super::plan::{self, Line, Plan, TOP};
 use super::store::{Point, Store};
 use super::{ReproError, claims, draw, report};
 use crate::cli::ReproArgs;
-use crate::sim::replay::Trace;
 
 /// What is calibrated: the middle of the paper's 50 to 60 percent, on this program.
 const CALIBRATED_ON: &str = "bt";
@@ -81,7 +80,7 @@ fn calibrate(args: &ReproArgs, node: &mut Node, results: &mut Results) -> Result
     let missing = || ReproError::Missing(CALIBRATED_ON.to_owned());
     let program = results.paper.programs.iter().find(|p| p.name == CALIBRATED_ON).ok_or_else(missing)?;
     let run = results.run(program).ok_or_else(missing)?;
-    let trace = Trace::open(&run.trace(args, TOP)?)?;
+    let (trace, regions) = run.trace(args, TOP)?;
     let points = [Line::NoMovement, Line::Fifo].map(|line| line.point(TOP, program.near_percent, 0.0));
     // The slower computing is, the less the same faults matter.
     let (mut low, mut high) = (0.05_f64, 50.0_f64);
@@ -90,7 +89,7 @@ fn calibrate(args: &ReproArgs, node: &mut Node, results: &mut Results) -> Result
         let cycles = (low * high).sqrt();
         node.cores.cycles_per_instruction.set(cycles, "calibrated on bt, 56 cores, FIFO, 64 % near");
         let mut store = Store::default();
-        store.fill(CALIBRATED_ON, &trace, node, &points)?;
+        store.fill(CALIBRATED_ON, (&trace, regions.as_ref()), node, &points)?;
         reached = store.relative(CALIBRATED_ON, &points[1], &points[0]).ok_or_else(missing)?;
         if (reached - wanted).abs() < 0.002 {
             break;
@@ -110,12 +109,12 @@ fn one(args: &ReproArgs, node: &Node, results: &mut Results, index: usize) -> Re
     let (name, limit) = (program.name.clone(), program.near_percent);
 
     // At 56 cores first: figure 9 says which p is the best, and that is used for figure 7.
-    let trace = Trace::open(&run.trace(args, TOP)?)?;
+    let (trace, regions) = run.trace(args, TOP)?;
     let mut points: Vec<Point> = results.plan.ratios.iter().map(|&p| plan::by_ratio(limit, p)).collect();
     points.push(plan::by_near(None));
     points.extend(results.plan.near.iter().map(|&near| plan::by_near(Some(near))));
     points.extend(Line::ALL.into_iter().filter(|line| *line != Line::Cmcp).map(|l| l.point(TOP, limit, 0.0)));
-    results.store.fill(&name, &trace, node, &points)?;
+    results.store.fill(&name, (&trace, regions.as_ref()), node, &points)?;
     let seconds = |p: f64| results.store.seconds(&name, &plan::by_ratio(limit, p)).unwrap_or(f64::INFINITY);
     let best = results.plan.ratios.iter().copied().min_by(|a, b| seconds(*a).total_cmp(&seconds(*b)));
     results.best.insert(name.clone(), best.unwrap_or(0.5));
@@ -128,16 +127,17 @@ fn one(args: &ReproArgs, node: &Node, results: &mut Results, index: usize) -> Re
         })
         .collect();
     if large == run {
-        results.large.fill(&name, &trace, node, &sizes)?;
+        results.large.fill(&name, (&trace, regions.as_ref()), node, &sizes)?;
     } else {
-        results.large.fill(&name, &Trace::open(&large.trace(args, TOP)?)?, node, &sizes)?;
+        let (trace, regions) = large.trace(args, TOP)?;
+        results.large.fill(&name, (&trace, regions.as_ref()), node, &sizes)?;
     }
 
     let p = results.best[&name];
     for &cores in results.plan.cores.iter().filter(|&&cores| cores != TOP) {
-        let trace = Trace::open(&run.trace(args, cores)?)?;
+        let (trace, regions) = run.trace(args, cores)?;
         let points: Vec<Point> = Line::ALL.into_iter().map(|line| line.point(cores, limit, p)).collect();
-        results.store.fill(&name, &trace, node, &points)?;
+        results.store.fill(&name, (&trace, regions.as_ref()), node, &points)?;
     }
     Ok(())
 }

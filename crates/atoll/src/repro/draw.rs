@@ -118,7 +118,10 @@ fn figure10(results: &Results, letter: &str, index: usize) -> Figure<'static> {
             let base = plan::by_page(PageSize::K4, None);
             Some((near, results.large.relative(&program.name, &plan::by_page(size, Some(near)), &base)?))
         };
-        Series { name: size.to_string(), points: results.plan.near_by_page.iter().filter_map(speed).collect() }
+        Series {
+            name: size.to_string(),
+            points: results.plan.near_by_page.iter().filter_map(speed).collect(),
+        }
     });
     Figure {
         file: format!("10{letter}"),

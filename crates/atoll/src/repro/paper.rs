@@ -77,8 +77,11 @@ impl Paper {
     /// A cell of table 1.
     pub(super) fn cell(&self, program: &str, policy: &str, count: &str, cores: u32) -> Option<u64> {
         let column = self.table1.cores.iter().position(|&n| n == cores)?;
-        let row =
-            self.table1.rows.iter().find(|r| r.program == program && r.policy == policy && r.count == count)?;
+        let row = self
+            .table1
+            .rows
+            .iter()
+            .find(|r| r.program == program && r.policy == policy && r.count == count)?;
         row.values.get(column).copied()
     }
 }

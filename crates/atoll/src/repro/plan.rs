@@ -28,16 +28,22 @@ pub(super) struct Plan {
     pub(super) near_by_page: Vec<f64>,
 }
 
-const PROGRAMS: [&str; 4] = ["bt", "lu", "cg", "stencil"];
-
-fn run(program: &'static str, class: &'static str, iterations: u32) -> Run {
-    Run { program, class, iterations, filter: 64 }
-}
+/// Programs, the regions of an iteration, and whether they do one first that they do not count.
+const PROGRAMS: [(&str, &[&str], bool); 4] = [
+    ("bt", &["cfd_compute_rhs", "x_solve", "y_solve", "z_solve", "cfd_add"], true),
+    ("lu", &["compute_rhs", "relax", "cfd_add"], true),
+    ("cg", &["conjugate_gradient", "power_step"], true),
+    ("stencil", &["fill_halo", "linearise_pressure", "diffuse", "diagnose", "carry", "advance"], false),
+];
 
 /// The plan; `quick` is that of `--quick`.
 pub(super) fn plan(quick: bool) -> Plan {
     let all = |class, iterations: [u32; 4]| {
-        PROGRAMS.iter().zip(iterations).map(|(program, n)| run(program, class, n)).collect::<Vec<_>>()
+        let run = |(&(program, regions, first), iterations): (&(_, _, bool), u32)| {
+            let steps = iterations + u32::from(first);
+            Run { program, class, iterations, steps, regions, filter: 64 }
+        };
+        PROGRAMS.iter().zip(iterations).map(run).collect::<Vec<_>>()
     };
     if quick {
         let runs = all("A", [1, 1, 1, 2]);
@@ -77,7 +83,8 @@ pub(super) enum Line {
 }
 
 impl Line {
-    pub(super) const ALL: [Self; 5] = [Self::NoMovement, Self::RegularFifo, Self::Fifo, Self::Lru, Self::Cmcp];
+    pub(super) const ALL: [Self; 5] =
+        [Self::NoMovement, Self::RegularFifo, Self::Fifo, Self::Lru, Self::Cmcp];
 
     /// The legend's words.
     pub(super) fn legend(self) -> &'static str {

@@ -31,11 +31,11 @@ fn whole(out: &mut String, results: &Results) -> std::fmt::Result {
         if let Some(run) = results.run(program) {
             writeln!(
                 out,
-                "{}: ours is {} {}, {} iterations, footprint {}, near limit {}% ({}); best p at {TOP} cores: {}",
+                "{}: ours is {} {}, {} iterations of it, footprint {}, near limit {}% ({}); best p at {TOP} cores: {}",
                 program.paper,
                 run.program,
                 run.class,
-                run.iterations,
+                run.steps,
                 bytes(results.store.footprint(&program.name)),
                 program.near_percent,
                 program.near_source,
@@ -64,17 +64,17 @@ fn percent(part: u64, all: u64) -> String {
 }
 
 fn figure6(out: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(out, "\nFigure 6: pages by the number of cores that use them (paper: cg and SCALE over half private;")?;
+    writeln!(
+        out,
+        "\nFigure 6: pages by the number of cores that use them (paper: cg and SCALE over half private;"
+    )?;
     writeln!(out, "LU and BT over half by at most three, most by fewer than six)")?;
-    let mut rows =
-        vec![head("", ["cores", "1", "2", "3", "4-5", "6-15", "16 and more"].map(str::to_owned))];
+    let mut rows = vec![head("", ["cores", "1", "2", "3", "4-5", "6-15", "16 and more"].map(str::to_owned))];
     for program in &results.paper.programs {
         for &cores in &results.plan.cores {
             let Some(pages) = results.store.distribution(&program.name, cores) else { continue };
             let all = pages.iter().sum();
-            let within = |from: usize, to: usize| {
-                percent(pages.iter().take(to + 1).skip(from).sum(), all)
-            };
+            let within = |from: usize, to: usize| percent(pages.iter().take(to + 1).skip(from).sum(), all);
             let cells = [(1, 1), (2, 2), (3, 3), (4, 5), (6, 15), (16, usize::MAX - 1)];
             rows.push(head(
                 &program.name,
@@ -93,7 +93,7 @@ fn figure7(out: &mut String, results: &Results) -> std::fmt::Result {
             program.paper
         )?;
         let mut rows = vec![head("", results.plan.cores.iter().map(u32::to_string))];
-        let iterations = results.run(program).map_or(1, |run| run.iterations);
+        let iterations = results.run(program).map_or(1, |run| run.steps);
         for line in Line::ALL {
             let cell = |&cores: &u32| {
                 let seconds = results.seconds(program, line, cores);
@@ -116,7 +116,10 @@ const COUNTS: [(&str, &str, fn(&Counts) -> u64); 3] = [
 fn table1(out: &mut String, results: &Results) -> std::fmt::Result {
     let table = &results.paper.table1;
     writeln!(out, "\n{}{}", table.about, if table.exact { "" } else { " (read off)" })?;
-    writeln!(out, "paper / ours, ours times the paper's iterations over ours where it says how many; then relative to FIFO")?;
+    writeln!(
+        out,
+        "paper / ours, ours times the paper's iterations over ours where it says how many; then relative to FIFO"
+    )?;
     let policies = [("fifo", Line::Fifo), ("lru", Line::Lru), ("cmcp", Line::Cmcp)];
     let cores: Vec<u32> =
         table.cores.iter().copied().filter(|cores| results.plan.cores.contains(cores)).collect();
@@ -148,7 +151,7 @@ fn cell(
     let theirs = |policy: &str| results.paper.cell(&program.name, policy, key, cores);
     let (Some(mine), Some(paper)) = (ours(line), theirs(policy)) else { return "-".to_owned() };
     let scale = match (program.iterations, results.run(program)) {
-        (1.., Some(run)) => f64::from(program.iterations) / f64::from(run.iterations),
+        (1.., Some(run)) => f64::from(program.iterations) / f64::from(run.steps),
         _ => 1.0,
     };
     let mut text = format!("{} / {}", count(paper), count((mine * scale).round() as u64));
@@ -161,7 +164,10 @@ fn cell(
 }
 
 fn figure8(out: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(out, "\nFigure 8: speed relative to no data movement by memory near, FIFO, 4K, private, {TOP} cores")?;
+    writeln!(
+        out,
+        "\nFigure 8: speed relative to no data movement by memory near, FIFO, 4K, private, {TOP} cores"
+    )?;
     let columns = results.plan.near.iter().map(|near| format!("{near}%"));
     let mut rows = vec![head("", columns)];
     for program in &results.paper.programs {
@@ -188,7 +194,8 @@ fn figure9(out: &mut String, results: &Results) -> std::fmt::Result {
 
 fn figure10(out: &mut String, results: &Results) -> std::fmt::Result {
     for (letter, program) in ["a", "b", "c", "d"].iter().zip(&results.paper.programs) {
-        let class = results.plan.large.iter().find(|run| run.program == program.name).map_or("", |run| run.class);
+        let class =
+            results.plan.large.iter().find(|run| run.program == program.name).map_or("", |run| run.class);
         writeln!(
             out,
             "\nFigure 10{letter}: {} {class}, speed relative to 4K pages without data movement, FIFO, private, {TOP} cores",

@@ -24,19 +24,18 @@ fn point(page: PageMode) -> Point {
     Point { cores: 1, near: None, page, tables: Tables::Private, policy: Replacement::None }
 }
 
-const MODES: [PageMode; 3] =
-    [PageMode::One(PageSize::K4), PageMode::One(PageSize::M2), PageMode::Segment];
+const MODES: [PageMode; 3] = [PageMode::One(PageSize::K4), PageMode::One(PageSize::M2), PageMode::Segment];
 
 /// Runs it and prints it.
 pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
     let class = if args.quick { "W" } else { "A" };
     // The filter is smaller than any TLB, so that misses are those of the program.
-    let run = |program| Run { program, class, iterations: 1, filter: 8 };
+    let run = |program| Run { program, class, iterations: 1, steps: 1, regions: &[], filter: 8 };
     let machine = Machine::shipped("knc-5110p").map_err(SimError::from)?;
     let mut node = machine.node().clone();
     let traces = [run("graph500"), run("randomaccess")]
         .into_iter()
-        .map(|run| Ok((run, Trace::open(&run.trace(args, 1)?)?)))
+        .map(|run| Ok((run, run.trace(args, 1)?.0)))
         .collect::<Result<Vec<_>, ReproError>>()?;
     let Some((calibrated_on, _)) = traces.first() else { return Ok(()) };
     let cycles = calibrate(&mut node, &traces[0].1, calibrated_on.program)?;
@@ -50,7 +49,7 @@ pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
     let mut over_2m = None;
     for (run, trace) in &traces {
         let mut store = Store::default();
-        store.fill(run.program, trace, &node, &MODES.map(point))?;
+        store.fill(run.program, (trace, None), &node, &MODES.map(point))?;
         let seconds = |mode| store.seconds(run.program, &point(mode)).unwrap_or(f64::NAN);
         let misses = |mode| {
             store.get(run.program, &point(mode)).map_or(0, |outcome| outcome.total().counts.tlb_misses)
@@ -81,7 +80,7 @@ pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
 fn calibrate(node: &mut Node, trace: &Trace, program: &str) -> Result<f64, ReproError> {
     let [small, _, segment] = MODES.map(point);
     let mut store = Store::default();
-    store.fill(program, trace, node, &[small, segment])?;
+    store.fill(program, (trace, None), node, &[small, segment])?;
     // The time with pages is linear in it: that of the segment, and the walks.
     let misses = store.get(program, &small).map_or(0, |outcome| outcome.total().counts.tlb_misses);
     let seconds = store.seconds(program, &segment).unwrap_or(0.0);

@@ -1,6 +1,6 @@
 //! What was simulated, by what it was: reports look their cells up here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use atoll_machine::{Node, Outcome, PageMode, Replacement, Setup, Tables};
 use atoll_pages::PageSize;
@@ -25,9 +25,11 @@ impl Point {
         format!("{program} {} {:?} {} {} {}", self.cores, self.near, self.page, self.tables, self.policy)
     }
 
-    fn setup(&self, footprint: u64) -> Setup {
+    /// Limits are in percent of what the program touches in pages of the point's size, so that all of it fits at 100 %.
+    fn setup(&self, trace: &Trace) -> Setup {
         let (page, tables, policy) = (self.page, self.tables, self.policy);
         let setup = Setup { workers: self.cores as usize, near: None, page, tables, policy, batch: 1 };
+        let footprint = trace.footprint(page.smallest());
         Setup { near: self.near.map(|share| table::near(Share::Percent(share), footprint, &setup)), ..setup }
     }
 }
@@ -45,23 +47,22 @@ impl Store {
     pub(super) fn fill(
         &mut self,
         program: &str,
-        trace: &Trace,
+        (trace, regions): (&Trace, Option<&HashSet<u64>>),
         node: &Node,
         points: &[Point],
     ) -> Result<(), SimError> {
-        let footprint = trace.survey.footprint(PageSize::K4);
         let mut new: Vec<Point> = Vec::new();
         for point in points {
             if !self.outcomes.contains_key(&point.key(program)) && !new.contains(point) {
                 new.push(*point);
             }
         }
-        let setups: Vec<Setup> = new.iter().map(|point| point.setup(footprint)).collect();
-        let outcomes = trace.replay(node, &setups, 1)?;
+        let setups: Vec<Setup> = new.iter().map(|point| point.setup(trace)).collect();
+        let outcomes = trace.replay(node, &setups, 1, regions)?;
         self.outcomes.extend(new.iter().map(|point| point.key(program)).zip(outcomes));
         let cores = points.first().map_or(0, |point| point.cores);
-        self.distributions.insert((program.to_owned(), cores), trace.survey.distribution());
-        self.footprints.insert(program.to_owned(), footprint);
+        self.distributions.insert((program.to_owned(), cores), trace.distribution());
+        self.footprints.insert(program.to_owned(), trace.footprint(PageSize::K4));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! `atoll sim`: a trace replayed on a machine that need not be there.
 
 pub(crate) mod replay;
+mod select;
 pub(crate) mod table;
 
 use std::process::ExitCode;
@@ -44,14 +45,15 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
         // Not to be found out after an hour.
         write(csv, "")?;
     }
-    let trace = Trace::open(path)?;
+    let trace = Trace::open(path, args.paged.0)?;
     if let Some(asked) = args.workers.filter(|&asked| asked != trace.workers) {
         return Err(SimError::Workers { trace: path.display().to_string(), has: trace.workers, asked });
     }
-    let footprint = trace.survey.footprint(PageSize::K4);
+    let regions = if args.regions.is_empty() { None } else { Some(trace.regions(&args.regions)?) };
+    let footprint = trace.footprint(PageSize::K4);
     let points = points(args, trace.workers, footprint);
     let setups: Vec<Setup> = points.iter().map(|(_, setup)| *setup).collect();
-    let outcomes = trace.replay(machine.node(), &setups, args.warm)?;
+    let outcomes = trace.replay(machine.node(), &setups, args.warm, regions.as_ref())?;
     let with = |((share, setup), outcome): ((Option<Share>, Setup), Outcome)| Cell { share, setup, outcome };
     let cells: Vec<Cell> = points.into_iter().zip(outcomes).map(with).collect();
     println!(
@@ -67,7 +69,7 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
             _ => String::new(),
         }
     );
-    print!("{}", table::distribution(&trace.survey.distribution()));
+    print!("{}", table::distribution(&trace.distribution()));
     println!();
     print!("{}", table::text(&cells));
     match &args.csv {
