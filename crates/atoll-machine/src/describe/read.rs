@@ -153,7 +153,7 @@ impl Tlb {
         self.entries.within(1..=1 << 20)?;
         self.ways.within(1..=*self.entries)?;
         self.hit_cycles.at_least(0.0)?;
-        if *self.entries % *self.ways != 0 || !(*self.entries / *self.ways).is_power_of_two() {
+        if !self.entries.is_multiple_of(*self.ways) || !(*self.entries / *self.ways).is_power_of_two() {
             return Err(self.ways.wrong("entries divided by ways must be a power of two"));
         }
         let names = self.pages.get_ref();
