@@ -4,6 +4,7 @@
 //! Marks come from code inside the guest (`atoll-trace-hooks`), by a system call that no kernel has. Arguments:
 //! `pipe=DESCRIPTOR`, `filter=SLOTS` (0: none).
 
+mod access;
 mod api;
 mod maps;
 mod threads;
@@ -13,8 +14,9 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use api::{Block, Id, Info, MemInfo};
 use atoll_trace_wire::{MARK_CALL, Stream};
+use threads::Thread;
 
-const PAGE_SHIFT: u32 = 12;
+pub(crate) const PAGE_SHIFT: u32 = 12;
 
 /// Which interface this plugin speaks.
 #[unsafe(no_mangle)]
@@ -110,18 +112,28 @@ extern "C" fn executed(thread: c_uint, instructions: *mut c_void) {
     }
 }
 
-extern "C" fn accessed(thread: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+/// Most accesses are to a page just seen, and end in here: there is no call of anything on that way.
+extern "C" fn accessed(number: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     // SAFETY: called by the thread.
-    let Some(thread) = (unsafe { threads::get(thread) }) else { return };
-    // SAFETY: what QEMU said of this access.
-    let (write, last) = unsafe {
-        let bytes = 1u64 << api::qemu_plugin_mem_size_shift(info);
-        (api::qemu_plugin_mem_is_store(info), address.wrapping_add(bytes - 1))
-    };
-    let page = address >> PAGE_SHIFT;
-    thread.stream.access(page, write);
-    if last >> PAGE_SHIFT != page {
-        thread.stream.access(last >> PAGE_SHIFT, write);
+    let Some(thread) = (unsafe { threads::get(number) }) else { return };
+    let access = access::known(info);
+    if access.is_plain(address) {
+        if !thread.stream.is_known(address >> PAGE_SHIFT, access.writes()) {
+            thread.stream.tell(address >> PAGE_SHIFT, access.writes());
+        }
+    } else {
+        accessed_oddly(thread, info, address);
+    }
+}
+
+/// An access of a kind not met before, or to two pages.
+#[cold]
+#[inline(never)]
+fn accessed_oddly(thread: &mut Thread, info: MemInfo, address: u64) {
+    let access = access::learn(info);
+    thread.stream.access(address >> PAGE_SHIFT, access.writes());
+    if !access.is_plain(address) {
+        thread.stream.access((address >> PAGE_SHIFT) + 1, access.writes());
     }
 }
 

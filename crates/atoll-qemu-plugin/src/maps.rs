@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atoll_trace_wire::Stream;
 use atoll_trace_wire::word::{Kind, with_amount};
 
-const PAGE_SHIFT: u32 = 12;
+use crate::PAGE_SHIFT;
 
 /// The program break, as far as it is known: 0 before the first call.
 static BREAK: AtomicU64 = AtomicU64::new(0);

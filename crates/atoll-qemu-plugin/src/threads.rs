@@ -35,7 +35,7 @@ pub(crate) fn enter(number: u32, stream: impl FnOnce() -> Stream) {
 ///
 /// # Safety
 /// Nobody else uses it: the caller is in a callback of that thread, or all threads have stopped.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn get(number: u32) -> Option<&'static mut Thread> {
     let thread = THREADS.get(number as usize)?.load(Ordering::Relaxed);
     // SAFETY: entries are never freed; the caller says that nobody else uses it.

@@ -4,7 +4,17 @@
 
 use std::ffi::c_void;
 
-use crate::record::access;
+use crate::record::{access, access_aligned};
+
+/// Those that are aligned to their size, and so within one page.
+macro_rules! aligned {
+    ($($name:ident $write:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(address: *mut c_void) {
+            access_aligned(address.addr(), $write);
+        }
+    )*};
+}
 
 macro_rules! accesses {
     ($($name:ident $bytes:literal $write:literal;)*) => {$(
@@ -15,16 +25,28 @@ macro_rules! accesses {
     )*};
 }
 
+aligned! {
+    __tsan_read1 false;
+    __tsan_read2 false;
+    __tsan_read4 false;
+    __tsan_read8 false;
+    __tsan_write1 true;
+    __tsan_write2 true;
+    __tsan_write4 true;
+    __tsan_write8 true;
+    __tsan_volatile_read1 false;
+    __tsan_volatile_read2 false;
+    __tsan_volatile_read4 false;
+    __tsan_volatile_read8 false;
+    __tsan_volatile_write1 true;
+    __tsan_volatile_write2 true;
+    __tsan_volatile_write4 true;
+    __tsan_volatile_write8 true;
+    __tsan_vptr_read false;
+}
+
 accesses! {
-    __tsan_read1 1 false;
-    __tsan_read2 2 false;
-    __tsan_read4 4 false;
-    __tsan_read8 8 false;
     __tsan_read16 16 false;
-    __tsan_write1 1 true;
-    __tsan_write2 2 true;
-    __tsan_write4 4 true;
-    __tsan_write8 8 true;
     __tsan_write16 16 true;
     __tsan_unaligned_read2 2 false;
     __tsan_unaligned_read4 4 false;
@@ -34,17 +56,8 @@ accesses! {
     __tsan_unaligned_write4 4 true;
     __tsan_unaligned_write8 8 true;
     __tsan_unaligned_write16 16 true;
-    __tsan_volatile_read1 1 false;
-    __tsan_volatile_read2 2 false;
-    __tsan_volatile_read4 4 false;
-    __tsan_volatile_read8 8 false;
     __tsan_volatile_read16 16 false;
-    __tsan_volatile_write1 1 true;
-    __tsan_volatile_write2 2 true;
-    __tsan_volatile_write4 4 true;
-    __tsan_volatile_write8 8 true;
     __tsan_volatile_write16 16 true;
-    __tsan_vptr_read 8 false;
 }
 
 #[unsafe(no_mangle)]
@@ -63,7 +76,7 @@ extern "C" fn __tsan_write_range(address: *mut c_void, bytes: usize) {
 
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_vptr_update(address: *mut c_void, _value: *mut c_void) {
-    access(address.addr(), 8, true);
+    access_aligned(address.addr(), true);
 }
 
 #[unsafe(no_mangle)]

@@ -6,20 +6,20 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, compiler_fence, fence};
 
-use crate::record::access;
+use crate::record::access_aligned;
 
 macro_rules! atomics {
     ($atomic:ty, $int:ty, $load:ident $store:ident $strong:ident $weak:ident $value:ident, $($name:ident $method:ident)*) => {
         #[unsafe(no_mangle)]
         extern "C" fn $load(at: *mut $int, _order: c_int) -> $int {
-            access(at.addr(), size_of::<$int>(), false);
+            access_aligned(at.addr(), false);
             // SAFETY: the program does an atomic operation on it.
             unsafe { <$atomic>::from_ptr(at) }.load(SeqCst)
         }
 
         #[unsafe(no_mangle)]
         extern "C" fn $store(at: *mut $int, value: $int, _order: c_int) {
-            access(at.addr(), size_of::<$int>(), true);
+            access_aligned(at.addr(), true);
             // SAFETY: the program does an atomic operation on it.
             unsafe { <$atomic>::from_ptr(at) }.store(value, SeqCst);
         }
@@ -27,7 +27,7 @@ macro_rules! atomics {
         $(
             #[unsafe(no_mangle)]
             extern "C" fn $name(at: *mut $int, value: $int, _order: c_int) -> $int {
-                access(at.addr(), size_of::<$int>(), true);
+                access_aligned(at.addr(), true);
                 // SAFETY: the program does an atomic operation on it.
                 unsafe { <$atomic>::from_ptr(at) }.$method(value, SeqCst)
             }
@@ -35,7 +35,7 @@ macro_rules! atomics {
 
         #[unsafe(no_mangle)]
         extern "C" fn $value(at: *mut $int, expected: $int, value: $int, _: c_int, _: c_int) -> $int {
-            access(at.addr(), size_of::<$int>(), true);
+            access_aligned(at.addr(), true);
             // SAFETY: the program does an atomic operation on it.
             let result = unsafe { <$atomic>::from_ptr(at) }.compare_exchange(expected, value, SeqCst, SeqCst);
             result.unwrap_or_else(|found| found)

@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,30 +13,83 @@ use crate::start::{Mode, filter, mode, pipe};
 
 const PAGE_SHIFT: u32 = 12;
 
-struct Mine {
-    /// Made at the thread's first access, freed at its end.
-    stream: Cell<*mut Stream>,
-    /// In use: what a signal's handler does meanwhile is not recorded.
-    busy: Cell<bool>,
+thread_local! {
+    /// The stream is in use: what a signal's handler tells meanwhile is not recorded.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-thread_local! {
-    static MINE: Mine = const { Mine { stream: Cell::new(null_mut()), busy: Cell::new(false) } };
+// The thread's stream; null before its first access. This library is there from the program's start, so its thread-local
+// data are at a fixed distance from the thread's pointer, and finding them takes two instructions instead of a call.
+std::arch::global_asm!(
+    ".section .tbss.atoll_stream,\"awT\",@nobits",
+    ".p2align 3",
+    ".type atoll_stream, @object",
+    ".size atoll_stream, 8",
+    ".hidden atoll_stream",
+    ".globl atoll_stream",
+    "atoll_stream:",
+    ".zero 8",
+    ".text",
+);
+
+/// The calling thread's stream; null if there is none yet.
+#[inline(always)]
+fn mine() -> *mut Stream {
+    let stream: *mut Stream;
+    // SAFETY: reads the thread's own variable.
+    unsafe {
+        std::arch::asm!(
+            "mov {0}, qword ptr [rip + atoll_stream@GOTTPOFF]",
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) stream,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    stream
+}
+
+fn set_mine(stream: *mut Stream) {
+    // SAFETY: writes the thread's own variable.
+    unsafe {
+        std::arch::asm!(
+            "mov {0}, qword ptr [rip + atoll_stream@GOTTPOFF]",
+            "mov qword ptr fs:[{0}], {1}",
+            out(reg) _,
+            in(reg) stream,
+            options(nostack, preserves_flags)
+        );
+    }
 }
 
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(0);
 static AT_END: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
 
+/// The calling thread touched something within one page.
+#[inline(always)]
+pub(crate) fn access_aligned(address: usize, write: bool) {
+    let page = (address >> PAGE_SHIFT) as u64;
+    // SAFETY: the thread's own; a handler that comes between changes no more than a counter or what `with` guards.
+    if let Some(stream) = unsafe { mine().as_mut() }
+        && stream.is_known_and_counted(page, write)
+    {
+        return;
+    }
+    tell(page, write);
+}
+
 /// The calling thread touched `bytes` bytes, at least one, from `address`.
-#[inline]
+#[inline(always)]
 pub(crate) fn access(address: usize, bytes: usize, write: bool) {
-    with(|stream| {
-        let (first, last) = (address >> PAGE_SHIFT, (address + (bytes - 1)) >> PAGE_SHIFT);
-        stream.execute(1);
-        for page in first..=last {
-            stream.access(page as u64, write);
-        }
-    });
+    access_aligned(address, write);
+    let (first, last) = (address >> PAGE_SHIFT, (address + (bytes - 1)) >> PAGE_SHIFT);
+    for page in first + 1..=last {
+        tell(page as u64, write);
+    }
+}
+
+#[inline(never)]
+fn tell(page: u64, write: bool) {
+    with(|stream| stream.access(page, write));
 }
 
 /// The calling thread makes a mark.
@@ -45,33 +97,27 @@ pub(crate) fn mark(mark: u64, number: u64) {
     with(|stream| stream.mark(mark, number));
 }
 
-#[inline]
 fn with(f: impl FnOnce(&mut Stream)) {
-    MINE.with(|mine| {
-        if mine.busy.replace(true) {
-            return;
-        }
-        let mut stream = mine.stream.get();
-        if stream.is_null() {
-            stream = make(mine);
-        }
-        // SAFETY: the thread's own, and `busy` lets nobody else in.
-        if let Some(stream) = unsafe { stream.as_mut() } {
-            f(stream);
-        }
-        mine.busy.set(false);
-    });
+    if mode() != Mode::Record || BUSY.replace(true) {
+        return;
+    }
+    let mut stream = mine();
+    if stream.is_null() {
+        stream = make();
+    }
+    // SAFETY: the thread's own, and `BUSY` lets nobody else in.
+    let stream = unsafe { &mut *stream };
+    stream.count();
+    f(stream);
+    BUSY.set(false);
 }
 
 #[cold]
 #[inline(never)]
-fn make(mine: &Mine) -> *mut Stream {
-    if mode() != Mode::Record {
-        return null_mut();
-    }
+fn make() -> *mut Stream {
     let thread = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
     let stream = Box::into_raw(Box::new(Stream::new(thread, pipe(), filter())));
-    mine.stream.set(stream);
+    set_mine(stream);
     let key = AT_END.get_or_init(|| {
         let mut key = 0;
         // SAFETY: the key is valid for writes; the function has the type it is called by.

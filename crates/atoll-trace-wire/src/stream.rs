@@ -1,6 +1,6 @@
 //! One thread's way to the collector: its filter, its clock and the block being filled.
 //!
-//! Engines call [`Stream::access`] at every access of the program, so it does as little as it can. What leaves is in
+//! Engines call [`Stream::is_known`] at every access of the program, so it does as little as it can. What leaves is in
 //! [`word`](crate::word).
 
 use crate::filter::Filter;
@@ -12,20 +12,26 @@ const ACCESS_WORDS: usize = 2;
 /// Words a mark may take: what came before, then the mark and its number.
 const MARK_WORDS: usize = 4;
 
+/// Accesses that an engine which counts nothing else may let go by without counting them.
+const COUNTED_AT_ONCE: i64 = 1 << 16;
+
 /// One thread's events on their way.
 #[derive(Debug)]
+#[repr(align(128))] // Two threads' must not share a cache line, nor a pair of them.
 pub struct Stream {
-    thread: u32,
-    pipe: i32,
-    /// The process that may write: a child made by fork inherits the stream and must not.
-    process: i32,
-    filter: Option<Filter>,
+    /// Accesses since the last `Seen`.
+    seen: u64,
     /// Instructions since the last word.
     elapsed: u64,
     /// Instructions the last refresh left to the next.
     until_refresh: i64,
-    /// Accesses since the last `Seen`.
-    seen: u64,
+    /// For engines that count accesses only: how many may still go by before [`count`](Self::count) must be called.
+    left: i64,
+    filter: Filter,
+    thread: u32,
+    pipe: i32,
+    /// The process that may write: a child made by fork inherits the stream and must not.
+    process: i32,
     /// Words in use, the head's place included.
     used: usize,
     block: [u64; BLOCK_WORDS],
@@ -40,9 +46,10 @@ impl Stream {
             thread,
             pipe,
             process,
-            filter: (entries > 0).then(|| Filter::new(entries)),
+            filter: Filter::new(entries),
             elapsed: 0,
             until_refresh: REFRESH_INSTRUCTIONS as i64,
+            left: COUNTED_AT_ONCE,
             seen: 0,
             used: 1,
             block: [0; BLOCK_WORDS],
@@ -50,30 +57,50 @@ impl Stream {
     }
 
     /// The thread executed instructions.
-    #[inline]
+    #[inline(always)]
     pub fn execute(&mut self, instructions: u64) {
         self.elapsed += instructions;
         self.until_refresh -= instructions as i64;
-    }
-
-    /// The thread touched a page.
-    #[inline]
-    pub fn access(&mut self, page: u64, write: bool) {
-        self.seen += 1;
-        if let Some(filter) = &mut self.filter {
-            if self.until_refresh < 0 {
-                self.until_refresh = REFRESH_INSTRUCTIONS as i64;
-                filter.clear();
-            }
-            if !filter.is_new(page, write) {
-                return;
-            }
+        if self.until_refresh < 0 {
+            self.refresh();
         }
-        self.tell(page, write);
     }
 
-    fn tell(&mut self, page: u64, write: bool) {
-        if page >= word::MAX_PAGE {
+    #[cold]
+    #[inline(never)]
+    fn refresh(&mut self) {
+        self.until_refresh = REFRESH_INSTRUCTIONS as i64;
+        self.filter.clear();
+    }
+
+    /// The thread touched a page. True where nothing is to be done about it: else [`tell`](Self::tell) follows.
+    #[inline(always)]
+    pub fn is_known(&mut self, page: u64, write: bool) -> bool {
+        self.seen += 1;
+        self.filter.is_known(page, write)
+    }
+
+    /// As [`is_known`](Self::is_known), for engines that do not know instructions: each access stands for one. Where it says
+    /// no, [`count`](Self::count) and [`access`](Self::access) follow. Nothing but a counter changes, so that it may be
+    /// called in a signal's handler while the stream is in use.
+    #[inline(always)]
+    pub fn is_known_and_counted(&mut self, page: u64, write: bool) -> bool {
+        self.left -= 1;
+        self.left >= 0 && self.filter.is_known(page, write)
+    }
+
+    /// Takes the accesses since the last call as instructions executed.
+    pub fn count(&mut self) {
+        let accesses = (COUNTED_AT_ONCE - self.left) as u64;
+        self.left = COUNTED_AT_ONCE;
+        self.seen += accesses;
+        self.execute(accesses);
+    }
+
+    /// The thread touched a page that [`is_known`](Self::is_known) did not know.
+    #[inline(never)]
+    pub fn tell(&mut self, page: u64, write: bool) {
+        if !self.filter.is_new(page, write) || page >= word::MAX_PAGE {
             return;
         }
         self.room(ACCESS_WORDS);
@@ -84,15 +111,21 @@ impl Stream {
         self.elapsed = 0;
     }
 
+    /// The thread touched a page.
+    #[inline]
+    pub fn access(&mut self, page: u64, write: bool) {
+        if !self.is_known(page, write) {
+            self.tell(page, write);
+        }
+    }
+
     /// A mark of a kind that one number follows. Everything told so far is then on its way, and the filter empty.
     pub fn mark(&mut self, mark: u64, number: u64) {
         self.room(MARK_WORDS);
         self.tell_elapsed();
         self.push(mark);
         self.push(number);
-        if let Some(filter) = &mut self.filter {
-            filter.clear();
-        }
+        self.filter.clear();
         self.flush();
     }
 

@@ -19,8 +19,9 @@ pub(crate) const PAGE_TABLES: &str = "private";
 /// Faults: resolved by the worker itself, as waking somebody else costs thirty times as much.
 pub(crate) const FAULTS: &str = "self";
 
-/// Places of a trace's filter: half of the smallest TLB of interest, 64 entries, as that makes its misses right within a few percent.
-pub(crate) const FILTER: u32 = 64;
+/// Places of a trace's filter: half as many as the smallest TLB of interest has entries, as misses are then right within a few
+/// percent (`docs/trace-format.md` has figures).
+pub(crate) const FILTER: u32 = 32;
 
 /// What sees a trace's accesses: QEMU, as it needs nothing of the program.
 pub(crate) const ENGINE: &str = "qemu";

@@ -43,12 +43,16 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iterations: Option<u64>,
 
+    /// End the program, by SIGKILL, once recording has ended; the exit status is then 0
+    #[arg(long, requires = "iterations")]
+    pub(crate) stop: bool,
+
     /// Record every access, without a filter
     #[arg(long, conflicts_with = "filter")]
     pub(crate) exact: bool,
 
     /// Places of each worker's filter: a page in one of them is not recorded again
-    #[arg(long, value_name = "N", default_value_t = defaults::FILTER, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = defaults::FILTER, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) filter: u32,
 
     /// What sees the accesses

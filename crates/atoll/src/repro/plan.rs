@@ -41,7 +41,7 @@ pub(super) fn plan(quick: bool) -> Plan {
     let all = |class, iterations: [u32; 4]| {
         let run = |(&(program, regions, first), iterations): (&(_, _, bool), u32)| {
             let steps = iterations + u32::from(first);
-            Run { program, class, iterations, steps, regions, filter: 64 }
+            Run { program, class, iterations, steps, regions, filter: 32 }
         };
         PROGRAMS.iter().zip(iterations).map(run).collect::<Vec<_>>()
     };

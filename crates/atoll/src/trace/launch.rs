@@ -147,11 +147,13 @@ pub(crate) fn launch(args: &TraceArgs) -> Result<Finished, TraceError> {
     let mut child = child?;
     let process = Process::open(child.id() as i32);
     let process = process.ok_or_else(|| WatchError::Process(io::Error::last_os_error()))?;
-    let collected = collect(pipe, &process, &signals, output);
+    let collected = collect(pipe, &process, &signals, args.stop, output);
     let status = child.wait().map_err(WatchError::Signals)?;
+    let stopped = args.stop && collected.as_ref().is_ok_and(Output::is_over);
     let written = collected.and_then(|output| output.finish().map_err(failed));
     let failed = written.and_then(|file| save(file, &args.output)).err();
-    Ok(Finished { ending: watch::ending(status.into_raw()), failed })
+    let ending = if stopped { Ending::Status(0) } else { watch::ending(status.into_raw()) };
+    Ok(Finished { ending, failed })
 }
 
 fn start(
@@ -184,11 +186,13 @@ fn start(
     command.spawn().map_err(TraceError::Exec)
 }
 
-/// Reads what the engine tells until the program is over, passing signals on meanwhile.
+/// Reads what the engine tells until the program is over, passing signals on meanwhile. With `stop` the program is ended when
+/// no more of it is recorded.
 fn collect<W: Write>(
     mut pipe: PipeReader,
     process: &Process,
     signals: &Signals,
+    stop: bool,
     mut output: Output<W>,
 ) -> Result<Output<W>, SaveError> {
     let (mut blocks, mut teams) = (Blocks::default(), Teams::default());
@@ -209,6 +213,9 @@ fn collect<W: Write>(
                 Ok(n) => {
                     let each = |thread, words: &[u64]| teams.block(thread, words, &mut output);
                     foreign = blocks.add(&bytes[..n], each).err();
+                    if stop && output.is_over() {
+                        process.send(libc::SIGKILL);
+                    }
                     continue;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

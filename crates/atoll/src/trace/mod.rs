@@ -5,6 +5,7 @@
 
 mod blocks;
 mod engine;
+#[cfg_attr(not(feature = "parquet"), path = "no_export.rs")]
 mod export;
 mod import;
 mod launch;

@@ -144,6 +144,11 @@ impl<W: Write> Output<W> {
         }
     }
 
+    /// Is all there that was asked for?
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
     /// Writes the end and hands back what was written to.
     ///
     /// # Errors
