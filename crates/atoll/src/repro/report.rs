@@ -106,8 +106,11 @@ fn figure7(out: &mut String, results: &Results) -> std::fmt::Result {
     Ok(())
 }
 
+/// What is counted of a worker.
+type What = fn(&Counts) -> u64;
+
 /// Table 1's counts: names in `papers/cmcp.toml`, words, and what we count.
-const COUNTS: [(&str, &str, fn(&Counts) -> u64); 3] = [
+const COUNTS: [(&str, &str, What); 3] = [
     ("faults", "page faults", Counts::faults),
     ("invalidations", "remote TLB invalidations", |counts| counts.remote_invalidations),
     ("tlb_misses", "dTLB misses", |counts| counts.tlb_misses),
@@ -141,7 +144,7 @@ fn cell(
     results: &Results,
     program: &Program,
     (policy, line): (&str, Line),
-    (key, what): (&str, fn(&Counts) -> u64),
+    (key, what): (&str, What),
     cores: u32,
 ) -> String {
     let ours = |line: Line| {
