@@ -211,7 +211,7 @@ mod tests {
         let mut random = 1_u64;
         let mut below = |bound: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((random >> 33) * bound >> 31) as u32
+            (((random >> 33) * bound) >> 31) as u32
         };
         for round in 0..60 {
             let (frames, pages) = (1 + below(12) as usize, 2 + u64::from(below(30)));

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(PageSize::ALL.map(|size| survey.footprint(size, &all)), [3 << 12, 2 << 16, 1 << 21]);
         assert_eq!((survey.distribution(&all), survey.instructions), (vec![0, 2, 1], 7));
         // Pages 20 and 21 are a run, page 1 lies too far off.
-        assert_eq!(survey.areas(8192), [20..22]);
+        assert!(survey.areas(8192).into_iter().eq(std::iter::once(20..22)));
         assert_eq!(survey.footprint(PageSize::K4, &survey.areas(8192)), 8192);
         assert_eq!(survey.distribution(&survey.areas(8192)), [0, 2]);
     }

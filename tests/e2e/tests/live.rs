@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use atoll_e2e::{atoll, built};
+use atoll_e2e::build::{atoll, built};
 use serde_json::Value;
 
 const POLICIES: [&str; 2] = ["fifo", "cmcp:p=0.5"];

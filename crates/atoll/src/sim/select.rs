@@ -81,7 +81,7 @@ mod tests {
         let map = Event::Map { first: 0, pages: 9 };
         let all = vec![access(0, 5), map, begin(0, 7), access(0, 5), access(1, 5), access(0, 50), end(0, 7)];
         let mut kept = [all.clone(), vec![begin(0, 8), access(0, 6), end(0, 8)]].concat();
-        Select::new(vec![5..10], Some([7].into())).apply(&mut kept, 1);
+        Select::new(std::iter::once(5..10).collect(), Some([7].into())).apply(&mut kept, 1);
         assert_eq!(kept, [access(0, 5), map, begin(0, 7), access(0, 5), end(0, 7)]);
         let mut kept = all.clone();
         Select::new(vec![5..10, 50..51], None).apply(&mut kept, 0);
