@@ -60,8 +60,7 @@ fn a_grid_is_replayed() {
         line.split(',').nth(at).unwrap().parse::<u64>().unwrap()
     };
     let cell = |share: &str, policy: &str| {
-        let is =
-            |line: &&str| line.contains(&format!(",{share},")) && line.contains(&format!("\"{policy}\""));
+        let is = |line: &&str| line.contains(&format!(",{share},")) && line.contains(&format!(",{policy},"));
         written.lines().find(is).unwrap()
     };
     // A cyclic sweep defeats FIFO: three sweeps of 600 pages are fetched again, page by page. MIN keeps what fits.

@@ -73,6 +73,11 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) csv: Option<PathBuf>,
 
+    /// Write the same to FILE as Parquet
+    #[cfg(feature = "parquet")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) parquet: Option<PathBuf>,
+
     /// Print every number of the machine's description with its source, and end
     #[arg(long)]
     pub(crate) describe: bool,

@@ -1,5 +1,7 @@
 //! `atoll sim`: a trace replayed on a machine that need not be there.
 
+#[cfg(feature = "parquet")]
+mod parquet;
 pub(crate) mod replay;
 mod select;
 pub(crate) mod table;
@@ -72,10 +74,16 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
     print!("{}", table::distribution(&trace.distribution()));
     println!();
     print!("{}", table::text(&cells));
-    match &args.csv {
-        Some(csv) => write(csv, &table::csv(&machine.name, &cells)),
-        None => Ok(()),
+    if let Some(csv) = &args.csv {
+        write(csv, &table::csv(&machine.name, &cells))?;
     }
+    #[cfg(feature = "parquet")]
+    if let Some(path) = &args.parquet {
+        let lines = table::columns(&machine.name, &cells);
+        parquet::write(path, &lines)
+            .map_err(|e| SimError::Write(path.display().to_string(), std::io::Error::other(e)))?;
+    }
+    Ok(())
 }
 
 /// Everything near for each page size and kind of tables, then the grid.

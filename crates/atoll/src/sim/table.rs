@@ -90,43 +90,63 @@ fn row(cell: &Cell, cells: &[Cell]) -> Vec<String> {
     row
 }
 
-/// Every simulation on a line: sums over all workers, times in seconds.
-pub(crate) fn csv(machine: &str, cells: &[Cell]) -> String {
-    let mut out = String::from(
-        "machine,workers,near,near_bytes,page,page_tables,policy,batch,seconds,relative,scanned_pages",
-    );
-    let Some(first) = cells.first() else { return out };
-    let total = first.outcome.total();
-    for (name, _) in total.counts.fields() {
-        let _ = write!(out, ",{name}");
-    }
-    for (name, _) in total.times.fields() {
-        let _ = write!(out, ",{name}_seconds");
-    }
-    out.push('\n');
-    for cell in cells {
-        let setup = &cell.setup;
+/// A value in a file of results.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    /// Words.
+    Text(String),
+    /// A number of things; none where there is no such number.
+    Count(Option<u64>),
+    /// A measure, as seconds; none where there is no such measure.
+    Number(Option<f64>),
+}
+
+/// Names and values of every simulation: sums over all workers, times in seconds.
+pub(crate) fn columns(machine: &str, cells: &[Cell]) -> Vec<Vec<(String, Value)>> {
+    let line = |cell: &Cell| {
+        let (setup, total) = (&cell.setup, cell.outcome.total());
+        let text = |value: &dyn std::fmt::Display| Value::Text(value.to_string());
         let share = cell.share.map_or("all".to_owned(), |share| share.to_string());
-        let near = setup.near.filter(|_| cell.share.is_some()).map_or(String::new(), |near| near.to_string());
-        let relative = cell.relative(cells).map_or(String::new(), |relative| format!("{relative:.6}"));
-        let _ = write!(
-            out,
-            "{machine},{},{share},{near},{},{},\"{}\",{},{:.9},{relative},{}",
-            setup.workers,
-            setup.page,
-            setup.tables,
-            setup.policy,
-            setup.batch,
-            cell.seconds(),
-            cell.outcome.scanned
-        );
-        let total = cell.outcome.total();
-        for (_, value) in total.counts.fields() {
-            let _ = write!(out, ",{value}");
-        }
-        for (_, value) in total.times.fields() {
-            let _ = write!(out, ",{:.9}", value as f64 / 1e12);
-        }
+        let mut line = vec![
+            ("machine", text(&machine)),
+            ("workers", Value::Count(Some(setup.workers as u64))),
+            ("near", Value::Text(share)),
+            ("near_bytes", Value::Count(setup.near.filter(|_| cell.share.is_some()))),
+            ("page", text(&setup.page)),
+            ("page_tables", text(&setup.tables)),
+            ("policy", text(&setup.policy)),
+            ("batch", Value::Count(Some(setup.batch.into()))),
+            ("seconds", Value::Number(Some(cell.seconds()))),
+            ("relative", Value::Number(cell.relative(cells))),
+            ("scanned_pages", Value::Count(Some(cell.outcome.scanned))),
+        ];
+        line.extend(total.counts.fields().into_iter().map(|(name, n)| (name, Value::Count(Some(n)))));
+        let mut line: Vec<(String, Value)> =
+            line.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let seconds =
+            |(name, time): (&str, u64)| (format!("{name}_seconds"), Value::Number(Some(time as f64 / 1e12)));
+        line.extend(total.times.fields().into_iter().map(seconds));
+        line
+    };
+    cells.iter().map(line).collect()
+}
+
+/// Every simulation on a line.
+pub(crate) fn csv(machine: &str, cells: &[Cell]) -> String {
+    let lines = columns(machine, cells);
+    let mut out = String::new();
+    if let Some(first) = lines.first() {
+        out += &first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(",");
+        out.push('\n');
+    }
+    for line in lines {
+        let word = |(_, value): (String, Value)| match value {
+            Value::Text(text) if text.contains([',', '"']) => format!("\"{}\"", text.replace('"', "\"\"")),
+            Value::Text(text) => text,
+            Value::Count(count) => count.map_or(String::new(), |n| n.to_string()),
+            Value::Number(number) => number.map_or(String::new(), |n| format!("{n:.9}")),
+        };
+        out += &line.into_iter().map(word).collect::<Vec<_>>().join(",");
         out.push('\n');
     }
     out
@@ -186,7 +206,7 @@ mod tests {
         let csv = csv("knc-5110p", &cells);
         let columns = csv.lines().next().unwrap().split(',').count();
         assert!(csv.lines().all(|line| line.split(',').count() == columns), "{csv}");
-        assert!(csv.contains("\"cmcp:p=0.5\""));
+        assert!(csv.contains(",cmcp:p=0.5,"));
         assert_eq!(distribution(&[0, 3, 0, 1]), "pages by workers that use them:  1: 75.0%  3: 25.0%\n");
     }
 
