@@ -73,8 +73,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) csv: Option<PathBuf>,
 
-    /// Write the same to FILE as Parquet
-    #[cfg(feature = "parquet")]
+    /// Write the same to FILE as Parquet; only where atoll was built with the feature `parquet`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) parquet: Option<PathBuf>,
 

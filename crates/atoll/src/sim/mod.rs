@@ -1,6 +1,6 @@
 //! `atoll sim`: a trace replayed on a machine that need not be there.
 
-#[cfg(feature = "parquet")]
+#[cfg_attr(not(feature = "parquet"), path = "no_parquet.rs")]
 mod parquet;
 pub(crate) mod replay;
 mod select;
@@ -77,7 +77,6 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
     if let Some(csv) = &args.csv {
         write(csv, &table::csv(&machine.name, &cells))?;
     }
-    #[cfg(feature = "parquet")]
     if let Some(path) = &args.parquet {
         let lines = table::columns(&machine.name, &cells);
         parquet::write(path, &lines)
