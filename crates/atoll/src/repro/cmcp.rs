@@ -1,7 +1,7 @@
 //! `atoll repro cmcp`: the CMCP paper's figures and table from simulations.
 //!
-//! [`plan`](super::plan) says what is run, [`report`](super::report) prints it beside the paper's numbers,
-//! [`claims`](super::claims) judges. Source: `papers/cmcp.txt`, section 5; its numbers: `papers/cmcp.toml`.
+//! [`plan`] says what is run, [`report`] prints it beside the paper's numbers,
+//! [`claims`] judges. Source: `papers/cmcp.txt`, section 5; its numbers: `papers/cmcp.toml`.
 
 use std::collections::BTreeMap;
 
