@@ -1,8 +1,8 @@
 //! The simulator: workers with virtual clocks, each with TLBs of its own, over one near memory.
 //!
-//! Takes events from [`feed`](crate::feed) in the order of the workers' clocks, asks [`tlb`](crate::tlb) and
-//! [`pages`](crate::pages), and drives a policy of `atoll-pages` as `atoll-memory` does with real faults. [`access`] is the
-//! way every event goes, [`fault`] what happens to pages that are not mapped, [`evict`] makes room, [`tick`] is the
+//! Takes events from `feed` in the order of the workers' clocks, asks `tlb` and
+//! `pages`, and drives a policy of `atoll-pages` as `atoll-memory` does with real faults. `access` is the
+//! way every event goes, `fault` what happens to pages that are not mapped, `evict` makes room, `tick` is the
 //! policy's scan. Source: `papers/cmcp.txt`, sections 2.3 and 5.
 //!
 //! Rules of time, all in whole picoseconds:
