@@ -17,6 +17,8 @@ pub mod core_map;
 pub mod fifo;
 pub mod links;
 pub mod lru;
+#[cfg(all(test, feature = "alloc"))]
+mod newest;
 pub mod page_size;
 pub mod policy;
 pub mod prefetch;

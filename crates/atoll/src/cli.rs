@@ -1,9 +1,7 @@
 //! Every command and flag, once: help, manual pages and completions come from here.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use atoll_memory::control::{Faults, MAX_WORKERS, PageTables};
 use atoll_memory::far::{FarSpec, FarSpecError};
@@ -14,7 +12,13 @@ use clap_complete::Shell;
 
 use crate::defaults;
 
+mod repro;
+mod share;
+mod sim;
 mod trace;
+pub(crate) use repro::{PaperArg, ReproArgs};
+pub(crate) use share::Share;
+pub(crate) use sim::SimArgs;
 pub(crate) use trace::{EngineArg, TraceArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need
@@ -40,6 +44,12 @@ pub(crate) enum Command {
     Trace(Box<TraceArgs>),
     /// Print what is in a record or a trace
     Show(ShowArgs),
+    /// Reproduce the papers' tables and figures on simulated machines
+    #[command(after_long_help = repro::ABOUT)]
+    Repro(ReproArgs),
+    /// Replay a trace on a simulated machine
+    #[command(after_long_help = sim::SIM)]
+    Sim(Box<SimArgs>),
     /// Say what on this machine is missing or slow, and what mends it
     ///
     /// Exit status 1 if something that every run needs is missing.
@@ -124,46 +134,6 @@ pub(crate) struct ShowArgs {
     /// Print all of it as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// How much near memory: a share of the footprint, or a size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Share {
-    /// In percent.
-    Percent(f64),
-    /// In bytes.
-    Size(Size),
-}
-
-#[derive(thiserror::Error, Debug, PartialEq)]
-pub(crate) enum ShareError {
-    #[error("a share is a percentage above 0, as in 50%")]
-    Percent,
-    #[error("{0}")]
-    Size(#[from] atoll_pages::size::SizeError),
-}
-
-impl FromStr for Share {
-    type Err = ShareError;
-
-    fn from_str(text: &str) -> Result<Self, ShareError> {
-        match text.strip_suffix('%') {
-            Some(number) => match number.parse::<f64>() {
-                Ok(percent) if percent > 0.0 && percent.is_finite() => Ok(Self::Percent(percent)),
-                _ => Err(ShareError::Percent),
-            },
-            None => Ok(Self::Size(text.parse()?)),
-        }
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Percent(percent) => write!(f, "{percent}%"),
-            Self::Size(size) => size.fmt(f),
-        }
-    }
 }
 
 const EXIT_STATUS: &str = "\
@@ -378,14 +348,5 @@ mod tests {
         wrong("atoll run", "PROGRAM");
         let long = format!("atoll run --far file:{} -- a", "d".repeat(5000));
         wrong(&long, "longer than 4095 bytes");
-    }
-
-    #[test]
-    fn shares_are_percentages_or_sizes() {
-        assert_eq!("50%".parse(), Ok(Share::Percent(50.0)));
-        assert_eq!("2M".parse(), Ok(Share::Size(Size(2 << 20))));
-        for wrong in ["0%", "-1%", "%", "inf%", "NaN%"] {
-            assert_eq!(wrong.parse::<Share>(), Err(ShareError::Percent), "{wrong}");
-        }
     }
 }

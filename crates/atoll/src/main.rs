@@ -6,8 +6,10 @@ mod doctor;
 mod figures;
 mod machine;
 mod manual;
+mod repro;
 mod run;
 mod show;
+mod sim;
 mod sweep;
 mod top;
 mod trace;
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::top(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Show(args) => show::show(&args),
+        Command::Repro(args) => repro::repro(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => manual::completions(shell),
         Command::Manual { dir } => manual::manual(dir.as_deref()),

@@ -1,0 +1,114 @@
+//! A node's costs in picoseconds, as the simulator adds them.
+//!
+//! Made from a [`Node`] once a simulation; all clocks are whole picoseconds, so that a simulation gives the same on every
+//! host.
+
+use crate::describe::Node;
+use crate::setup::{Setup, SetupError};
+
+/// Picoseconds of everything; factors are multiples of 1/1024.
+#[derive(Debug, Clone)]
+pub struct Costs {
+    /// Of 1024 instructions.
+    pub instructions: u64,
+    /// Of a page walk, by page size: 4K, 64K, 2M.
+    pub walk: [u64; 3],
+    /// Entering and leaving the fault handler.
+    pub entry: u64,
+    /// Work of a minor fault.
+    pub minor: u64,
+    /// Work of a major fault.
+    pub major: u64,
+    /// The policy's lock, held.
+    pub policy_lock: u64,
+    /// The table lock, longer for each waiter.
+    pub lock_waiter: u64,
+    /// Sending, whatever the number of targets.
+    pub send: u64,
+    /// Sending, each target.
+    pub per_target: u64,
+    /// Sending, longer for each other sender, in 1/1024.
+    pub per_sender: u64,
+    /// Being interrupted.
+    pub receive: u64,
+    /// Invalidating a page.
+    pub page: u64,
+    /// From one tick to the next.
+    pub period: u64,
+    /// Is a use seen without a fault?
+    pub accessed_bit: bool,
+    /// Of 1024 bytes on a channel.
+    pub kilobyte: u64,
+    /// Before the first byte.
+    pub latency: u64,
+    /// Transfers at once.
+    pub channels: usize,
+    /// A set of channels for each direction?
+    pub duplex: bool,
+}
+
+/// Picoseconds of so many nanoseconds. Descriptions are checked to be finite and below 1e12.
+fn ns(value: f64) -> u64 {
+    (value * 1e3).round() as u64
+}
+
+impl Costs {
+    /// The costs of `node` under `setup`. Workers beyond one a core share their core's issue slots: computing takes them
+    /// longer by workers / cores.
+    ///
+    /// # Errors
+    /// More workers than the node has hardware threads.
+    pub fn new(node: &Node, setup: &Setup) -> Result<Self, SetupError> {
+        let cores = u64::from(*node.cores.count);
+        let threads = cores * u64::from(*node.cores.threads_per_core);
+        if setup.workers as u64 > threads {
+            let node = node.name.clone();
+            return Err(SetupError::Threads { workers: setup.workers, threads, node });
+        }
+        let cycle = 1e6 / *node.cores.clock_mhz;
+        let cycles = |count: f64| (count * cycle).round() as u64;
+        let share = (setup.workers as f64 / cores as f64).max(1.0);
+        let (fault, inv, far) = (&node.fault, &node.invalidation, &node.far);
+        let k64 = node.walk.cycles_64k.as_deref().unwrap_or(&*node.walk.cycles_4k);
+        Ok(Self {
+            instructions: cycles(1024.0 * share * *node.cores.cycles_per_instruction),
+            walk: [cycles(*node.walk.cycles_4k), cycles(*k64), cycles(*node.walk.cycles_2m)],
+            entry: ns(*fault.entry_ns),
+            minor: ns(*fault.minor_ns),
+            major: ns(*fault.major_ns),
+            policy_lock: ns(*fault.policy_lock_ns),
+            lock_waiter: ns(*fault.lock_waiter_ns),
+            send: ns(*inv.send_ns),
+            per_target: ns(*inv.per_target_ns),
+            per_sender: (*inv.per_sender * 1024.0).round() as u64,
+            receive: ns(*inv.receive_ns),
+            page: ns(*inv.page_ns),
+            period: ns(*node.scan.period_ms * 1e6).max(1),
+            accessed_bit: *node.scan.accessed_bit,
+            kilobyte: (1024.0 * 1e3 / *far.gb_per_s).round() as u64,
+            latency: ns(*far.latency_ns),
+            channels: *far.channels as usize,
+            duplex: *far.duplex,
+        })
+    }
+
+    /// What it takes the sender to invalidate `pages` pages at `targets` workers while `others` send as well.
+    pub fn sending(&self, targets: u64, pages: u64, others: u64) -> u64 {
+        let local = self.page * pages;
+        if targets == 0 {
+            return local;
+        }
+        let alone = self.send + self.per_target * targets;
+        alone + alone * self.per_sender * others / 1024 + local
+    }
+
+    /// What it takes each target.
+    pub fn receiving(&self, pages: u64) -> u64 {
+        self.receive + self.page * pages
+    }
+
+    /// How long `bytes` occupy a channel.
+    pub fn moving(&self, bytes: u64) -> u64 {
+        bytes * self.kilobyte / 1024
+    }
+}

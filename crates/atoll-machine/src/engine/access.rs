@@ -1,0 +1,255 @@
+//! A worker's turn: its next event, and computing up to the one after it.
+//!
+//! Called by [`Engine::run`] for every event, so the way of a TLB hit is short: the entry in the worker's own TLB. What
+//! needs a walk goes to the page tables, and what they lack to [`fault`](super::fault).
+
+use atoll_pages::PageSize;
+
+use super::{Decider, Engine};
+use crate::clocks::{self, NEVER};
+use crate::feed::{self, Range, WRITE};
+use crate::minimum::Use;
+use crate::pages::{FAR, MAX_PAGE};
+use crate::setup::{PageMode, Tables};
+use crate::tlb::{Class, Lookup};
+use crate::watch::{Happening, Watch};
+
+impl<W: Watch> Engine<'_, W> {
+    /// Lets `worker`, whose next event is due first, do it.
+    #[inline]
+    pub(super) fn turn(&mut self, worker: usize) {
+        let now = self.at[worker].clock;
+        if now >= self.next_tick {
+            return self.tick();
+        }
+        if self.at[worker].debt > 0 {
+            let debt = std::mem::take(&mut self.at[worker].debt);
+            self.workers[worker].times.interrupted += debt;
+            self.at[worker].clock += debt;
+            return self.clocks.set(worker, clocks::key(now + debt, worker));
+        }
+        let queue = &mut self.feed.queues[worker];
+        let entry = queue.entries[queue.gone];
+        queue.gone += 1;
+        self.feed.held -= 1;
+        if feed::kind(entry) == feed::ACCESS {
+            self.at[worker].clock = self.access(worker, now, feed::page(entry), entry & WRITE != 0);
+        } else if self.waits_after(worker, entry) {
+            return;
+        }
+        self.go_on(worker);
+    }
+
+    /// Does what is no access; does the worker wait then?
+    #[inline(never)]
+    fn waits_after(&mut self, worker: usize, entry: u64) -> bool {
+        let what = feed::payload(entry);
+        match feed::kind(entry) {
+            feed::MEET => {
+                self.at[worker].meeting = what;
+                self.clocks.set(worker, NEVER);
+                self.feed.arrive(what, self.at[worker].clock);
+                self.meet(what);
+                return true;
+            }
+            feed::MARK => self.mark(what as u32),
+            _ => self.range(what as usize),
+        }
+        false
+    }
+
+    /// Computes up to the worker's next event, so that it takes its turn when that is due.
+    #[inline]
+    pub(super) fn go_on(&mut self, worker: usize) {
+        let at = &mut self.at[worker];
+        let queue = &mut self.feed.queues[worker];
+        while let Some(entry) = queue.entries.get_mut(queue.gone) {
+            let alone = feed::kind(*entry) == feed::COMPUTE;
+            let instructions = if alone {
+                queue.gone += 1;
+                self.feed.held -= 1;
+                feed::payload(*entry)
+            } else if feed::kind(*entry) == feed::ACCESS {
+                let instructions = feed::instructions(*entry);
+                *entry = feed::alone(*entry);
+                instructions
+            } else {
+                0
+            };
+            let time = instructions * self.costs.instructions / 1024;
+            self.workers[worker].times.compute += time;
+            at.clock += time;
+            if !alone {
+                return self.clocks.set(worker, clocks::key(at.clock, worker));
+            }
+        }
+        self.starving += 1;
+        self.clocks.set(worker, NEVER);
+    }
+
+    /// An access to 4K page `page` when the clock stands at `clock`; returns it when the access is done.
+    #[inline(always)]
+    fn access(&mut self, worker: usize, clock: u64, page: u64, write: bool) -> u64 {
+        self.workers[worker].counts.accesses += 1;
+        // Beyond user space there is nothing to page.
+        if page >= MAX_PAGE {
+            return clock;
+        }
+        let PageMode::One(_) = self.layout.mode else {
+            return self.access_otherwise(worker, clock, page, write);
+        };
+        if matches!(self.decider, Decider::Min(_)) {
+            return self.access_foreseen(worker, clock, page, write);
+        }
+        self.translate(worker, clock, page, write, self.layout.class)
+    }
+
+    #[inline(always)]
+    fn translate(&mut self, worker: usize, clock: u64, page: u64, write: bool, class: Class) -> u64 {
+        match self.tlbs.look_up(worker, class, page, write) {
+            Lookup::Hit => clock,
+            Lookup::Found { after, clean } => {
+                if clean {
+                    let id = self.page_id(page);
+                    self.pages.all[id as usize].dirty = true;
+                }
+                self.workers[worker].times.walk += after;
+                clock + after
+            }
+            Lookup::Miss => self.walk(worker, clock, page, write, class),
+        }
+    }
+
+    /// Segments translate without tables; of mixed pages the size is looked up first.
+    #[inline(never)]
+    fn access_otherwise(&mut self, worker: usize, clock: u64, page: u64, write: bool) -> u64 {
+        let id = self.page_id(page);
+        if self.layout.mode == PageMode::Segment {
+            self.pages.map(id, worker);
+            return clock;
+        }
+        let size = PageSize::ALL[usize::from(self.pages.all[id as usize].size)];
+        let class = self.tlbs.class(size);
+        self.translate(worker, clock, page, write, class)
+    }
+
+    /// Under MIN each use is one, mapped or not.
+    #[inline(never)]
+    fn access_foreseen(&mut self, worker: usize, mut clock: u64, page: u64, write: bool) -> u64 {
+        let id = self.page_id(page);
+        if let Decider::Min(minimum) = &mut self.decider
+            && minimum.touch(id) == Use::Lost
+        {
+            clock = self.lose(worker, clock, id);
+        }
+        self.translate(worker, clock, page, write, self.layout.class)
+    }
+
+    #[inline(never)]
+    fn walk(&mut self, worker: usize, mut clock: u64, page: u64, write: bool, class: Class) -> u64 {
+        self.workers[worker].counts.tlb_misses += 1;
+        self.watch.see(clock, Happening::Walk { worker, page });
+        let cost = self.costs.walk[if self.tlbs.is_native(class) { class.size } else { 0 }];
+        self.workers[worker].times.walk += cost;
+        clock += cost;
+        let id = self.page_id(page);
+        let mapped = match self.tables {
+            Tables::Private => self.pages.maps(id, worker),
+            Tables::Shared => self.pages.all[id as usize].present,
+        };
+        if !mapped {
+            clock = self.fault(worker, clock, id);
+        } else if self.pages.all[id as usize].unseen {
+            self.seen(id);
+        }
+        if self.tables == Tables::Shared {
+            // Who has walked to a page may have it in its TLB.
+            self.pages.map(id, worker);
+        }
+        if write {
+            self.pages.all[id as usize].dirty = true;
+        }
+        self.tlbs.fill(worker, class, page, write);
+        clock
+    }
+
+    /// The page that 4K page `page` lies in; one never touched is made.
+    #[inline]
+    pub(super) fn page_id(&mut self, page: u64) -> u32 {
+        if let Some(id) = self.index.get(page >> self.layout.shift) {
+            return id;
+        }
+        self.new_page(page)
+    }
+
+    #[inline(never)]
+    fn new_page(&mut self, page: u64) -> u32 {
+        let unit = page >> self.layout.shift;
+        let size = match self.layout.mode {
+            PageMode::One(size) => size,
+            PageMode::Segment => PageSize::K4,
+            PageMode::Mixed => self.largest_at(page),
+        };
+        let first = page >> (size.shift() - 12) << (size.shift() - 12);
+        let index = PageSize::ALL.iter().position(|&known| known == size).unwrap_or(0);
+        let head = first >> self.layout.shift;
+        // A mixed page may be known by another of its 4K pages.
+        let id = match self.index.get(head).filter(|&id| self.pages.all[id as usize].size == index as u8) {
+            Some(id) => id,
+            None => self.pages.add(first, index as u8),
+        };
+        self.index.set(head, id);
+        self.index.set(unit, id);
+        id
+    }
+
+    /// The largest page around 4K page `page` that lies within one mapping.
+    fn largest_at(&self, page: u64) -> PageSize {
+        let within = |size: &PageSize| {
+            let pages = 1_u64 << (size.shift() - 12);
+            let first = page / pages * pages;
+            let mapping = self.layout.mapped.range(..=first).next_back();
+            mapping.is_some_and(|(begin, len)| begin + len >= first + pages)
+        };
+        PageSize::ALL.iter().rev().find(|size| within(size)).copied().unwrap_or(PageSize::K4)
+    }
+
+    fn range(&mut self, index: usize) {
+        let Range { first, pages, map } = self.feed.ranges[index];
+        let end = first.saturating_add(pages).min(MAX_PAGE);
+        if first >= end {
+            return;
+        }
+        if map {
+            if self.layout.mode == PageMode::Mixed {
+                self.layout.mapped.insert(first, end - first);
+            }
+            return;
+        }
+        self.layout.mapped.remove(&first);
+        let shift = self.layout.shift;
+        let mut ids = self.index.within(first >> shift..end.div_ceil(1 << shift));
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            let page = &self.pages.all[id as usize];
+            let len = 1_u64 << (PageSize::ALL[usize::from(page.size)].shift() - 12);
+            if page.first >= first && page.first + len <= end {
+                self.free(id);
+            }
+        }
+    }
+
+    /// The program gives a page back: its data is gone.
+    fn free(&mut self, id: u32) {
+        self.unmap_everywhere(id);
+        let page = &mut self.pages.all[id as usize];
+        (page.used, page.dirty, page.token) = (false, false, None);
+        if page.frame != FAR {
+            self.release(id);
+        }
+        if let Decider::Min(minimum) = &mut self.decider {
+            minimum.forget(id);
+        }
+    }
+}

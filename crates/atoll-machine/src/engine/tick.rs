@@ -1,0 +1,39 @@
+//! The policy's periodic scan, done by nobody of the team.
+//!
+//! Called by [`access`](super::access) when every clock has passed the tick. The paper gives it hardware threads of its own
+//! (`papers/cmcp.txt`, section 5.1), so it takes no worker's time but that of its interrupts. For each page the scan wants
+//! to see used, the accessed bit is cleared where there is one, else the page is unmapped; both need TLB invalidations.
+
+use atoll_pages::{CoreSet, Policy};
+
+use super::Engine;
+use crate::setup::Tables;
+use crate::watch::Watch;
+
+impl<W: Watch> Engine<'_, W> {
+    /// One tick.
+    pub(super) fn tick(&mut self) {
+        let mut clock = self.next_tick;
+        let mut frames = Vec::new();
+        if let Some(policy) = self.policy() {
+            policy.scan(&mut |frame| frames.push(frame));
+        }
+        for frame in frames {
+            let id = self.room.held[frame as usize];
+            self.scanned += 1;
+            if self.tables == Tables::Shared {
+                clock = clock.max(self.table_free);
+            }
+            let mut targets = CoreSet::new();
+            let unmap = !self.costs.accessed_bit;
+            self.invalidate(None, clock, id, &mut targets, unmap);
+            self.pages.all[id as usize].unseen = !unmap;
+            self.interrupt(None, &mut clock, &targets, 1);
+            if self.tables == Tables::Shared {
+                self.table_free = clock;
+            }
+        }
+        // A scan that takes longer than the period has the next one wait.
+        self.next_tick = (self.next_tick + self.costs.period).max(clock);
+    }
+}

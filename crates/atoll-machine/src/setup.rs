@@ -1,0 +1,164 @@
+//! What is simulated: how many workers, how much near memory, which pages, page tables and policy.
+//!
+//! The commands parse these words from flags; [`Engine`](crate::Engine) is built from a [`Setup`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use atoll_pages::page_size::PageSizeError;
+use atoll_pages::spec::SpecError;
+use atoll_pages::{MAX_WORKERS, PageSize, PolicySpec};
+
+/// How addresses are translated, and in which units memory moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageMode {
+    /// Pages of one size.
+    One(PageSize),
+    /// Everywhere the largest of 4K, 64K and 2M whose aligned block lies within one mapping of the program.
+    Mixed,
+    /// Base and limit: nothing is translated, all of memory is near.
+    Segment,
+}
+
+impl PageMode {
+    /// The largest page there may be.
+    pub fn largest(self) -> PageSize {
+        match self {
+            Self::One(size) => size,
+            Self::Mixed | Self::Segment => PageSize::M2,
+        }
+    }
+
+    /// The smallest page there may be, which is what frames are counted in.
+    pub fn smallest(self) -> PageSize {
+        match self {
+            Self::One(size) => size,
+            Self::Mixed | Self::Segment => PageSize::K4,
+        }
+    }
+}
+
+impl fmt::Display for PageMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(size) => size.fmt(f),
+            Self::Mixed => f.pad("mixed"),
+            Self::Segment => f.pad("segment"),
+        }
+    }
+}
+
+impl FromStr for PageMode {
+    type Err = PageSizeError;
+
+    fn from_str(text: &str) -> Result<Self, PageSizeError> {
+        match text {
+            "mixed" => Ok(Self::Mixed),
+            "segment" => Ok(Self::Segment),
+            size => size.parse().map(Self::One),
+        }
+    }
+}
+
+/// Whose page tables there are (`papers/cmcp.txt`, section 2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tables {
+    /// Each worker has its own; it is known which workers map a page.
+    Private,
+    /// One for all, under one lock; every change interrupts all other workers.
+    Shared,
+}
+
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Private => "private",
+            Self::Shared => "shared",
+        })
+    }
+}
+
+/// What decides which page leaves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Replacement {
+    /// A policy of `atoll-pages`.
+    Policy(PolicySpec),
+    /// Nothing leaves: all memory is near, whatever the limit.
+    None,
+    /// Belady's MIN: the fewest major faults there can be.
+    Min,
+}
+
+impl fmt::Display for Replacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(spec) => spec.fmt(f),
+            Self::None => f.pad("none"),
+            Self::Min => f.pad("min"),
+        }
+    }
+}
+
+impl FromStr for Replacement {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        match text {
+            "none" => Ok(Self::None),
+            "min" => Ok(Self::Min),
+            spec => spec.parse().map(Self::Policy),
+        }
+    }
+}
+
+/// One simulation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Setup {
+    /// Workers, each on a hardware thread of its own: from 1 to [`MAX_WORKERS`].
+    pub workers: usize,
+    /// Near memory in bytes; none: as much as is touched.
+    pub near: Option<u64>,
+    /// Pages.
+    pub page: PageMode,
+    /// Page tables.
+    pub tables: Tables,
+    /// Who leaves.
+    pub policy: Replacement,
+    /// How many pages are evicted at once when there is no room, at least 1.
+    pub batch: u32,
+}
+
+/// Why a setup cannot be simulated.
+#[derive(thiserror::Error, Debug, Clone, PartialEq, Eq)]
+pub enum SetupError {
+    /// Workers out of range.
+    #[error("{0} workers cannot be simulated: from 1 to {MAX_WORKERS}")]
+    Workers(usize),
+    /// More workers than the machine has hardware threads.
+    #[error("{workers} workers are more than the {threads} hardware threads of {node}")]
+    Threads {
+        /// Asked for.
+        workers: usize,
+        /// There are.
+        threads: u64,
+        /// Of which node.
+        node: String,
+    },
+    /// Not even one page fits.
+    #[error("{near} bytes of near memory do not hold one page of {page} bytes")]
+    Near {
+        /// Asked for.
+        near: u64,
+        /// The largest page.
+        page: u64,
+    },
+    /// More frames than a policy can number.
+    #[error("{0} frames are more than a policy can number: use larger pages or less near memory")]
+    Frames(u64),
+    /// Belady's MIN is only known for pages of one size.
+    #[error("policy min needs pages of one size, not mixed")]
+    MinMixed,
+    /// Nothing to evict at once.
+    #[error("a batch is at least one page")]
+    Batch,
+}

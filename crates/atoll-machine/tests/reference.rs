@@ -1,0 +1,106 @@
+//! The fast simulator against the slow one, event for event, on random traces: every policy, both kinds of page tables,
+//! every page size.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod slow;
+
+use std::convert::Infallible;
+
+use atoll_machine::{Engine, Happening, Machine, Memory, PageMode, Replacement, Setup, Tables, Worker};
+use atoll_pages::OwnedStorage;
+use atoll_record::trace::Event;
+use proptest::prelude::*;
+use slow::Slow;
+
+const MACHINE: &str = include_str!("small.toml");
+const WORKERS: usize = 5;
+/// 4K pages that traces use: 4 MiB and what lies behind, so that two pages of 2M and some of 64K are in it.
+const PAGES: u64 = 1100;
+
+fn event() -> impl Strategy<Value = Event> {
+    let worker = 0..WORKERS as u16;
+    // Few pages often, many seldom.
+    let page = prop_oneof![4 => 0..24_u64, 2 => 0..PAGES, 1 => (0..PAGES / 16).prop_map(|page| page * 16)];
+    prop_oneof![
+        20 => (worker.clone(), page, any::<bool>())
+            .prop_map(|(worker, page, write)| Event::Access { worker, page, write }),
+        8 => (worker.clone(), 0..5000_u64)
+            .prop_map(|(worker, instructions)| Event::Compute { worker, instructions }),
+        1 => (worker.clone(), 0..3_u64).prop_map(|(worker, name)| Event::Barrier { worker, name }),
+        1 => (worker.clone(), 0..3_u64).prop_map(|(worker, name)| Event::RegionBegin { worker, name }),
+        1 => (worker, 0..3_u64).prop_map(|(worker, name)| Event::RegionEnd { worker, name }),
+        1 => (0..PAGES, 1..700_u64).prop_map(|(first, pages)| Event::Map { first, pages }),
+        1 => (0..PAGES, 1..200_u64).prop_map(|(first, pages)| Event::Unmap { first, pages }),
+    ]
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    let page = prop::sample::select(vec!["4K", "64K", "2M", "mixed", "segment"]);
+    let tables = prop::sample::select(vec![Tables::Private, Tables::Shared]);
+    let policies =
+        vec!["fifo", "lru:scan=4", "lru:scan=40", "cmcp:p=0.3", "cmcp:p=1", "adaptive", "none", "min"];
+    let policy = prop::sample::select(policies);
+    let near = prop::option::weighted(0.9, 1..40_u64);
+    (page, tables, policy, near, 1..4_u32).prop_map(|(page, tables, policy, near, batch)| {
+        let page: PageMode = page.parse().unwrap();
+        let mut policy: Replacement = policy.parse().unwrap();
+        if page == PageMode::Mixed && policy == Replacement::Min {
+            policy = Replacement::None;
+        }
+        let unit = page.smallest().bytes() as u64;
+        let near = near.map(|frames| (frames * unit).max(page.largest().bytes() as u64));
+        Setup { workers: WORKERS, near, page, tables, policy, batch }
+    })
+}
+
+type Result = (Vec<(u64, Happening)>, Vec<Worker>, Vec<u64>);
+
+fn fast(machine: &Machine, setup: &Setup, trace: &[Event]) -> Result {
+    let mut memory = Memory::new(setup).unwrap();
+    let mut engine = Engine::new(machine.node(), setup, &mut memory, Vec::new()).unwrap();
+    // In chunks, as a reader gives them.
+    let mut chunks = trace.chunks(37);
+    let next = |into: &mut Vec<Event>| {
+        let chunk = chunks.next();
+        into.extend(chunk.unwrap_or_default());
+        Ok::<_, Infallible>(chunk.is_some())
+    };
+    engine.run(next).unwrap();
+    let outcome = engine.outcome();
+    (engine.watched(), outcome.workers, outcome.distribution)
+}
+
+fn slow(machine: &Machine, setup: &Setup, trace: &[Event]) -> Result {
+    let frames = setup.near.map(|near| (near / setup.page.smallest().bytes() as u64) as u32);
+    let mut storage = match (setup.policy, frames) {
+        (Replacement::Policy(spec), Some(frames)) if setup.page != PageMode::Segment => {
+            Some(OwnedStorage::new(spec, frames))
+        }
+        _ => None,
+    };
+    let mut slow = Slow::new(machine.node(), *setup, storage.as_mut());
+    slow.run(trace);
+    let distribution = slow.distribution();
+    (slow.log, slow.workers, distribution)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_fast_simulator_does_what_the_slow_one_does(
+        setup in setup(),
+        trace in prop::collection::vec(event(), 1..900),
+        accessed in any::<bool>(),
+    ) {
+        let text = MACHINE.replace("ACCESSED_BIT", &accessed.to_string());
+        let machine = Machine::read("tests/small.toml", &text).unwrap();
+        let (fast, slow) = (fast(&machine, &setup, &trace), slow(&machine, &setup, &trace));
+        for (index, (fast, slow)) in fast.0.iter().zip(&slow.0).enumerate() {
+            prop_assert_eq!(fast, slow, "event {} under {:?}", index, setup);
+        }
+        prop_assert_eq!(fast.0.len(), slow.0.len());
+        prop_assert_eq!(fast.1, slow.1);
+        prop_assert_eq!(fast.2, slow.2);
+    }
+}

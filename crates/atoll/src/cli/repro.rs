@@ -1,0 +1,49 @@
+//! Flags of `atoll repro`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+
+pub(super) const ABOUT: &str = "\
+cmcp: figures 6, 7a to 7d, 8, 9, 10 and table 1 of the CMCP paper, on the simulated machine knc-5110p, from traces of cg, lu, bt
+and stencil. One number is calibrated: the cycles of an instruction, so that bt at 56 cores with FIFO, private page tables and
+64% of its memory near has 55% of its speed without data movement (the paper: between 50 and 60%). All else is prediction.
+
+segmentation: RandomAccess and Graph500 on one core of the same machine with 4K pages, 2M pages and a segment. One number is
+calibrated: the cycles of a walk to a 4K page, on Graph500 with 4K pages (the talk: 81%).
+
+Traces are captured by `atoll trace` where they are not in the directory of traces yet. Ours is printed beside the paper's
+number; each claim ends in `held` or `not held`. The exit status is 0 either way.";
+
+/// `atoll repro`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ReproArgs {
+    /// What to reproduce; everything if it is left out
+    #[arg(value_enum, value_name = "PAPER")]
+    pub(crate) paper: Option<PaperArg>,
+
+    /// Smaller classes, fewer core counts: within 10 minutes on two CPUs
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Where `make programs` put the workloads
+    #[arg(long, value_name = "DIR", default_value = "target/programs", value_hint = ValueHint::DirPath)]
+    pub(crate) programs: PathBuf,
+
+    /// Where traces are kept
+    #[arg(long, value_name = "DIR", default_value = "target/repro/traces", value_hint = ValueHint::DirPath)]
+    pub(crate) traces: PathBuf,
+
+    /// Where figures and results are written
+    #[arg(long, value_name = "DIR", default_value = "target/repro", value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+}
+
+/// A paper.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PaperArg {
+    /// Gerofi and others, HPDC'14
+    Cmcp,
+    /// Soma, Gerofi and Ishikawa, 2014
+    Segmentation,
+}

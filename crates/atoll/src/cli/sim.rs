@@ -1,0 +1,87 @@
+//! The flags of `atoll sim`.
+
+use std::path::PathBuf;
+
+use atoll_machine::{PageMode, Replacement};
+use atoll_pages::Size;
+use clap::{Args, ValueHint};
+
+use super::{PageTablesArg, Share};
+
+/// What `--help` says below the flags.
+pub(super) const SIM: &str = "\
+Replays a trace of `atoll trace` on a machine that need not be there. Flags that take several values, with commas between,
+make a grid; all of it is replayed at once on all CPUs. Beside the grid everything near is replayed for each page size and
+kind of page tables (policy none): relative is its time over the time at that limit.
+
+Faults, invalidations and TLB misses are per worker, as in the CMCP paper's table 1; the time of all workers is split into
+computing, page walks, the work of faults, waiting for locks, sending invalidations, being interrupted by others', transfers, and
+waiting at barriers. Footprint is what the trace touches in 4K pages.
+
+A trace that leaves out what a worker has just seen (its header says so) shows fewer TLB misses than there were where a TLB is not
+larger than that filter.";
+
+/// `atoll sim`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SimArgs {
+    /// Machine: knc-5110p, knl-7250, xeon-e5-2670v2+phi-3210a, xeon-e5-2620+thunderx, this-machine, or a TOML file
+    #[arg(long, value_name = "MACHINE", default_value = "this-machine")]
+    pub(crate) machine: String,
+
+    /// Workers the trace must have; each is simulated on a hardware thread of its own
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<usize>,
+
+    /// Near limits in percent of the footprint, or sizes
+    #[arg(long, value_name = "SHARES", value_delimiter = ',', default_value = "100%,75%,50%,25%")]
+    pub(crate) near: Vec<Share>,
+
+    /// Page sizes: 4K, 64K, 2M, mixed (the largest of them that fits a mapping), or segment (no paging at all)
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "4K")]
+    pub(crate) page: Vec<PageMode>,
+
+    /// Page tables: private, shared
+    #[arg(long, value_enum, value_name = "TABLES", value_delimiter = ',', default_value = "private")]
+    pub(crate) page_tables: Vec<PageTablesArg>,
+
+    /// Replacement policies, options as in cmcp:p=0.5; and min (Belady's bound)
+    #[arg(
+        long,
+        value_name = "POLICIES",
+        value_delimiter = ',',
+        default_value = "adaptive,fifo,lru,cmcp,min"
+    )]
+    pub(crate) policy: Vec<Replacement>,
+
+    /// Pages evicted at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) batch: u32,
+
+    /// Replays before the one that counts, so that it finds near memory full
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) warm: u32,
+
+    /// Count only what happens in these regions, by the names of their functions
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) regions: Vec<String>,
+
+    /// Page only runs of touched memory of at least SIZE; stacks and small blocks stay near and are not counted
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub(crate) paged: Size,
+
+    /// Write all counts and times to FILE, comma-separated
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Write the same to FILE as Parquet; only where atoll was built with the feature `parquet`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) parquet: Option<PathBuf>,
+
+    /// Print every number of the machine's description with its source, and end
+    #[arg(long)]
+    pub(crate) describe: bool,
+
+    /// What `atoll trace` wrote
+    #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath, required_unless_present = "describe")]
+    pub(crate) trace: Option<PathBuf>,
+}

@@ -1,0 +1,252 @@
+//! The CMCP paper's claims, each judged by what was simulated.
+//!
+//! The rule of each judgement is written beside the figures, so that a reader can disagree with it. None is turned to fit.
+
+use atoll_machine::Counts;
+use atoll_pages::PageSize;
+
+use super::cmcp::Results;
+use super::paper::Program;
+use super::plan::{self, Line, TOP};
+
+/// Points of percent by which a gain may miss the paper's and still be the same finding.
+const GAIN_MARGIN: f64 = 5.0;
+/// A speed that counts as not degraded.
+const UNDISTURBED: f64 = 0.95;
+
+/// One claim.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Claim {
+    /// What the paper says, its figure included.
+    pub(super) paper: String,
+    /// What is here.
+    pub(super) ours: String,
+    /// Does it hold?
+    pub(super) held: bool,
+}
+
+fn claim(paper: impl Into<String>, ours: impl Into<String>, held: bool) -> Claim {
+    Claim { paper: paper.into(), ours: ours.into(), held }
+}
+
+/// Prints the list.
+pub(super) fn print(claims: &[Claim]) {
+    println!("\nClaims");
+    for Claim { paper, ours, held } in claims {
+        println!("  {paper}; ours: {ours}: {}", if *held { "held" } else { "not held" });
+    }
+    let held = claims.iter().filter(|claim| claim.held).count();
+    println!("  {held} of {} held", claims.len());
+}
+
+/// All claims.
+pub(super) fn claims(results: &Results) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for program in &results.paper.programs {
+        claims.extend(sharing(results, program));
+    }
+    for program in &results.paper.programs {
+        claims.extend(scaling(results, program));
+    }
+    for program in &results.paper.programs {
+        claims.extend(lru(results, program));
+    }
+    for program in &results.paper.programs {
+        claims.extend(invalidations(results, program));
+    }
+    for program in &results.paper.programs {
+        claims.extend(gain(results, program));
+    }
+    claims.push(ratios(results));
+    for program in &results.paper.programs {
+        claims.extend(constraint(results, program));
+    }
+    for program in &results.paper.programs {
+        claims.extend(page_sizes(results, program));
+    }
+    claims.extend(at_half(results));
+    claims
+}
+
+/// Section 7.
+fn at_half(results: &Results) -> Option<Claim> {
+    let relative = |program: &Program| {
+        results.store.relative(&program.name, &plan::by_near(Some(50.0)), &plan::by_near(None))
+    };
+    let best = results.paper.programs.iter().filter_map(relative).reduce(f64::max)?;
+    let paper = results.paper.text.native_at_half;
+    Some(claim(
+        format!("up to {paper} of the speed without data movement with half of the memory"),
+        format!("{best:.2}, FIFO (rule: within 0.1)"),
+        (best - paper).abs() <= 0.1,
+    ))
+}
+
+/// Section 5.2.
+fn sharing(results: &Results, program: &Program) -> Option<Claim> {
+    let pages = results.store.distribution(&program.name, TOP)?;
+    let all = pages.iter().sum::<u64>().max(1) as f64;
+    let within =
+        |from: usize, to: usize| pages.iter().take(to + 1).skip(from).sum::<u64>() as f64 * 100.0 / all;
+    Some(match program.private_percent {
+        Some(least) => claim(
+            format!("{}: over {least}% of pages are core private", program.paper),
+            format!("{:.1}% at {TOP} cores", within(1, 1)),
+            within(1, 1) > least,
+        ),
+        None => {
+            let few = results.paper.text.few_mappers;
+            let (some, most) = (within(1, 3), within(1, few - 1));
+            claim(
+                format!(
+                    "{}: over half of pages are mapped by at most 3 cores, most by less than {few}",
+                    program.paper
+                ),
+                format!("{some:.1}% and {most:.1}% at {TOP} cores"),
+                some > 50.0 && most > 50.0,
+            )
+        }
+    })
+}
+
+/// Section 5.4: regular page tables.
+fn scaling(results: &Results, program: &Program) -> Option<Claim> {
+    let stop = results.paper.text.regular_stops_at;
+    let speedup = |line| Some(results.seconds(program, line, stop)? / results.seconds(program, line, TOP)?);
+    let (regular, private) = (speedup(Line::RegularFifo)?, speedup(Line::Fifo)?);
+    Some(claim(
+        format!(
+            "{}: regular page tables do not gain from {stop} to {TOP} cores, private ones do",
+            program.paper
+        ),
+        format!("{regular:.2} and {private:.2} times as fast (rule: below 1.1, and above)"),
+        regular < 1.1 && private > 1.1,
+    ))
+}
+
+fn per_core(results: &Results, program: &Program, line: Line, what: fn(&Counts) -> u64) -> Option<f64> {
+    Some(results.store.get(&program.name, &results.point(program, line, TOP))?.per_worker(what))
+}
+
+/// Section 5.5.
+fn lru(results: &Results, program: &Program) -> Option<Claim> {
+    let faults = per_core(results, program, Line::Lru, Counts::faults)?
+        / per_core(results, program, Line::Fifo, Counts::faults)?;
+    let time = results.seconds(program, Line::Lru, TOP)? / results.seconds(program, Line::Fifo, TOP)?;
+    let table = |policy| results.paper.cell(&program.name, policy, "faults", TOP);
+    let paper = table("lru")? as f64 / table("fifo")? as f64;
+    Some(claim(
+        format!("{}: LRU has fewer faults than FIFO ({paper:.2} of them) yet is slower", program.paper),
+        format!("{faults:.2} of the faults, {time:.2} of the time"),
+        faults < 1.0 && time > 1.0,
+    ))
+}
+
+/// Table 1.
+fn invalidations(results: &Results, program: &Program) -> Option<Claim> {
+    let what: fn(&Counts) -> u64 = |counts| counts.remote_invalidations;
+    let ours = per_core(results, program, Line::Cmcp, what)? / per_core(results, program, Line::Fifo, what)?;
+    let table = |policy| results.paper.cell(&program.name, policy, "invalidations", TOP);
+    let paper = table("cmcp")? as f64 / table("fifo")? as f64;
+    Some(claim(
+        format!("{}: CMCP has {paper:.2} of FIFO's remote TLB invalidations, fewer than it", program.paper),
+        format!("{ours:.2}"),
+        ours < 1.0,
+    ))
+}
+
+/// Section 5.4: the gain.
+fn gain(results: &Results, program: &Program) -> Option<Claim> {
+    let fifo = results.seconds(program, Line::Fifo, TOP)?;
+    let ours = (fifo / results.seconds(program, Line::Cmcp, TOP)? - 1.0) * 100.0;
+    let paper = program.gain_percent;
+    Some(claim(
+        format!("{}: CMCP is {paper}% better than FIFO at {TOP} cores", program.paper),
+        format!("{ours:.1}% (rule: within {GAIN_MARGIN} points)"),
+        (ours - paper).abs() <= GAIN_MARGIN,
+    ))
+}
+
+/// Section 5.6.
+fn ratios(results: &Results) -> Claim {
+    let best: Vec<String> = results.best.iter().map(|(program, p)| format!("{program} {p}")).collect();
+    let of = |program: &str| results.best.get(program).copied().unwrap_or(0.5);
+    let differ = results.best.values().any(|p| *p != of("cg"));
+    claim(
+        "the best p differs by program: low for CG, high for LU and SCALE",
+        format!("{} (rule: CG's below those of LU and SCALE)", best.join(", ")),
+        differ && of("cg") < of("lu") && of("cg") < of("stencil"),
+    )
+}
+
+/// Section 5.3.
+fn constraint(results: &Results, program: &Program) -> Option<Claim> {
+    let relative =
+        |near: f64| results.store.relative(&program.name, &plan::by_near(Some(near)), &plan::by_near(None));
+    if program.shows_at_once {
+        let near = results.plan.near.iter().copied().filter(|&near| near < 100.0).fold(0.0, f64::max);
+        let ours = relative(near)?;
+        return Some(claim(
+            format!("{}: slower as soon as memory is below 100%", program.paper),
+            format!("{ours:.2} of the speed at {near}% (rule: below {UNDISTURBED})"),
+            ours < UNDISTURBED,
+        ));
+    }
+    let turning = program.turning_percent?;
+    let above = results.plan.near.iter().copied().filter(|&near| near >= turning).fold(100.0, f64::min);
+    let below = results.plan.near.iter().copied().filter(|&near| near < turning).fold(0.0, f64::max);
+    let (kept, lost) = (relative(above)?, relative(below)?);
+    Some(claim(
+        format!(
+            "{}: no significant loss above about {turning}% of memory, a steady one below",
+            program.paper
+        ),
+        format!("{kept:.2} of the speed at {above}%, {lost:.2} at {below}% (rule: {UNDISTURBED} between)"),
+        kept >= UNDISTURBED && lost < UNDISTURBED,
+    ))
+}
+
+/// Section 5.7.
+fn page_sizes(results: &Results, program: &Program) -> Option<Claim> {
+    let speed = |size, near| {
+        let base = plan::by_page(PageSize::K4, None);
+        results.large.relative(&program.name, &plan::by_page(size, near), &base)
+    };
+    let mut winners: Vec<(String, PageSize)> = Vec::new();
+    for near in [None].into_iter().chain(results.plan.near_by_page.iter().map(|near| Some(*near))) {
+        let mut best: Option<(f64, PageSize)> = None;
+        for size in PageSize::ALL {
+            let speed = speed(size, near)?;
+            if best.is_none_or(|(most, _)| speed > most) {
+                best = Some((speed, size));
+            }
+        }
+        winners.push((near.map_or("all".to_owned(), |near| format!("{near}%")), best?.1));
+    }
+    let list = winners.iter().map(|(near, size)| format!("{size} at {near}")).collect::<Vec<_>>().join(", ");
+    let first_is_large = winners.first()?.1 == PageSize::M2;
+    if program.shows_at_once {
+        let smaller_and_smaller = winners.windows(2).all(|pair| pair[1].1 <= pair[0].1);
+        return Some(claim(
+            format!("{}: 2M pages win with much memory, then 64K, then 4K", program.paper),
+            list,
+            first_is_large
+                && smaller_and_smaller
+                && PageSize::ALL.iter().all(|size| winners.iter().any(|(_, winner)| winner == size)),
+        ));
+    }
+    let beaten = results
+        .plan
+        .near_by_page
+        .iter()
+        .filter(|near| {
+            speed(PageSize::K64, Some(**near)).unwrap_or(0.0)
+                < speed(PageSize::K4, Some(**near)).unwrap_or(0.0)
+        })
+        .count();
+    Some(claim(
+        format!("{}: 2M pages win with much memory; 64K pages beat 4K at every limit", program.paper),
+        format!("{list}; 64K below 4K at {beaten} of {} limits", results.plan.near_by_page.len()),
+        first_is_large && beaten == 0,
+    ))
+}

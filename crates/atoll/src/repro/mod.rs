@@ -1,0 +1,60 @@
+//! `atoll repro`: the papers' tables and figures from simulations, beside the papers' own numbers.
+
+mod capture;
+mod claims;
+mod cmcp;
+mod draw;
+mod paper;
+mod plan;
+mod report;
+mod segmentation;
+mod store;
+
+use std::process::ExitCode;
+
+use atoll_memory::control::EXIT_SETUP;
+
+use crate::cli::{PaperArg, ReproArgs};
+use crate::sim::replay::SimError;
+
+/// Why a paper could not be reproduced. That a claim does not hold is no such reason.
+#[derive(thiserror::Error, Debug)]
+enum ReproError {
+    #[error("{0}")]
+    Sim(#[from] SimError),
+    #[error("papers/cmcp.toml: {0}")]
+    Paper(toml::de::Error),
+    #[error("{0} is not there: make programs, or say where they are with --programs")]
+    NoProgram(String),
+    #[error("atoll trace cannot be started: {0}")]
+    Start(std::io::Error),
+    #[error("{0} could not be traced ({1}): try atoll trace -o FILE -- {0}")]
+    Capture(String, String),
+    #[error("{0} is not in the plan")]
+    Missing(String),
+    #[error("{0} cannot be written: {1}")]
+    Write(String, std::io::Error),
+    #[error("{0} cannot be drawn: {1}")]
+    Draw(String, String),
+}
+
+/// Reproduces what the command line says.
+pub(crate) fn repro(args: &ReproArgs) -> ExitCode {
+    match try_repro(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("atoll: {error}");
+            ExitCode::from(EXIT_SETUP as u8)
+        }
+    }
+}
+
+fn try_repro(args: &ReproArgs) -> Result<(), ReproError> {
+    if args.paper != Some(PaperArg::Segmentation) {
+        cmcp::cmcp(args)?;
+    }
+    if args.paper != Some(PaperArg::Cmcp) {
+        segmentation::segmentation(args)?;
+    }
+    Ok(())
+}

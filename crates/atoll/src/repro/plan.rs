@@ -1,0 +1,158 @@
+//! What `atoll repro cmcp` runs: programs, classes, core counts, near limits.
+//!
+//! Figures' legends and axes are the paper's (`papers/cmcp.txt`, sections 5.2 to 5.7) as far as time allows.
+
+use atoll_machine::{PageMode, Replacement, Tables};
+use atoll_pages::PageSize;
+
+use super::capture::Run;
+use super::store::Point;
+
+/// Cores of figures 8 to 10 and of the claims.
+pub(super) const TOP: u32 = 56;
+
+/// The whole plan.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Programs of figures 6 to 9 and table 1.
+    pub(super) runs: Vec<Run>,
+    /// Programs of figure 10, in the same order.
+    pub(super) large: Vec<Run>,
+    /// Core counts of figures 6 and 7 and of table 1.
+    pub(super) cores: Vec<u32>,
+    /// Near limits of figure 8, in percent.
+    pub(super) near: Vec<f64>,
+    /// Ratios of figure 9.
+    pub(super) ratios: Vec<f64>,
+    /// Near limits of figure 10, in percent.
+    pub(super) near_by_page: Vec<f64>,
+}
+
+/// Programs, the regions of an iteration, and whether they do one first that they do not count.
+const PROGRAMS: [(&str, &[&str], bool); 4] = [
+    ("bt", &["cfd_compute_rhs", "x_solve", "y_solve", "z_solve", "cfd_add"], true),
+    ("lu", &["compute_rhs", "relax", "cfd_add"], true),
+    ("cg", &["conjugate_gradient", "power_step"], true),
+    ("stencil", &["fill_halo", "linearise_pressure", "diffuse", "diagnose", "carry", "advance"], false),
+];
+
+/// The plan; `quick` is that of `--quick`.
+pub(super) fn plan(quick: bool) -> Plan {
+    let all = |class, iterations: [u32; 4]| {
+        let run = |(&(program, regions, first), iterations): (&(_, _, bool), u32)| {
+            let steps = iterations + u32::from(first);
+            Run { program, class, iterations, steps, regions, filter: 32 }
+        };
+        PROGRAMS.iter().zip(iterations).map(run).collect::<Vec<_>>()
+    };
+    if quick {
+        let runs = all("A", [1, 1, 1, 2]);
+        return Plan {
+            large: runs.clone(),
+            runs,
+            cores: vec![8, 24, 40, TOP],
+            near: vec![100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 40.0, 30.0],
+            ratios: vec![0.0, 0.25, 0.5, 0.75, 1.0],
+            near_by_page: vec![100.0, 90.0, 75.0, 60.0, 45.0],
+        };
+    }
+    let tens = |from: u32| (from..=10).rev().map(|n| f64::from(n) * 10.0).collect::<Vec<_>>();
+    Plan {
+        runs: all("B", [2, 2, 1, 2]),
+        large: all("C", [1, 1, 1, 1]),
+        cores: (1..=7).map(|n| n * 8).collect(),
+        near: tens(2),
+        ratios: (0..=10).map(|n| f64::from(n) / 10.0).collect(),
+        near_by_page: tens(3),
+    }
+}
+
+/// The policies of figure 7, as its legend names them, with table 1's names where that has them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Line {
+    /// Regular page tables, everything near.
+    NoMovement,
+    /// Regular page tables, FIFO.
+    RegularFifo,
+    /// Private page tables, FIFO.
+    Fifo,
+    /// Private page tables, LRU.
+    Lru,
+    /// Private page tables, CMCP with its best p.
+    Cmcp,
+}
+
+impl Line {
+    pub(super) const ALL: [Self; 5] =
+        [Self::NoMovement, Self::RegularFifo, Self::Fifo, Self::Lru, Self::Cmcp];
+
+    /// The legend's words.
+    pub(super) fn legend(self) -> &'static str {
+        match self {
+            Self::NoMovement => "no data movement",
+            Self::RegularFifo => "regular PT + FIFO",
+            Self::Fifo => "PSPT + FIFO",
+            Self::Lru => "PSPT + LRU",
+            Self::Cmcp => "PSPT + CMCP",
+        }
+    }
+
+    /// Its point for a program whose limit is `near` percent and whose best ratio is `p`.
+    pub(super) fn point(self, cores: u32, near: f64, p: f64) -> Point {
+        let policy = match self {
+            Self::NoMovement => Replacement::None,
+            Self::RegularFifo | Self::Fifo => named("fifo"),
+            Self::Lru => named("lru"),
+            Self::Cmcp => cmcp(p),
+        };
+        let regular = matches!(self, Self::NoMovement | Self::RegularFifo);
+        let tables = if regular { Tables::Shared } else { Tables::Private };
+        let near = if self == Self::NoMovement { None } else { Some(near) };
+        Point { cores, near, page: PageMode::One(PageSize::K4), tables, policy }
+    }
+}
+
+/// CMCP with the ratio `p`.
+pub(super) fn cmcp(p: f64) -> Replacement {
+    named(&format!("cmcp:p={p}"))
+}
+
+/// A policy by its name; nothing else is written in this file.
+fn named(text: &str) -> Replacement {
+    text.parse().unwrap_or(Replacement::None)
+}
+
+/// A point of figure 8: FIFO, 4K, private page tables, 56 cores.
+pub(super) fn by_near(near: Option<f64>) -> Point {
+    by_page(PageSize::K4, near)
+}
+
+/// A point of figure 10.
+pub(super) fn by_page(size: PageSize, near: Option<f64>) -> Point {
+    let policy = if near.is_some() { named("fifo") } else { Replacement::None };
+    Point { cores: TOP, near, page: PageMode::One(size), tables: Tables::Private, policy }
+}
+
+/// A point of figure 9.
+pub(super) fn by_ratio(near: f64, p: f64) -> Point {
+    Line::Cmcp.point(TOP, near, p)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_of_the_plan_is_one() {
+        for line in Line::ALL {
+            let point = line.point(8, 50.0, 0.25);
+            assert_eq!(point.policy == Replacement::None, line == Line::NoMovement, "{line:?}");
+        }
+        assert_eq!(Line::Cmcp.point(8, 50.0, 0.25).policy.to_string(), "cmcp:p=0.25");
+        for quick in [false, true] {
+            let plan = plan(quick);
+            assert_eq!(plan.runs.len(), plan.large.len());
+            assert!(plan.cores.contains(&TOP) && plan.cores.contains(&24) && plan.cores.contains(&8));
+        }
+    }
+}

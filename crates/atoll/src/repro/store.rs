@@ -1,0 +1,93 @@
+//! What was simulated, by what it was: reports look their cells up here.
+
+use std::collections::{HashMap, HashSet};
+
+use atoll_machine::{Node, Outcome, PageMode, Replacement, Setup, Tables};
+use atoll_pages::PageSize;
+
+use crate::cli::Share;
+use crate::sim::replay::{SimError, Trace};
+use crate::sim::table;
+
+/// A cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    pub(super) cores: u32,
+    /// Percent of the footprint; none: everything near.
+    pub(super) near: Option<f64>,
+    pub(super) page: PageMode,
+    pub(super) tables: Tables,
+    pub(super) policy: Replacement,
+}
+
+impl Point {
+    fn key(&self, program: &str) -> String {
+        format!("{program} {} {:?} {} {} {}", self.cores, self.near, self.page, self.tables, self.policy)
+    }
+
+    /// Limits are in percent of what the program touches in pages of the point's size, so that all of it fits at 100 %.
+    fn setup(&self, trace: &Trace) -> Setup {
+        let (page, tables, policy) = (self.page, self.tables, self.policy);
+        let setup = Setup { workers: self.cores as usize, near: None, page, tables, policy, batch: 1 };
+        let footprint = trace.footprint(page.smallest());
+        Setup { near: self.near.map(|share| table::near(Share::Percent(share), footprint, &setup)), ..setup }
+    }
+}
+
+/// Results by program and point.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    outcomes: HashMap<String, Outcome>,
+    distributions: HashMap<(String, u32), Vec<u64>>,
+    footprints: HashMap<String, u64>,
+}
+
+impl Store {
+    /// Simulates `points` of `program` and keeps the results. All points have the trace's workers.
+    pub(super) fn fill(
+        &mut self,
+        program: &str,
+        (trace, regions): (&Trace, Option<&HashSet<u64>>),
+        node: &Node,
+        points: &[Point],
+    ) -> Result<(), SimError> {
+        let mut new: Vec<Point> = Vec::new();
+        for point in points {
+            if !self.outcomes.contains_key(&point.key(program)) && !new.contains(point) {
+                new.push(*point);
+            }
+        }
+        let setups: Vec<Setup> = new.iter().map(|point| point.setup(trace)).collect();
+        let outcomes = trace.replay(node, &setups, 1, regions)?;
+        self.outcomes.extend(new.iter().map(|point| point.key(program)).zip(outcomes));
+        let cores = points.first().map_or(0, |point| point.cores);
+        self.distributions.insert((program.to_owned(), cores), trace.distribution());
+        self.footprints.insert(program.to_owned(), trace.footprint(PageSize::K4));
+        Ok(())
+    }
+
+    /// The result at a point.
+    pub(super) fn get(&self, program: &str, point: &Point) -> Option<&Outcome> {
+        self.outcomes.get(&point.key(program))
+    }
+
+    /// Simulated seconds at a point.
+    pub(super) fn seconds(&self, program: &str, point: &Point) -> Option<f64> {
+        self.get(program, point).map(|outcome| outcome.elapsed as f64 / 1e12)
+    }
+
+    /// Time of `base` over that of `point`: speed in units of the base's.
+    pub(super) fn relative(&self, program: &str, point: &Point, base: &Point) -> Option<f64> {
+        Some(self.seconds(program, base)? / self.seconds(program, point)?)
+    }
+
+    /// Pages by the number of workers that use them.
+    pub(super) fn distribution(&self, program: &str, cores: u32) -> Option<&[u64]> {
+        self.distributions.get(&(program.to_owned(), cores)).map(Vec::as_slice)
+    }
+
+    /// Bytes that a program touches.
+    pub(super) fn footprint(&self, program: &str) -> u64 {
+        self.footprints.get(program).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,205 @@
+//! Many replays of one trace, on all CPUs at once.
+//!
+//! `atoll sim` and `atoll repro` call it; each replay reads the trace for itself, so memory stays that of as many
+//! simulations as there are CPUs.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::convert::Infallible;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use atoll_machine::{
+    Machine, MachineError, Node, Outcome, RunError, Setup, SetupError, SimulateError, Survey,
+};
+use atoll_pages::PageSize;
+use atoll_record::trace::reader::read_trailer;
+use atoll_record::trace::{Event, Header, Reader, TraceError};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::select::Select;
+use crate::machine::usable_cpus;
+
+/// Why there is no result.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum SimError {
+    #[error("{0}: {1}")]
+    Trace(String, TraceError),
+    #[error("{0}: {1}")]
+    Events(String, RunError<Infallible>),
+    #[error("{0}")]
+    Setup(#[from] SetupError),
+    #[error("{0}")]
+    Machine(#[from] MachineError),
+    #[error("{0} cannot be read: {1}")]
+    Description(String, std::io::Error),
+    #[error("{trace} has {has} workers, not {asked}: capture it with atoll trace --workers {asked}")]
+    Workers { trace: String, has: usize, asked: usize },
+    #[error("{0} touches no memory, or none that is paged")]
+    Empty(String),
+    #[error("{0} has no region of that name: there are {1}")]
+    Regions(String, String),
+    #[error("{0} cannot be written: {1}")]
+    Write(String, std::io::Error),
+}
+
+/// A machine by its name, or by the path of its description.
+pub(crate) fn machine(name: &str) -> Result<Machine, SimError> {
+    if !name.contains('/') && !name.ends_with(".toml") {
+        return Ok(Machine::shipped(name)?);
+    }
+    let text = std::fs::read_to_string(name).map_err(|e| SimError::Description(name.to_owned(), e))?;
+    Ok(Machine::read(name, &text)?)
+}
+
+/// A trace and what it touches.
+pub(crate) struct Trace {
+    path: PathBuf,
+    pub(crate) header: Header,
+    pub(crate) survey: Survey,
+    /// Names of regions by address.
+    pub(crate) names: BTreeMap<u64, String>,
+    /// The memory that is paged: ranges of 4K pages.
+    pub(crate) areas: Vec<Range<u64>>,
+    /// Workers to simulate.
+    pub(crate) workers: usize,
+}
+
+impl Trace {
+    /// Reads a trace once. Runs of touched pages of less than `least` bytes are not paged: they stay near, and are not
+    /// counted.
+    pub(crate) fn open(path: &Path, least: u64) -> Result<Self, SimError> {
+        let wrong = |e| SimError::Trace(path.display().to_string(), e);
+        let events = read_trailer(path).map_err(wrong)?.events;
+        let bar = progress(events, &format!("reading {}", path.display()));
+        let mut reader = Reader::open(path).map_err(wrong)?;
+        let (mut survey, mut chunk) = (Survey::new(), Vec::new());
+        while reader.next_chunk(&mut chunk).map_err(wrong)? {
+            bar.inc(chunk.len() as u64);
+            survey.take(&chunk);
+            chunk.clear();
+        }
+        bar.finish_and_clear();
+        if survey.workers() == 0 {
+            return Err(SimError::Empty(path.display().to_string()));
+        }
+        let named = reader.trailer().map_or(0, |trailer| trailer.workers);
+        let workers = survey.workers().max(named.max(reader.header().workers) as usize);
+        let names = reader.trailer().map(|trailer| trailer.names.clone()).unwrap_or_default();
+        let areas = survey.areas(least);
+        if areas.is_empty() {
+            return Err(SimError::Empty(path.display().to_string()));
+        }
+        Ok(Self { path: path.to_owned(), header: reader.header().clone(), survey, names, areas, workers })
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Addresses of the regions of these names: of their outlined functions, or of the functions they stand in.
+    pub(crate) fn regions(&self, names: &[impl AsRef<str>]) -> Result<HashSet<u64>, SimError> {
+        let stem = |name: &str| name.split("._omp_fn").next().unwrap_or_default().to_owned();
+        let is = |name: &str| names.iter().any(|wanted| [name, &stem(name)].contains(&wanted.as_ref()));
+        let found: HashSet<u64> =
+            self.names.iter().filter(|(_, name)| is(name)).map(|(address, _)| *address).collect();
+        if found.is_empty() {
+            let known: BTreeSet<String> = self.names.values().map(|name| stem(name)).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(SimError::Regions(self.name(), known));
+        }
+        Ok(found)
+    }
+
+    /// Bytes of the paged memory in pages of this size.
+    pub(crate) fn footprint(&self, size: PageSize) -> u64 {
+        self.survey.footprint(size, &self.areas)
+    }
+
+    /// Pages by the number of workers that use them.
+    pub(crate) fn distribution(&self) -> Vec<u64> {
+        self.survey.distribution(&self.areas)
+    }
+
+    /// Replays the trace under every setup, `warm` times whole and once more for what counts, of which only the regions at
+    /// these addresses are taken, if given. Results are in the setups' order.
+    pub(crate) fn replay(
+        &self,
+        node: &Node,
+        setups: &[Setup],
+        warm: u32,
+        regions: Option<&HashSet<u64>>,
+    ) -> Result<Vec<Outcome>, SimError> {
+        let rounds = u64::from(warm) + 1;
+        let bar = progress(setups.len() as u64 * rounds * self.survey.events, "replaying");
+        let next = AtomicUsize::new(0);
+        let results: Mutex<Vec<Option<Result<Outcome, SimError>>>> =
+            Mutex::new(setups.iter().map(|_| None).collect());
+        std::thread::scope(|scope| {
+            for _ in 0..(usable_cpus() as usize).min(setups.len()) {
+                scope.spawn(|| {
+                    while let Some((index, setup)) =
+                        Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, setups.get(n)?)))
+                    {
+                        let result = self.one(node, setup, (warm, regions), &bar);
+                        if result.is_err() {
+                            next.store(setups.len(), Ordering::Relaxed);
+                        }
+                        // Nobody panics while holding the lock.
+                        if let Ok(mut results) = results.lock() {
+                            results[index] = Some(result);
+                        }
+                    }
+                });
+            }
+        });
+        bar.finish_and_clear();
+        // Where one failed, others may not have begun; the first failure is what is told.
+        results.into_inner().unwrap_or_default().into_iter().flatten().collect()
+    }
+
+    fn one(
+        &self,
+        node: &Node,
+        setup: &Setup,
+        (warm, regions): (u32, Option<&HashSet<u64>>),
+        bar: &ProgressBar,
+    ) -> Result<Outcome, SimError> {
+        let mut round = 0;
+        let open = || {
+            let mut reader = Reader::open(&self.path)?;
+            let mut select = Select::new(self.areas.clone(), regions.filter(|_| round == warm).cloned());
+            round += 1;
+            Ok(move |into: &mut Vec<Event>| {
+                let before = into.len();
+                let more = reader.next_chunk(into)?;
+                bar.inc((into.len() - before) as u64);
+                select.apply(into, before);
+                Ok(more)
+            })
+        };
+        atoll_machine::simulate(node, setup, warm, open).map_err(|error| match error {
+            SimulateError::Setup(error) => SimError::Setup(error),
+            SimulateError::Run(RunError::Source(error)) => SimError::Trace(self.name(), error),
+            SimulateError::Run(RunError::Worker { worker, workers }) => {
+                SimError::Events(self.name(), RunError::Worker { worker, workers })
+            }
+            SimulateError::Run(RunError::TooLong) => SimError::Events(self.name(), RunError::TooLong),
+        })
+    }
+}
+
+/// A progress bar with the time left, where there is a terminal to see it.
+fn progress(events: u64, what: &str) -> ProgressBar {
+    use std::io::IsTerminal;
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(events);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}%, {eta} left, {msg}") {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar
+}

@@ -1,0 +1,111 @@
+//! `atoll sim` and `atoll repro` from the command line: what they print, and what they say when something is wrong.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use atoll_record::trace::{Event, Header, Writer};
+
+/// Standard output, standard error, and whether it succeeded.
+fn atoll(words: &[&str]) -> (String, String, bool) {
+    let output = Command::new(env!("CARGO_BIN_EXE_atoll")).args(words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.success())
+}
+
+/// Two workers that sweep over 300 pages each, four times, in one region.
+fn trace(folder: &Path) -> PathBuf {
+    let path = folder.join("sweep.trace");
+    let header = Header { workers: 2, arguments: vec!["sweep".into()], ..Header::default() };
+    let mut writer = Writer::new(File::create(&path).unwrap(), &header).unwrap();
+    for worker in [0, 1] {
+        writer.push(&Event::RegionBegin { worker, name: 7 }).unwrap();
+    }
+    for _ in 0..4 {
+        for page in 0..300 {
+            for worker in [0, 1] {
+                writer.push(&Event::Compute { worker, instructions: 500 }).unwrap();
+                let page = 1000 + page + 400 * u64::from(worker);
+                writer.push(&Event::Access { worker, page, write: true }).unwrap();
+            }
+        }
+        for worker in [0, 1] {
+            writer.push(&Event::Barrier { worker, name: 8 }).unwrap();
+        }
+    }
+    for worker in [0, 1] {
+        writer.push(&Event::RegionEnd { worker, name: 7 }).unwrap();
+    }
+    writer.finish(0, BTreeMap::from([(7, "sweep._omp_fn.0".to_owned())])).unwrap();
+    path
+}
+
+#[test]
+fn a_grid_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, csv) = (trace(folder.path()), folder.path().join("out.csv"));
+    let (path, csv) = (path.to_str().unwrap(), csv.to_str().unwrap());
+    let words =
+        ["sim", "--machine", "knc-5110p", "--near", "50%,1M", "--policy", "fifo,min", "--csv", csv, path];
+    let (out, err, ok) = atoll(&words);
+    assert!(ok && err.is_empty(), "{err}");
+    assert!(out.contains("2 workers") && out.contains("1: 100.0%"), "{out}");
+    // Everything near and four cells.
+    let written = std::fs::read_to_string(csv).unwrap();
+    assert_eq!(written.lines().count(), 6, "{written}");
+    let column = |line: &str, name: &str| {
+        let at = written.lines().next().unwrap().split(',').position(|head| head == name).unwrap();
+        line.split(',').nth(at).unwrap().parse::<u64>().unwrap()
+    };
+    let cell = |share: &str, policy: &str| {
+        let is = |line: &&str| line.contains(&format!(",{share},")) && line.contains(&format!(",{policy},"));
+        written.lines().find(is).unwrap()
+    };
+    // A cyclic sweep defeats FIFO: three sweeps of 600 pages are fetched again, page by page. MIN keeps what fits.
+    assert_eq!(column(cell("50%", "fifo"), "major_faults"), 3 * 600);
+    assert!(column(cell("50%", "min"), "major_faults") < 3 * 310);
+    assert_eq!(column(cell("all", "none"), "first_faults"), 600);
+    // The same again is the same, to the picosecond.
+    let (again, _, _) = atoll(&words);
+    assert_eq!(out, again);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path());
+    let path = path.to_str().unwrap();
+    let wrong = |words: &[&str], says: &str| {
+        let (_, err, ok) = atoll(words);
+        assert!(!ok && err.contains(says), "{words:?}: {err}");
+    };
+    wrong(
+        &["sim", "--workers", "56", path],
+        "has 2 workers, not 56: capture it with atoll trace --workers 56",
+    );
+    wrong(&["sim", "--machine", "cray", path], "no machine is called `cray`: use one of knc-5110p");
+    wrong(&["sim", "--regions", "solve", path], "has no region of that name: there are sweep");
+    wrong(&["sim", "--policy", "clock", path], "no such replacement policy");
+    wrong(&["sim", "--page", "mixed", "--policy", "min", path], "policy min needs pages of one size");
+    wrong(&["sim", "/nonexistent.trace"], "/nonexistent.trace");
+    let machine = folder.path().join("m.toml");
+    std::fs::write(&machine, "name = \"m\"\nabout = \"m\"\nrunson = \"m\"\n").unwrap();
+    wrong(&["sim", "--machine", machine.to_str().unwrap(), path], "m.toml:3: unknown field `runson`");
+    let bytes = std::fs::read(path).unwrap();
+    std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+    wrong(&["sim", path], "cut off at byte");
+    let nowhere = folder.path().to_str().unwrap();
+    wrong(&["repro", "cmcp", "--quick", "--programs", nowhere, "--traces", nowhere], "make programs");
+}
+
+#[test]
+fn machines_name_their_sources() {
+    for machine in
+        ["knc-5110p", "knl-7250", "xeon-e5-2670v2+phi-3210a", "xeon-e5-2620+thunderx", "this-machine"]
+    {
+        let (out, _, ok) = atoll(&["sim", "--machine", machine, "--describe"]);
+        assert!(ok && out.contains("cores.count") && out.contains("far.gb_per_s"), "{out}");
+    }
+}
