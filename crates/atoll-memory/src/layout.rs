@@ -21,6 +21,18 @@ pub const STACKS: usize = 0x2400_0000_0000;
 /// Bytes of [`STACKS`].
 pub const STACKS_BYTES: usize = 4 << 40;
 
+/// Files that the program maps wherever there is room: a worker that maps one must not take an address at which
+/// another worker has something else, as the mapping is repeated there.
+pub const FILES: usize = 0x2800_0000_0000;
+/// Bytes of [`FILES`].
+pub const FILES_BYTES: usize = 4 << 40;
+
+/// Workers' io_urings: each is its worker's own, so nobody else's mapping may ever be repeated there. One slot an
+/// executor.
+pub const RINGS: usize = 0x2c00_0000_0000;
+/// Bytes of a slot of [`RINGS`].
+pub const RING_BYTES: usize = 2 << 20;
+
 /// The pager's tables.
 pub const TABLES: usize = 0x3000_0000_0000;
 /// Bytes of [`TABLES`].

@@ -180,7 +180,7 @@ impl Lane {
             return Err(error);
         }
         // Without a ring (seccomp, kernel.io_uring_disabled) the file store makes one call after another.
-        self.ring = if self.lanes.ring > 0 { Ring::new(self.lanes.ring).ok() } else { None };
+        self.ring = if self.lanes.ring > 0 { Ring::new(self.index, self.lanes.ring).ok() } else { None };
         self.owner = own;
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use crate::layout;
 use rustix::io::Errno;
 use rustix::io_uring::{
     IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringOp, IoringSetupFlags,
@@ -41,12 +42,16 @@ struct Region {
 }
 
 impl Region {
-    fn new(fd: &OwnedFd, bytes: usize, offset: u64) -> rustix::io::Result<Self> {
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, fd, offset)?
+    /// Maps it at `at`, which is kept for it; where something is there already (several stores in one process), at an
+    /// address of the kernel's choice.
+    fn new(fd: &OwnedFd, at: usize, bytes: usize, offset: u64) -> rustix::io::Result<Self> {
+        let map = |at: usize, fixed: MapFlags| {
+            let flags = MapFlags::SHARED | MapFlags::POPULATE | fixed;
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new mapping where nothing is.
+            unsafe { mmap(at as *mut c_void, bytes, protection, flags, fd, offset) }
         };
+        let base = map(at, MapFlags::FIXED_NOREPLACE).or_else(|_| map(0, MapFlags::empty()))?;
         Ok(Self { base: base.cast(), bytes })
     }
 
@@ -76,8 +81,8 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring of `entries` submissions. Fails with ENOSYS or EPERM where io_uring is not permitted.
-    pub(crate) fn new(entries: u32) -> rustix::io::Result<Self> {
+    /// A ring of `entries` submissions for lane `index`. Fails with ENOSYS or EPERM where io_uring is not permitted.
+    pub(crate) fn new(index: u32, entries: u32) -> rustix::io::Result<Self> {
         let mut params = io_uring_params::default();
         // Completions wait until the worker asks: no interrupt for a worker that computes.
         params.flags = IoringSetupFlags::COOP_TASKRUN;
@@ -90,9 +95,11 @@ impl Ring {
         let submissions = params.sq_off.array as usize + params.sq_entries as usize * 4;
         let completions =
             params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<io_uring_cqe>();
-        let rings = Region::new(&fd, submissions.max(completions), IORING_OFF_SQ_RING)?;
+        let at = layout::RINGS + index as usize * layout::RING_BYTES;
+        let rings = Region::new(&fd, at, submissions.max(completions), IORING_OFF_SQ_RING)?;
         let bytes = params.sq_entries as usize * size_of::<io_uring_sqe>();
-        let ring = Self { entries: Region::new(&fd, bytes, IORING_OFF_SQES)?, rings, fd, params };
+        let entries = Region::new(&fd, at + layout::RING_BYTES / 2, bytes, IORING_OFF_SQES)?;
+        let ring = Self { entries, rings, fd, params };
         for i in 0..ring.params.sq_entries {
             ring.rings.word(ring.params.sq_off.array + i * 4).store(i, Relaxed);
         }

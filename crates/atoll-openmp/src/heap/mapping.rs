@@ -4,6 +4,7 @@
 //! by mimalloc inside this library, whose few pages of bookkeeping come from `os`.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
@@ -43,8 +44,17 @@ unsafe extern "C" fn map(
     caller: usize,
 ) -> *mut c_void {
     let kernel = || {
+        let everywhere = if flags & (libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) == 0 {
+            // SAFETY: a new mapping where nothing is.
+            free_everywhere(len, |at, fixed| unsafe {
+                sys::mmap(at, len, prot, flags | fixed, fd, offset as u64)
+            })
+        } else {
+            None
+        };
         // SAFETY: exactly what the caller asked for.
-        let at = unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) };
+        let at = everywhere
+            .map_or_else(|| unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) }, Ok);
         if let Ok(at) = at
             && flags & libc::MAP_ANONYMOUS == 0
         {
@@ -75,6 +85,21 @@ unsafe extern "C" fn map(
         return kernel();
     }
     result(large::allocate(len, 4096).ok_or(Errno(libc::ENOMEM)))
+}
+
+/// Maps a file at an address where no worker has anything; `None` where that is not needed or did not work out.
+fn free_everywhere(len: usize, map: impl Fn(usize, c_int) -> Result<usize, Errno>) -> Option<usize> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    state::control().filter(|c| !c.settings.shared_tables())?;
+    let room = len.checked_next_multiple_of(4096)?.checked_add(4096)?;
+    if room > layout::FILES_BYTES / 2 {
+        return None;
+    }
+    // Addresses are used again after terabytes: then some may be taken still.
+    (0..16).find_map(|_| {
+        let at = NEXT.fetch_add(room, Ordering::Relaxed) % (layout::FILES_BYTES / 2);
+        map(layout::FILES + at, libc::MAP_FIXED_NOREPLACE).ok()
+    })
 }
 
 /// A private writable mapping of a file, for a team of processes: each would get a copy of its own of what it
