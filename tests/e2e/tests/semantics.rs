@@ -171,7 +171,7 @@ fn small_blocks_are_paged_when_they_are_many() {
 /// The arena's many mappings were read as one text, which pinned a megabyte.
 #[test]
 fn a_small_program_pins_little() {
-    let run = Atoll::new(&helper("plain.c")).with("--workers 2").run().exits(0);
+    let run = Atoll::new(helper("plain.c")).with("--workers 2").run().exits(0);
     assert!(run.figure("memory/pinned_peak_bytes") < 800 << 10, "{}", run.told());
 }
 

@@ -146,10 +146,9 @@ impl Pager {
         for part in parts(run) {
             let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
             // Read through the file, not through a mapping: the pages may be mapped in other tables only.
+            let file = self.files.file(offset);
             // SAFETY: `destination` has room for the part.
-            if let Err(e) =
-                unsafe { sys::pread_exact(self.files.file(offset), copies[part.start], len, offset) }
-            {
+            if let Err(e) = unsafe { sys::pread_exact(file, copies[part.start], len, offset) } {
                 self.unprotect(x, run);
                 return Err(FaultError::Kernel(e));
             }
