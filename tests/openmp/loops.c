@@ -153,7 +153,7 @@ static void in_order(void) {
 }
 
 static void shares(void) {
-    int sections[5] = {0}, first = 0, copied;
+    int sections[5] = {0}, first = 0, second = 0, copied;
 #pragma omp parallel
     {
 #pragma omp sections
@@ -168,7 +168,7 @@ static void shares(void) {
 #pragma omp single nowait
         first++;
 #pragma omp single
-        first++;
+        second++;
         int value = -1;
 #pragma omp single copyprivate(value)
         value = 42;
@@ -179,7 +179,7 @@ static void shares(void) {
 #pragma omp master
         copied = value;
     }
-    CHECK(sections[0] == 1 && sections[1] == 1 && sections[2] == 1 && first == 2 && copied == 43);
+    CHECK(sections[0] == 1 && sections[1] == 1 && sections[2] == 1 && first == 1 && second == 1 && copied == 43);
 #pragma omp parallel sections
     {
 #pragma omp section
