@@ -6,6 +6,8 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
+use crate::source::Source;
+
 /// First bytes of every record.
 pub const MAGIC: [u8; 8] = *b"ATOLLREC";
 /// The format this crate writes, and the latest it reads.
@@ -153,8 +155,7 @@ impl<W: Write> Writer<W> {
 /// Reads a container, chunk by chunk.
 #[derive(Debug)]
 pub struct Reader<R: Read> {
-    from: R,
-    offset: u64,
+    source: Source<R>,
     chunks: u64,
     over: bool,
 }
@@ -165,7 +166,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// It is no record, or one of a later atoll.
     pub fn new(from: R) -> Result<Self, ReadError> {
-        let mut reader = Self { from, offset: 0, chunks: 0, over: false };
+        let mut reader = Self { source: Source::new(from), chunks: 0, over: false };
         let mut head = [0; HEAD_BYTES];
         let n = reader.fill(&mut head)?;
         if n < 8 || head[..8] != MAGIC {
@@ -194,11 +195,11 @@ impl<R: Read> Reader<R> {
         if self.over {
             return Ok(None);
         }
-        let start = self.offset;
+        let start = self.source.offset;
         let mut head = [0; CHUNK_HEAD_BYTES];
         if self.fill(&mut head)? < CHUNK_HEAD_BYTES {
             self.over = true;
-            return Err(ReadError::Cut { offset: self.offset, missing: "another chunk's head" });
+            return Err(ReadError::Cut { offset: self.source.offset, missing: "another chunk's head" });
         }
         let mut tag = [0; 8];
         tag.copy_from_slice(&head[..8]);
@@ -213,13 +214,13 @@ impl<R: Read> Reader<R> {
             });
         }
         let mut payload = Vec::new();
-        match self.from.by_ref().take(length).read_to_end(&mut payload) {
-            Ok(n) => self.offset += n as u64,
-            Err(error) => return Err(ReadError::Io { offset: self.offset, error }),
+        match self.source.from.by_ref().take(length).read_to_end(&mut payload) {
+            Ok(n) => self.source.offset += n as u64,
+            Err(error) => return Err(ReadError::Io { offset: self.source.offset, error }),
         }
         if (payload.len() as u64) < length {
             self.over = true;
-            return Err(ReadError::Cut { offset: self.offset, missing: "the rest of a chunk" });
+            return Err(ReadError::Cut { offset: self.source.offset, missing: "the rest of a chunk" });
         }
         if crc32fast::hash(&payload).to_le_bytes() != head[16..20] {
             self.over = true;
@@ -238,18 +239,6 @@ impl<R: Read> Reader<R> {
 
     /// Reads as much of `to` as there is.
     fn fill(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
-        let mut done = 0;
-        while done < to.len() {
-            match self.from.read(&mut to[done..]) {
-                Ok(0) => break,
-                Ok(n) => {
-                    done += n;
-                    self.offset += n as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(ReadError::Io { offset: self.offset, error }),
-            }
-        }
-        Ok(done)
+        self.source.fill(to).map_err(|error| ReadError::Io { offset: self.source.offset, error })
     }
 }

@@ -9,6 +9,7 @@ pub mod container;
 pub mod figures;
 pub mod record;
 pub mod run;
+mod source;
 pub mod trace;
 
 pub use figures::Figures;

@@ -3,11 +3,12 @@
 //! Knows nothing of events. Lengths are believed only below limits and behind their checksum, so a damaged file costs
 //! no more memory than a whole one. [`reader`](super::reader) and [`writer`](super::writer) stand on it.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::TraceError;
+use crate::source::Source;
 
 /// First bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"ATOLLTRC";
@@ -143,34 +144,10 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// Reads while knowing where in the file it is.
-#[derive(Debug)]
-pub(super) struct Source<R> {
-    from: R,
-    /// Bytes read so far.
-    pub(super) offset: u64,
-}
-
 impl<R: Read> Source<R> {
-    pub(super) fn new(from: R) -> Self {
-        Self { from, offset: 0 }
-    }
-
     /// Reads as much of `to` as there is.
     pub(super) fn some(&mut self, to: &mut [u8]) -> Result<usize, TraceError> {
-        let mut done = 0;
-        while done < to.len() {
-            match self.from.read(&mut to[done..]) {
-                Ok(0) => break,
-                Ok(n) => {
-                    done += n;
-                    self.offset += n as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(TraceError::Io { offset: self.offset, error }),
-            }
-        }
-        Ok(done)
+        self.fill(to).map_err(|error| TraceError::Io { offset: self.offset, error })
     }
 
     /// Fills `to`; where the file ends before, `missing` names what did not come.

@@ -13,8 +13,9 @@ use zstd::bulk::Decompressor;
 use super::codec::Decoder;
 use super::error::TraceError;
 use super::event::Event;
-use super::frame::{self, FRAME_BYTES, FrameHead, HEAD_BYTES, Kind, Source};
+use super::frame::{self, FRAME_BYTES, FrameHead, HEAD_BYTES, Kind};
 use super::header::{Header, Trailer};
+use crate::source::Source;
 
 /// Reads a trace.
 pub struct Reader<R: Read> {
