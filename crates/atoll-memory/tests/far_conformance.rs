@@ -596,20 +596,42 @@ fn a_full_disk_fails_and_loses_nothing() {
     assert!(succeeded(pid));
 }
 
+/// A page that did not shrink lies in compressed memory as it is, and is packed again once it does shrink.
+#[test]
+fn pages_that_do_not_shrink_are_shown_directly() {
+    for spec in ["lz4", "zstd"] {
+        let store = make(spec, &config(65536));
+        let mut lane = attached(&store, 0);
+        let near = Near::new(2, 65536);
+        for (kind, plain) in [(3, true), (3, true), (5, false), (1, false), (3, true)] {
+            near.fill(0, kind, 4);
+            store.store(&mut lane, &[near.transfer(9, 0)]).unwrap();
+            let shown = store.direct(&lane, 9, Access::Load).unwrap();
+            assert_eq!(shown.is_some(), plain, "{spec}, kind {kind}");
+            if let Some(far) = shown {
+                // SAFETY: both hold a page.
+                unsafe { std::ptr::copy_nonoverlapping(far, near.at(1), 65536) };
+                assert!(near.is(1, kind, 4), "{spec}");
+            }
+            expect(&store, &mut lane, &near, 9, kind, 4);
+        }
+    }
+}
+
 #[test]
 fn plain_memory_is_shown_directly() {
     let store = make("ram", &config(65536));
     let mut lane = attached(&store, 0);
     let near = Near::new(1, 65536);
-    assert_eq!(store.direct(9, Access::Load), Err(FarError::NotStored { page: 9 }));
-    let far = store.direct(9, Access::Store).unwrap().unwrap();
+    assert_eq!(store.direct(&lane, 9, Access::Load), Err(FarError::NotStored { page: 9 }));
+    let far = store.direct(&lane, 9, Access::Store).unwrap().unwrap();
     near.fill(0, 3, 4);
     // SAFETY: both hold a page.
     unsafe { std::ptr::copy_nonoverlapping(near.at(0), far, 65536) };
     expect(&store, &mut lane, &near, 9, 3, 4);
-    assert_eq!(store.direct(9, Access::Load), Ok(Some(far)));
+    assert_eq!(store.direct(&lane, 9, Access::Load), Ok(Some(far)));
     for spec in ["lz4", "zstd", FILE] {
-        assert_eq!(make(spec, &config(65536)).direct(9, Access::Load), Ok(None));
+        assert_eq!(make(spec, &config(65536)).direct(&lane, 9, Access::Load), Ok(None));
     }
 }
 

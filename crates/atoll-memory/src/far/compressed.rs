@@ -166,32 +166,20 @@ impl<C: Codec> CompressedStore<C> {
             return Ok(-(freed as i64));
         }
         let before = Entry::decode(self.table.load(index));
+        let pack = |part: usize, bytes: u32| {
+            // SAFETY: the part lies in the unit; scratch holds the blob room, then the codec's state, prepared at attach.
+            unsafe {
+                let state = scratch.add(Self::blob_room(self.unit));
+                C::compress(state, src.add(part), bytes, scratch, worth_keeping(bytes))
+            }
+        };
         // What did not shrink last time is tried in a small part first: most of it never will.
         let hopeless = matches!(before, Entry::Blob { raw: true, .. }) && {
             let probe = (self.unit / 16).max(PROBE_BYTES);
             // Another part each time it is decided anew.
-            let at = words[0] as u32 % (self.unit / probe) * probe;
-            // SAFETY: the part lies in the unit.
-            let part = unsafe { src.add(at as usize) };
-            // SAFETY: scratch holds the blob room, then the codec's state, prepared at attach.
-            unsafe {
-                C::compress(
-                    scratch.add(Self::blob_room(self.unit)),
-                    part,
-                    probe,
-                    scratch,
-                    worth_keeping(probe),
-                )
-            }
-            .is_none()
+            pack((words[0] as u32 % (self.unit / probe) * probe) as usize, probe).is_none()
         };
-        let room = worth_keeping(self.unit);
-        // SAFETY: scratch holds the blob room, then the codec's state, prepared at attach; src as above.
-        let packed = (!hopeless)
-            .then(|| unsafe {
-                C::compress(scratch.add(Self::blob_room(self.unit)), src, self.unit, scratch, room)
-            })
-            .flatten();
+        let packed = if hopeless { None } else { pack(0, self.unit) };
         let (from, length) = match packed {
             Some(length) => (scratch.cast_const(), length),
             None => (src, self.unit),
@@ -318,16 +306,18 @@ impl<C: Codec> FarStore for CompressedStore<C> {
         self.lanes.shared().bytes_after.fetch_sub(freed as i64, Relaxed);
     }
 
-    fn direct(&self, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
+    fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
         // Pages that did not shrink lie there as they are.
         if self.units_per_page() != 1 || !matches!(access, Access::Load) {
             return Ok(None);
         }
-        super::check_range(&[Transfer { page, memory: std::ptr::null_mut() }], self.pages)?;
+        if page >= self.pages {
+            return Err(FarError::OutOfRange { page });
+        }
         let Entry::Blob { raw: true, location, .. } = Entry::decode(self.table.load(page)) else {
             return Ok(None);
         };
-        self.lanes.shared().bytes_loaded.fetch_add(self.page_size as u64, Relaxed);
+        lane.counters().bytes_loaded.fetch_add(self.page_size as u64, Relaxed);
         Ok(Some(self.slots.pointer(location)))
     }
 

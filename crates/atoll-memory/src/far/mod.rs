@@ -142,8 +142,8 @@ pub trait FarStore {
     ///
     /// # Errors
     /// As for `store` and `load`.
-    fn direct(&self, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
-        let _ = (page, access);
+    fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
+        let _ = (lane, page, access);
         Ok(None)
     }
 
@@ -214,8 +214,8 @@ impl FarStore for AnyFar {
         each!(self, s => s.discard(first, count));
     }
 
-    fn direct(&self, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
-        each!(self, s => s.direct(page, access))
+    fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
+        each!(self, s => s.direct(lane, page, access))
     }
 
     fn usage(&self) -> Usage {

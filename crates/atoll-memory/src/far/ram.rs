@@ -114,19 +114,19 @@ impl FarStore for RamStore {
         }
     }
 
-    fn direct(&self, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
+    fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
         if page >= self.pages {
             return Err(FarError::OutOfRange { page });
         }
-        let shared = self.lanes.shared();
+        let counters = lane.counters();
         match access {
             Access::Store => {
                 self.hold(page)?;
-                shared.bytes_stored.fetch_add(self.page_size as u64, Relaxed);
+                counters.bytes_stored.fetch_add(self.page_size as u64, Relaxed);
             }
             Access::Load if !self.holds(page) => return Err(FarError::NotStored { page }),
             Access::Load => {
-                shared.bytes_loaded.fetch_add(self.page_size as u64, Relaxed);
+                counters.bytes_loaded.fetch_add(self.page_size as u64, Relaxed);
             }
         }
         Ok(Some(self.at(page)))

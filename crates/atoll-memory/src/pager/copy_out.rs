@@ -128,7 +128,7 @@ impl Pager {
         for part in parts(run) {
             // SAFETY: the scratch holds as many pages as a group has.
             let scratch = unsafe { x.scratch.add((index + part.start) << self.shift) };
-            let to = self.destination(&run[part.clone()], scratch)?;
+            let to = self.destination(x, &run[part.clone()], scratch)?;
             for (k, place) in part.enumerate() {
                 // SAFETY: `destination` has room for the part.
                 copies[place] = unsafe { to.add(k << self.shift) };
@@ -205,13 +205,13 @@ impl Pager {
     }
 
     /// Where the content of neighbouring `pages` is to be copied: their places in far memory, else the scratch.
-    fn destination(&self, pages: &[Victim], scratch: *mut u8) -> Result<*mut u8, FaultError> {
+    fn destination(&self, x: &Executor, pages: &[Victim], scratch: *mut u8) -> Result<*mut u8, FaultError> {
         let mut to = scratch;
         if self.ram_direct {
             // Marks every page as held; they lie one after the other.
             for v in pages.iter().rev() {
                 if let Some(at) =
-                    self.far.direct(u64::from(v.page), Access::Store).map_err(FaultError::Far)?
+                    self.far.direct(&x.lane, u64::from(v.page), Access::Store).map_err(FaultError::Far)?
                 {
                     to = at;
                 }

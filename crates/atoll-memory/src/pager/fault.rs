@@ -267,16 +267,17 @@ impl Pager {
         let mut count = 0;
         for (i, item) in items.iter().enumerate() {
             let page = u64::from(item.page);
-            sources[i] = match self.far.direct(page, Access::Load).map_err(|e| (0, FaultError::Far(e)))? {
-                Some(at) => at,
-                None => {
-                    // SAFETY: the scratch holds the window (limited when it was locked).
-                    let memory = unsafe { x.scratch.add(i << self.shift) };
-                    staged[count] = Transfer { page, memory };
-                    count += 1;
-                    memory
-                }
-            };
+            sources[i] =
+                match self.far.direct(&x.lane, page, Access::Load).map_err(|e| (0, FaultError::Far(e)))? {
+                    Some(at) => at,
+                    None => {
+                        // SAFETY: the scratch holds the window (limited when it was locked).
+                        let memory = unsafe { x.scratch.add(i << self.shift) };
+                        staged[count] = Transfer { page, memory };
+                        count += 1;
+                        memory
+                    }
+                };
         }
         if count > 0 {
             self.far.load(&mut x.lane, &staged[..count]).map_err(|e| (0, FaultError::Far(e)))?;

@@ -369,8 +369,7 @@ impl Pager {
 
     /// Brings the totals in the control block up to date.
     pub fn publish_totals(&self) {
-        // Reads how large pinned memory is by the way.
-        let _ = self.frame_target();
+        self.pinned_bytes();
         let t = &self.control.totals;
         let usage = self.far.usage();
         t.far_bytes.store(usage.pages_held << self.shift, Ordering::Relaxed);
