@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use atoll_memory::layout;
 
 use super::{large, overflow, small};
+use crate::start::objects;
 use crate::state;
 
 unsafe extern "C" {
@@ -33,7 +34,7 @@ fn from_large(size: usize, alignment: usize) -> *mut c_void {
 
 /// A block of the heap that serves this size and caller: the address of the code that asks.
 fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut c_void {
-    let libc_asks = || size < overflow::LIBC_LEAST && overflow::in_libc(caller);
+    let libc_asks = || size < overflow::LIBC_LEAST && objects::is_libc_code(caller);
     let large = size >= large::LEAST || alignment > 1 << 16;
     if large && state::pager().is_some() && !libc_asks() {
         // Fresh extents read as zeros.
@@ -135,14 +136,14 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
     // SAFETY: the block is live; sizes are known where it came from.
     unsafe {
         let have = if small::contains(block) {
-            if overflow::fits(size) && !overflow::wants(size, caller) {
+            if size < large::LEAST && !overflow::wants(size, caller) {
                 overflow::note(size.saturating_sub(small::mi_usable_size(block)));
                 return small::mi_realloc(block, size);
             }
             small::mi_usable_size(block)
         } else if overflow::contains(block) {
             let have = small::mi_usable_size(block);
-            if size > 0 && size <= have && size >= have / 2 && !overflow::in_libc(caller) {
+            if size > 0 && size <= have && size >= have / 2 && !objects::is_libc_code(caller) {
                 return block;
             }
             have

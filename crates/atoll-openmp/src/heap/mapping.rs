@@ -43,18 +43,14 @@ unsafe extern "C" fn map(
     offset: i64,
     caller: usize,
 ) -> *mut c_void {
+    let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     let kernel = || {
-        let everywhere = if flags & (libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) == 0 {
-            // SAFETY: a new mapping where nothing is.
-            free_everywhere(len, |at, fixed| unsafe {
-                sys::mmap(at, len, prot, flags | fixed, fd, offset as u64)
-            })
-        } else {
-            None
+        let place = |at: usize, fixed: c_int| {
+            // SAFETY: exactly what the caller asked for, or a new mapping where nothing is.
+            unsafe { sys::mmap(at, len, prot, flags | fixed, fd, offset as u64) }
         };
-        // SAFETY: exactly what the caller asked for.
-        let at = everywhere
-            .map_or_else(|| unsafe { sys::mmap(at as usize, len, prot, flags, fd, offset as u64) }, Ok);
+        let everywhere = if flags & anonymous_or_fixed == 0 { free_everywhere(len, place) } else { None };
+        let at = everywhere.map_or_else(|| place(at as usize, 0), Ok);
         if let Ok(at) = at
             && flags & libc::MAP_ANONYMOUS == 0
         {
@@ -65,7 +61,6 @@ unsafe extern "C" fn map(
     if crate::start::objects::is_own_code(caller) {
         return result(os::map(len).ok_or(Errno(libc::ENOMEM)));
     }
-    let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     let own_copy = flags & libc::MAP_PRIVATE != 0 && prot & libc::PROT_WRITE != 0;
     if own_copy
         && flags & anonymous_or_fixed == 0

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::large;
 use crate::start::objects;
 use crate::state;
 
@@ -38,8 +37,6 @@ const LOOK_BYTES: usize = 256 << 10;
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// mimalloc's number of the area; below 0 as long as it has none.
 static AREA_ID: AtomicI32 = AtomicI32::new(-1);
-/// libc's code.
-static LIBC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 thread_local! {
     static HEAP: Cell<*mut mi::mi_heap_t> = const { Cell::new(std::ptr::null_mut()) };
@@ -47,23 +44,10 @@ thread_local! {
     static SINCE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Where libc's code lies: `start..end`. Before the program runs.
-pub(crate) fn set_libc(start: usize, end: usize) {
-    LIBC[0].store(start, Ordering::Relaxed);
-    LIBC[1].store(end, Ordering::Relaxed);
-}
-
-/// Is `address` in libc's code?
-#[inline]
-pub(crate) fn in_libc(address: usize) -> bool {
-    address.wrapping_sub(LIBC[0].load(Ordering::Relaxed))
-        < LIBC[1].load(Ordering::Relaxed).wrapping_sub(LIBC[0].load(Ordering::Relaxed))
-}
-
 /// Is a small block of this size, asked for by the code at `caller`, to be paged?
 #[inline]
 pub(crate) fn wants(size: usize, caller: usize) -> bool {
-    size >= LEAST.load(Ordering::Relaxed) && !in_libc(caller) && !objects::is_own_code(caller)
+    size >= LEAST.load(Ordering::Relaxed) && !objects::is_libc_code(caller) && !objects::is_own_code(caller)
 }
 
 /// A pinned block of `size` bytes was asked for.
@@ -166,12 +150,6 @@ pub(crate) fn contains(block: *const c_void) -> bool {
     AREA.contains(&(block as usize))
 }
 
-/// Is the size one that a small block has?
-#[inline]
-pub(crate) fn fits(size: usize) -> bool {
-    size < large::LEAST
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,12 +161,5 @@ mod tests {
         assert_eq!(least(near / 8 + 1, near), 1024);
         assert_eq!(least(near / 3, near), 128);
         assert_eq!(least(near, near), 16);
-    }
-
-    #[test]
-    fn an_address_is_in_libc_only_once_libc_is_known() {
-        assert!(!in_libc(0));
-        set_libc(0x1000, 0x2000);
-        assert!(in_libc(0x1000) && in_libc(0x1fff) && !in_libc(0x2000) && !in_libc(0xfff));
     }
 }

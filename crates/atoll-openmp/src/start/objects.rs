@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader as _, Sym as _};
 
-static OWN_START: AtomicUsize = AtomicUsize::new(0);
-static OWN_END: AtomicUsize = AtomicUsize::new(0);
+static OWN: Code = Code::unknown();
+static LIBC: Code = Code::unknown();
 
 /// A loaded object's writable data.
 #[derive(Debug, Clone)]
@@ -22,6 +22,28 @@ pub(crate) struct Object {
     pub(crate) data: Vec<(usize, usize)>,
     /// All stretches it is loaded to, as whole pages.
     pub(crate) segments: Vec<Segment>,
+}
+
+/// Where an object's code lies; nowhere until [`loaded`] has seen it.
+struct Code {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Code {
+    const fn unknown() -> Code {
+        Code { start: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+    }
+
+    fn set(&self, start: usize, end: usize) {
+        self.start.store(start, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn contains(&self, address: usize) -> bool {
+        address >= self.start.load(Ordering::Relaxed) && address < self.end.load(Ordering::Relaxed)
+    }
 }
 
 /// A stretch of a loaded object.
@@ -75,12 +97,12 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
         let mut segments = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
             let (start, end) = (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize);
-            if h.p_flags & libc::PF_X != 0 && (start..end).contains(&here) {
-                OWN_START.store(start, Ordering::Relaxed);
-                OWN_END.store(end, Ordering::Relaxed);
-            }
-            if h.p_flags & libc::PF_X != 0 && (start..end).contains(&in_libc) {
-                crate::heap::overflow::set_libc(start, end);
+            if h.p_flags & libc::PF_X != 0 {
+                for (code, inside) in [(&OWN, here), (&LIBC, in_libc)] {
+                    if (start..end).contains(&inside) {
+                        code.set(start, end);
+                    }
+                }
             }
             segments.push(Segment {
                 start: start & !4095,
@@ -117,7 +139,13 @@ pub(crate) fn loaded() -> Vec<Object> {
 /// Is the address in this library's code?
 #[inline]
 pub(crate) fn is_own_code(address: usize) -> bool {
-    address >= OWN_START.load(Ordering::Relaxed) && address < OWN_END.load(Ordering::Relaxed)
+    OWN.contains(address)
+}
+
+/// Is the address in libc's code?
+#[inline]
+pub(crate) fn is_libc_code(address: usize) -> bool {
+    LIBC.contains(address)
 }
 
 /// The object's large globals, by its symbol table: start, end, ascending. An object without symbols has its
@@ -172,4 +200,19 @@ pub(crate) fn large_globals(object: &Object, least: usize) -> Vec<(usize, usize)
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_code_only_once_that_is_known() {
+        let code = Code::unknown();
+        assert!(!code.contains(0));
+        code.set(0x1000, 0x2000);
+        assert!(
+            code.contains(0x1000) && code.contains(0x1fff) && !code.contains(0x2000) && !code.contains(0xfff)
+        );
+    }
 }
