@@ -39,12 +39,6 @@ extern "C" fn member(region: *mut u8) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_parallel(function: Function, data: *mut u8, threads: c_uint, flags: c_uint) {
-    let mut region = Region::new(function, data);
-    real!(GOMP_parallel, fn(Function, *mut u8, c_uint, c_uint))(member, region.data(), threads, flags);
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_reductions(
     function: Function,
     data: *mut u8,
@@ -58,69 +52,26 @@ extern "C" fn GOMP_parallel_reductions(
     real(member, region.data(), threads, flags)
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_parallel_sections(
-    function: Function,
-    data: *mut u8,
-    threads: c_uint,
-    count: c_uint,
-    flags: c_uint,
-) {
-    let mut region = Region::new(function, data);
-    let real = real!(GOMP_parallel_sections, fn(Function, *mut u8, c_uint, c_uint, c_uint));
-    real(member, region.data(), threads, count, flags);
-}
-
-macro_rules! loops {
-    ($($name:ident)*) => {$(
+/// Entry points whose region's data is nobody's but the members'; what follows function and data, by name.
+macro_rules! regions {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $name(
-            function: Function,
-            data: *mut u8,
-            threads: c_uint,
-            start: c_long,
-            end: c_long,
-            step: c_long,
-            chunk: c_long,
-            flags: c_uint,
-        ) {
+        extern "C" fn $name(function: Function, data: *mut u8, $($argument: $type),*) {
             let mut region = Region::new(function, data);
-            let real =
-                real!($name, fn(Function, *mut u8, c_uint, c_long, c_long, c_long, c_long, c_uint));
-            real(member, region.data(), threads, start, end, step, chunk, flags);
+            real!($name, fn(Function, *mut u8, $($type),*))(member, region.data(), $($argument),*);
         }
     )*};
 }
 
-loops! {
-    GOMP_parallel_loop_static
-    GOMP_parallel_loop_dynamic
-    GOMP_parallel_loop_guided
-    GOMP_parallel_loop_nonmonotonic_dynamic
-    GOMP_parallel_loop_nonmonotonic_guided
-}
-
-macro_rules! runtime_loops {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(
-            function: Function,
-            data: *mut u8,
-            threads: c_uint,
-            start: c_long,
-            end: c_long,
-            step: c_long,
-            flags: c_uint,
-        ) {
-            let mut region = Region::new(function, data);
-            let real = real!($name, fn(Function, *mut u8, c_uint, c_long, c_long, c_long, c_uint));
-            real(member, region.data(), threads, start, end, step, flags);
-        }
-    )*};
-}
-
-runtime_loops! {
-    GOMP_parallel_loop_runtime
-    GOMP_parallel_loop_nonmonotonic_runtime
-    GOMP_parallel_loop_maybe_nonmonotonic_runtime
+regions! {
+    GOMP_parallel(threads: c_uint, flags: c_uint);
+    GOMP_parallel_sections(threads: c_uint, count: c_uint, flags: c_uint);
+    GOMP_parallel_loop_static(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_nonmonotonic_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_nonmonotonic_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+    GOMP_parallel_loop_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
 }
