@@ -161,6 +161,22 @@ pub(crate) fn out_of_the_way(fd: i32) -> i32 {
     fd
 }
 
+/// The program that `command` starts has the signal mask that we were started with, and dies with us.
+pub(crate) fn bind(command: &mut Command, signals: &Signals) {
+    let (mask, launcher) = (signals.before(), std::process::id() as i32);
+    // SAFETY: only system calls, between fork and exec; the mask is plain data.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() != launcher {
+                libc::_exit(EXIT_SETUP);
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+}
+
 /// Runs the program to its end.
 ///
 /// # Errors
@@ -193,19 +209,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     }
     watch::become_subreaper();
     let signals = Signals::take().map_err(WatchError::Signals)?;
-    let mask = signals.before();
-    let launcher = std::process::id() as i32;
-    // SAFETY: only system calls, between fork and exec; the mask is plain data.
-    unsafe {
-        command.pre_exec(move || {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if libc::getppid() != launcher {
-                libc::_exit(EXIT_SETUP);
-            }
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
-            Ok(())
-        });
-    }
+    bind(&mut command, &signals);
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child =
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;

@@ -5,7 +5,7 @@
 use std::io::{self, BufWriter, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Child;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use super::team::Teams;
 use crate::cli::{EngineArg, TraceArgs};
 use crate::machine;
 use crate::run::check::path::PathError;
-use crate::run::launch::{LaunchError, out_of_the_way, workers};
+use crate::run::launch::{LaunchError, bind, out_of_the_way, workers};
 use crate::run::process::Process;
 use crate::run::signals::Signals;
 use crate::run::watch::{self, Ending, WatchError};
@@ -171,18 +171,7 @@ fn start(
     if std::env::var_os("OMP_WAIT_POLICY").is_none() {
         command.env("OMP_WAIT_POLICY", "passive");
     }
-    let (mask, launcher) = (signals.before(), std::process::id() as i32);
-    // SAFETY: only system calls, between fork and exec; the mask is plain data.
-    unsafe {
-        command.pre_exec(move || {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if libc::getppid() != launcher {
-                libc::_exit(EXIT_SETUP);
-            }
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
-            Ok(())
-        });
-    }
+    bind(&mut command, signals);
     command.spawn().map_err(TraceError::Exec)
 }
 
