@@ -38,6 +38,9 @@ bench-quick: build ## The same measurement, small and short
 stress: build ## All programs at random settings against checksums, for TIME seconds (default 60)
 	$(CARGO) run --release -p atoll-e2e --bin stress -- --seconds $(TIME)
 
+live: build ## The simulator beside the live system: counts of four programs, several minutes
+	$(CARGO) test --release -p atoll-e2e --test live -- --ignored --nocapture
+
 lint: setup ## Clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
@@ -55,4 +58,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test demo bench bench-quick stress lint fmt-check docs install clean
+.PHONY: help setup build programs test demo bench bench-quick stress live lint fmt-check docs install clean

@@ -1,5 +1,7 @@
 //! All workloads at random settings against their native checksums, for a time; or the whole matrix of settings.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -8,11 +10,11 @@ use atoll_e2e::workloads::{Case, POLICIES, natively};
 
 const USAGE: &str = "usage: stress [--seconds N] [--seed S]
        stress --matrix [--class W] [--program NAME] [--percent N] [--policy P] [--page SIZE] [--part I/N]
-              [--iterations N]
+              [--pairs] [--iterations N]
 Runs the workloads at random near sizes, policies, page sizes, page tables, fault modes, far stores and worker counts for
 N seconds (60), or each of them at every setting of the matrix, and compares with the native checksums: of N iterations
-where said, else of all and verified (class B: 2). Prints the
-command line of each run that fails. Ends with `N passed, N failed`; status 1 if any failed.";
+where said, else of all and verified (class B: 2). With --pairs only so many settings of the matrix that every two values
+of different kinds meet in one run of each program. Prints the command line of each run that fails. Ends with `N passed, N failed`; status 1 if any failed.";
 
 #[derive(Debug, Default)]
 struct Options {
@@ -25,6 +27,7 @@ struct Options {
     policy: Option<String>,
     page: Option<String>,
     part: Option<(u64, u64)>,
+    pairs: bool,
     iterations: Option<u32>,
 }
 
@@ -35,6 +38,7 @@ fn options() -> Option<Options> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--matrix" => options.matrix = true,
+            "--pairs" => options.pairs = true,
             "--seconds" => options.seconds = words.next()?.parse().ok()?,
             "--seed" => options.seed = words.next()?.parse().ok()?,
             "--class" => options.class = words.next()?.chars().next(),
@@ -104,6 +108,9 @@ fn matrix(options: &Options) -> Vec<Case> {
         is(&options.program, &c.program) && is(&options.policy, &c.policy) && is(&options.page, &c.page)
     });
     cases.retain(|c| options.percent.is_none_or(|p| p == c.percent));
+    if options.pairs {
+        cases = pairs(cases);
+    }
     if let Some((i, n)) = options.part {
         let mut index = 0;
         cases.retain(|_| {
@@ -112,6 +119,31 @@ fn matrix(options: &Options) -> Vec<Case> {
         });
     }
     cases
+}
+
+/// Few of the cases, in which every two values of different settings that meet in one of the cases still meet.
+fn pairs(mut cases: Vec<Case>) -> Vec<Case> {
+    let met = |case: &Case| {
+        let percent = case.percent.to_string();
+        let values = [&percent, &case.policy, &case.page, &case.tables, &case.faults].map(String::clone);
+        let at = |i: usize, j: usize| (case.program.clone(), i, values[i].clone(), j, values[j].clone());
+        (0..values.len()).flat_map(|j| (0..j).map(move |i| (i, j))).map(|(i, j)| at(i, j)).collect::<Vec<_>>()
+    };
+    let mut open: HashSet<_> = cases.iter().flat_map(met).collect();
+    let mut chosen = Vec::new();
+    let adds = |open: &HashSet<_>, case: &Case| met(case).iter().filter(|pair| open.contains(*pair)).count();
+    while !open.is_empty() {
+        // An open pair is of a case that was not chosen.
+        let Some(best) = (0..cases.len()).max_by_key(|i| (adds(&open, &cases[*i]), Reverse(*i))) else {
+            break;
+        };
+        let case = cases.remove(best);
+        met(&case).iter().for_each(|pair| {
+            open.remove(pair);
+        });
+        chosen.push(case);
+    }
+    chosen
 }
 
 struct Tally {
@@ -156,7 +188,7 @@ fn main() -> ExitCode {
     let mut tally = Tally { passed: 0, failed: Vec::new() };
     if options.matrix {
         for case in matrix(&options) {
-            tally.run(&case, 900);
+            tally.run(&case, 1800);
         }
     } else {
         println!("seed {}", options.seed);
