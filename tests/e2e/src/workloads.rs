@@ -20,8 +20,8 @@ pub const LEAST_HUGE_PAGES: u64 = 24;
 
 /// What the pager's tables take in small runs: bytes.
 const TABLES: u64 = 128 << 10;
-/// What one more worker pins at most: bytes.
-const WORKER_PINNED: u64 = 96 << 10;
+/// What one more worker pins and its scratch memory takes at most: bytes.
+const WORKER: u64 = 256 << 10;
 
 /// What a workload says natively.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl Case {
             _ => LEAST_PAGES << 12,
         };
         // Each worker pins stacks and blocks of its own; a class is measured with two.
-        let least = native.pinned + TABLES + (self.workers * WORKER_PINNED) + pages * self.workers.max(2) / 2;
+        let least = native.pinned + TABLES + (self.workers * WORKER) + pages * self.workers.max(2) / 2;
         (native.footprint * self.percent / 100).max(least)
     }
 
