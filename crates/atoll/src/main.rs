@@ -20,8 +20,19 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
+/// Ends as other filters do when the pipe on standard output closes (`atoll sim … | head`), rather than with a panic.
+fn end_with_the_reader() {
+    // SAFETY: sets a disposition, and nothing else of this process has one for it.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let command = Cli::parse().command;
+    // Those that run a program are to outlive their readers, as the program may.
+    if !matches!(command, Command::Run(_) | Command::Sweep(_) | Command::Trace(_)) {
+        end_with_the_reader();
+    }
+    match command {
         Command::Run(args) => run::run(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Top(args) => top::top(&args),

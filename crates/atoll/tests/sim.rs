@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -108,4 +109,19 @@ fn machines_name_their_sources() {
         let (out, _, ok) = atoll(&["sim", "--machine", machine, "--describe"]);
         assert!(ok && out.contains("cores.count") && out.contains("far.gb_per_s"), "{out}");
     }
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let end = Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(["sim", "--machine", "knc-5110p", "--describe"])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(
+        (end.status.signal(), String::from_utf8_lossy(&end.stderr).as_ref()),
+        (Some(libc::SIGPIPE), "")
+    );
 }
