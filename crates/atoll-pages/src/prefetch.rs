@@ -1,6 +1,6 @@
 //! Finds the page streams in one worker's faults and says how much to fetch with a faulting page.
 //!
-//! `atoll-memory` asks it on every major fault and tells it of pages fetched in vain; the simulator does the same.
+//! `atoll-memory` asks it on every fault that fetches or makes pages; the simulator does the same.
 //! The idea is stride prefetching with a growing window, as CPU caches and Linux's read-ahead do it; the region's
 //! plan, which knows more, is made elsewhere (`DESIGN.md`, ways of the data).
 //!
@@ -8,6 +8,8 @@
 //! in the order of time, begin a stream. A stream predicts the page that faults next, which is the one behind
 //! its last window; each time it is right its window doubles. When a page of the last window faults
 //! again, it was evicted before it was used, and the window halves.
+
+use core::ops::RangeInclusive;
 
 /// Streams followed at once: a sweep of a stencil or of NPB's BT touches some 15 arrays in turn.
 const STREAMS: usize = 32;
@@ -17,8 +19,6 @@ const HISTORY: usize = 80;
 const MAX_STRIDE: i64 = 64;
 /// Windows from this size on count as proved, and may be found ahead of the predicted page.
 const PROVED: u32 = 4;
-/// Pages after which the accuracy's memory fades to half.
-const ACCURACY_PAGES: u32 = 512;
 
 /// Which way a stream goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +34,7 @@ pub enum Direction {
 pub struct Window {
     /// The faulting page.
     pub first: u64,
-    /// How many pages, the faulting one among them; at least 1. None lies below page 0 or beyond `u64::MAX`, but
-    /// the caller cuts the window at the bounds of its memory.
+    /// How many pages, the faulting one among them; at least 1.
     pub count: u32,
     /// Pages from one to the next; negative when the stream goes backward, never 0.
     pub stride: i64,
@@ -57,9 +56,10 @@ impl Window {
         self.first.wrapping_add_signed((i64::from(self.count) - 1) * self.stride.min(0))
     }
 
-    /// This many pages, less those that would not exist.
-    fn cut(first: u64, count: u32, stride: i64) -> Self {
-        let room = if stride < 0 { first } else { u64::MAX - first } / stride.unsigned_abs();
+    /// This many pages, less those beyond the bounds, of which `first` is within.
+    fn cut(first: u64, count: u32, stride: i64, within: RangeInclusive<u64>) -> Self {
+        let room = if stride < 0 { first - within.start() } else { within.end() - first };
+        let room = room / stride.unsigned_abs();
         Self { first, count: u64::from(count).min(room.saturating_add(1)) as u32, stride }
     }
 }
@@ -70,7 +70,7 @@ struct Stream {
     /// The first page behind the last fetch, which is to fault next.
     expected: u64,
     stride: i64,
-    /// How many pages the last fetch was, which throttling may have made less than the window.
+    /// How many pages the last fetch was, which bounds may have made less than the window.
     fetched: u32,
     /// How many pages the stream has proved worth fetching.
     window: u32,
@@ -127,8 +127,6 @@ pub struct Prefetcher {
     next: usize,
     faults: u64,
     max: u32,
-    used: u32,
-    wasted: u32,
 }
 
 impl Prefetcher {
@@ -140,28 +138,22 @@ impl Prefetcher {
             next: 0,
             faults: 0,
             max: if max == 0 { 1 } else { max },
-            used: 0,
-            wasted: 0,
         }
     }
 
-    /// The worker faulted on `page`, which is far. Returns the pages to fetch, that one first.
-    pub fn fault(&mut self, page: u64) -> Window {
+    /// The worker faulted on `page`. Returns the pages to fetch, that one first, none of them beyond `within`, the bounds
+    /// of what is worth fetching with it. A page out of them is fetched alone.
+    pub fn fault(&mut self, page: u64, within: RangeInclusive<u64>) -> Window {
         self.faults += 1;
-        let limit = self.limit();
+        let within = if within.contains(&page) { within } else { page..=page };
         if let Some((index, what)) = self.find(page) {
             let stream = &mut self.streams[index];
-            let used = match what {
-                Match::Next => stream.fetched,
-                Match::Again => 0,
-            };
             stream.window = match what {
                 Match::Next => stream.window.saturating_mul(2).min(self.max),
                 Match::Again => (stream.window / 2).max(1),
             };
-            let window = Window::cut(page, stream.window.min(limit), stream.stride);
+            let window = Window::cut(page, stream.window, stream.stride, within);
             stream.follow(&window, self.faults);
-            self.account(used, 0);
             return window;
         }
         let single = Window { first: page, count: 1, stride: 1 };
@@ -171,44 +163,13 @@ impl Prefetcher {
         };
         // Neighbours in order are hardly chance. Longer strides are, among many faults in little memory: they
         // begin with the faulting page alone.
-        let window = Window::cut(page, if stride.abs() == 1 { limit.min(2) } else { 1 }, stride);
+        let count = if stride.abs() == 1 { self.max.min(2) } else { 1 };
+        let window = Window::cut(page, count, stride, within);
         if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.used) {
-            *oldest = Stream { stride, window: window.count, ..Stream::FREE };
+            *oldest = Stream { stride, window: count, ..Stream::FREE };
             oldest.follow(&window, self.faults);
         }
         window
-    }
-
-    /// Pages that were fetched ahead have been evicted, or their region has ended, before the worker used them.
-    pub fn wasted(&mut self, pages: u32) {
-        self.account(0, pages);
-    }
-
-    /// The share of pages fetched ahead that were used, in percent, as far as is known; 100 at the start.
-    pub fn accuracy(&self) -> u32 {
-        let (used, all) = (u64::from(self.used) + 16, u64::from(self.used) + u64::from(self.wasted) + 16);
-        (used * 100 / all) as u32
-    }
-
-    /// The largest window that the accuracy allows.
-    fn limit(&self) -> u32 {
-        match self.accuracy() {
-            75.. => self.max,
-            50..75 => self.max.div_ceil(4),
-            25..50 => self.max.div_ceil(16),
-            _ => 1,
-        }
-    }
-
-    /// A window used up to its end, or pages wasted. What was counted as used when its stream went on may still be
-    /// reported as wasted, so waste is what counts in doubt.
-    fn account(&mut self, used: u32, wasted: u32) {
-        self.used = self.used.saturating_add(used);
-        self.wasted = self.wasted.saturating_add(wasted);
-        while u64::from(self.used) + u64::from(self.wasted) > u64::from(ACCURACY_PAGES) {
-            self.used /= 2;
-            self.wasted /= 2;
-        }
     }
 
     /// The stream `page` belongs to: one that predicts just this page, before all others.

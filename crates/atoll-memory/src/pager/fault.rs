@@ -162,7 +162,7 @@ impl Pager {
 
     /// The page is far or was never touched: bring it, and what its stream will want next. The page is locked.
     fn fetch(&self, x: &mut Executor, page: u32, seen: PageWord, fault: Fault) -> Result<(), FaultError> {
-        let window = x.streams.fault(u64::from(page));
+        let window = x.streams.fault(u64::from(page), self.worth_fetching(page, seen.state()));
         if let Err(e) = self.make_room(x, 1) {
             page_word::unlock(self.word(page), seen);
             return Err(e);
@@ -199,6 +199,18 @@ impl Pager {
         Ok(())
     }
 
+    /// The pages that may come with `page`: those of its stretch. Never-touched pages are made ahead only within 64K (of 4K
+    /// pages), as nobody may ever want the rest.
+    fn worth_fetching(&self, page: u32, state: State) -> std::ops::RangeInclusive<u64> {
+        let (at, end) = self.address_of(page);
+        let last = page + ((end - at) >> self.shift) as u32 - 1;
+        let (first, last) = match state {
+            State::Absent => (page & !15, last.min(page | 15)),
+            _ => (0, last),
+        };
+        u64::from(first)..=u64::from(last)
+    }
+
     /// Should the page be mapped writable at once? Mapping it read-only costs a second fault if it is written, and
     /// saves its way to far memory if it is not: so what is known to be written is mapped writable, but for one in
     /// 64, to notice when that changes, and the rest read-only.
@@ -231,26 +243,18 @@ impl Pager {
             let _ = self.make_room(x, limit);
         }
         let limit = limit.min(x.cached);
-        let (at, end) = self.address_of(page);
-        let last_page = page + ((end - at) >> self.shift) as u32 - 1;
-        for candidate in window.pages() {
+        let end = self.address_of(page).1;
+        // All are below the end of the stretch; backward ones may lie before its beginning.
+        for candidate in window.pages().skip(1).map(|candidate| candidate as u32) {
             if batch.len >= limit {
                 break;
             }
-            if candidate == u64::from(page) || candidate > u64::from(last_page) {
-                continue;
-            }
-            let candidate = candidate as u32;
             if self.address_of(candidate).1 != end {
                 continue;
             }
             let word = self.word(candidate);
             let seen = page_word::load(word);
-            // Never-touched pages are made ahead only within 64K: nobody may ever want the rest.
-            if seen.state() != state || (state == State::Absent && candidate >> 4 != page >> 4) {
-                continue;
-            }
-            if page_word::try_lock(word, seen) {
+            if seen.state() == state && page_word::try_lock(word, seen) {
                 let writable = self.writable(x, seen, false);
                 batch.push(candidate, seen, writable);
             }
