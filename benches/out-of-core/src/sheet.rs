@@ -42,6 +42,21 @@ impl Part {
         self.cells.iter().find(|cell| cell.subject == *subject)
     }
 
+    /// Is atoll with other pages and the same far store so much faster that cell `index` cannot be the best?
+    pub(crate) fn is_behind(&self, index: usize) -> bool {
+        let cell = &self.cells[index];
+        let Some(atoll) = cell.subject.atoll().filter(|atoll| atoll.policy.is_none()) else { return false };
+        let rival = |other: &&Cell| {
+            other
+                .subject
+                .atoll()
+                .is_some_and(|o| (o.limited, o.far) == (atoll.limited, atoll.far) && o.policy.is_none())
+        };
+        let medians = self.cells.iter().filter(rival).filter_map(|cell| Some(cell.figure()?.median));
+        let best = medians.min_by(f64::total_cmp);
+        matches!((cell.figure(), best), (Some(own), Some(best)) if own.median > BEHIND * best)
+    }
+
     /// The median of a subject that was measured.
     pub(crate) fn median(&self, subject: &Subject) -> Option<Figure> {
         self.cell(subject).filter(|cell| cell.out.is_none() || !cell.samples.is_empty())?.figure()
@@ -66,6 +81,8 @@ pub(crate) struct Sheet {
     pub(crate) wrong: Vec<String>,
 }
 
+/// What takes this many times as long as the best page size is measured no further: rounds are to fit the budget.
+const BEHIND: f64 = 1.25;
 /// Near memory left over that counts as used: calibration ends within this share of the limit.
 const CALIBRATED_WITHIN: f64 = 0.01;
 const CALIBRATIONS: usize = 5;
@@ -217,7 +234,7 @@ impl Sheet {
     pub(crate) fn sample(&mut self, bench: &Bench, all: bool, index: usize) -> Result<(), Error> {
         let part = if all { &self.all } else { &self.limited };
         let cell = &part.cells[index];
-        if cell.out.is_some() {
+        if cell.out.is_some() || part.is_behind(index) {
             return Ok(());
         }
         let subject = cell.subject.clone();
@@ -333,4 +350,38 @@ fn wrong(outcome: &Outcome, checksum: &str) -> Option<String> {
 
 pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1}M", bytes as f64 / 1048576.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_far_behind_the_best_are_measured_no_further() {
+        let cell = |far, page, policy, seconds: Option<f64>| {
+            let mut cell =
+                Cell::new(Subject::Atoll(Atoll { limited: true, far: Some(far), page: Some(page), policy }));
+            cell.samples.extend(seconds.map(|seconds| Sample {
+                seconds,
+                cut: false,
+                peak: None,
+                near: None,
+                fetches: 0,
+                waits: 0,
+                killed: 0,
+            }));
+            cell
+        };
+        let cells = vec![
+            cell("lz4", "4K", None, Some(2.4)),
+            cell("lz4", "64K", None, Some(2.0)),
+            cell("lz4", "2M", None, Some(9.0)),
+            cell("file", "2M", None, Some(9.0)),
+            cell("lz4", "4K", Some("lru"), Some(9.0)),
+            cell("lz4", "4K", None, None),
+        ];
+        let part = Part { words: Vec::new(), checksum: String::new(), cells };
+        let behind: Vec<usize> = (0..6).filter(|&index| part.is_behind(index)).collect();
+        assert_eq!(behind, [2]);
+    }
 }
