@@ -5,11 +5,13 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use crate::region_counts::Regions;
+
 /// Workers a team may have at most.
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc05");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc06");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -68,6 +70,8 @@ pub struct Settings {
     pub far: [u8; 4096],
     /// Bytes far memory may take; `u64::MAX` means no limit.
     pub far_bytes: u64,
+    /// Are faults counted by region, too? 0: no.
+    pub count_regions: u32,
 }
 
 /// Counters of one worker. All only grow; times are in ticks of the time stamp counter.
@@ -164,8 +168,12 @@ pub struct Control {
     pub workers: AtomicU32,
     /// Ticks when the program's `main` was reached.
     pub start_ticks: AtomicU64,
+    /// How far the executable's addresses lie above those in its file.
+    pub program_bias: AtomicU64,
     /// Totals.
     pub totals: Totals,
+    /// Counters by region.
+    pub regions: Regions,
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
     pub figures: [Figures; MAX_WORKERS + 1],
 }
@@ -226,6 +234,7 @@ impl Settings {
             policy: [0; 64],
             far: [0; 4096],
             far_bytes: u64::MAX,
+            count_regions: 0,
         };
         put_text(&mut s.policy, policy);
         put_text(&mut s.far, far);

@@ -8,6 +8,7 @@ pub mod control;
 pub mod far;
 pub mod layout;
 pub mod pager;
+pub mod region_counts;
 pub mod spin;
 pub mod sys;
 pub mod uffd;

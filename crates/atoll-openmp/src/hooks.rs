@@ -19,7 +19,11 @@ pub(crate) fn region_enter(function: usize, call_site: usize, team_size: usize) 
     let _ = team_size;
     if let Some(pager) = state::pager() {
         let index = state::executor_index().min(MAX_WORKERS);
-        Figures::add(&pager.control().figures[index].regions, 1);
+        let control = pager.control();
+        Figures::add(&control.figures[index].regions, 1);
+        if control.settings.count_regions != 0 {
+            control.regions.enter(index, function, &control.figures[index]);
+        }
         wrap::replay::catch_up();
         if index == 0 {
             pager.mark(number(function, call_site));
@@ -45,7 +49,14 @@ fn number(one: usize, other: usize) -> u32 {
 
 /// The calling worker has ended its part of the region; it has not yet told the team.
 #[inline]
-pub(crate) fn region_leave() {}
+pub(crate) fn region_leave() {
+    if let Some(pager) = state::pager()
+        && pager.control().settings.count_regions != 0
+    {
+        let (control, index) = (pager.control(), state::executor_index().min(MAX_WORKERS));
+        control.regions.leave(index, &control.figures[index]);
+    }
+}
 
 /// The calling worker has no region to work in and is about to wait for one.
 #[inline]

@@ -37,6 +37,32 @@ pub struct Figures {
     pub pages_by_core_map_count: Vec<u64>,
     /// The kernel's own count of TLB shootdowns on all CPUs during the run, other programs' included.
     pub kernel_tlb_shootdowns: Option<u64>,
+    /// By parallel region, that with most time in faults first; empty where no record was wanted.
+    pub regions: Vec<Region>,
+}
+
+/// One parallel region: sums over all workers, from entering it to leaving it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Region {
+    /// The outlined function, as the program's symbols name it; else its address.
+    pub name: String,
+    /// How often it was entered.
+    pub entered: u64,
+    /// As in [`Counters`].
+    pub minor_faults: u64,
+    /// As in [`Counters`].
+    pub major_faults: u64,
+    /// As in [`Counters`].
+    pub first_faults: u64,
+    /// As in [`Counters`].
+    pub write_faults: u64,
+    /// As in [`Counters`].
+    pub prefetched_pages: u64,
+    /// Time in the fault path.
+    pub fault_seconds: f64,
+    /// Time of all workers in it, faults included.
+    pub worker_seconds: f64,
 }
 
 /// Memory, in bytes.

@@ -1,10 +1,14 @@
 //! From the control block's counters to the figures that are shown and recorded.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::control::{self, Control, MAX_WORKERS};
-use atoll_record::figures::{Counters, Figures, Memory, Worker};
+use atoll_memory::region_counts;
+use atoll_record::figures::{Counters, Figures, Memory, Region, Worker};
 use atoll_record::run::Settings;
+
+use crate::trace::names::Names;
 
 /// What is counted now. `rate` is in ticks a second.
 pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate: f64) -> Figures {
@@ -34,6 +38,36 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         background,
         pages_by_core_map_count: by_count(&control.totals.by_count),
         kernel_tlb_shootdowns: None,
+        regions: Vec::new(),
+    }
+}
+
+/// What was counted by region, that with most time in faults first; empty where it was not counted. `program` is the file
+/// that names the regions' functions.
+pub(crate) fn regions(control: &Control, program: &Path, rate: f64) -> Vec<Region> {
+    let mut names = Names::default();
+    names.loaded(control.program_bias.load(Ordering::Relaxed), program.to_owned());
+    let used = |region: &&region_counts::Region| region.function.load(Ordering::Relaxed) != 0;
+    let mut regions: Vec<Region> =
+        control.regions.all.iter().filter(used).map(|r| region(r, &mut names, rate)).collect();
+    regions.sort_by(|a, b| b.fault_seconds.total_cmp(&a.fault_seconds));
+    regions
+}
+
+fn region(counted: &region_counts::Region, names: &mut Names, rate: f64) -> Region {
+    let function = get(&counted.function);
+    let [minor, major, first, write, prefetched, fault_ticks, ticks] = counted.counts.each_ref().map(get);
+    let seconds = |ticks: u64| if rate > 0.0 { ticks as f64 / rate } else { 0.0 };
+    Region {
+        name: names.function(function).map_or_else(|| format!("{function:#x}"), str::to_owned),
+        entered: get(&counted.entered),
+        minor_faults: minor,
+        major_faults: major,
+        first_faults: first,
+        write_faults: write,
+        prefetched_pages: prefetched,
+        fault_seconds: seconds(fault_ticks),
+        worker_seconds: seconds(ticks),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use atoll_e2e::build::{helper, helper_with, installed};
+use atoll_e2e::build::{atoll, built, helper, helper_with, installed};
 use atoll_e2e::{Atoll, native, skip};
 
 /// The ways.
@@ -209,4 +209,23 @@ fn fork_is_refused_or_right() {
         assert!(run.status == Some(0) || refused, "{}", run.told());
         assert!(!run.text().contains("failed"), "{}", run.told());
     }
+}
+
+#[test]
+fn a_record_tells_which_regions_fault() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("record");
+    let options = format!("--near 5M --workers 2 --record {}", file.display());
+    let run = Atoll::new(built("stencil")).args("S --iterations 2").with(&options).run().exits(0);
+    let shown =
+        std::process::Command::new(atoll()).args(["show", "--json"]).arg(&file).output().expect("it runs");
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let regions = shown["figures"]["regions"].as_array().expect("a list");
+    let sum = |name: &str| regions.iter().filter_map(|region| region[name].as_u64()).sum::<u64>();
+    assert!(
+        regions.iter().any(|region| region["name"].as_str().is_some_and(|name| name.contains("_omp_fn"))),
+        "{shown}"
+    );
+    assert!(sum("entered") > 0 && sum("major_faults") > 0, "{shown}");
+    assert!(sum("major_faults") <= run.figure("total/major_faults"), "{shown}");
 }

@@ -45,6 +45,8 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     };
     // SAFETY: nothing else runs yet.
     unsafe { clean(envp) };
+    let bias = objects.iter().find(|object| object.name.is_empty()).map_or(0, |object| object.base);
+    control.program_bias.store(bias as u64, Ordering::Relaxed);
     if let Err(message) = set_up(control, &objects, envp as usize) {
         sys::complain("atoll: ");
         sys::complain(&message);

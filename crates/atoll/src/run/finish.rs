@@ -48,9 +48,10 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
 }
 
 fn collect(finished: &Finished) -> Figures {
-    let started = finished.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let name = finished.program.as_ref().unwrap_or(&started);
-    let mut figures = figures::collect(finished.control, name, finished.wall_seconds, finished.rate);
+    let file = finished.program.as_ref().unwrap_or(&finished.path);
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let mut figures = figures::collect(finished.control, &name, finished.wall_seconds, finished.rate);
+    figures.regions = figures::regions(finished.control, file, finished.rate);
     figures.ending = Some(finished.ending.into());
     figures.kernel_tlb_shootdowns = finished.tlb_shootdowns;
     figures

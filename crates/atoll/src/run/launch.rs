@@ -76,8 +76,8 @@ pub(crate) struct Finished {
     pub(crate) path: PathBuf,
     /// What was found out before.
     pub(crate) checked: Checked,
-    /// File name of the program that was managed.
-    pub(crate) program: Option<String>,
+    /// The file of the program that was managed.
+    pub(crate) program: Option<PathBuf>,
     /// How the program ended.
     pub(crate) ending: Ending,
     /// The figures it left.
@@ -127,6 +127,7 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &args.memory.far.to_string());
     settings.near_bytes = args.near.map_or(u64::MAX, |size| size.0);
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
+    settings.count_regions = u32::from(args.record.is_some());
     settings.page_shift = args.page.shift();
     settings.page_tables = PageTables::from(args.memory.page_tables) as u32;
     settings.faults = Faults::from(args.memory.faults) as u32;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use atoll_record::figures::{Counters, Figures};
+use atoll_record::figures::{Counters, Figures, Region};
 use atoll_record::run::Ending;
 
 use super::signals::signal_text;
@@ -53,6 +53,31 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     write_counts(out, &f.pages_by_core_map_count)?;
     if let Some(n) = f.kernel_tlb_shootdowns {
         writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;
+    }
+    write_regions(out, &f.regions)
+}
+
+/// Regions shown at most: the rest is in the record.
+const REGIONS: usize = 10;
+
+fn write_regions(out: &mut String, regions: &[Region]) -> std::fmt::Result {
+    if regions.is_empty() {
+        return Ok(());
+    }
+    let heads = ["region", "entered", "minor", "major", "first", "write", "prefetch", "faults s", "% of it"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for r in regions.iter().take(REGIONS) {
+        let share = if r.worker_seconds > 0.0 { 100.0 * r.fault_seconds / r.worker_seconds } else { 0.0 };
+        let counts =
+            [r.entered, r.minor_faults, r.major_faults, r.first_faults, r.write_faults, r.prefetched_pages];
+        let mut row = vec![r.name.clone()];
+        row.extend(counts.map(count));
+        row.extend([format!("{:.3}", r.fault_seconds), format!("{share:.1}")]);
+        rows.push(row);
+    }
+    write_aligned(out, &rows)?;
+    if regions.len() > REGIONS {
+        writeln!(out, "  and {} more regions", regions.len() - REGIONS)?;
     }
     Ok(())
 }

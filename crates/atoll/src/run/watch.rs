@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -68,8 +69,8 @@ pub(crate) fn become_subreaper() {
 pub(crate) struct Watched {
     /// What atoll itself ends by.
     pub(crate) ending: Ending,
-    /// File name of the program that was managed.
-    pub(crate) program: Option<String>,
+    /// The file of the program that was managed.
+    pub(crate) program: Option<PathBuf>,
 }
 
 /// A worker found dead while the program lived.
@@ -88,7 +89,7 @@ struct Watch<'a> {
     /// How the child ended, once it has.
     ended: Option<Ending>,
     program: Option<Process>,
-    name: Option<String>,
+    file: Option<PathBuf>,
     /// By index in the team.
     workers: BTreeMap<usize, Process>,
     death: Option<Death>,
@@ -108,14 +109,14 @@ pub(crate) fn watch(child: i32, control: &'static Control, signals: &Signals) ->
         child,
         ended: None,
         program: None,
-        name: None,
+        file: None,
         workers: BTreeMap::new(),
         death: None,
         given_up: None,
     };
     let blamed = watch.until_over();
     watch.clean_up();
-    Ok(Watched { ending: watch.verdict(blamed), program: watch.name })
+    Ok(Watched { ending: watch.verdict(blamed), program: watch.file })
 }
 
 impl Watch<'_> {
@@ -142,8 +143,7 @@ impl Watch<'_> {
             let pid = control.program.load(Ordering::Acquire);
             if pid > 0 {
                 self.program = Process::open(pid);
-                let file = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-                self.name = file.and_then(|f| Some(f.file_name()?.to_string_lossy().into_owned()));
+                self.file = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
             }
         }
         let count = (control.workers.load(Ordering::Acquire) as usize).min(MAX_WORKERS);

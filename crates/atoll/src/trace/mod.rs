@@ -9,7 +9,7 @@ mod engine;
 mod export;
 mod import;
 mod launch;
-mod names;
+pub(crate) mod names;
 mod output;
 pub(crate) mod select;
 mod show;
