@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::time::Instant;
 
-use atoll_machine::{Machine, Setup, Survey, Tables, simulate};
+use atoll_machine::{Machine, Pager, Setup, Survey, Tables, simulate};
 use atoll_pages::PageSize;
 use atoll_record::trace::{Event, Reader};
 
@@ -75,7 +75,7 @@ fn main() {
             page: "4K".parse().unwrap(),
             tables: Tables::Private,
             policy: policy.parse().unwrap(),
-            batch: 1,
+            pager: Pager::Kernel { batch: 1 },
         };
         let mut best = f64::INFINITY;
         let (mut misses, mut faults) = (0.0, 0.0);

@@ -58,6 +58,10 @@ counts! {
         major_faults,
         /// Faults on pages that nobody had touched.
         first_faults,
+        /// Faults on writes to pages mapped read-only, which only atoll's pager has.
+        write_faults,
+        /// Pages that came with another's fault, which only atoll's pager has.
+        prefetched,
         /// Pages this worker evicted.
         evictions,
         /// Of these, written back.

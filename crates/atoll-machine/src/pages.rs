@@ -85,6 +85,22 @@ pub(crate) struct Page {
     pub(crate) present: bool,
     /// Was its accessed bit cleared, and no use seen since?
     pub(crate) unseen: bool,
+    /// Under atoll's pager: does far memory hold it as it is, unless it is dirty?
+    pub(crate) far_copy: bool,
+    /// Under atoll's pager: what it is used for.
+    pub(crate) habit: Habit,
+}
+
+/// What atoll's pager knows of a page's writes; decides whether the page is mapped writable when it comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Habit {
+    /// Not written when it was last resident.
+    #[default]
+    Read,
+    /// It was mapped writable, and nobody looked.
+    Unknown,
+    /// Written after it had been mapped read-only.
+    Written,
 }
 
 /// All pages, and their core maps.
@@ -116,6 +132,8 @@ impl Pages {
             dirty: false,
             present: false,
             unseen: false,
+            far_copy: false,
+            habit: Habit::Read,
         };
         self.all.push(page);
         self.maps.resize(self.maps.len() + self.words, 0);
@@ -129,11 +147,15 @@ impl Pages {
         self.maps[id as usize * self.words + worker / 64] >> (worker % 64) & 1 != 0
     }
 
-    /// Adds `worker` to the core map; returns the new count.
-    pub(crate) fn map(&mut self, id: u32, worker: usize) -> u32 {
+    /// Adds `worker` to the core map.
+    pub(crate) fn map(&mut self, id: u32, worker: usize) {
         let from = id as usize * self.words;
         self.maps[from + worker / 64] |= 1 << (worker % 64);
         self.ever[from + worker / 64] |= 1 << (worker % 64);
+    }
+
+    /// The number of workers in the core map.
+    pub(crate) fn count(&self, id: u32) -> u32 {
         self.map_of(id).iter().map(|word| word.count_ones()).sum()
     }
 
@@ -203,7 +225,10 @@ mod tests {
     fn core_maps_have_room_for_every_worker() {
         let mut pages = Pages::new(130);
         let id = pages.add(7, 0);
-        assert_eq!((pages.map(id, 129), pages.map(id, 0), pages.map(id, 129)), (1, 2, 2));
+        for (worker, count) in [(129, 1), (0, 2), (129, 2)] {
+            pages.map(id, worker);
+            assert_eq!(pages.count(id), count);
+        }
         assert!(pages.maps(id, 129) && !pages.maps(id, 64));
         let mut map = [0; 3];
         pages.take_map(id, &mut map);

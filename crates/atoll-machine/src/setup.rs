@@ -111,6 +111,29 @@ impl FromStr for Replacement {
     }
 }
 
+/// What a fault brings, and what leaves for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pager {
+    /// As in the paper's kernel: a fault brings its page; when there is no room for it, `batch` pages leave at once, at
+    /// least 1.
+    Kernel {
+        /// Pages.
+        batch: u32,
+    },
+    /// As in `atoll run`: a fault brings what its stream will want next, mapped with it; workers keep free frames for
+    /// themselves, which they get in batches of neighbours; pages are mapped with their neighbours.
+    Atoll,
+}
+
+impl fmt::Display for Pager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kernel { .. } => "kernel",
+            Self::Atoll => "atoll",
+        })
+    }
+}
+
 /// One simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Setup {
@@ -124,8 +147,8 @@ pub struct Setup {
     pub tables: Tables,
     /// Who leaves.
     pub policy: Replacement,
-    /// How many pages are evicted at once when there is no room, at least 1.
-    pub batch: u32,
+    /// Whose way of faults it is.
+    pub pager: Pager,
 }
 
 /// Why a setup cannot be simulated.
@@ -161,4 +184,17 @@ pub enum SetupError {
     /// Nothing to evict at once.
     #[error("a batch is at least one page")]
     Batch,
+    /// A policy or pages that atoll's pager does not have.
+    #[error("atoll's pager has pages of one size, and no policy min: simulate those with the kernel's")]
+    Pager,
+    /// Workers that keep frames for themselves could take all of them.
+    #[error("atoll's pager needs {least} bytes of near memory for {workers} workers, not {near}")]
+    Least {
+        /// Asked for.
+        near: u64,
+        /// The least.
+        least: u64,
+        /// For so many workers.
+        workers: usize,
+    },
 }

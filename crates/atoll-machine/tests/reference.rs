@@ -6,7 +6,9 @@ mod slow;
 
 use std::convert::Infallible;
 
-use atoll_machine::{Engine, Happening, Machine, Memory, PageMode, Replacement, Setup, Tables, Worker};
+use atoll_machine::{
+    Engine, Happening, Machine, Memory, PageMode, Pager, Replacement, Setup, Tables, Worker,
+};
 use atoll_pages::OwnedStorage;
 use atoll_record::trace::Event;
 use proptest::prelude::*;
@@ -41,15 +43,22 @@ fn setup() -> impl Strategy<Value = Setup> {
         vec!["fifo", "lru:scan=4", "lru:scan=40", "cmcp:p=0.3", "cmcp:p=1", "adaptive", "none", "min"];
     let policy = prop::sample::select(policies);
     let near = prop::option::weighted(0.9, 1..40_u64);
-    (page, tables, policy, near, 1..4_u32).prop_map(|(page, tables, policy, near, batch)| {
+    let pager =
+        prop_oneof![3 => (1..4_u32).prop_map(|batch| Pager::Kernel { batch }), 2 => Just(Pager::Atoll)];
+    (page, tables, policy, near, pager).prop_map(|(page, tables, policy, near, mut pager)| {
         let page: PageMode = page.parse().unwrap();
         let mut policy: Replacement = policy.parse().unwrap();
         if page == PageMode::Mixed && policy == Replacement::Min {
             policy = Replacement::None;
         }
         let unit = page.smallest().bytes() as u64;
-        let near = near.map(|frames| (frames * unit).max(page.largest().bytes() as u64));
-        Setup { workers: WORKERS, near, page, tables, policy, batch }
+        if policy == Replacement::Min || !matches!(page, PageMode::One(_)) {
+            pager = Pager::Kernel { batch: 2 };
+        }
+        // Atoll's pager leaves each worker some frames of its own.
+        let least = if pager == Pager::Atoll { 16 + 8 * WORKERS as u64 } else { 0 };
+        let near = near.map(|frames| ((least + frames) * unit).max(page.largest().bytes() as u64));
+        Setup { workers: WORKERS, near, page, tables, policy, pager }
     })
 }
 

@@ -12,13 +12,15 @@ use clap_complete::Shell;
 
 use crate::defaults;
 
+mod bench;
 mod repro;
 mod share;
 mod sim;
 mod trace;
+pub(crate) use bench::Bench;
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use share::Share;
-pub(crate) use sim::SimArgs;
+pub(crate) use sim::{PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need
@@ -50,6 +52,9 @@ pub(crate) enum Command {
     /// Replay a trace on a simulated machine
     #[command(after_long_help = sim::SIM)]
     Sim(Box<SimArgs>),
+    /// Measure this machine
+    #[command(subcommand)]
+    Bench(Bench),
     /// Say what on this machine is missing or slow, and what mends it
     ///
     /// Exit status 1 if something that every run needs is missing.

@@ -1,5 +1,6 @@
 //! The `atoll` commands.
 
+mod bench;
 mod cli;
 mod defaults;
 mod doctor;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Show(args) => show::show(&args),
         Command::Repro(args) => repro::repro(&args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Bench(what) => bench::bench(&what),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => manual::completions(shell),
         Command::Manual { dir } => manual::manual(dir.as_deref()),

@@ -9,7 +9,7 @@ use super::{Decider, Engine};
 use crate::clocks::{self, NEVER};
 use crate::feed::{self, Range, WRITE};
 use crate::minimum::Use;
-use crate::pages::{FAR, MAX_PAGE};
+use crate::pages::{FAR, Habit, MAX_PAGE};
 use crate::setup::{PageMode, Tables};
 use crate::tlb::{Class, Lookup};
 use crate::watch::{Happening, Watch};
@@ -109,11 +109,11 @@ impl<W: Watch> Engine<'_, W> {
         match self.tlbs.look_up(worker, class, page, write) {
             Lookup::Hit => clock,
             Lookup::Found { after, clean } => {
+                self.workers[worker].times.walk += after;
                 if clean {
                     let id = self.page_id(page);
-                    self.pages.all[id as usize].dirty = true;
+                    return self.write(worker, clock + after, id);
                 }
-                self.workers[worker].times.walk += after;
                 clock + after
             }
             Lookup::Miss => self.walk(worker, clock, page, write, class),
@@ -158,7 +158,7 @@ impl<W: Watch> Engine<'_, W> {
             Tables::Shared => self.pages.all[id as usize].present,
         };
         if !mapped {
-            clock = self.fault(worker, clock, id);
+            clock = self.fault(worker, clock, id, write);
         } else if self.pages.all[id as usize].unseen {
             self.seen(id);
         }
@@ -167,10 +167,21 @@ impl<W: Watch> Engine<'_, W> {
             self.pages.map(id, worker);
         }
         if write {
-            self.pages.all[id as usize].dirty = true;
+            clock = self.write(worker, clock, id);
         }
         self.tlbs.fill(worker, class, page, write);
         clock
+    }
+
+    /// A page is written; returns the clock afterwards.
+    #[inline]
+    fn write(&mut self, worker: usize, clock: u64, id: u32) -> u64 {
+        let page = &mut self.pages.all[id as usize];
+        if page.dirty || !self.is_atoll {
+            page.dirty = true;
+            return clock;
+        }
+        self.allow_writes(worker, clock, id)
     }
 
     /// The page that 4K page `page` lies in; one never touched is made.
@@ -245,6 +256,7 @@ impl<W: Watch> Engine<'_, W> {
         self.unmap_everywhere(id);
         let page = &mut self.pages.all[id as usize];
         (page.used, page.dirty, page.token) = (false, false, None);
+        (page.far_copy, page.habit) = (false, Habit::Read);
         if page.frame != FAR {
             self.release(id);
         }

@@ -14,8 +14,9 @@ use crate::watch::{Happening, Watch};
 /// A page that leaves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Victim {
-    id: u32,
-    dirty: bool,
+    pub(super) id: u32,
+    /// Is it to be written back?
+    pub(super) dirty: bool,
 }
 
 impl<W: Watch> Engine<'_, W> {
@@ -56,7 +57,7 @@ impl<W: Watch> Engine<'_, W> {
     }
 
     /// Unmaps victims that have no frame any more; returns the bytes to be written back.
-    fn leave(&mut self, worker: usize, clock: &mut u64, victims: &[Victim]) -> u64 {
+    pub(super) fn leave(&mut self, worker: usize, clock: &mut u64, victims: &[Victim]) -> u64 {
         let mut targets = CoreSet::new();
         let mut written = 0;
         let counts = &mut self.workers[worker].counts;
@@ -141,6 +142,9 @@ impl<W: Watch> Engine<'_, W> {
 
     /// A page's frame is free again, and its policy knows.
     pub(super) fn release(&mut self, id: u32) {
+        if self.is_atoll {
+            return self.release_as_atoll(id);
+        }
         let frame = self.pages.all[id as usize].frame;
         if let Some(policy) = self.policy() {
             policy.remove(frame);

@@ -23,7 +23,10 @@ pub(super) enum Way {
 impl<W: Watch> Engine<'_, W> {
     /// Brings page `id` and maps it for `worker`; returns the clock afterwards.
     #[inline(never)]
-    pub(super) fn fault(&mut self, worker: usize, begin: u64, id: u32) -> u64 {
+    pub(super) fn fault(&mut self, worker: usize, begin: u64, id: u32, write: bool) -> u64 {
+        if self.is_atoll {
+            return self.fault_as_atoll(worker, begin, id, write);
+        }
         let page = &self.pages.all[id as usize];
         let (resident, first, ready) = (page.frame != FAR, !page.used, page.ready);
         let (number, size) = (page.first, PageSize::ALL[usize::from(page.size)]);
@@ -81,11 +84,10 @@ impl<W: Watch> Engine<'_, W> {
 
     /// Maps a resident page and tells the policy.
     fn map(&mut self, worker: usize, id: u32, arrived: bool) {
-        let count = self.pages.map(id, worker);
+        self.pages.map(id, worker);
+        let mappers = self.mappers(id);
         let page = &mut self.pages.all[id as usize];
         page.present = true;
-        // One page table is one mapping, whoever uses it.
-        let mappers = if self.tables == Tables::Private { count } else { 1 };
         let (frame, token) = (page.frame, page.token.take_if(|_| arrived));
         if let Some(policy) = self.policy() {
             match (arrived, token) {
@@ -96,12 +98,19 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
+    /// The core-map count: one page table is one mapping, whoever uses it.
+    pub(super) fn mappers(&self, id: u32) -> u32 {
+        match self.tables {
+            Tables::Private => self.pages.count(id),
+            Tables::Shared => 1,
+        }
+    }
+
     /// A page whose accessed bit was cleared is used: the hardware sets it again, and the policy learns of it.
     pub(super) fn seen(&mut self, id: u32) {
         self.pages.all[id as usize].unseen = false;
         let frame = self.pages.all[id as usize].frame;
-        let count = self.pages.map_of(id).iter().map(|word| word.count_ones()).sum();
-        let mappers = if self.tables == Tables::Private { count } else { 1 };
+        let mappers = self.mappers(id);
         if let Some(policy) = self.policy() {
             policy.mapped(frame, mappers);
         }
@@ -129,7 +138,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    fn lock_policy(&mut self, worker: usize, clock: &mut u64) {
+    pub(super) fn lock_policy(&mut self, worker: usize, clock: &mut u64) {
         let begin = (*clock).max(self.policy_free);
         self.policy_free = begin + self.costs.policy_lock;
         self.workers[worker].times.lock += self.policy_free - *clock;

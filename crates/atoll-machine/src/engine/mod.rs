@@ -2,8 +2,8 @@
 //!
 //! Takes events from `feed` in the order of the workers' clocks, asks `tlb` and
 //! `pages`, and drives a policy of `atoll-pages` as `atoll-memory` does with real faults. `access` is the
-//! way every event goes, `fault` what happens to pages that are not mapped, `evict` makes room, `tick` is the
-//! policy's scan. Source: `papers/cmcp.txt`, sections 2.3 and 5.
+//! way every event goes, `fault` what happens to pages that are not mapped, `evict` makes room, `atoll` does both
+//! as `atoll run` does them, `tick` is the policy's scan. Source: `papers/cmcp.txt`, sections 2.3 and 5.
 //!
 //! Rules of time, all in whole picoseconds:
 //! * The worker whose next event is due first goes next; of equal ones that with the lower number. Computing concerns
@@ -14,6 +14,7 @@
 //! * Locks and channels are granted in the order of faults.
 
 mod access;
+mod atoll;
 mod evict;
 mod fault;
 mod tick;
@@ -28,7 +29,7 @@ use crate::describe::Node;
 use crate::feed::{Feed, UnknownWorker, WINDOW};
 use crate::minimum::Minimum;
 use crate::pages::{Index, Pages};
-use crate::setup::{PageMode, Replacement, Setup, SetupError, Tables};
+use crate::setup::{PageMode, Pager, Replacement, Setup, SetupError, Tables};
 use crate::tlb::{Class, Tlbs};
 use crate::watch::Watch;
 
@@ -116,8 +117,13 @@ impl Memory {
         if !(1..=atoll_pages::MAX_WORKERS).contains(&workers) {
             return Err(SetupError::Workers(workers));
         }
-        if setup.batch == 0 {
+        if setup.pager == (Pager::Kernel { batch: 0 }) {
             return Err(SetupError::Batch);
+        }
+        if setup.pager == Pager::Atoll
+            && (setup.policy == Replacement::Min || !matches!(setup.page, PageMode::One(_)))
+        {
+            return Err(SetupError::Pager);
         }
         if setup.policy == Replacement::Min && setup.page == PageMode::Mixed {
             return Err(SetupError::MinMixed);
@@ -133,6 +139,14 @@ impl Memory {
             return Err(SetupError::Near { near, page: setup.page.largest().bytes() as u64 });
         }
         let frames = near.map(|near| near >> setup.page.smallest().shift());
+        if let (Pager::Atoll, PageMode::One(page), Some(near), Some(frames)) =
+            (setup.pager, setup.page, near, frames)
+        {
+            let least = atoll::least_frames(page, workers);
+            if frames < least {
+                return Err(SetupError::Least { near, least: least << page.shift(), workers });
+            }
+        }
         let storage = match (setup.policy, frames) {
             (Replacement::Policy(spec), Some(frames)) => {
                 let most = u64::from(u32::MAX - 4096);
@@ -152,7 +166,11 @@ pub struct Engine<'a, W> {
     watch: W,
     costs: Costs,
     tables: Tables,
+    /// Pages evicted at once by the kernel's pager.
     batch: u32,
+    is_atoll: bool,
+    /// What atoll's pager has; without workers under the kernel's.
+    atoll: atoll::State,
     layout: Layout,
     tlbs: Tlbs,
     index: Index,
@@ -208,7 +226,9 @@ impl<'a, W: Watch> Engine<'a, W> {
         Ok(Self {
             watch,
             tables: setup.tables,
-            batch: setup.batch,
+            batch: if let Pager::Kernel { batch } = setup.pager { batch } else { 0 },
+            is_atoll: setup.pager == Pager::Atoll,
+            atoll: atoll::State::new(setup, frames),
             layout,
             tlbs,
             index: Index::default(),
@@ -355,7 +375,9 @@ impl<'a, W: Watch> Engine<'a, W> {
     }
 
     fn mark(&mut self, id: u32) {
-        if let Some(policy) = self.policy() {
+        if self.is_atoll {
+            self.atoll.marks.push(id);
+        } else if let Some(policy) = self.policy() {
             policy.mark(id);
         }
     }

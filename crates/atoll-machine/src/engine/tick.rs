@@ -15,6 +15,7 @@ impl<W: Watch> Engine<'_, W> {
     pub(super) fn tick(&mut self) {
         let mut clock = self.next_tick;
         let mut frames = Vec::new();
+        self.drain_notes();
         if let Some(policy) = self.policy() {
             policy.scan(&mut |frame| frames.push(frame));
         }
@@ -25,7 +26,8 @@ impl<W: Watch> Engine<'_, W> {
                 clock = clock.max(self.table_free);
             }
             let mut targets = CoreSet::new();
-            let unmap = !self.costs.accessed_bit;
+            // A program cannot look at accessed bits.
+            let unmap = !self.costs.accessed_bit || self.is_atoll;
             self.invalidate(None, clock, id, &mut targets, unmap);
             self.pages.all[id as usize].unseen = !unmap;
             self.interrupt(None, &mut clock, &targets, 1);

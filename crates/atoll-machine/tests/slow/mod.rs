@@ -3,12 +3,13 @@
 //! It has the fast one's rules of time and none of its structures. Only the policies are the same code; those have slow
 //! references of their own in `atoll-pages`.
 
+mod atoll;
 mod paging;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use atoll_machine::costs::Costs;
-use atoll_machine::{Happening, Node, PageMode, Replacement, Setup, Tables, Worker};
+use atoll_machine::{Happening, Node, PageMode, Pager, Replacement, Setup, Tables, Worker};
 use atoll_pages::{AnyPolicy, OwnedStorage, PageSize, Policy};
 use atoll_record::trace::Event;
 
@@ -23,6 +24,8 @@ struct Page {
     dirty: bool,
     present: bool,
     unseen: bool,
+    far_copy: bool,
+    habit: atoll::Habit,
     map: BTreeSet<usize>,
     ever: BTreeSet<usize>,
     /// MIN: the moment of the last use.
@@ -66,6 +69,9 @@ pub(crate) struct Slow<'a> {
     table_free: u64,
     next_tick: u64,
     scan_sending: u64,
+    /// Under atoll's pager.
+    own: Vec<atoll::Own>,
+    marks: Vec<u32>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) log: Vec<(u64, Happening)>,
 }
@@ -97,6 +103,8 @@ impl<'a> Slow<'a> {
             policy_free: 0,
             table_free: 0,
             scan_sending: 0,
+            own: (0..n).map(|_| atoll::Own::new(setup.page.smallest())).collect(),
+            marks: Vec::new(),
             workers: vec![Worker::default(); n],
             log: Vec::new(),
             setup,
@@ -177,7 +185,9 @@ impl<'a> Slow<'a> {
                 self.clock[worker] += time;
             }
             Event::RegionBegin { name, .. } | Event::Barrier { name, .. } => {
-                if let Some(policy) = &mut self.policy {
+                if self.is_atoll() {
+                    self.marks.push(name as u32);
+                } else if let Some(policy) = &mut self.policy {
                     policy.mark(name as u32);
                 }
             }
@@ -252,14 +262,14 @@ impl<'a> Slow<'a> {
             let Some(at) = set.iter().position(|&(h, n, _)| (h, n) == (hardware, number)) else { continue };
             let (_, _, dirty) = set.remove(at);
             set.insert(0, (hardware, number, dirty || write));
-            if write && !dirty {
-                self.pages[id].dirty = true;
-            }
             for &earlier in &list[..level] {
                 self.tlb_fill(worker, earlier, (hardware, number, dirty || write));
             }
             self.workers[worker].times.walk += after;
             self.clock[worker] += after;
+            if write && !dirty {
+                self.write(worker, id);
+            }
             return;
         }
         self.log.push((self.clock[worker], Happening::Walk { worker, page }));
@@ -272,7 +282,7 @@ impl<'a> Slow<'a> {
             Tables::Shared => self.pages[id].present,
         };
         if !there {
-            self.fault(worker, id);
+            self.fault(worker, id, write);
         } else if self.pages[id].unseen {
             self.pages[id].unseen = false;
             let (frame, mappers) = (self.pages[id].frame.unwrap(), self.mappers(id));
@@ -282,7 +292,9 @@ impl<'a> Slow<'a> {
         }
         self.pages[id].map.insert(worker);
         self.pages[id].ever.insert(worker);
-        self.pages[id].dirty |= write;
+        if write {
+            self.write(worker, id);
+        }
         for t in list {
             self.tlb_fill(worker, t, (hardware, number, write));
         }
@@ -293,6 +305,10 @@ impl<'a> Slow<'a> {
         let set = self.tlbs[worker][t].sets.entry(entry.1 % u64::from(entries / ways)).or_default();
         set.insert(0, entry);
         set.truncate(ways as usize);
+    }
+
+    fn is_atoll(&self) -> bool {
+        self.setup.pager == Pager::Atoll
     }
 
     fn mappers(&self, id: usize) -> u32 {

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use atoll_machine::{Happening, Tables};
+use atoll_machine::{Happening, Pager, Tables};
 use atoll_pages::{PageSize, Policy};
 
 use super::{Page, SHIFTS, Slow};
 
 impl Slow<'_> {
-    pub(super) fn fault(&mut self, worker: usize, id: usize) {
+    pub(super) fn fault(&mut self, worker: usize, id: usize, write: bool) {
+        if self.is_atoll() {
+            return self.fault_as_atoll(worker, id, write);
+        }
         let (first, number) = (!self.pages[id].used, self.pages[id].first);
         let major = self.pages[id].frame.is_none();
         self.log.push((self.clock[worker], Happening::Fault { worker, page: number, major, first }));
@@ -93,8 +96,9 @@ impl Slow<'_> {
         if self.policy.is_none() || (!self.free.is_empty() && self.bytes >= need) {
             return 0;
         }
+        let Pager::Kernel { batch } = self.setup.pager else { unreachable!() };
         let mut victims = Vec::new();
-        while victims.len() < self.setup.batch as usize || self.free.is_empty() || self.bytes < need {
+        while victims.len() < batch as usize || self.free.is_empty() || self.bytes < need {
             let Some(frame) = self.policy.as_mut().unwrap().evict() else { break };
             let id = self.held.remove(&frame).unwrap();
             self.pages[id].token = Some(self.policy.as_ref().unwrap().token());
@@ -109,7 +113,9 @@ impl Slow<'_> {
     pub(super) fn leave(&mut self, worker: usize, victims: &[usize]) -> u64 {
         let (mut written, mut targets) = (0, BTreeSet::new());
         for &id in victims {
-            let (page, dirty) = (self.pages[id].first, self.pages[id].dirty);
+            let (page, mut dirty) = (self.pages[id].first, self.pages[id].dirty);
+            // What atoll's pager made itself, far memory never had.
+            dirty |= self.is_atoll() && !self.pages[id].far_copy;
             self.log.push((self.clock[worker], Happening::Eviction { worker, page, dirty }));
             self.workers[worker].counts.evictions += 1;
             if dirty {
@@ -176,6 +182,7 @@ impl Slow<'_> {
 
     pub(super) fn tick(&mut self) {
         let mut frames = Vec::new();
+        self.drain();
         self.policy.as_mut().unwrap().scan(&mut |frame| frames.push(frame));
         let mut clock = self.next_tick;
         for frame in frames {
@@ -184,7 +191,7 @@ impl Slow<'_> {
                 clock = clock.max(self.table_free);
             }
             let targets = self.invalidate(None, clock, id);
-            if self.costs.accessed_bit {
+            if self.costs.accessed_bit && !self.is_atoll() {
                 self.pages[id].unseen = true;
             } else {
                 self.pages[id].map.clear();
@@ -211,9 +218,13 @@ impl Slow<'_> {
                 continue;
             }
             self.tlb_drop(id);
+            if self.is_atoll() && self.pages[id].frame.is_some() {
+                self.drain();
+            }
             self.pages[id].map.clear();
             let page = &mut self.pages[id];
             (page.present, page.used, page.dirty, page.token, page.last) = (false, false, false, None, None);
+            (page.far_copy, page.habit) = (false, super::atoll::Habit::Read);
             if let (Some(frame), Some(policy)) = (page.frame.take(), &mut self.policy) {
                 policy.remove(frame);
                 self.held.remove(&frame);

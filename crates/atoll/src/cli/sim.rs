@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use atoll_machine::{PageMode, Replacement};
 use atoll_pages::Size;
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::{PageTablesArg, Share};
 
@@ -20,6 +20,15 @@ waiting at barriers. Footprint is what the trace touches in 4K pages.
 
 A trace that leaves out what a worker has just seen (its header says so) shows fewer TLB misses than there were where a TLB is not
 larger than that filter.";
+
+/// Ways of faults.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PagerArg {
+    /// A fault brings its page
+    Kernel,
+    /// A fault brings what its stream will want next, too
+    Atoll,
+}
 
 /// `atoll sim`.
 #[derive(Args, Debug, Clone)]
@@ -53,7 +62,11 @@ pub(crate) struct SimArgs {
     )]
     pub(crate) policy: Vec<Replacement>,
 
-    /// Pages evicted at once
+    /// Whose way of faults: the paper's kernel's, or that of `atoll run`, which fetches ahead and moves neighbours together
+    #[arg(long, value_enum, value_name = "PAGER", default_value = "kernel")]
+    pub(crate) pager: PagerArg,
+
+    /// Pages the kernel's pager evicts at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: u32,
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use atoll_machine::{Node, Outcome, PageMode, Replacement, Setup, Tables};
+use atoll_machine::{Node, Outcome, PageMode, Pager, Replacement, Setup, Tables};
 use atoll_pages::PageSize;
 
 use crate::cli::Share;
@@ -28,7 +28,14 @@ impl Point {
     /// Limits are in percent of what the program touches in pages of the point's size, so that all of it fits at 100 %.
     fn setup(&self, trace: &Trace) -> Setup {
         let (page, tables, policy) = (self.page, self.tables, self.policy);
-        let setup = Setup { workers: self.cores as usize, near: None, page, tables, policy, batch: 1 };
+        let setup = Setup {
+            workers: self.cores as usize,
+            near: None,
+            page,
+            tables,
+            policy,
+            pager: Pager::Kernel { batch: 1 },
+        };
         let footprint = trace.footprint(page.smallest());
         Setup { near: self.near.map(|share| table::near(Share::Percent(share), footprint, &setup)), ..setup }
     }

@@ -8,11 +8,11 @@ pub(crate) mod table;
 
 use std::process::ExitCode;
 
-use atoll_machine::{Machine, Outcome, Replacement, Setup, Tables};
+use atoll_machine::{Machine, Outcome, Pager, Replacement, Setup, Tables};
 use atoll_memory::control::EXIT_SETUP;
 use atoll_pages::PageSize;
 
-use crate::cli::{PageTablesArg, Share, SimArgs};
+use crate::cli::{PageTablesArg, PagerArg, Share, SimArgs};
 use crate::run::summary::{bytes, count};
 use replay::{SimError, Trace};
 use table::Cell;
@@ -92,8 +92,12 @@ fn points(args: &SimArgs, workers: usize, footprint: u64) -> Vec<(Option<Share>,
         for &page in &args.page {
             for &tables in &args.page_tables {
                 let tables = tables.into();
-                let (near, policy, batch) = (None, Replacement::None, args.batch);
-                f(Setup { workers, near, page, tables, policy, batch });
+                let (near, policy) = (None, Replacement::None);
+                let pager = match args.pager {
+                    PagerArg::Kernel => Pager::Kernel { batch: args.batch },
+                    PagerArg::Atoll => Pager::Atoll,
+                };
+                f(Setup { workers, near, page, tables, policy, pager });
             }
         }
     };

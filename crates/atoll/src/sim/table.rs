@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use atoll_machine::{Outcome, Setup};
+use atoll_machine::{Outcome, Pager, Setup};
 use atoll_pages::Size;
 
 use crate::cli::Share;
@@ -115,7 +115,14 @@ pub(crate) fn columns(machine: &str, cells: &[Cell]) -> Vec<Vec<(String, Value)>
             ("page", text(&setup.page)),
             ("page_tables", text(&setup.tables)),
             ("policy", text(&setup.policy)),
-            ("batch", Value::Count(Some(setup.batch.into()))),
+            ("pager", text(&setup.pager)),
+            (
+                "batch",
+                Value::Count(match setup.pager {
+                    Pager::Kernel { batch } => Some(batch.into()),
+                    Pager::Atoll => None,
+                }),
+            ),
             ("seconds", Value::Number(Some(cell.seconds()))),
             ("relative", Value::Number(cell.relative(cells))),
             ("scanned_pages", Value::Count(Some(cell.outcome.scanned))),
@@ -185,7 +192,7 @@ mod tests {
             page: "4K".parse().unwrap(),
             tables: Tables::Private,
             policy: if share.is_some() { "cmcp".parse().unwrap() } else { Replacement::None },
-            batch: 1,
+            pager: Pager::Kernel { batch: 1 },
         };
         let workers = vec![atoll_machine::Worker::default(); 2];
         let outcome = Outcome {

@@ -1,0 +1,63 @@
+//! How fast the clock ticks, and how long a cache line takes from one core to another.
+
+use std::arch::asm;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::pin::pin;
+
+/// Multiplications in a chain, each waiting for the one before.
+const CHAIN: u64 = 8;
+/// Cycles of one of them on x86-64 processors of the last fifteen years.
+const CYCLES: u64 = 3;
+
+/// The core's clock in MHz, by a chain of multiplications.
+pub(super) fn mhz() -> f64 {
+    let loops = 2_000_000_u64;
+    let begin = Instant::now();
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "2:",
+            "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}",
+            "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}",
+            "dec {n}",
+            "jnz 2b",
+            x = inout(reg) 3_u64 => _,
+            n = inout(reg) loops => _,
+            options(nomem, nostack)
+        );
+    }
+    (loops * CHAIN * CYCLES) as f64 / begin.elapsed().as_secs_f64() / 1e6
+}
+
+/// Nanoseconds of a cache line's way from one of the CPUs to the other.
+pub(super) fn handover_ns(here: usize, there: usize) -> f64 {
+    const TRIPS: u64 = 20_000;
+    let ball = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(there);
+            for trip in 0..TRIPS {
+                // Acquire and Release: the ball itself is all that is handed over.
+                while ball.load(Ordering::Acquire) != 2 * trip + 1 {
+                    std::hint::spin_loop();
+                }
+                ball.store(2 * trip + 2, Ordering::Release);
+            }
+        });
+        pin(here);
+        let mut begin = Instant::now();
+        for trip in 0..TRIPS {
+            ball.store(2 * trip + 1, Ordering::Release);
+            while ball.load(Ordering::Acquire) != 2 * trip + 2 {
+                std::hint::spin_loop();
+            }
+            if trip == 0 {
+                // The other thread had to come first.
+                begin = Instant::now();
+            }
+        }
+        begin.elapsed().as_secs_f64() * 1e9 / (2 * (TRIPS - 1)) as f64
+    })
+}
