@@ -19,6 +19,7 @@ mod producer;
 mod ready;
 mod ring;
 mod sync;
+mod turns;
 
 #[cfg(not(loom))]
 mod cache;

@@ -1,8 +1,9 @@
 //! The model checker's tests: every order in which two or three threads can do what they do here.
 //!
-//! They drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs` and `ready.rs`, with
+//! They drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs`, `ready.rs` and `turns.rs`, with
 //! loom's atomics from `sync.rs`. A wake-up that is lost is a deadlock here, as sleeps have no timeout: loom reports
-//! it.
+//! it. What loom does not explore: a load that sees a store that runs later, so the orders of `Credit` rest on
+//! their comments alone.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p atoll-channel --lib`
 
@@ -18,6 +19,7 @@ use crate::line::{FIRST, LAST};
 use crate::producer::Producer;
 use crate::ready::{self, ReadySet};
 use crate::ring;
+use crate::turns::{Turns, Watched};
 
 /// Checks all orders with at most `preemptions` forced changes of thread, beside those at which a thread waits.
 fn check(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
@@ -138,25 +140,37 @@ fn a_close_wakes_a_producer_that_waits_for_room() {
     });
 }
 
+impl Watched for Consumer {
+    fn ready(&self) -> bool {
+        self.readable() || self.producer_closed()
+    }
+
+    fn arm(&self) -> bool {
+        Consumer::arm(self)
+    }
+
+    fn disarm(&self) {
+        Consumer::disarm(self);
+    }
+}
+
 /// Serves `consumers` from a set until each gave `each` lines, as `WaitSet` does.
-fn serve(set: &ReadySet, consumers: &mut [Consumer], each: u8) {
+fn serve(set: &ReadySet, consumers: Vec<Consumer>, each: u8) {
+    let mut turns = Turns::new(set.seats());
     let mut number = vec![0; consumers.len()];
-    let mut unarmed: Vec<u32> = (0..consumers.len() as u32).collect();
-    let mut queue = Vec::new();
+    for (seat, consumer) in consumers.into_iter().enumerate() {
+        turns.insert(seat as u32, consumer);
+    }
     while number.iter().any(|n| *n < each) {
-        queue.extend(unarmed.drain(..).filter(|seat| !consumers[*seat as usize].arm()));
-        set.collect(|seat| queue.push(seat));
-        while let Some(seat) = queue.pop() {
-            let at = seat as usize;
-            while number[at] < each && take_one(&mut consumers[at], number[at]) {
-                number[at] += 1;
+        match turns.next(set) {
+            Some(seat) => {
+                let number = &mut number[seat as usize];
+                assert!(take_one(turns.get(seat).unwrap(), *number), "handed out with nothing to read");
+                *number += 1;
             }
-            if number[at] < each && !unarmed.contains(&seat) {
-                unarmed.push(seat);
+            None => {
+                let Ok(()) = set.bell().wait(0, || set.any(), nap);
             }
-        }
-        if unarmed.is_empty() && number.iter().any(|n| *n < each) {
-            let Ok(()) = set.bell().wait(0, || set.any(), nap);
         }
     }
 }
@@ -168,24 +182,23 @@ fn a_set_of_one_ring_is_told_of_every_line() {
         let (mut producer, consumer) = halves(2);
         let told = set.clone();
         let sender = thread::spawn(move || send_all(&mut producer, 2, || told.ring(0)));
-        serve(&set, &mut [consumer], 2);
+        serve(&set, vec![consumer], 2);
         sender.join().unwrap();
     });
 }
 
 #[test]
 fn a_set_of_two_rings_loses_neither() {
-    check(4, || {
+    check(3, || {
         let set = ready::heap::set(2);
-        let (halves, senders): (Vec<_>, Vec<_>) = (0..2)
+        let (consumers, senders): (Vec<_>, Vec<_>) = (0..2)
             .map(|seat| {
                 let (mut producer, consumer) = halves(2);
                 let told = set.clone();
                 (consumer, thread::spawn(move || send_all(&mut producer, 1, || told.ring(seat))))
             })
             .unzip();
-        let mut consumers = halves;
-        serve(&set, &mut consumers, 1);
+        serve(&set, consumers, 1);
         for sender in senders {
             sender.join().unwrap();
         }

@@ -14,6 +14,7 @@ use crate::consumer::{BadHeader, Consumer};
 use crate::line::{FIRST, LAST};
 use crate::peer::{Peer, SLICE, Watch};
 use crate::settings::Settings;
+use crate::turns::Watched;
 use crate::wait_set::Seat;
 
 /// Why nothing was received. After anything but `TimedOut` nothing will be any more.
@@ -135,16 +136,6 @@ impl Receiver {
         self.seat.as_ref()
     }
 
-    /// Asks that the wait set be told of what comes; false if there is something already.
-    pub(crate) fn arm(&self) -> bool {
-        !self.ready() && self.consumer.arm()
-    }
-
-    /// Takes back what `arm` asked.
-    pub(crate) fn disarm(&self) {
-        self.consumer.disarm();
-    }
-
     /// The peer was seen dead by the wait set.
     pub(crate) fn note_death(&mut self) {
         self.watch.note_death();
@@ -221,6 +212,20 @@ impl Receiver {
             Ok(()) | Err(None) => Ok(()),
             Err(Some(timed_out)) => Err(timed_out),
         }
+    }
+}
+
+impl Watched for Receiver {
+    fn ready(&self) -> bool {
+        Receiver::ready(self)
+    }
+
+    fn arm(&self) -> bool {
+        !self.ready() && self.consumer.arm()
+    }
+
+    fn disarm(&self) {
+        self.consumer.disarm();
     }
 }
 

@@ -1,13 +1,13 @@
 //! A wait set: one place to wait for the first of many channels that has something to receive.
 //!
-//! Stands on `ready.rs`. It holds the receivers. Those that were handed out are armed again before it waits; a sender
+//! Stands on `ready.rs` and `turns.rs`. It holds the receivers. Those that were handed out are armed again before it waits; a sender
 //! that finds its channel armed marks the channel's seat and wakes the set, so idle channels are never looked at, and
 //! busy ones not told of twice. Every sender of a set can write to its marks: senders that must not be able to
 //! silence each other get sets of their own.
 //!
 //! Source: the barrelfish paper, section 6.7.2 (`struct waitset` of `if_accept` and `if_connect`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,7 @@ use crate::ready::ReadySet;
 use crate::receiver::Receiver;
 use crate::set_file;
 use crate::settings::DEFAULT_SPINS;
+use crate::turns::Turns;
 
 /// What the seats of a set share with it.
 struct Seats {
@@ -80,26 +81,14 @@ impl std::fmt::Debug for AddError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Token(pub u32);
 
-struct Member {
-    receiver: Receiver,
-    /// It is in the queue.
-    queued: bool,
-    /// It is among the unarmed.
-    unarmed: bool,
-}
-
 /// Channels to be waited for together.
 pub struct WaitSet {
     seats: Arc<Seats>,
     ready: ReadySet,
-    members: Vec<Option<Member>>,
-    count: usize,
-    /// Seats with something to look at, in turn.
-    queue: VecDeque<u32>,
-    /// Seats that were handed out, whose senders do not tell the set of anything.
-    unarmed: Vec<u32>,
+    turns: Turns<Receiver>,
     peers: Peers,
-    look_at_peers: Duration,
+    /// When the peers are looked at next, by the coarse clock.
+    next_look: Duration,
 }
 
 /// The processes at the other ends, each with its seats, in an epoll set: it gives out the dead ones without asking
@@ -121,12 +110,9 @@ impl WaitSet {
         Ok(WaitSet {
             seats: Arc::new(Seats { file, free: Mutex::new((0..seats).rev().collect()) }),
             ready,
-            members: (0..seats).map(|_| None).collect(),
-            count: 0,
-            queue: VecDeque::new(),
-            unarmed: Vec::new(),
+            turns: Turns::new(seats),
             peers: Peers { epoll, seats: HashMap::new() },
-            look_at_peers: coarse() + SLICE,
+            next_look: coarse() + SLICE,
         })
     }
 
@@ -144,46 +130,30 @@ impl WaitSet {
         if let Err(e) = self.peers.add(receiver.peer(), seat) {
             return Err(AddError::Os(receiver.into(), e));
         }
-        self.members[seat as usize] = Some(Member { receiver, queued: false, unarmed: true });
-        self.count += 1;
-        self.unarmed.push(seat);
+        self.turns.insert(seat, receiver);
         Ok(Token(seat))
     }
 
     /// The receiver of `token`, to receive from.
     pub fn get(&mut self, token: Token) -> Option<&mut Receiver> {
-        let member = self.members.get_mut(token.0 as usize)?.as_mut()?;
-        if !member.unarmed {
-            // Receiving may take back what the set asked of the sender.
-            member.unarmed = true;
-            self.unarmed.push(token.0);
-        }
-        Some(&mut member.receiver)
+        self.turns.get(token.0)
     }
 
     /// Takes a receiver out of the set. It keeps its seat, and can be added again.
     pub fn remove(&mut self, token: Token) -> Option<Receiver> {
-        let member = self.members.get_mut(token.0 as usize)?.take()?;
-        self.count -= 1;
-        self.peers.remove(member.receiver.peer(), token.0);
-        if member.queued {
-            self.queue.retain(|seat| *seat != token.0);
-        }
-        if member.unarmed {
-            self.unarmed.retain(|seat| *seat != token.0);
-        }
-        member.receiver.disarm();
-        Some(member.receiver)
+        let receiver = self.turns.remove(token.0)?;
+        self.peers.remove(receiver.peer(), token.0);
+        Some(receiver)
     }
 
     /// How many channels are in the set.
     pub fn len(&self) -> usize {
-        self.count
+        self.turns.len()
     }
 
     /// No channel is in the set.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.turns.len() == 0
     }
 
     /// A channel whose `try_recv` returns something: a message, part of one, or an error. Channels take turns, so
@@ -192,14 +162,15 @@ impl WaitSet {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Option<Token> {
         let mut deadline = Deadline::new(timeout);
         loop {
-            if let Some(token) = self.next_ready() {
-                return Some(token);
+            self.look_at_peers();
+            if let Some(seat) = self.turns.next(&self.ready) {
+                return Some(Token(seat));
             }
             if self.is_empty() {
                 return None;
             }
             let ready = &self.ready;
-            let due = self.look_at_peers;
+            let due = self.next_look;
             let spins = if deadline.none_left() { 0 } else { DEFAULT_SPINS };
             let waited = ready.bell().wait(
                 spins,
@@ -213,64 +184,15 @@ impl WaitSet {
         }
     }
 
-    /// The next in turn that is ready. If there is none, everything is armed.
-    fn next_ready(&mut self) -> Option<Token> {
-        let now = coarse();
-        if now >= self.look_at_peers {
-            self.look_at_peers = now + SLICE;
-            self.look_at_peers();
-        }
-        loop {
-            self.arm();
-            let WaitSet { ready, members, queue, .. } = self;
-            ready.collect(|seat| enqueue(members, queue, seat));
-            while let Some(seat) = self.queue.pop_front() {
-                let Some(member) = &mut self.members[seat as usize] else { continue };
-                member.queued = false;
-                // Its sender may have answered and tells nothing any more.
-                if !member.unarmed {
-                    member.unarmed = true;
-                    self.unarmed.push(seat);
-                }
-                if member.receiver.ready() {
-                    return Some(Token(seat));
-                }
-            }
-            if self.unarmed.is_empty() {
-                return None;
-            }
-        }
-    }
-
-    /// Arms what was handed out, or queues it if it has more.
-    fn arm(&mut self) {
-        let WaitSet { members, queue, unarmed, .. } = self;
-        for seat in unarmed.drain(..) {
-            let Some(member) = &mut members[seat as usize] else { continue };
-            member.unarmed = false;
-            if !member.receiver.arm() {
-                enqueue(members, queue, seat);
-            }
-        }
-    }
-
-    /// Queues all channels of peers that have died.
+    /// Queues all channels of peers that have died, if it is time to look.
     fn look_at_peers(&mut self) {
-        for seat in self.peers.dead() {
-            if let Some(member) = &mut self.members[seat as usize] {
-                member.receiver.note_death();
-                enqueue(&mut self.members, &mut self.queue, seat);
+        let now = coarse();
+        if now >= self.next_look {
+            self.next_look = now + SLICE;
+            for seat in self.peers.dead() {
+                self.turns.rouse(seat, Receiver::note_death);
             }
         }
-    }
-}
-
-fn enqueue(members: &mut [Option<Member>], queue: &mut VecDeque<u32>, seat: u32) {
-    if let Some(member) = &mut members[seat as usize]
-        && !member.queued
-    {
-        member.queued = true;
-        queue.push_back(seat);
     }
 }
 
