@@ -95,3 +95,57 @@ fn attach(
     };
     Ok(Channel::attach(parts, &settings)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+
+    use super::*;
+    use crate::ring_file::VERSION;
+    use crate::{file, set_file};
+
+    /// What `connect` makes of a peer that sends `files` with its greeting, and then its verdict.
+    fn meet(seat: Option<u32>, files: &[BorrowedFd<'_>], verdict: bool) -> Result<Channel, ConnectError> {
+        let (here, there) = UnixStream::pair().unwrap();
+        Greeting::new(&Settings::default(), seat).send(&there, files).unwrap();
+        send_verdict(&there, verdict).unwrap();
+        Channel::connect(&here, Settings::default(), None, Some(Duration::from_secs(5)))
+    }
+
+    #[test]
+    fn a_peer_that_hands_over_nonsense_is_told_from_one_that_does_not() {
+        let this = Peer::this().unwrap();
+        let process = this.descriptor();
+        let ring = ring_file::create(&Settings::default()).unwrap();
+        let set = set_file::create(10).unwrap();
+        let zeros = file::create("atoll-test", 4096).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+
+        assert!(meet(None, &[process, ring.as_fd()], true).is_ok());
+        // The ring's end is taken now: each peer below brings a new one.
+        let new = || ring_file::create(&Settings::default()).unwrap();
+        let why = |seat, files: &[BorrowedFd<'_>]| meet(seat, files, true).err().unwrap();
+        let taken = why(None, &[process, ring.as_fd()]);
+        assert!(matches!(taken, ConnectError::Attach(AttachError::Taken)));
+        let refused = meet(None, &[process, new().as_fd()], false).err().unwrap();
+        assert!(matches!(refused, ConnectError::Refused));
+        let short = why(None, &[process]);
+        assert!(matches!(short, ConnectError::Greeting("short of a descriptor")));
+        let no_process = why(None, &[null.as_fd(), new().as_fd()]);
+        assert!(matches!(no_process, ConnectError::Attach(AttachError::NotAProcess)));
+        let no_ring = why(None, &[process, zeros.as_fd()]);
+        assert!(matches!(no_ring, ConnectError::Attach(AttachError::NotAChannel(0))));
+        assert!(meet(Some(9), &[process, new().as_fd(), set.as_fd()], true).is_ok());
+        let no_seat = why(Some(10), &[process, new().as_fd(), set.as_fd()]);
+        assert!(matches!(no_seat, ConnectError::Attach(AttachError::Seat { seat: 10, seats: 10 })));
+        let no_set = why(Some(0), &[process, new().as_fd(), zeros.as_fd()]);
+        assert!(matches!(no_set, ConnectError::Attach(AttachError::NotAChannel(0))));
+        let newer = new();
+        rustix::io::pwrite(&newer, &(VERSION + 1).to_le_bytes(), 8).unwrap();
+        let newer = why(None, &[process, newer.as_fd()]);
+        let theirs = VERSION + 1;
+        assert!(
+            matches!(newer, ConnectError::Attach(AttachError::Version { theirs: t, ours: VERSION }) if t == theirs)
+        );
+    }
+}
