@@ -1,9 +1,9 @@
 //! The model checker's tests: every order in which two or three threads can do what they do here.
 //!
-//! They drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs`, `ready.rs` and `turns.rs`, with
-//! loom's atomics from `sync.rs`. A wake-up that is lost is a deadlock here, as sleeps have no timeout: loom reports
-//! it. What loom does not explore: a load that sees a store that runs later, so the orders of `Credit` rest on
-//! their comments alone.
+//! They drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs`, `ready.rs` and
+//! `turns.rs`, with loom's atomics from `sync.rs`. A wake-up that is lost is a deadlock here, as sleeps have no
+//! timeout: loom reports it. What loom does not explore: a load that sees a store that runs later, so the orders of
+//! `Credit` rest on their comments alone.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p atoll-channel --lib`
 

@@ -1,7 +1,9 @@
-//! Whose turn it is in a wait set: its members, a queue of those with something to look at, and those to be armed again.
+//! Whose turn it is in a wait set: its members, a queue of those with something to look at, and those to be armed
+//! again.
 //!
-//! `wait_set.rs` puts receivers in it, the model checker (`model.rs`) consumers; it stands on `ready.rs`. A member is at any time
-//! armed (its sender will mark its seat), queued, or unarmed; what was handed out is unarmed until the next call.
+//! `wait_set.rs` puts receivers in it, the model checker (`model.rs`) consumers; it stands on `ready.rs`. A member is
+//! at any time armed (its sender will mark its seat), queued, or unarmed; what was handed out is unarmed until the
+//! next call.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! A wait set: one place to wait for the first of many channels that has something to receive.
 //!
-//! Stands on `ready.rs` and `turns.rs`. It holds the receivers. Those that were handed out are armed again before it waits; a sender
-//! that finds its channel armed marks the channel's seat and wakes the set, so idle channels are never looked at, and
-//! busy ones not told of twice. Every sender of a set can write to its marks: senders that must not be able to
-//! silence each other get sets of their own.
+//! Stands on `ready.rs` and `turns.rs`. It holds the receivers. Those that were handed out are armed again before it
+//! waits; a sender that finds its channel armed marks the channel's seat and wakes the set, so idle channels are
+//! never looked at, and busy ones not told of twice. Every sender of a set can write to its marks: senders that must
+//! not be able to silence each other get sets of their own.
 //!
 //! Source: the barrelfish paper, section 6.7.2 (`struct waitset` of `if_accept` and `if_connect`).
 
