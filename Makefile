@@ -23,8 +23,11 @@ build: setup programs ## Build everything, the workloads too
 programs: setup ## Build the workloads to target/programs
 	@$(MAKE) --no-print-directory -C programs OUT="$(abspath $(TARGET))/programs"
 
-test: build ## Set up, build and run all tests
+test: build model ## Set up, build and run all tests
 	$(CARGO) test --release --workspace
+
+model: setup ## The channels' protocols in every order of their threads (loom)
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p atoll-channel --lib --target-dir "$(TARGET)/loom"
 
 demo: build ## A program at half its memory: native, under Linux swap, under atoll
 	@$(BENCH) --demo
@@ -58,4 +61,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test demo bench bench-quick stress live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick stress live lint fmt-check docs install clean

@@ -1,0 +1,74 @@
+//! A channel as one process holds it: a sender and a receiver, attached to a ring each.
+//!
+//! Made by `pair.rs` (descriptors inherited over a fork) and `connect.rs` (handed over through a socket).
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::consumer::Consumer;
+use crate::error::AttachError;
+use crate::peer::Peer;
+use crate::producer::Producer;
+use crate::receiver::{Message, Receiver, RecvError};
+use crate::ring_file;
+use crate::sender::{Doorbell, SendError, Sender};
+use crate::set_file;
+use crate::settings::Settings;
+use crate::wait_set::Seat;
+
+/// One end of a channel. Its halves may go to different threads.
+pub struct Channel {
+    /// To the peer.
+    pub sender: Sender,
+    /// From the peer.
+    pub receiver: Receiver,
+}
+
+/// What an end attaches to.
+pub(crate) struct Parts<'a> {
+    pub(crate) outgoing: BorrowedFd<'a>,
+    pub(crate) incoming: BorrowedFd<'a>,
+    /// The peer's wait set and the channel's seat there.
+    pub(crate) peers_set: Option<(BorrowedFd<'a>, u32)>,
+    /// This end's.
+    pub(crate) seat: Option<Seat>,
+    pub(crate) peer: Peer,
+}
+
+impl Channel {
+    /// Checks all parts, then takes this end of both rings.
+    pub(crate) fn attach(parts: Parts<'_>, settings: &Settings) -> Result<Channel, AttachError> {
+        let outgoing = ring_file::attach(parts.outgoing.as_fd(), settings)?;
+        let incoming = ring_file::attach(parts.incoming.as_fd(), settings)?;
+        let doorbell = match parts.peers_set {
+            None => None,
+            Some((file, seat)) => {
+                let set = set_file::attach(file)?;
+                if seat >= set.seats() {
+                    return Err(AttachError::Seat { seat, seats: set.seats() });
+                }
+                Some(Doorbell { set, seat })
+            }
+        };
+        ring_file::take(&outgoing.control().producer)?;
+        ring_file::take(&incoming.control().consumer)?;
+        let producer = Producer::new(outgoing);
+        let consumer = Consumer::new(incoming);
+        Ok(Channel {
+            sender: Sender::new(producer, doorbell, parts.peer.clone(), settings),
+            receiver: Receiver::new(consumer, parts.peer, settings, parts.seat),
+        })
+    }
+
+    /// As [`Sender::send`].
+    #[inline]
+    pub fn send(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), SendError> {
+        self.sender.send(kind, bytes, timeout)
+    }
+
+    /// As [`Receiver::recv`].
+    #[inline]
+    pub fn recv(&mut self, message: &mut Message, timeout: Option<Duration>) -> Result<(), RecvError> {
+        self.receiver.recv(message, timeout)
+    }
+}

@@ -1,0 +1,219 @@
+//! The greeting: the 64 bytes and the descriptors that each end sends the other before there is a channel.
+//!
+//! `connect.rs` exchanges them over a Unix socket. Magic and version keep their places in every version, and so does
+//! the length, so ends of different versions can tell each other what they are.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+use crate::clock::Deadline;
+use crate::error::{AttachError, ConnectError};
+use crate::ring_file::VERSION;
+use crate::settings::{Placement, Settings};
+
+/// `ATOLLGRT` in the order of the bytes.
+const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLGRT");
+/// Bytes of a greeting.
+const BYTES: usize = 64;
+/// Most descriptors of one: the process, two rings, a wait set.
+pub(crate) const MOST_FILES: usize = 4;
+
+/// What an end says: its settings, and its seat if its receiver is to sit in a wait set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) lines: u32,
+    pub(crate) longest: u64,
+    pub(crate) outgoing: Placement,
+    pub(crate) incoming: Placement,
+    pub(crate) seat: Option<u32>,
+}
+
+fn placement(byte: u8) -> Option<Placement> {
+    match byte {
+        0 => Some(Placement::Sender),
+        1 => Some(Placement::Receiver),
+        _ => None,
+    }
+}
+
+fn word<const N: usize>(bytes: &[u8; BYTES], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[at + i])
+}
+
+impl Greeting {
+    /// What this end says.
+    pub(crate) fn new(settings: &Settings, seat: Option<u32>) -> Greeting {
+        Greeting {
+            lines: settings.lines,
+            longest: settings.longest as u64,
+            outgoing: settings.outgoing,
+            incoming: settings.incoming,
+            seat,
+        }
+    }
+
+    /// As bytes, all numbers little-endian: magic (8), version (4), lines (4), longest (8), seat (4), is there one
+    /// (1), outgoing (1), incoming (1), zeros.
+    fn pack(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.lines.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.longest.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.seat.unwrap_or(0).to_le_bytes());
+        bytes[28] = u8::from(self.seat.is_some());
+        bytes[29] = self.outgoing as u8;
+        bytes[30] = self.incoming as u8;
+        bytes
+    }
+
+    /// From what a peer sent.
+    fn unpack(bytes: &[u8; BYTES]) -> Result<Greeting, ConnectError> {
+        if u64::from_le_bytes(word(bytes, 0)) != MAGIC {
+            return Err(ConnectError::Greeting("something else"));
+        }
+        let version = u32::from_le_bytes(word(bytes, 8));
+        if version != VERSION {
+            return Err(AttachError::Version { theirs: version, ours: VERSION }.into());
+        }
+        let (Some(outgoing), Some(incoming)) = (placement(bytes[29]), placement(bytes[30])) else {
+            return Err(ConnectError::Greeting("of no known placement"));
+        };
+        let seat = match bytes[28] {
+            0 => None,
+            1 => Some(u32::from_le_bytes(word(bytes, 24))),
+            _ => return Err(ConnectError::Greeting("of no known seat")),
+        };
+        let lines = u32::from_le_bytes(word(bytes, 12));
+        let longest = u64::from_le_bytes(word(bytes, 16));
+        Ok(Greeting { lines, longest, outgoing, incoming, seat })
+    }
+
+    /// Sends it with `files`, at most `MOST_FILES`.
+    pub(crate) fn send(&self, stream: &UnixStream, files: &[BorrowedFd<'_>]) -> Result<(), ConnectError> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fits = control.push(SendAncillaryMessage::ScmRights(files));
+        debug_assert!(fits);
+        let bytes = self.pack();
+        let sent = retry(|| sendmsg(stream, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL))?;
+        if sent == BYTES { Ok(()) } else { Err(ConnectError::Os("sendmsg", io::ErrorKind::WriteZero.into())) }
+    }
+
+    /// Receives the peer's, with its descriptors.
+    pub(crate) fn receive(
+        stream: &UnixStream,
+        deadline: &mut Deadline,
+    ) -> Result<(Greeting, Vec<OwnedFd>), ConnectError> {
+        let mut bytes = [0; BYTES];
+        let mut files = Vec::new();
+        let mut got = 0;
+        while got < BYTES {
+            got += receive(stream, &mut bytes[got..], &mut files, deadline)?;
+        }
+        Ok((Greeting::unpack(&bytes)?, files))
+    }
+}
+
+/// Says whether this end attached, behind the greetings.
+pub(crate) fn send_verdict(stream: &UnixStream, attached: bool) -> Result<(), ConnectError> {
+    let verdict = [u8::from(attached)];
+    let mut control = SendAncillaryBuffer::default();
+    retry(|| sendmsg(stream, &[IoSlice::new(&verdict)], &mut control, SendFlags::NOSIGNAL))?;
+    Ok(())
+}
+
+/// Waits for the peer to say whether it attached.
+pub(crate) fn receive_verdict(stream: &UnixStream, deadline: &mut Deadline) -> Result<(), ConnectError> {
+    let mut verdict = [0];
+    receive(stream, &mut verdict, &mut Vec::new(), deadline)?;
+    if verdict == [1] { Ok(()) } else { Err(ConnectError::Refused) }
+}
+
+/// One read of at least a byte; appends the descriptors that came along, which the kernel made close on exec.
+fn receive(
+    stream: &UnixStream,
+    into: &mut [u8],
+    files: &mut Vec<OwnedFd>,
+    deadline: &mut Deadline,
+) -> Result<usize, ConnectError> {
+    wait(stream, deadline)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got =
+        retry(|| recvmsg(stream, &mut [IoSliceMut::new(&mut *into)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    // More descriptors than fit were closed by the kernel; these are closed when dropped.
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            files.extend(rights);
+        }
+    }
+    if got.bytes == 0 { Err(ConnectError::Closed) } else { Ok(got.bytes) }
+}
+
+/// Waits until there is something to read.
+fn wait(stream: &UnixStream, deadline: &mut Deadline) -> Result<(), ConnectError> {
+    loop {
+        let longest = std::time::Duration::from_secs(3600);
+        let left = deadline.left(longest).ok_or(ConnectError::TimedOut)?;
+        let left = rustix::event::Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], left.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(e) => return Err(ConnectError::Os("poll", e.into())),
+        }
+    }
+}
+
+/// Again where a signal came in between; a peer that is gone is `Closed`.
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, ConnectError> {
+    use rustix::io::Errno;
+    match rustix::io::retry_on_intr(&mut call) {
+        Ok(done) => Ok(done),
+        Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(ConnectError::Closed),
+        Err(e) => Err(ConnectError::Os("the socket", e.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_survives_its_bytes() {
+        for seat in [None, Some(0), Some(77)] {
+            let settings = Settings { incoming: Placement::Receiver, ..Settings::default() };
+            let greeting = Greeting::new(&settings, seat);
+            assert_eq!(Greeting::unpack(&greeting.pack()).unwrap(), greeting);
+        }
+    }
+
+    #[test]
+    fn a_greeting_of_another_version_says_which() {
+        let mut bytes = Greeting::new(&Settings::default(), None).pack();
+        bytes[8] = 9;
+        let error = Greeting::unpack(&bytes).unwrap_err();
+        assert!(matches!(error, ConnectError::Attach(AttachError::Version { theirs: 9, ours: VERSION })));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_greeting_or_an_error(mut bytes in proptest::array::uniform32(0u8..), known: bool) {
+            if known {
+                bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
+                bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+            }
+            let mut all = [0; BYTES];
+            all[..32].copy_from_slice(&bytes);
+            let _ = Greeting::unpack(&all);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The ready set: which of many rings have something to read, as a bitmap of two levels in shared memory.
+//!
+//! A producer that finds its ring's bell armed (`producer.rs`) sets its seat's bit here and wakes the set's owner;
+//! `wait_set.rs` collects the bits. Finding the ready ones among n seats takes n/4096 loads, and 10,000 idle channels
+//! cost nothing.
+//!
+//! Source: the barrelfish paper, section 6.7.2 (`struct waitset`), where a set polls each of its channels in turn;
+//! this one is told.
+
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::bell::{ASLEEP, Bell};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// What the memory of a set begins with; then the words of the summary, then those of the leaves.
+#[repr(C)]
+pub(crate) struct SetControl {
+    pub(crate) identity: SetIdentity,
+    pub(crate) owner: Owner,
+}
+
+/// Checked by who attaches; written once, before anybody else can see it.
+#[repr(C, align(64))]
+pub(crate) struct SetIdentity {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) seats: AtomicU32,
+}
+
+/// Where the set's owner sleeps.
+#[repr(C, align(64))]
+pub(crate) struct Owner {
+    pub(crate) bell: Bell,
+}
+
+/// Most seats of a set: 64 words of summary.
+pub(crate) const MOST_SEATS: u32 = 64 * 64 * 64;
+
+/// Words of the leaves, a bit a seat.
+pub(crate) fn leaf_words(seats: u32) -> usize {
+    seats.div_ceil(64) as usize
+}
+
+/// Words of the summary, a bit a word of the leaves.
+pub(crate) fn summary_words(seats: u32) -> usize {
+    leaf_words(seats).div_ceil(64)
+}
+
+/// A set in memory that its owner and all its producers see.
+#[derive(Clone)]
+pub(crate) struct ReadySet {
+    control: NonNull<SetControl>,
+    /// The summary, and the leaves right behind it.
+    words: NonNull<AtomicU64>,
+    /// How many seats; this process's own copy.
+    seats: u32,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: everything behind the pointers is atomics, and `_keep` holds it as long as any copy lives.
+unsafe impl Send for ReadySet {}
+// SAFETY: as above; a set has no state of its own but what is shared.
+unsafe impl Sync for ReadySet {}
+
+impl ReadySet {
+    /// A set of `seats` seats in memory that `keep` holds.
+    ///
+    /// # Safety `control` and the words of summary and leaves from `words` on must be valid, aligned and written by
+    /// nothing but atomics as long as `keep` lives.
+    pub(crate) unsafe fn new(
+        control: NonNull<SetControl>,
+        words: NonNull<AtomicU64>,
+        seats: u32,
+        keep: Arc<dyn Any + Send + Sync>,
+    ) -> ReadySet {
+        ReadySet { control, words, seats, _keep: keep }
+    }
+
+    fn control(&self) -> &SetControl {
+        // SAFETY: valid as `new` was promised, and held by `_keep`.
+        unsafe { self.control.as_ref() }
+    }
+
+    /// The words of the summary and those of the leaves.
+    fn words(&self) -> (&[AtomicU64], &[AtomicU64]) {
+        let summary = summary_words(self.seats);
+        let all = summary + leaf_words(self.seats);
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), all) }.split_at(summary)
+    }
+
+    /// How many seats it has.
+    pub(crate) fn seats(&self) -> u32 {
+        self.seats
+    }
+
+    /// Where the owner waits.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.control().owner.bell
+    }
+
+    /// A producer's side: the ring at `seat` has something to look at. The seat is below `seats`.
+    #[cold]
+    pub(crate) fn ring(&self, seat: u32) {
+        let (summary, leaves) = self.words();
+        let leaf = (seat / 64) as usize;
+        // Release: pairs with the Acquire in `collect`. The leaf before the summary, as `collect` goes the other way.
+        leaves[leaf].fetch_or(1 << (seat % 64), Ordering::Release);
+        // Not left out if the leaf had bits already: who set them may be dead before it came to this line.
+        summary[leaf / 64].fetch_or(1 << (leaf % 64), Ordering::Release);
+        if self.bell().answer() == ASLEEP {
+            self.bell().wake();
+        }
+    }
+
+    /// The owner's side: `collect` would find something.
+    pub(crate) fn any(&self) -> bool {
+        self.words().0.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// The owner's side: hands each seat whose bit is set to `seen`, and clears the bits. Seats beyond the last are
+    /// left out: a hostile producer may set any bit.
+    pub(crate) fn collect(&self, mut seen: impl FnMut(u32)) {
+        let (summary, leaves) = self.words();
+        for (i, word) in summary.iter().enumerate() {
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            // The summary before the leaf: a bit that is set in between is in the leaf then, or its summary is set
+            // anew. Acquire: pairs with the Release in `ring`, here and below.
+            let mut full = word.swap(0, Ordering::Acquire);
+            while full != 0 {
+                let leaf = i * 64 + full.trailing_zeros() as usize;
+                full &= full - 1;
+                let Some(word) = leaves.get(leaf) else { continue };
+                let mut bits = word.swap(0, Ordering::Acquire);
+                while bits != 0 {
+                    let seat = leaf as u32 * 64 + bits.trailing_zeros();
+                    bits &= bits - 1;
+                    if seat < self.seats {
+                        seen(seat);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sets on the heap, for one process: the model checker's, and tests'.
+#[cfg(any(test, loom))]
+pub(crate) mod heap {
+    use super::*;
+
+    struct Heap {
+        control: SetControl,
+        words: Vec<AtomicU64>,
+    }
+
+    pub(crate) fn set(seats: u32) -> ReadySet {
+        #[cfg(loom)]
+        let bell = Bell::new();
+        // SAFETY: zeros are a bell nobody waits at.
+        #[cfg(not(loom))]
+        let bell = unsafe { std::mem::zeroed() };
+        let identity =
+            SetIdentity { magic: AtomicU64::new(0), version: AtomicU32::new(0), seats: AtomicU32::new(0) };
+        let words = summary_words(seats) + leaf_words(seats);
+        let heap = Arc::new(Heap {
+            control: SetControl { identity, owner: Owner { bell } },
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        });
+        let words = NonNull::from(heap.words.as_slice()).cast();
+        // SAFETY: both parts are the heap's, which the set holds.
+        unsafe { ReadySet::new(NonNull::from(&heap.control), words, seats, heap.clone()) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_rung_is_collected_once() {
+        for seats in [1, 63, 64, 65, 4096, 4097, 10_000] {
+            let set = heap::set(seats);
+            assert!(!set.any());
+            let rung: Vec<u32> = (0..seats).filter(|seat| seat % 37 == 0 || seat + 1 == seats).collect();
+            rung.iter().rev().for_each(|seat| set.ring(*seat));
+            assert!(set.any());
+            let mut seen = Vec::new();
+            set.collect(|seat| seen.push(seat));
+            assert_eq!(seen, rung);
+            set.collect(|_| panic!("collected twice"));
+        }
+    }
+
+    #[test]
+    fn bits_of_no_seat_are_left_out() {
+        let set = heap::set(70);
+        let (summary, leaves) = set.words();
+        summary[0].store(!0, Ordering::Relaxed);
+        leaves[1].store(!0, Ordering::Relaxed);
+        let mut seen = Vec::new();
+        set.collect(|seat| seen.push(seat));
+        assert_eq!(seen, (64..70).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,77 @@
+//! A ring in a file: makes one, and checks one that was handed over before it is believed.
+//!
+//! Stands on `file.rs` and gives out `ring.rs`; `pair.rs` and `connect.rs` hand the files over.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::error::AttachError;
+use crate::file::{self, Mapping, PAGE};
+use crate::line::Line;
+use crate::ring::{CONTROL_BYTES, Control, Ring, Side};
+use crate::settings::Settings;
+use crate::sync::Ordering;
+
+/// `ATOLLRNG` in the order of the bytes.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLRNG");
+/// The format of rings, wait sets and greetings; a change to any makes a new one.
+pub const VERSION: u32 = 1;
+
+/// Bytes of a ring's file.
+pub(crate) fn bytes(settings: &Settings) -> usize {
+    (CONTROL_BYTES + settings.lines as usize * size_of::<Line>()).next_multiple_of(PAGE)
+}
+
+/// Makes an empty ring in a file.
+pub(crate) fn create(settings: &Settings) -> io::Result<OwnedFd> {
+    let file = file::create("atoll-ring", bytes(settings))?;
+    let mapping = Mapping::new(file.as_fd(), bytes(settings)).map_err(io::Error::other)?;
+    // SAFETY: the mapping begins with a control part, aligned to a page; zeros are a valid one.
+    let control = unsafe { mapping.base().cast::<Control>().as_ref() };
+    // Relaxed: nobody else has the file yet, and handing it over is a system call.
+    control.identity.lines.store(settings.lines, Ordering::Relaxed);
+    control.identity.longest.store(settings.longest as u64, Ordering::Relaxed);
+    control.identity.version.store(VERSION, Ordering::Relaxed);
+    control.identity.magic.store(MAGIC, Ordering::Relaxed);
+    Ok(file)
+}
+
+/// Maps the ring in `file` and checks that it is one, of `settings`. Everything is read once: the peer may change it
+/// at any time.
+pub(crate) fn attach(file: BorrowedFd<'_>, settings: &Settings) -> Result<Ring, AttachError> {
+    let mapping = Mapping::new(file, CONTROL_BYTES)?;
+    // SAFETY: the mapping holds a control part, aligned to a page, used as atomics only.
+    let control = unsafe { mapping.base().cast::<Control>().as_ref() };
+    let magic = control.identity.magic.load(Ordering::Relaxed);
+    if magic != MAGIC {
+        return Err(AttachError::NotAChannel(magic));
+    }
+    let version = control.identity.version.load(Ordering::Relaxed);
+    if version != VERSION {
+        return Err(AttachError::Version { theirs: version, ours: VERSION });
+    }
+    let agree = |what, theirs, ours| {
+        if theirs == ours { Ok(()) } else { Err(AttachError::Settings { what, theirs, ours }) }
+    };
+    agree("lines", control.identity.lines.load(Ordering::Relaxed).into(), settings.lines.into())?;
+    agree("longest", control.identity.longest.load(Ordering::Relaxed), settings.longest as u64)?;
+    if mapping.bytes() < bytes(settings) {
+        return Err(AttachError::Truncated { bytes: mapping.bytes(), least: bytes(settings) });
+    }
+    // SAFETY: the lines lie behind the control part, and the mapping holds as many as `bytes` counts.
+    let lines = unsafe { mapping.base().add(CONTROL_BYTES) }.cast();
+    let control = mapping.base().cast();
+    // SAFETY: valid, aligned (the control part is a multiple of lines), atomics only; the mapping is kept with the
+    // ring.
+    Ok(unsafe { Ring::new(control, lines, settings.lines, Arc::new(mapping)) })
+}
+
+/// Attaches as the end that `side` belongs to, once.
+pub(crate) fn take(side: &Side) -> Result<(), AttachError> {
+    // Relaxed: it orders nothing, it only counts.
+    match side.attached.swap(1, Ordering::Relaxed) {
+        0 => Ok(()),
+        _ => Err(AttachError::Taken),
+    }
+}

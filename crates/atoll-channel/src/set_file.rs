@@ -1,0 +1,69 @@
+//! A ready set in a file: makes one, and checks one that was handed over before it is believed.
+//!
+//! Stands on `file.rs` and gives out `ready.rs`; `wait_set.rs` owns sets, `connect.rs` and `pair.rs` hand them to
+//! producers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::cache::Cache;
+use crate::error::{AttachError, CreateError};
+use crate::file::{self, Mapping, PAGE};
+use crate::ready::{MOST_SEATS, ReadySet, SetControl, leaf_words, summary_words};
+use crate::ring_file::VERSION;
+use crate::sync::Ordering;
+
+/// `ATOLLSET` in the order of the bytes.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLSET");
+
+/// A process maps a set once, however many of its channels ring there.
+static MAPPED: Cache<(u64, u64), Mapping> = Cache::new();
+
+fn bytes(seats: u32) -> usize {
+    (size_of::<SetControl>() + (summary_words(seats) + leaf_words(seats)) * 8).next_multiple_of(PAGE)
+}
+
+/// Makes a set of `seats` seats in a file.
+pub(crate) fn create(seats: u32) -> Result<OwnedFd, CreateError> {
+    if !(1..=MOST_SEATS).contains(&seats) {
+        return Err(CreateError::Seats(seats));
+    }
+    let file =
+        file::create("atoll-set", bytes(seats)).map_err(|e| CreateError::Os("a wait set's memory", e))?;
+    let mapping = Mapping::new(file.as_fd(), bytes(seats))
+        .map_err(|e| CreateError::Os("a wait set's memory", std::io::Error::other(e)))?;
+    // SAFETY: the mapping begins with a control part, aligned to a page; zeros are a valid one.
+    let control = unsafe { mapping.base().cast::<SetControl>().as_ref() };
+    // Relaxed: nobody else has the file yet, and handing it over is a system call.
+    control.identity.seats.store(seats, Ordering::Relaxed);
+    control.identity.version.store(VERSION, Ordering::Relaxed);
+    control.identity.magic.store(MAGIC, Ordering::Relaxed);
+    Ok(file)
+}
+
+/// Maps the set in `file` and checks that it is one.
+pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<ReadySet, AttachError> {
+    let stat = rustix::fs::fstat(file).map_err(|e| AttachError::Os("fstat", e.into()))?;
+    let id = (stat.st_dev, stat.st_ino);
+    let make = || Mapping::new(file, size_of::<SetControl>()).map(Arc::new);
+    let mapping = MAPPED.get(id, |_| true, make)?;
+    // SAFETY: the mapping holds a control part, aligned to a page, used as atomics only.
+    let control = unsafe { mapping.base().cast::<SetControl>().as_ref() };
+    let magic = control.identity.magic.load(Ordering::Relaxed);
+    if magic != MAGIC {
+        return Err(AttachError::NotAChannel(magic));
+    }
+    let version = control.identity.version.load(Ordering::Relaxed);
+    if version != VERSION {
+        return Err(AttachError::Version { theirs: version, ours: VERSION });
+    }
+    let seats = control.identity.seats.load(Ordering::Relaxed);
+    if seats > MOST_SEATS || mapping.bytes() < bytes(seats) {
+        return Err(AttachError::Truncated { bytes: mapping.bytes(), least: bytes(seats.min(MOST_SEATS)) });
+    }
+    // SAFETY: the words lie behind the control part, and the mapping holds as many as `bytes` counts.
+    let words = unsafe { mapping.base().add(size_of::<SetControl>()) }.cast();
+    let control = mapping.base().cast();
+    // SAFETY: valid, aligned, atomics only; the mapping is kept with the set.
+    Ok(unsafe { ReadySet::new(control, words, seats, mapping) })
+}
