@@ -125,3 +125,35 @@ fn a_reader_that_leaves_ends_it_quietly() {
         (Some(libc::SIGPIPE), "")
     );
 }
+
+/// Built and run by `cargo test -p atoll --features parquet`.
+#[cfg(feature = "parquet")]
+#[test]
+fn results_are_written_as_parquet() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path());
+    let (file, csv) = (folder.path().join("results.parquet"), folder.path().join("results.csv"));
+    let words = ["sim", "--machine", "knc-5110p", "--near", "50%,1M", "--policy", "fifo,min", "--parquet"];
+    let files = [file.to_str().unwrap(), "--csv", csv.to_str().unwrap(), trace.to_str().unwrap()];
+    let (_, said, well) = atoll(&[&words[..], &files[..]].concat());
+    assert!(well, "{said}");
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let heads: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap()).collect();
+    assert_eq!(rows.len(), csv.lines().count() - 1);
+    let at = |name: &str| heads.iter().position(|head| *head == name).unwrap();
+    for (row, line) in rows.iter().zip(csv.lines().skip(1)) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!(row.len(), heads.len());
+        assert_eq!(row.get_string(at("machine")).unwrap(), cells[at("machine")]);
+        assert_eq!(row.get_long(at("major_faults")).unwrap().to_string(), cells[at("major_faults")]);
+        assert!(
+            (row.get_double(at("seconds")).unwrap() - cells[at("seconds")].parse::<f64>().unwrap()).abs()
+                < 1e-8
+        );
+    }
+}
