@@ -45,7 +45,8 @@ fn wrong_cargo(words: &[&str]) -> Option<String> {
     });
     let Some(folder) = folder else { return Some(format!("no package {package}")) };
     let test = after("--test")?;
-    let there = folder.join(format!("tests/{test}.rs")).exists();
+    let there =
+        [format!("tests/{test}.rs"), format!("tests/{test}/main.rs")].iter().any(|f| folder.join(f).exists());
     (!there).then(|| format!("{package} has no test {test}"))
 }
 
