@@ -8,8 +8,8 @@ use atoll_channel::{Channel, Message, Placement, RecvError, SendError, Settings,
 use crate::child::{Child, SECONDS, with_child};
 use crate::words::{Random, check, message};
 
-/// Within this a death must show: "within a second".
-const SOON: Duration = Duration::from_secs(1);
+/// Within this a death must show: a second by design (`SLICE` in `peer.rs`), and what a busy machine takes on top.
+const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) fn a_killed_sender_is_an_error_soon() {
     for outgoing in [Placement::Sender, Placement::Receiver] {
