@@ -44,6 +44,9 @@ stress: build ## All programs at random settings against checksums, for TIME sec
 live: build ## The simulator beside the live system: counts of four programs, several minutes
 	$(CARGO) test --release -p atoll-e2e --test live -- --ignored --nocapture
 
+bench-trace: build ## How long capturing traces takes, several minutes
+	$(CARGO) run --release -p atoll-e2e --bin capture
+
 lint: setup ## Clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
@@ -61,4 +64,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick stress live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-trace stress live lint fmt-check docs install clean
