@@ -30,7 +30,7 @@ pub(crate) struct Bell {
 
 impl Bell {
     /// A bell nobody waits at; in a mapping, zeros are the same.
-    #[cfg(loom)]
+    #[cfg(any(test, loom))]
     pub(crate) fn new() -> Bell {
         Bell { futex: Futex::new() }
     }

@@ -101,7 +101,7 @@ mod tests {
     use std::os::fd::BorrowedFd;
 
     use super::*;
-    use crate::ring_file::VERSION;
+    use crate::file::VERSION;
     use crate::{file, set_file};
 
     /// What `connect` makes of a peer that sends `files` with its greeting, and then its verdict.

@@ -11,6 +11,10 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::AttachError;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The format of rings, wait sets and greetings; a change to any makes a new one.
+pub const VERSION: u32 = 1;
 
 /// Sizes are multiples of this.
 pub(crate) const PAGE: usize = 4096;
@@ -28,6 +32,27 @@ pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
     rustix::fs::fcntl_add_seals(&file, SEALS)?;
     Ok(file)
+}
+
+/// Says what a file is that nobody else has yet.
+pub(crate) fn identify(magic: &AtomicU64, version: &AtomicU32, ours: u64) {
+    // Relaxed: handing the file over is a system call.
+    version.store(VERSION, Ordering::Relaxed);
+    magic.store(ours, Ordering::Relaxed);
+}
+
+/// Checks that a file that was handed over is what `identify` made, of the same format. Each word is read once: the peer may
+/// change it at any time.
+pub(crate) fn check_identity(magic: &AtomicU64, version: &AtomicU32, ours: u64) -> Result<(), AttachError> {
+    let magic = magic.load(Ordering::Relaxed);
+    if magic != ours {
+        return Err(AttachError::NotAChannel(magic));
+    }
+    let version = version.load(Ordering::Relaxed);
+    if version != VERSION {
+        return Err(AttachError::Version { theirs: version, ours: VERSION });
+    }
+    Ok(())
 }
 
 /// A mapped file; unmapped when dropped.

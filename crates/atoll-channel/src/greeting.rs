@@ -16,7 +16,7 @@ use rustix::net::{
 
 use crate::clock::Deadline;
 use crate::error::{AttachError, ConnectError};
-use crate::ring_file::VERSION;
+use crate::file::VERSION;
 use crate::settings::{Placement, Settings};
 
 /// `ATOLLGRT` in the order of the bytes.

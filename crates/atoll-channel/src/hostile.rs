@@ -11,10 +11,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::error::AttachError;
+use crate::file::VERSION;
 use crate::line::{FIRST, Header, LAST};
 use crate::receiver::{Message, RecvError};
 use crate::ring::{Control, Ring};
-use crate::ring_file::{self, MAGIC, VERSION};
+use crate::ring_file::{self, MAGIC};
 use crate::sender::SendError;
 use crate::settings::Settings;
 use crate::sync::Ordering;

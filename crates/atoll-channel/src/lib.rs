@@ -60,10 +60,10 @@ mod wait_set;
 pub use self::{
     channel::Channel,
     error::{AttachError, ConnectError, CreateError},
+    file::VERSION,
     pair::{End, pair},
     peer::Peer,
     receiver::{Message, Receiver, RecvError},
-    ring_file::VERSION,
     sender::{SendError, Sender},
     settings::{
         DEFAULT_LINES, DEFAULT_LONGEST, DEFAULT_SPINS, MOST_LINES, MOST_LONGEST, Placement, Settings,

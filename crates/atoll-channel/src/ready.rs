@@ -67,7 +67,8 @@ unsafe impl Sync for ReadySet {}
 impl ReadySet {
     /// A set of `seats` seats in memory that `keep` holds.
     ///
-    /// # Safety `control` and the words of summary and leaves from `words` on must be valid, aligned and written by
+    /// # Safety
+    /// `control` and the words of summary and leaves from `words` on must be valid, aligned and written by
     /// nothing but atomics as long as `keep` lives.
     pub(crate) unsafe fn new(
         control: NonNull<SetControl>,
@@ -159,16 +160,11 @@ pub(crate) mod heap {
     }
 
     pub(crate) fn set(seats: u32) -> ReadySet {
-        #[cfg(loom)]
-        let bell = Bell::new();
-        // SAFETY: zeros are a bell nobody waits at.
-        #[cfg(not(loom))]
-        let bell = unsafe { std::mem::zeroed() };
         let identity =
             SetIdentity { magic: AtomicU64::new(0), version: AtomicU32::new(0), seats: AtomicU32::new(0) };
         let words = summary_words(seats) + leaf_words(seats);
         let heap = Arc::new(Heap {
-            control: SetControl { identity, owner: Owner { bell } },
+            control: SetControl { identity, owner: Owner { bell: Bell::new() } },
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
         });
         let words = NonNull::from(heap.words.as_slice()).cast();

@@ -72,7 +72,8 @@ unsafe impl Sync for Ring {}
 impl Ring {
     /// A ring of `count` lines, at least 2, in memory that `keep` holds.
     ///
-    /// # Safety `control` and `count` lines from `lines` on must be valid, aligned and written by nothing but atomics
+    /// # Safety
+    /// `control` and `count` lines from `lines` on must be valid, aligned and written by nothing but atomics
     /// as long as `keep` lives.
     pub(crate) unsafe fn new(
         control: NonNull<Control>,
@@ -141,12 +142,7 @@ pub(crate) mod heap {
     }
 
     fn side() -> Side {
-        #[cfg(loom)]
-        let bell = Bell::new();
-        // SAFETY: zeros are a bell nobody waits at.
-        #[cfg(not(loom))]
-        let bell = unsafe { std::mem::zeroed() };
-        Side { bell, attached: AtomicU32::new(0), closed: AtomicU32::new(0) }
+        Side { bell: Bell::new(), attached: AtomicU32::new(0), closed: AtomicU32::new(0) }
     }
 
     pub(crate) fn ring(count: u32) -> Ring {

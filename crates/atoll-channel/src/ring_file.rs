@@ -15,8 +15,6 @@ use crate::sync::Ordering;
 
 /// `ATOLLRNG` in the order of the bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLRNG");
-/// The format of rings, wait sets and greetings; a change to any makes a new one.
-pub const VERSION: u32 = 1;
 
 /// Bytes of a ring's file.
 pub(crate) fn bytes(settings: &Settings) -> usize {
@@ -32,8 +30,7 @@ pub(crate) fn create(settings: &Settings) -> io::Result<OwnedFd> {
     // Relaxed: nobody else has the file yet, and handing it over is a system call.
     control.identity.lines.store(settings.lines, Ordering::Relaxed);
     control.identity.longest.store(settings.longest as u64, Ordering::Relaxed);
-    control.identity.version.store(VERSION, Ordering::Relaxed);
-    control.identity.magic.store(MAGIC, Ordering::Relaxed);
+    file::identify(&control.identity.magic, &control.identity.version, MAGIC);
     Ok(file)
 }
 
@@ -43,14 +40,7 @@ pub(crate) fn attach(file: BorrowedFd<'_>, settings: &Settings) -> Result<Ring, 
     let mapping = Mapping::new(file, CONTROL_BYTES)?;
     // SAFETY: the mapping holds a control part, aligned to a page, used as atomics only.
     let control = unsafe { mapping.base().cast::<Control>().as_ref() };
-    let magic = control.identity.magic.load(Ordering::Relaxed);
-    if magic != MAGIC {
-        return Err(AttachError::NotAChannel(magic));
-    }
-    let version = control.identity.version.load(Ordering::Relaxed);
-    if version != VERSION {
-        return Err(AttachError::Version { theirs: version, ours: VERSION });
-    }
+    file::check_identity(&control.identity.magic, &control.identity.version, MAGIC)?;
     let agree = |what, theirs, ours| {
         if theirs == ours { Ok(()) } else { Err(AttachError::Settings { what, theirs, ours }) }
     };

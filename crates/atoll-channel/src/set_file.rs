@@ -10,7 +10,6 @@ use crate::cache::Cache;
 use crate::error::{AttachError, CreateError};
 use crate::file::{self, Mapping, PAGE};
 use crate::ready::{MOST_SEATS, ReadySet, SetControl, leaf_words, summary_words};
-use crate::ring_file::VERSION;
 use crate::sync::Ordering;
 
 /// `ATOLLSET` in the order of the bytes.
@@ -36,8 +35,7 @@ pub(crate) fn create(seats: u32) -> Result<OwnedFd, CreateError> {
     let control = unsafe { mapping.base().cast::<SetControl>().as_ref() };
     // Relaxed: nobody else has the file yet, and handing it over is a system call.
     control.identity.seats.store(seats, Ordering::Relaxed);
-    control.identity.version.store(VERSION, Ordering::Relaxed);
-    control.identity.magic.store(MAGIC, Ordering::Relaxed);
+    file::identify(&control.identity.magic, &control.identity.version, MAGIC);
     Ok(file)
 }
 
@@ -49,14 +47,7 @@ pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<ReadySet, AttachError> {
     let mapping = MAPPED.get(id, |_| true, make)?;
     // SAFETY: the mapping holds a control part, aligned to a page, used as atomics only.
     let control = unsafe { mapping.base().cast::<SetControl>().as_ref() };
-    let magic = control.identity.magic.load(Ordering::Relaxed);
-    if magic != MAGIC {
-        return Err(AttachError::NotAChannel(magic));
-    }
-    let version = control.identity.version.load(Ordering::Relaxed);
-    if version != VERSION {
-        return Err(AttachError::Version { theirs: version, ours: VERSION });
-    }
+    file::check_identity(&control.identity.magic, &control.identity.version, MAGIC)?;
     let seats = control.identity.seats.load(Ordering::Relaxed);
     if seats > MOST_SEATS || mapping.bytes() < bytes(seats) {
         return Err(AttachError::Truncated { bytes: mapping.bytes(), least: bytes(seats.min(MOST_SEATS)) });

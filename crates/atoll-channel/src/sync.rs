@@ -39,6 +39,11 @@ mod real {
     }
 
     impl Futex {
+        #[cfg(test)]
+        pub(crate) fn new() -> Futex {
+            Futex { word: AtomicU32::new(0) }
+        }
+
         /// Sleeps while the word holds `expected`, at most `longest`. May return early for any reason: callers look
         /// again.
         pub(crate) fn sleep(&self, expected: u32, longest: Duration) {

@@ -43,14 +43,20 @@ pub(crate) fn cpus_online() -> u32 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u32
 }
 
-/// CPUs that this process may use.
+/// How many CPUs this process may use.
 pub(crate) fn usable_cpus() -> u32 {
-    // SAFETY: the set is valid for writes, and counted only if it was filled.
+    usable_cpu_numbers().map_or_else(cpus_online, |cpus| cpus.len().max(1) as u32)
+}
+
+/// The CPUs this process may use, ascending; none where the kernel does not say.
+pub(crate) fn usable_cpu_numbers() -> Option<Vec<usize>> {
+    // SAFETY: the set is valid for writes, and read only if it was filled.
     unsafe {
         let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
         if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) != 0 {
-            return cpus_online();
+            return None;
         }
-        libc::CPU_COUNT(&set.assume_init()).max(1) as u32
+        let set = set.assume_init();
+        Some((0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect())
     }
 }

@@ -153,11 +153,7 @@ impl<W: Watch> Engine<'_, W> {
         self.workers[worker].times.walk += cost;
         clock += cost;
         let id = self.page_id(page);
-        let mapped = match self.tables {
-            Tables::Private => self.pages.maps(id, worker),
-            Tables::Shared => self.pages.all[id as usize].present,
-        };
-        if !mapped {
+        if !self.is_mapped(worker, id) {
             clock = self.fault(worker, clock, id, write);
         } else if self.pages.all[id as usize].unseen {
             self.seen(id);

@@ -11,7 +11,7 @@ use super::fault::Way;
 use super::{Decider, Engine};
 use crate::engine::evict::Victim;
 use crate::pages::{FAR, Habit};
-use crate::setup::{Pager, Replacement, Setup, Tables};
+use crate::setup::{Pager, Replacement, Setup};
 use crate::watch::{Happening, Watch};
 
 /// Frames a worker has in store at most.
@@ -139,13 +139,6 @@ impl<W: Watch> Engine<'_, W> {
         clock + work
     }
 
-    fn is_mapped(&self, worker: usize, id: u32) -> bool {
-        match self.tables {
-            Tables::Private => self.pages.maps(id, worker),
-            Tables::Shared => self.pages.all[id as usize].present,
-        }
-    }
-
     /// Maps a page that is near.
     fn map_again(&mut self, worker: usize, id: u32) {
         self.pages.map(id, worker);
@@ -156,25 +149,20 @@ impl<W: Watch> Engine<'_, W> {
         self.note(worker, note);
     }
 
-    /// The page of this number, in pages, if it was ever touched.
-    fn known(&self, number: u64) -> Option<u32> {
-        self.index.get(number)
-    }
-
     /// Maps the near pages on both sides of `id` in its block that are in the same way clean or dirty.
     fn map_neighbours(&mut self, worker: usize, id: u32) {
         let page = &self.pages.all[id as usize];
         let (number, dirty) = (page.first, page.dirty);
         let block = number / BLOCK * BLOCK;
         let fits = |engine: &Self, number: u64| {
-            let id = engine.known(number)?;
+            let id = engine.index.get(number)?;
             let page = &engine.pages.all[id as usize];
             (page.frame != FAR && page.dirty == dirty && !engine.is_mapped(worker, id)).then_some(id)
         };
         let above = (number + 1..block + BLOCK).take_while(|&n| fits(self, n).is_some()).count() as u64;
         let below = (block..number).rev().take_while(|&n| fits(self, n).is_some()).count() as u64;
         for neighbour in (number + 1..=number + above).chain(number - below..number) {
-            if let Some(id) = self.known(neighbour) {
+            if let Some(id) = self.index.get(neighbour) {
                 self.map_again(worker, id);
             }
         }
@@ -284,7 +272,7 @@ impl<W: Watch> Engine<'_, W> {
             if coming.len() >= limit {
                 break;
             }
-            let known = self.known(candidate);
+            let known = self.index.get(candidate);
             let its = known.map(|id| &self.pages.all[id as usize]);
             if its.is_some_and(|page| page.frame != FAR) || its.is_some_and(|page| page.used) != used {
                 continue;
@@ -366,7 +354,7 @@ impl<W: Watch> Engine<'_, W> {
             if victims.len() == most {
                 return false;
             }
-            let Some(id) = self.known(neighbour) else { return false };
+            let Some(id) = self.index.get(neighbour) else { return false };
             let frame = self.pages.all[id as usize].frame;
             if frame == FAR || !self.policy().is_some_and(|policy| policy.evict_also(frame)) {
                 return false;

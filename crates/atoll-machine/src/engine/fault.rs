@@ -98,6 +98,15 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
+    /// Does `worker`'s page table have the page?
+    #[inline]
+    pub(super) fn is_mapped(&self, worker: usize, id: u32) -> bool {
+        match self.tables {
+            Tables::Private => self.pages.maps(id, worker),
+            Tables::Shared => self.pages.all[id as usize].present,
+        }
+    }
+
     /// The core-map count: one page table is one mapping, whoever uses it.
     pub(super) fn mappers(&self, id: u32) -> u32 {
         match self.tables {

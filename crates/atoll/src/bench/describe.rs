@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use std::fmt::Write;
 
 use super::faults::Ground;
-use super::{BenchError, Number, clock, copy, interrupts, median, pin, tlbs, walks};
-use crate::machine::{line, machine};
+use super::{BenchError, Number, ROUNDS, clock, copy, interrupts, median, middle, pin, tlbs, walks};
+use crate::machine::{machine, usable_cpu_numbers};
 
 fn sure(once: impl Fn() -> f64) -> f64 {
     let Ok(value) = median(|| Ok::<_, Infallible>(once()));
@@ -16,7 +16,7 @@ fn sure(once: impl Fn() -> f64) -> f64 {
 
 /// Measures, and writes the description down.
 pub(super) fn describe() -> Result<String, BenchError> {
-    let cpus = pin::cpus();
+    let cpus = usable_cpu_numbers().unwrap_or_default();
     let here = cpus.first().copied().unwrap_or(0);
     pin::pin(here);
     let mut text = head(cpus.len());
@@ -82,8 +82,10 @@ pub(super) fn describe() -> Result<String, BenchError> {
         Some(there) => {
             ground.map()?;
             let how = "write-protecting while another CPU runs the same page table, less without it";
-            let sender = median(|| interrupts::cost(&ground, here, there).map(|cost| cost.sender))?;
-            let target = median(|| interrupts::cost(&ground, here, there).map(|cost| cost.target))?;
+            let costs =
+                (0..ROUNDS).map(|_| interrupts::cost(&ground, here, there)).collect::<Result<Vec<_>, _>>()?;
+            let sender = middle(costs.iter().map(|cost| cost.sender).collect());
+            let target = middle(costs.iter().map(|cost| cost.target).collect());
             (
                 Number::measured(sender.round(), how),
                 Number::measured(target.round(), "what the interrupted CPU computes less"),
@@ -125,9 +127,8 @@ pub(super) fn describe() -> Result<String, BenchError> {
 
 fn head(cpus: usize) -> String {
     let this = machine();
-    let host = line("/proc/sys/kernel/hostname");
     let about = format!("{}, {cpus} CPUs, Linux {}; measured by atoll bench machine", this.cpu, this.kernel);
-    format!("name = {host:?}\nabout = {about:?}\nruns_on = \"host\"\n\n[[node]]\nname = \"host\"\n")
+    format!("name = {:?}\nabout = {about:?}\nruns_on = \"host\"\n\n[[node]]\nname = \"host\"\n", this.host)
 }
 
 fn section(text: &mut String, head: &str, numbers: &[(&str, Number)]) {

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use atoll_memory::sys::{self, Errno};
+use atoll_memory::sys;
 use atoll_memory::uffd::{Delivery, Uffd};
 
 use super::{BenchError, kernel};
@@ -30,12 +30,8 @@ impl Ground {
         let fd = sys::memfd(c"atoll-bench", 0, len as u64).map_err(kernel("making a file of memory"))?;
         let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping of a file of our own, where the kernel likes it.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, read_write, shared, fd, 0) };
-        if at == libc::MAP_FAILED {
-            let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            return Err(kernel("mapping a file of memory")(Errno(errno)));
-        }
-        let ground = Self { fd, at: at as usize, uffd };
+        let at = unsafe { sys::mmap(0, len, read_write, shared, fd, 0) };
+        let ground = Self { fd, at: at.map_err(kernel("mapping a file of memory"))?, uffd };
         uffd.register(ground.at, len).map_err(kernel("registering memory with userfaultfd"))?;
         Ok(ground)
     }

@@ -56,9 +56,12 @@ impl Number {
 
 /// The middle of an odd number of measurements.
 fn median<E>(mut once: impl FnMut() -> Result<f64, E>) -> Result<f64, E> {
-    let mut all = (0..ROUNDS).map(|_| once()).collect::<Result<Vec<f64>, E>>()?;
+    Ok(middle((0..ROUNDS).map(|_| once()).collect::<Result<_, E>>()?))
+}
+
+fn middle(mut all: Vec<f64>) -> f64 {
     all.sort_unstable_by(f64::total_cmp);
-    Ok(all[ROUNDS / 2])
+    all[all.len() / 2]
 }
 
 /// How often everything is measured.

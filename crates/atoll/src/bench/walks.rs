@@ -5,13 +5,13 @@
 
 use std::time::Instant;
 
-use atoll_memory::sys::Errno;
+use atoll_memory::sys;
 
 use super::{BenchError, kernel};
 
 /// A mapping that goes when this does.
 struct Mapping {
-    at: *mut u8,
+    at: usize,
     len: usize,
 }
 
@@ -20,14 +20,9 @@ impl Mapping {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping where the kernel likes it.
         unsafe {
-            let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, flags, -1, 0);
-            if at == libc::MAP_FAILED {
-                return Err(kernel("mmap")(Errno(
-                    std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
-                )));
-            }
-            libc::madvise(at, len, advice);
-            Ok(Self { at: at.cast(), len })
+            let at = sys::mmap(0, len, libc::PROT_READ, flags, -1, 0).map_err(kernel("mmap"))?;
+            libc::madvise(at as *mut _, len, advice);
+            Ok(Self { at, len })
         }
     }
 }
@@ -35,7 +30,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: made by `new`, used by nobody else.
-        unsafe { libc::munmap(self.at.cast(), self.len) };
+        unsafe { libc::munmap(self.at as *mut _, self.len) };
     }
 }
 
@@ -75,7 +70,7 @@ impl Pages {
     }
 
     fn base(&self) -> usize {
-        (self.mapping.at as usize).next_multiple_of(1 << self.shift)
+        self.mapping.at.next_multiple_of(1 << self.shift)
     }
 
     fn read(&self, address: usize) -> u64 {
