@@ -222,7 +222,7 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
         frames,
         any_policy,
         free,
-        Executors { at: executors, scratch, scratch_bytes, max_window: max_window(shift) },
+        Executors { at: executors, scratch, scratch_bytes, max_window: atoll_pages::pacing::window(shift) },
         store,
         drops,
     );
@@ -232,13 +232,4 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
 /// Page tables a run can have: room for the team to grow, in words of 64.
 fn round_tables(workers: u32) -> usize {
     (workers as usize * 2).next_multiple_of(64)
-}
-
-/// Pages fetched ahead at most: 256K.
-fn max_window(shift: u32) -> u32 {
-    match shift {
-        12 => 64,
-        16 => 4,
-        _ => 1,
-    }
 }

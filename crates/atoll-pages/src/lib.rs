@@ -19,6 +19,7 @@ pub mod links;
 pub mod lru;
 #[cfg(all(test, feature = "alloc"))]
 mod newest;
+pub mod pacing;
 pub mod page_size;
 pub mod policy;
 pub mod prefetch;

@@ -1,10 +1,11 @@
 //! Faults as `atoll run` resolves them: with what their stream will want next, for frames the worker has in store.
 //!
 //! Called by [`fault`](super::fault) and [`access`](super::access) in the place of the paper's kernel. It does what
-//! `atoll-memory`'s pager does (`fault.rs`, `around.rs`, `evict.rs` and `room.rs` there), with its constants and the very same
-//! streams and policies, so that counts of both can be compared. Not simulated: waiting for a page that another worker
-//! is moving, and pages pinned for system calls.
+//! `atoll-memory`'s pager does (`fault.rs`, `around.rs`, `evict.rs` and `room.rs` there), with the very same streams,
+//! policies and numbers (`atoll_pages::pacing`), so that counts of both can be compared. Not simulated: waiting for a
+//! page that another worker is moving, and pages pinned for system calls.
 
+use atoll_pages::pacing::{self, LOG, LOOK, STORE, VICTIMS};
 use atoll_pages::{PageSize, Policy, Prefetcher, Window};
 
 use super::fault::Way;
@@ -14,22 +15,8 @@ use crate::pages::{FAR, Habit};
 use crate::setup::{Pager, Replacement, Setup};
 use crate::watch::{Happening, Watch};
 
-/// Frames a worker has in store at most.
-const STORE: usize = 256;
-/// Notes a worker keeps for the policy at most.
-const NOTES: usize = 1024;
-/// Pages that leave at once at most.
-const VICTIMS: usize = 64;
-/// Pages that are mapped together, leave together and are made together, aligned.
-const BLOCK: u64 = 16;
-/// How often a page that is known to be written is mapped read-only, to see whether it still is.
-const LOOK: u32 = 64;
-
-/// Fewer frames than this, and workers could hold all of them in store.
-pub(super) fn least_frames(page: PageSize, workers: usize) -> u64 {
-    let workers = workers as u64;
-    if page == PageSize::K4 { 16 + 8 * workers } else { 4 + 2 * workers }
-}
+/// In the type of pages' numbers.
+const BLOCK: u64 = pacing::BLOCK as u64;
 
 /// Something the policy hears of when it is asked next.
 #[derive(Debug, Clone, Copy)]
@@ -74,11 +61,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(setup: &Setup, frames: Option<u64>) -> Self {
         let page = setup.page.smallest();
-        let (batch, window) = match page {
-            PageSize::K4 => (64, 64),
-            PageSize::K64 => (8, 4),
-            PageSize::M2 => (1, 1),
-        };
+        let window = pacing::window(page.shift());
         let count = if setup.pager == Pager::Atoll { setup.workers } else { 0 };
         let own = || Own { streams: Prefetcher::new(window), store: Vec::new(), notes: Vec::new(), looks: 0 };
         // The paper's policies count exactly who uses a page.
@@ -87,7 +70,7 @@ impl State {
         Self {
             own: std::iter::repeat_with(own).take(count).collect(),
             marks: Vec::new(),
-            batch: (frames.unwrap_or(u64::MAX) / (8 * setup.workers as u64)).clamp(1, batch) as usize,
+            batch: pacing::batch(page.shift(), frames.unwrap_or(u64::MAX), setup.workers as u64),
             window: window as usize,
             around: page == PageSize::K4 && (frames.is_none() || !exact),
         }
@@ -172,7 +155,7 @@ impl<W: Watch> Engine<'_, W> {
         if self.policy().is_none() {
             return;
         }
-        if self.atoll.own[worker].notes.len() == NOTES {
+        if self.atoll.own[worker].notes.len() == LOG {
             self.drain_notes();
         }
         self.atoll.own[worker].notes.push(note);
@@ -296,7 +279,7 @@ impl<W: Watch> Engine<'_, W> {
                 break;
             }
         }
-        if self.atoll.own[worker].notes.len() >= NOTES - STORE {
+        if self.atoll.own[worker].notes.len() >= LOG - STORE {
             self.drain_notes();
         }
     }

@@ -142,7 +142,7 @@ impl Memory {
         if let (Pager::Atoll, PageMode::One(page), Some(near), Some(frames)) =
             (setup.pager, setup.page, near, frames)
         {
-            let least = atoll::least_frames(page, workers);
+            let least = u64::from(atoll_pages::pacing::least_frames(page.shift(), workers as u32));
             if frames < least {
                 return Err(SetupError::Least { near, least: least << page.shift(), workers });
             }

@@ -10,7 +10,7 @@ use super::executor::{Event, Executor};
 use super::page_word::{self, PageWord, State};
 
 /// Pages of the block that is mapped together: 64K, aligned.
-const BLOCK: u32 = 16;
+const BLOCK: u32 = atoll_pages::pacing::BLOCK;
 
 impl Pager {
     /// Maps the pages on both sides of `page` in its block, as far as they are near, unmapped here, and in the same

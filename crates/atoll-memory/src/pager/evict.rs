@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use atoll_pages::Policy;
+use atoll_pages::{Policy, pacing};
 
 use super::executor::{CACHE, Executor};
 use super::page_word::{self, Habit, State};
@@ -18,7 +18,7 @@ use crate::spin::Backoff;
 use crate::sys;
 
 /// Victims of one batch at most.
-pub(super) const VICTIMS: usize = 64;
+pub(super) const VICTIMS: usize = pacing::VICTIMS;
 
 /// A page that is to leave; its lock is held.
 #[derive(Clone, Copy)]
@@ -132,9 +132,9 @@ impl Pager {
         if self.shift != 12 {
             return 0;
         }
-        let block = page & !15;
+        let block = page & !(pacing::BLOCK - 1);
         let mut count = 0;
-        let up = page + 1..block + 16;
+        let up = page + 1..block + pacing::BLOCK;
         let down = (block..page).rev();
         let mut add = |neighbour: u32| -> bool {
             let seen = page_word::load(self.word(neighbour));

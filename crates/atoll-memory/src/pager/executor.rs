@@ -6,17 +6,17 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::Prefetcher;
+use atoll_pages::{Prefetcher, pacing};
 
 use super::page_pipe::PagePipe;
 use crate::control::Figures;
 use crate::far::Lane;
 
 /// Frames an executor keeps for its next faults at most.
-pub const CACHE: usize = 256;
+pub const CACHE: usize = pacing::STORE;
 
 /// Entries of a log; a power of two.
-const LOG: usize = 1024;
+const LOG: usize = pacing::LOG;
 
 /// Something the policy must hear of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

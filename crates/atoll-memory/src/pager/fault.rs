@@ -6,6 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
+use atoll_pages::pacing::{BLOCK, LOOK};
+
 use super::executor::{Event, Executor};
 use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
@@ -205,7 +207,7 @@ impl Pager {
         let (at, end) = self.address_of(page);
         let last = page + ((end - at) >> self.shift) as u32 - 1;
         let (first, last) = match state {
-            State::Absent => (page & !15, last.min(page | 15)),
+            State::Absent => (page & !(BLOCK - 1), last.min(page | (BLOCK - 1))),
             _ => (0, last),
         };
         u64::from(first)..=u64::from(last)
@@ -219,7 +221,7 @@ impl Pager {
             return true;
         }
         x.guesses = x.guesses.wrapping_add(1);
-        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(64)
+        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(LOOK)
     }
 
     /// Locks the other pages of the window that are in the same state, as far as there is room for them.

@@ -4,7 +4,7 @@
 //!
 //! Rules: no allocation, no arena access, nothing under the lock that waits.
 
-use atoll_pages::{AnyPolicy, Policy};
+use atoll_pages::{AnyPolicy, Policy, pacing};
 
 use super::Pager;
 use super::executor::{Event, Executor};
@@ -145,18 +145,13 @@ impl Pager {
     /// Fewer frames than this and a single instruction could not make progress.
     pub(super) fn least_frames(&self) -> u32 {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
-        if self.shift == 12 { 16 + 8 * workers } else { 4 + 2 * workers }
+        pacing::least_frames(self.shift, workers)
     }
 
     /// Frames one batch takes: 256K, or an eighth of what each worker may have if that is less.
     pub(super) fn batch(&self, target: u32) -> usize {
-        let most = match self.shift {
-            12 => 64,
-            16 => 8,
-            _ => 1,
-        };
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
-        (target / (8 * workers)).clamp(1, most) as usize
+        pacing::batch(self.shift, target.into(), workers.into())
     }
 
     /// Takes up to `want` unused frames for `x` if the target allows; `true` if it got at least one.
