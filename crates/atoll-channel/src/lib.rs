@@ -12,65 +12,19 @@
     allow(dead_code, reason = "the model checker drives the rings and sets without what maps them")
 )]
 
-mod bell;
-mod consumer;
-mod line;
-mod producer;
-mod ready;
 mod ring;
-mod sync;
-mod turns;
 
-#[cfg(not(loom))]
-mod cache;
 #[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
-mod connect;
-#[cfg(not(loom))]
-mod error;
-#[cfg(not(loom))]
-mod file;
-#[cfg(not(loom))]
-mod greeting;
-#[cfg(all(test, not(loom)))]
-mod hostile;
-#[cfg(all(test, loom))]
-mod model;
-#[cfg(not(loom))]
-mod pair;
-#[cfg(not(loom))]
-mod peer;
-#[cfg(not(loom))]
-mod receiver;
-#[cfg(not(loom))]
-mod ring_file;
-#[cfg(not(loom))]
-mod sender;
-#[cfg(not(loom))]
-mod set_file;
-#[cfg(not(loom))]
-mod settings;
-#[cfg(not(loom))]
-mod wait_set;
+mod node;
 
 #[cfg(not(loom))]
-pub use self::{
-    channel::Channel,
-    error::{AttachError, ConnectError, CreateError},
-    file::VERSION,
-    pair::{End, pair},
-    peer::Peer,
-    receiver::{Message, Receiver, RecvError},
-    sender::{SendError, Sender},
-    settings::{
-        DEFAULT_LINES, DEFAULT_LONGEST, DEFAULT_SPINS, MOST_LINES, MOST_LONGEST, Placement, Settings,
-        SettingsError,
-    },
-    wait_set::{AddError, Seat, SetFull, Token, WaitSet},
-};
+pub use self::channel::*;
+#[cfg(not(loom))]
+pub use self::node::Node;
 
 /// The document's example is compiled and run with the other tests.
 #[cfg(doctest)]

@@ -6,11 +6,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::cache::Cache;
-use crate::error::{AttachError, CreateError};
-use crate::file::{self, Mapping, PAGE};
-use crate::ready::{MOST_SEATS, ReadySet, SetControl, leaf_words, summary_words};
-use crate::sync::Ordering;
+use crate::channel::cache::Cache;
+use crate::channel::error::{AttachError, CreateError};
+use crate::channel::file::{self, Mapping, PAGE};
+use crate::ring::ready::{MOST_SEATS, ReadySet, SetControl, leaf_words, summary_words};
+use crate::ring::sync::Ordering;
 
 /// `ATOLLSET` in the order of the bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLSET");

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use loom::thread;
 
-use crate::consumer::Consumer;
-use crate::line::{FIRST, LAST};
-use crate::producer::Producer;
-use crate::ready::{self, ReadySet};
-use crate::ring;
-use crate::turns::{Turns, Watched};
+use crate::ring::consumer::Consumer;
+use crate::ring::line::{FIRST, LAST};
+use crate::ring::memory;
+use crate::ring::producer::Producer;
+use crate::ring::ready::{self, ReadySet};
+use crate::ring::turns::{Turns, Watched};
 
 /// Checks all orders with at most `preemptions` forced changes of thread, beside those at which a thread waits.
 fn check(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
@@ -29,7 +29,7 @@ fn check(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
 }
 
 fn halves(lines: u32) -> (Producer, Consumer) {
-    let ring = ring::heap::ring(lines);
+    let ring = memory::heap::ring(lines);
     (Producer::new(ring.clone()), Consumer::new(ring))
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ready::ReadySet;
+use crate::ring::ready::ReadySet;
 
 /// What can be a member.
 pub(crate) trait Watched {

@@ -4,7 +4,7 @@
 //!
 //! Source: the barrelfish paper, section 5.5.3 (where the buffers lie is a parameter).
 
-use crate::line::PAYLOAD;
+use crate::ring::line::PAYLOAD;
 
 /// Lines of a ring by default: with the four control lines they fill one page of 4 KiB, and a channel has two rings.
 pub const DEFAULT_LINES: u32 = 60;

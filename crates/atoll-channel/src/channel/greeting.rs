@@ -14,10 +14,10 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
+use crate::channel::error::{AttachError, ConnectError};
+use crate::channel::file::VERSION;
+use crate::channel::settings::{Placement, Settings};
 use crate::clock::Deadline;
-use crate::error::{AttachError, ConnectError};
-use crate::file::VERSION;
-use crate::settings::{Placement, Settings};
 
 /// `ATOLLGRT` in the order of the bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLGRT");

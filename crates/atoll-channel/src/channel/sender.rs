@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getpid};
 
+use crate::channel::peer::{Peer, SLICE, Watch};
+use crate::channel::settings::Settings;
 use crate::clock::Deadline;
-use crate::line::{FIRST, LAST, PAYLOAD};
-use crate::peer::{Peer, SLICE, Watch};
-use crate::producer::{FalseCredit, Producer};
-use crate::ready::ReadySet;
-use crate::settings::Settings;
+use crate::ring::line::{FIRST, LAST, PAYLOAD};
+use crate::ring::producer::{FalseCredit, Producer};
+use crate::ring::ready::ReadySet;
 
 /// Why a message was not sent. After `Closed`, `PeerDied` and `Broken` no other will be either.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! A bell: the word by which one end says that it sleeps, and the other end wakes it.
 //!
-//! Each end of a ring (`ring.rs`) and each ready set (`ready.rs`) has one, in shared memory. As long as nobody
+//! Each end of a ring (`memory.rs`) and each ready set (`ready.rs`) has one, in shared memory. As long as nobody
 //! sleeps, the other side only reads the word, which stays in its cache: no system call and no line that moves.
 //!
 //! The waiter announces itself, fences, and looks once more at what it waits for; the other side makes it come true,
@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use crate::sync::{Futex, Ordering, fence, pause};
+use crate::ring::sync::{Futex, Ordering, fence, pause};
 
 /// Nobody needs to be told anything.
 pub(crate) const AWAKE: u32 = 0;

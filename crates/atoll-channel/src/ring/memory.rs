@@ -9,9 +9,9 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::bell::Bell;
-use crate::line::Line;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::ring::bell::Bell;
+use crate::ring::line::Line;
+use crate::ring::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// What a ring begins with, checked by who attaches. Written once, before anybody else can see it.
 #[repr(C, align(64))]

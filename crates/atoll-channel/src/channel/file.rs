@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::error::AttachError;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::channel::error::AttachError;
+use crate::ring::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The format of rings, wait sets and greetings; a change to any makes a new one.
 pub const VERSION: u32 = 1;

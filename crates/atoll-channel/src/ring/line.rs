@@ -1,13 +1,13 @@
 //! A line: 64 bytes, the unit that a ring hands from one CPU to another; the header is in the line itself.
 //!
-//! `ring.rs` lines them up, `producer.rs` writes and `consumer.rs` reads them. A header is one 64-bit word, so one
+//! `memory.rs` lines them up, `producer.rs` writes and `consumer.rs` reads them. A header is one 64-bit word, so one
 //! store publishes a line and one load receives it. All words are atomics: the other end is another process that may
 //! write when it should not, and what is read then is any bytes, but never undefined.
 //!
 //! Source: the barrelfish paper, section 5.5 (user-level message passing: cache-line messages with the header in the
 //! line).
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::ring::sync::{AtomicU64, Ordering};
 
 /// Words of payload in a line. Under the model checker one is enough, and each more costs it time.
 #[cfg(not(loom))]

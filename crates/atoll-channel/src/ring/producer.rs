@@ -5,10 +5,10 @@
 //!
 //! Source: the barrelfish paper, section 5.5.
 
-use crate::bell::{ARMED, ASLEEP, AWAKE};
-use crate::line::{Header, PAYLOAD};
-use crate::ring::Ring;
-use crate::sync::Ordering;
+use crate::ring::bell::{ARMED, ASLEEP, AWAKE};
+use crate::ring::line::{Header, PAYLOAD};
+use crate::ring::memory::Ring;
+use crate::ring::sync::Ordering;
 
 /// The other end claims to have read what was never written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,9 +14,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, pidfd_open, waitid};
 
-use crate::cache::Cache;
+use crate::channel::cache::Cache;
+use crate::channel::error::AttachError;
 use crate::clock::coarse;
-use crate::error::AttachError;
 
 /// Longest sleep, and how often the peer is looked at while there is nothing else to do. A death shows within twice
 /// this.

@@ -11,8 +11,8 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::bell::{ASLEEP, Bell};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::ring::bell::{ASLEEP, Bell};
+use crate::ring::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// What the memory of a set begins with; then the words of the summary, then those of the leaves.
 #[repr(C)]

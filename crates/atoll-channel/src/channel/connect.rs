@@ -12,14 +12,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::channel::{Channel, Parts};
+use crate::channel::ends::{Channel, Parts};
+use crate::channel::error::{AttachError, ConnectError, CreateError};
+use crate::channel::greeting::{Greeting, receive_verdict, send_verdict};
+use crate::channel::peer::Peer;
+use crate::channel::ring_file;
+use crate::channel::settings::{Placement, Settings};
+use crate::channel::wait_set::Seat;
 use crate::clock::Deadline;
-use crate::error::{AttachError, ConnectError, CreateError};
-use crate::greeting::{Greeting, receive_verdict, send_verdict};
-use crate::peer::Peer;
-use crate::ring_file;
-use crate::settings::{Placement, Settings};
-use crate::wait_set::Seat;
 
 impl Channel {
     /// Makes a channel with the process at the other end of `stream`, which does the same with mirrored settings.
@@ -101,8 +101,8 @@ mod tests {
     use std::os::fd::BorrowedFd;
 
     use super::*;
-    use crate::file::VERSION;
-    use crate::{file, set_file};
+    use crate::channel::file::VERSION;
+    use crate::channel::{file, set_file};
 
     /// What `connect` makes of a peer that sends `files` with its greeting, and then its verdict.
     fn meet(seat: Option<u32>, files: &[BorrowedFd<'_>], verdict: bool) -> Result<Channel, ConnectError> {

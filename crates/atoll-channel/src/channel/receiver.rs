@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getpid};
 
+use crate::channel::peer::{Peer, SLICE, Watch};
+use crate::channel::settings::Settings;
+use crate::channel::wait_set::Seat;
 use crate::clock::Deadline;
-use crate::consumer::{BadHeader, Consumer};
-use crate::line::{FIRST, LAST};
-use crate::peer::{Peer, SLICE, Watch};
-use crate::settings::Settings;
-use crate::turns::Watched;
-use crate::wait_set::Seat;
+use crate::ring::consumer::{BadHeader, Consumer};
+use crate::ring::line::{FIRST, LAST};
+use crate::ring::turns::Watched;
 
 /// Why nothing was received. After anything but `TimedOut` nothing will be any more.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]

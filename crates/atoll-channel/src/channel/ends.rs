@@ -5,16 +5,16 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::consumer::Consumer;
-use crate::error::AttachError;
-use crate::peer::Peer;
-use crate::producer::Producer;
-use crate::receiver::{Message, Receiver, RecvError};
-use crate::ring_file;
-use crate::sender::{Doorbell, SendError, Sender};
-use crate::set_file;
-use crate::settings::Settings;
-use crate::wait_set::Seat;
+use crate::channel::error::AttachError;
+use crate::channel::peer::Peer;
+use crate::channel::receiver::{Message, Receiver, RecvError};
+use crate::channel::ring_file;
+use crate::channel::sender::{Doorbell, SendError, Sender};
+use crate::channel::set_file;
+use crate::channel::settings::Settings;
+use crate::channel::wait_set::Seat;
+use crate::ring::consumer::Consumer;
+use crate::ring::producer::Producer;
 
 /// One end of a channel. Its halves may go to different threads.
 pub struct Channel {

@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::error::AttachError;
-use crate::file::VERSION;
-use crate::line::{FIRST, Header, LAST};
-use crate::receiver::{Message, RecvError};
-use crate::ring::{Control, Ring};
-use crate::ring_file::{self, MAGIC};
-use crate::sender::SendError;
-use crate::settings::Settings;
-use crate::sync::Ordering;
-use crate::{Channel, Peer, WaitSet, file, pair, set_file};
+use crate::channel::error::AttachError;
+use crate::channel::file::VERSION;
+use crate::channel::receiver::{Message, RecvError};
+use crate::channel::ring_file::{self, MAGIC};
+use crate::channel::sender::SendError;
+use crate::channel::settings::Settings;
+use crate::channel::{file, set_file};
+use crate::ring::line::{FIRST, Header, LAST};
+use crate::ring::memory::{Control, Ring};
+use crate::ring::sync::Ordering;
+use crate::{Channel, Peer, WaitSet, pair};
 
 const LONGEST: usize = 300;
 

@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 
+use crate::channel::error::CreateError;
+use crate::channel::peer::{Peer, SLICE};
+use crate::channel::receiver::Receiver;
+use crate::channel::set_file;
+use crate::channel::settings::DEFAULT_SPINS;
 use crate::clock::{Deadline, coarse};
-use crate::error::CreateError;
-use crate::peer::{Peer, SLICE};
-use crate::ready::ReadySet;
-use crate::receiver::Receiver;
-use crate::set_file;
-use crate::settings::DEFAULT_SPINS;
-use crate::turns::Turns;
+use crate::ring::ready::ReadySet;
+use crate::ring::turns::Turns;
 
 /// What the seats of a set share with it.
 struct Seats {

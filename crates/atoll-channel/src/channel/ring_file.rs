@@ -1,17 +1,17 @@
 //! A ring in a file: makes one, and checks one that was handed over before it is believed.
 //!
-//! Stands on `file.rs` and gives out `ring.rs`; `pair.rs` and `connect.rs` hand the files over.
+//! Stands on `file.rs` and gives out `memory.rs`; `pair.rs` and `connect.rs` hand the files over.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::error::AttachError;
-use crate::file::{self, Mapping, PAGE};
-use crate::line::Line;
-use crate::ring::{CONTROL_BYTES, Control, Ring, Side};
-use crate::settings::Settings;
-use crate::sync::Ordering;
+use crate::channel::error::AttachError;
+use crate::channel::file::{self, Mapping, PAGE};
+use crate::channel::settings::Settings;
+use crate::ring::line::Line;
+use crate::ring::memory::{CONTROL_BYTES, Control, Ring, Side};
+use crate::ring::sync::Ordering;
 
 /// `ATOLLRNG` in the order of the bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLRNG");

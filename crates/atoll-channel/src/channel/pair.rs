@@ -9,12 +9,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::channel::{Channel, Parts};
-use crate::error::{AttachError, CreateError};
-use crate::peer::Peer;
-use crate::ring_file;
-use crate::settings::Settings;
-use crate::wait_set::Seat;
+use crate::channel::ends::{Channel, Parts};
+use crate::channel::error::{AttachError, CreateError};
+use crate::channel::peer::Peer;
+use crate::channel::ring_file;
+use crate::channel::settings::Settings;
+use crate::channel::wait_set::Seat;
 
 /// One end of a channel that nobody attached to yet: two descriptors, inherited over a fork, closed on exec.
 pub struct End {
@@ -50,7 +50,7 @@ impl End {
     /// Both rings, as a peer sees them that does what it likes.
     #[cfg(test)]
     #[allow(clippy::unwrap_used, reason = "a helper of tests")]
-    pub(crate) fn rings(&self) -> (crate::ring::Ring, crate::ring::Ring) {
+    pub(crate) fn rings(&self) -> (crate::ring::memory::Ring, crate::ring::memory::Ring) {
         let ring = |file: &OwnedFd| ring_file::attach(file.as_fd(), &self.settings).unwrap();
         (ring(&self.outgoing), ring(&self.incoming))
     }

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::settings::SettingsError;
+use crate::channel::settings::SettingsError;
 
 /// Why the memory of a channel or a wait set cannot be made.
 #[derive(thiserror::Error, Debug)]

@@ -6,10 +6,10 @@
 //!
 //! Source: the barrelfish paper, section 5.5.
 
-use crate::bell::{ARMED, ASLEEP};
-use crate::line::{FIRST, Header, LAST, PAYLOAD};
-use crate::ring::Ring;
-use crate::sync::Ordering;
+use crate::ring::bell::{ARMED, ASLEEP};
+use crate::ring::line::{FIRST, Header, LAST, PAYLOAD};
+use crate::ring::memory::Ring;
+use crate::ring::sync::Ordering;
 
 /// A header that no producer of ours writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,8 +126,8 @@ impl Consumer {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::producer::Producer;
-    use crate::ring::heap;
+    use crate::ring::memory::heap;
+    use crate::ring::producer::Producer;
 
     #[test]
     fn lines_arrive_in_order_and_a_full_ring_takes_no_more() {
@@ -173,6 +173,6 @@ mod tests {
             producer.publish(0, FIRST | LAST, &[]);
         }
         ring.control().credit.consumed.store(5, Ordering::Relaxed);
-        assert_eq!(producer.room(1), Err(crate::producer::FalseCredit));
+        assert_eq!(producer.room(1), Err(crate::ring::producer::FalseCredit));
     }
 }

@@ -1,0 +1,35 @@
+//! Channels between processes of one machine: the rings' memory, who is at the other end, sending, receiving, waiting.
+//!
+//! Stands on `ring/`; `service/` makes typed calls of a channel's messages.
+
+mod cache;
+mod connect;
+mod ends;
+mod error;
+mod file;
+mod greeting;
+#[cfg(test)]
+mod hostile;
+mod pair;
+mod peer;
+mod receiver;
+mod ring_file;
+mod sender;
+mod set_file;
+mod settings;
+mod wait_set;
+
+pub use self::{
+    ends::Channel,
+    error::{AttachError, ConnectError, CreateError},
+    file::VERSION,
+    pair::{End, pair},
+    peer::Peer,
+    receiver::{Message, Receiver, RecvError},
+    sender::{SendError, Sender},
+    settings::{
+        DEFAULT_LINES, DEFAULT_LONGEST, DEFAULT_SPINS, MOST_LINES, MOST_LONGEST, Placement, Settings,
+        SettingsError,
+    },
+    wait_set::{AddError, Seat, SetFull, Token, WaitSet},
+};
