@@ -17,7 +17,7 @@ mod repro;
 mod share;
 mod sim;
 mod trace;
-pub(crate) use bench::Bench;
+pub(crate) use bench::{Bench, BenchArgs};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{PagerArg, SimArgs};

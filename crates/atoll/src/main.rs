@@ -7,6 +7,7 @@ mod doctor;
 mod figures;
 mod machine;
 mod manual;
+mod plot;
 mod repro;
 mod run;
 mod show;

@@ -129,7 +129,7 @@ proptest! {
         rustix::io::pwrite(&file, &bytes, 0).unwrap();
         match ring_file::attach(file.as_fd(), &settings) {
             Ok(ring) => {
-                prop_assert!(known == 3 && ring_file::bytes(&settings) <= pages * file::PAGE);
+                prop_assert!(known == 3 && settings.ring_bytes() <= pages * file::PAGE);
                 let _ = ring.line(lines - 1).header();
             }
             Err(AttachError::Truncated { .. }) => prop_assert!(known == 3),

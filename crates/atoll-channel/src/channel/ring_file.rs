@@ -7,24 +7,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::channel::error::AttachError;
-use crate::channel::file::{self, Mapping, PAGE};
+use crate::channel::file::{self, Mapping};
 use crate::channel::settings::Settings;
-use crate::ring::line::Line;
 use crate::ring::memory::{CONTROL_BYTES, Control, Ring, Side};
 use crate::ring::sync::Ordering;
 
 /// `ATOLLRNG` in the order of the bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLRNG");
 
-/// Bytes of a ring's file.
-pub(crate) fn bytes(settings: &Settings) -> usize {
-    (CONTROL_BYTES + settings.lines as usize * size_of::<Line>()).next_multiple_of(PAGE)
-}
-
 /// Makes an empty ring in a file.
 pub(crate) fn create(settings: &Settings) -> io::Result<OwnedFd> {
-    let file = file::create("atoll-ring", bytes(settings))?;
-    let mapping = Mapping::new(file.as_fd(), bytes(settings)).map_err(io::Error::other)?;
+    let file = file::create("atoll-ring", settings.ring_bytes())?;
+    let mapping = Mapping::new(file.as_fd(), settings.ring_bytes()).map_err(io::Error::other)?;
     // SAFETY: the mapping begins with a control part, aligned to a page; zeros are a valid one.
     let control = unsafe { mapping.base().cast::<Control>().as_ref() };
     // Relaxed: nobody else has the file yet, and handing it over is a system call.
@@ -46,8 +40,8 @@ pub(crate) fn attach(file: BorrowedFd<'_>, settings: &Settings) -> Result<Ring, 
     };
     agree("lines", control.identity.lines.load(Ordering::Relaxed).into(), settings.lines.into())?;
     agree("longest", control.identity.longest.load(Ordering::Relaxed), settings.longest as u64)?;
-    if mapping.bytes() < bytes(settings) {
-        return Err(AttachError::Truncated { bytes: mapping.bytes(), least: bytes(settings) });
+    if mapping.bytes() < settings.ring_bytes() {
+        return Err(AttachError::Truncated { bytes: mapping.bytes(), least: settings.ring_bytes() });
     }
     // SAFETY: the lines lie behind the control part, and the mapping holds as many as `bytes` counts.
     let lines = unsafe { mapping.base().add(CONTROL_BYTES) }.cast();

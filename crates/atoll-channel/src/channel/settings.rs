@@ -4,7 +4,9 @@
 //!
 //! Source: the barrelfish paper, section 5.5.3 (where the buffers lie is a parameter).
 
-use crate::ring::line::PAYLOAD;
+use crate::channel::file::PAGE;
+use crate::ring::line::{Line, PAYLOAD};
+use crate::ring::memory::CONTROL_BYTES;
 
 /// Lines of a ring by default: with the four control lines they fill one page of 4 KiB, and a channel has two rings.
 pub const DEFAULT_LINES: u32 = 60;
@@ -71,6 +73,12 @@ impl Settings {
     #[must_use]
     pub fn mirrored(self) -> Settings {
         Settings { outgoing: self.incoming, incoming: self.outgoing, ..self }
+    }
+
+    /// Bytes of shared memory of one of the two rings.
+    #[must_use]
+    pub fn ring_bytes(&self) -> usize {
+        (CONTROL_BYTES + self.lines as usize * size_of::<Line>()).next_multiple_of(PAGE)
     }
 
     /// All settings are in their ranges.

@@ -2,12 +2,22 @@
 
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 
 /// What `--help` says below the flags.
 const MACHINE: &str = "\
 Each number is measured by the kernel calls that atoll's pager makes, and printed with how it was found. It takes some seconds;
 other work disturbs it. How fast programs run is measured by atoll sweep.";
+
+const LATENCY: &str = "\
+Lists of pointers, each load needing the one before, in order and in random order, through every level of cache, main memory with
+small and large pages, every NUMA node, a line another CPU wrote, and pages that come by faults. The paper: table 5.1 of Message Passing
+and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes some ten seconds; other work disturbs it.";
+
+const CHANNEL: &str = "\
+Two processes, each on its CPU: round trips by placement of the rings, messages a second by size, and what a message costs in a set
+of many channels; beside them a bare cache line, and UCX where ucx_perftest is installed. The paper: table 5.2 and figures 5.7 to 5.9 of
+Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes half a minute; other work disturbs it.";
 
 /// `atoll bench`.
 #[derive(Subcommand, Debug, Clone)]
@@ -19,4 +29,34 @@ pub(crate) enum Bench {
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
     },
+    /// Measure how long a load waits for every kind of memory here
+    #[command(after_long_help = LATENCY)]
+    Latency(BenchArgs),
+    /// Measure messages between two processes
+    #[command(after_long_help = CHANNEL)]
+    Channel(BenchArgs),
+}
+
+/// Flags of the measurements that print tables.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct BenchArgs {
+    /// Write the tables (CSV) and drawings (SVG) to DIR
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The CPUs of the two processes; the first two this process may use if it is left out
+    #[arg(long, value_name = "A,B", value_parser = cpus)]
+    pub(crate) cpus: Option<Pair>,
+}
+
+/// Two CPUs.
+type Pair = std::sync::Arc<[usize]>;
+
+fn cpus(text: &str) -> Result<Pair, String> {
+    let wrong = || format!("{text:?} is not two different CPUs, as in 0,1");
+    let (here, there) = text.split_once(',').ok_or_else(wrong)?;
+    match (here.trim().parse(), there.trim().parse()) {
+        (Ok(here), Ok(there)) if here != there => Ok([here, there].into()),
+        _ => Err(wrong()),
+    }
 }

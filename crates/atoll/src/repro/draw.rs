@@ -5,26 +5,11 @@
 use std::path::Path;
 
 use atoll_pages::PageSize;
-use plotters::prelude::*;
 
 use super::ReproError;
 use super::cmcp::Results;
 use super::plan::{self, Line, TOP};
-
-/// A line of a figure.
-struct Series {
-    name: String,
-    points: Vec<(f64, f64)>,
-}
-
-/// One figure.
-struct Figure<'a> {
-    file: String,
-    title: String,
-    x: &'a str,
-    y: &'a str,
-    series: Vec<Series>,
-}
+use crate::plot::{Figure, Scale, Series};
 
 /// Draws all of them into `dir`.
 pub(super) fn figures(results: &Results, dir: &Path) -> Result<(), ReproError> {
@@ -39,7 +24,7 @@ pub(super) fn figures(results: &Results, dir: &Path) -> Result<(), ReproError> {
     }
     for figure in &figures {
         let path = dir.join(format!("cmcp-{}.svg", figure.file));
-        draw(figure, &path).map_err(|what| ReproError::Draw(path.display().to_string(), what))?;
+        figure.draw(&path).map_err(|what| ReproError::Draw(path.display().to_string(), what))?;
     }
     println!("\nfigures: {}/cmcp-*.svg", dir.display());
     Ok(())
@@ -57,6 +42,7 @@ fn figure6(results: &Results, cores: u32) -> Figure<'static> {
         title: format!("Figure 6: pages by cores that use them, {cores} cores"),
         x: "cores that use a page",
         y: "percent of pages",
+        scale: Scale::Plain,
         series: series.collect(),
     }
 }
@@ -72,6 +58,7 @@ fn figure7(results: &Results, letter: &str, index: usize) -> Figure<'static> {
         title: format!("Figure 7{letter}: {}", program.paper),
         x: "cores",
         y: "simulated seconds",
+        scale: Scale::Plain,
         series: series.collect(),
     }
 }
@@ -89,6 +76,7 @@ fn figure8(results: &Results) -> Figure<'static> {
         title: format!("Figure 8: relative speed by memory, FIFO, {TOP} cores"),
         x: "percent of memory near",
         y: "relative speed",
+        scale: Scale::Plain,
         series: series.collect(),
     }
 }
@@ -107,6 +95,7 @@ fn figure9(results: &Results) -> Figure<'static> {
         title: format!("Figure 9: CMCP by the ratio p, {TOP} cores"),
         x: "p",
         y: "speed relative to FIFO",
+        scale: Scale::Plain,
         series: series.collect(),
     }
 }
@@ -128,41 +117,7 @@ fn figure10(results: &Results, letter: &str, index: usize) -> Figure<'static> {
         title: format!("Figure 10{letter}: {} by page size, {TOP} cores", program.paper),
         x: "percent of memory near",
         y: "relative speed",
+        scale: Scale::Plain,
         series: series.collect(),
     }
-}
-
-fn draw(figure: &Figure<'_>, path: &Path) -> Result<(), String> {
-    let say = |e: &dyn std::fmt::Display| e.to_string();
-    let all = || figure.series.iter().flat_map(|series| &series.points);
-    let (least, most) = all().fold((f64::INFINITY, 0.0_f64), |(l, m), (x, _)| (l.min(*x), m.max(*x)));
-    let top = all().fold(0.0_f64, |most, (_, y)| most.max(*y)) * 1.05;
-    if !least.is_finite() || most <= least || top <= 0.0 {
-        return Err("there are no points to draw".to_owned());
-    }
-    let area = SVGBackend::new(path, (720, 460)).into_drawing_area();
-    area.fill(&WHITE).map_err(|e| say(&e))?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption(&figure.title, ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(56)
-        .build_cartesian_2d(least..most, 0.0..top)
-        .map_err(|e| say(&e))?;
-    chart.configure_mesh().x_desc(figure.x).y_desc(figure.y).draw().map_err(|e| say(&e))?;
-    for (index, series) in figure.series.iter().enumerate() {
-        let colour = Palette99::pick(index).to_rgba();
-        chart
-            .draw_series(LineSeries::new(series.points.iter().copied(), colour.stroke_width(2)).point_size(3))
-            .map_err(|e| say(&e))?
-            .label(&series.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-    }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.4))
-        .draw()
-        .map_err(|e| say(&e))?;
-    area.present().map_err(|e| say(&e))
 }

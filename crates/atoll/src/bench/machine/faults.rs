@@ -8,7 +8,7 @@ use std::time::Instant;
 use atoll_memory::sys;
 use atoll_memory::uffd::{Delivery, Uffd};
 
-use super::{BenchError, kernel};
+use super::super::{BenchError, kernel};
 
 const PAGE: usize = 4096;
 /// Pages of one measurement.
@@ -17,14 +17,14 @@ const PAGES: usize = 4096;
 const DROPPED: usize = 64;
 
 /// A file of memory whose pages come only when they are told to.
-pub(super) struct Ground {
+pub(in crate::bench) struct Ground {
     fd: i32,
     at: usize,
     uffd: Uffd,
 }
 
 impl Ground {
-    pub(super) fn new() -> Result<Self, BenchError> {
+    pub(in crate::bench) fn new() -> Result<Self, BenchError> {
         let len = PAGES * PAGE;
         let uffd = Uffd::open(Delivery::Signal).map_err(kernel("opening a userfaultfd"))?;
         let fd = sys::memfd(c"atoll-bench", 0, len as u64).map_err(kernel("making a file of memory"))?;
@@ -61,7 +61,7 @@ impl Ground {
     }
 
     /// Brings and maps every page, one by one.
-    pub(super) fn bring(&self) -> Result<f64, BenchError> {
+    pub(in crate::bench) fn bring(&self) -> Result<f64, BenchError> {
         let source = vec![1_u8; PAGE];
         self.clear()?;
         let begin = Instant::now();
@@ -74,7 +74,7 @@ impl Ground {
     }
 
     /// Maps every page, one by one; they are in the file.
-    pub(super) fn map(&self) -> Result<f64, BenchError> {
+    pub(in crate::bench) fn map(&self) -> Result<f64, BenchError> {
         self.drop_mappings();
         let begin = Instant::now();
         for index in 0..PAGES {
@@ -86,13 +86,13 @@ impl Ground {
     }
 
     /// Drops mappings of pages that are in the file.
-    pub(super) fn unmap(&self) -> Result<f64, BenchError> {
+    pub(in crate::bench) fn unmap(&self) -> Result<f64, BenchError> {
         self.map()?;
         Ok(self.drop_mappings())
     }
 
     /// Touches every page, which maps it by a signal's handler.
-    pub(super) fn touch(&self) -> Result<f64, BenchError> {
+    pub(in crate::bench) fn touch(&self) -> Result<f64, BenchError> {
         let _handler = Handler::install(self.uffd);
         self.drop_mappings();
         let begin = Instant::now();

@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::pin::pin;
+use super::super::pin::pin;
 
 /// Multiplications in a chain, each waiting for the one before.
 const CHAIN: u64 = 8;
@@ -12,7 +12,7 @@ const CHAIN: u64 = 8;
 const CYCLES: u64 = 3;
 
 /// The core's clock in MHz, by a chain of multiplications.
-pub(super) fn mhz() -> f64 {
+pub(in crate::bench) fn mhz() -> f64 {
     let loops = 2_000_000_u64;
     let begin = Instant::now();
     // SAFETY: registers only.
@@ -32,7 +32,7 @@ pub(super) fn mhz() -> f64 {
 }
 
 /// Nanoseconds of a cache line's way from one of the CPUs to the other.
-pub(super) fn handover_ns(here: usize, there: usize) -> f64 {
+pub(in crate::bench) fn handover_ns(here: usize, there: usize) -> f64 {
     const TRIPS: u64 = 20_000;
     let ball = AtomicU64::new(0);
     std::thread::scope(|scope| {

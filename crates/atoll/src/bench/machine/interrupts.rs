@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::super::pin::pin;
+use super::super::{BenchError, kernel};
 use super::faults::Ground;
-use super::pin::pin;
-use super::{BenchError, kernel};
 
 /// Invalidations of one measurement.
 const COUNT: u32 = 2000;

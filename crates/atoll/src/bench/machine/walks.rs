@@ -5,34 +5,8 @@
 
 use std::time::Instant;
 
-use atoll_memory::sys;
-
-use super::{BenchError, kernel};
-
-/// A mapping that goes when this does.
-struct Mapping {
-    at: usize,
-    len: usize,
-}
-
-impl Mapping {
-    fn new(len: usize, advice: i32) -> Result<Self, BenchError> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping where the kernel likes it.
-        unsafe {
-            let at = sys::mmap(0, len, libc::PROT_READ, flags, -1, 0).map_err(kernel("mmap"))?;
-            libc::madvise(at as *mut _, len, advice);
-            Ok(Self { at, len })
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: made by `new`, used by nobody else.
-        unsafe { libc::munmap(self.at as *mut _, self.len) };
-    }
-}
+use super::super::BenchError;
+use super::super::mapping::Mapping;
 
 /// Pages of a size, mapped: so many of them that translating them needs walks.
 pub(super) struct Pages {
@@ -70,7 +44,7 @@ impl Pages {
     }
 
     fn base(&self) -> usize {
-        self.mapping.at.next_multiple_of(1 << self.shift)
+        self.mapping.at().next_multiple_of(1 << self.shift)
     }
 
     fn read(&self, address: usize) -> u64 {

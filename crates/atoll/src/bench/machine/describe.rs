@@ -5,8 +5,10 @@
 use std::convert::Infallible;
 use std::fmt::Write;
 
+use super::super::statistics::{ROUNDS, median, middle};
+use super::super::{BenchError, pin};
 use super::faults::Ground;
-use super::{BenchError, Number, ROUNDS, clock, copy, interrupts, median, middle, pin, tlbs, walks};
+use super::{Number, clock, copy, interrupts, tlbs, walks};
 use crate::machine::{machine, usable_cpu_numbers};
 
 fn sure(once: impl Fn() -> f64) -> f64 {
