@@ -15,6 +15,7 @@
 mod caller;
 mod clients;
 mod dispatch;
+mod guard;
 mod hello;
 mod link;
 mod session;

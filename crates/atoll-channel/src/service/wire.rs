@@ -16,6 +16,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::service::dispatch::Refusal;
+use crate::service::guard::{Guarded, Limits};
 
 /// Kind of the message that begins.
 pub(crate) const HELLO: u16 = 0;
@@ -33,10 +34,12 @@ impl Serialize for Bytes<'_> {
     }
 }
 
-/// All of `bytes` as one value.
+/// All of `bytes` as one value. What it takes is limited by their number, whatever they say: `guard.rs`.
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, postcard::Error> {
-    match postcard::take_from_bytes(bytes)? {
-        (value, []) => Ok(value),
+    let mut inner = postcard::Deserializer::from_bytes(bytes);
+    let value = T::deserialize(Guarded { inner: &mut inner, limits: &Limits::new(bytes.len()) })?;
+    match inner.finalize()? {
+        [] => Ok(value),
         _ => Err(postcard::Error::custom("more bytes than the value has")),
     }
 }
