@@ -72,7 +72,7 @@ fn client(interface: &Interface) -> TokenStream {
 
 /// A client's method.
 fn call(method: &Method, number: u16) -> TokenStream {
-    let Method { name, docs, oneway, arguments, result } = method;
+    let Method { name, docs, oneway, arguments, result, .. } = method;
     let names: Vec<_> = arguments.iter().map(|(name, _)| name).collect();
     let types = arguments.iter().map(|(_, of)| of);
     let result = result.as_ref().map_or_else(|| quote!(()), |of| quote!(#of));
@@ -121,7 +121,7 @@ fn service(interface: &Interface) -> TokenStream {
 
             fn dispatch(
                 &mut self,
-                call: &::atoll_channel::Call,
+                call: &::atoll_channel::Call<'_>,
                 arguments: &[u8],
                 reply: &mut ::std::vec::Vec<u8>,
             ) -> ::atoll_channel::Outcome {
@@ -137,7 +137,7 @@ fn service(interface: &Interface) -> TokenStream {
 /// What the service does at a call of `method`.
 fn arm(interface: &Interface, method: &Method, number: u16) -> TokenStream {
     let of = &interface.item.ident;
-    let Method { name, oneway, arguments, .. } = method;
+    let Method { name, oneway, arguments, later, .. } = method;
     // Names of our own, as those of the arguments could hide others.
     let names: Vec<_> = (0..arguments.len()).map(|i| format_ident!("argument_{i}")).collect();
     let types = arguments.iter().map(|(_, of)| of);
@@ -149,6 +149,13 @@ fn arm(interface: &Interface, method: &Method, number: u16) -> TokenStream {
                 #called;
                 ::atoll_channel::Outcome::Nothing
             }),
+        )
+    } else if *later {
+        (
+            quote!(Refuse),
+            quote!(::atoll_channel::__private::later(call, |answer| {
+                <S as #of>::#name(&mut *self.0, #(#names,)* answer)
+            })),
         )
     } else {
         (quote!(Refuse), quote!(::atoll_channel::__private::reply(&#called, reply)))

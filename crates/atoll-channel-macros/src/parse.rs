@@ -7,8 +7,8 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, FnArg, Ident, ItemTrait, LitInt, Pat, ReceiverKind, ReturnType, Safety, Token,
-    TraitItem, Type,
+    Attribute, Error, FnArg, GenericArgument, Ident, ItemTrait, LitInt, Pat, PathArguments, ReceiverKind,
+    ReturnType, Safety, Token, TraitItem, Type,
 };
 
 /// Most arguments of a method: serde's longest tuple.
@@ -37,6 +37,8 @@ pub(crate) struct Method {
     pub(crate) arguments: Vec<(Ident, Type)>,
     /// None for `()`.
     pub(crate) result: Option<Type>,
+    /// It is not returned, but given to an `Answer` in the last argument, which is none of `arguments`.
+    pub(crate) later: bool,
 }
 
 impl Interface {
@@ -157,7 +159,6 @@ impl Method {
                             "an argument of an interface is a name: no patterns",
                         );
                     }
-                    check_argument(&typed.ty)?;
                     arguments.push((pattern.ident.clone(), (*typed.ty).clone()));
                 }
             }
@@ -171,13 +172,26 @@ impl Method {
                 "a method of an interface takes at most 16 arguments: put some into a struct",
             );
         }
+        let awaited = arguments.last().and_then(|(_, of)| awaited(of));
+        let later = awaited.is_some();
         let result = match &signature.output {
-            ReturnType::Default => None,
-            ReturnType::Type(_, of) => {
-                check_result(of)?;
-                Some((**of).clone())
+            ReturnType::Type(_, of) if later => {
+                return refuse(of.span(), "a method answers by its result or by an `Answer`, not by both");
             }
+            ReturnType::Default if later => {
+                arguments.pop();
+                awaited
+            }
+            ReturnType::Default => None,
+            ReturnType::Type(_, of) => Some((**of).clone()),
         };
+
+        for (_, of) in &arguments {
+            check_argument(of)?;
+        }
+        if let Some(of) = &result {
+            check_result(of)?;
+        }
 
         let before = method.attrs.len();
         let span = method.span();
@@ -198,7 +212,18 @@ impl Method {
         }
         let docs =
             method.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
-        Ok(Method { name, docs, oneway, arguments, result })
+        Ok(Method { name, docs, oneway, arguments, result, later })
+    }
+}
+
+/// The `T` of an `Answer<T>`.
+fn awaited(of: &Type) -> Option<Type> {
+    let Type::Path(path) = of else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Answer")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(of)) if arguments.args.len() == 1 => Some(of.clone()),
+        _ => None,
     }
 }
 

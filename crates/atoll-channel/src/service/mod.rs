@@ -17,6 +17,7 @@ mod clients;
 mod dispatch;
 mod guard;
 mod hello;
+mod later;
 mod link;
 mod session;
 mod wire;
@@ -28,6 +29,7 @@ pub use self::{
     clients::Clients,
     dispatch::{Call, ClientId, Dispatch, Outcome, Refusal},
     hello::{BindError, Interface},
+    later::Answer,
     link::{Link, LinkError},
     session::{ServeError, serve},
 };
@@ -37,5 +39,6 @@ pub use self::{
 pub mod __private {
     pub use super::caller::Caller;
     pub use super::dispatch::reply;
+    pub use super::later::later;
     pub use super::wire::{Bytes, decode};
 }

@@ -95,7 +95,7 @@ pub(crate) fn begin_answer(call: u32, bytes: &mut Vec<u8>) {
     bytes.push(0);
 }
 
-/// Makes the answer that was begun in `bytes` a refusal.
+/// Makes the answer in `bytes` a refusal.
 pub(crate) fn refuse(why: Refusal, bytes: &mut Vec<u8>) {
     bytes.truncate(NUMBER);
     bytes.push(why as u8);
