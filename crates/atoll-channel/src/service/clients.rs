@@ -139,10 +139,10 @@ impl Clients {
             let token = self.tokens.get(&id);
             // It may be gone by now.
             let Some(client) = token.and_then(|token| self.clients.get_mut(token)) else { continue };
-            if let Err(why) = send(&mut client.sender, &mut answer, self.patience) {
-                if !self.failed.iter().any(|(failed, _)| *failed == id) {
-                    self.failed.push_back((id, why.into()));
-                }
+            if let Err(why) = send(&mut client.sender, &mut answer, self.patience)
+                && !self.failed.iter().any(|(failed, _)| *failed == id)
+            {
+                self.failed.push_back((id, why.into()));
             }
         }
     }

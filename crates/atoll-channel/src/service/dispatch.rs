@@ -95,7 +95,7 @@ impl<D: Dispatch + ?Sized> Dispatch for &mut D {
 }
 
 /// Appends what a method returned.
-pub fn reply<T: Serialize>(value: &T, reply: &mut Vec<u8>) -> Outcome {
+pub fn reply<T: Serialize + ?Sized>(value: &T, reply: &mut Vec<u8>) -> Outcome {
     match encode(value, reply) {
         Ok(()) => Outcome::Answer,
         Err(_) => Outcome::Refuse(Refusal::Answer),

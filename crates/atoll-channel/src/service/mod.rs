@@ -17,6 +17,8 @@ mod clients;
 mod dispatch;
 mod guard;
 mod hello;
+#[cfg(test)]
+mod hostile;
 mod later;
 mod link;
 mod session;
@@ -40,5 +42,6 @@ pub mod __private {
     pub use super::caller::Caller;
     pub use super::dispatch::reply;
     pub use super::later::later;
-    pub use super::wire::{Bytes, decode};
+    pub use super::wire::decode;
+    pub use serde_bytes::{ByteBuf, Bytes};
 }

@@ -13,7 +13,7 @@
 
 use postcard::ser_flavors::Flavor;
 use serde::de::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::service::dispatch::Refusal;
 use crate::service::guard::{Guarded, Limits};
@@ -24,15 +24,6 @@ pub(crate) const HELLO: u16 = 0;
 pub(crate) const ANSWER: u16 = 0x8000;
 /// Bytes of a call's number.
 const NUMBER: usize = 4;
-
-/// Bytes that are written at once; as a sequence of numbers on the wire.
-pub struct Bytes<'a>(pub &'a [u8]);
-
-impl Serialize for Bytes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(self.0)
-    }
-}
 
 /// All of `bytes` as one value. What it takes is limited by their number, whatever they say: `guard.rs`.
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, postcard::Error> {
