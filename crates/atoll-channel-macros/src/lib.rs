@@ -7,6 +7,8 @@
 
 mod generate;
 mod parse;
+#[cfg(test)]
+mod refused;
 mod signature;
 
 // Documented where it is used from: `atoll_channel::interface`.

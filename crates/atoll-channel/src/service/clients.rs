@@ -136,12 +136,13 @@ impl Clients {
     /// Sends what was answered later than it was asked.
     fn send_later(&mut self) {
         for (id, mut answer) in self.outbox.take() {
+            // It may be gone by now, or have used up the patience.
+            if self.failed.iter().any(|(failed, _)| *failed == id) {
+                continue;
+            }
             let token = self.tokens.get(&id);
-            // It may be gone by now.
             let Some(client) = token.and_then(|token| self.clients.get_mut(token)) else { continue };
-            if let Err(why) = send(&mut client.sender, &mut answer, self.patience)
-                && !self.failed.iter().any(|(failed, _)| *failed == id)
-            {
+            if let Err(why) = send(&mut client.sender, &mut answer, self.patience) {
                 self.failed.push_back((id, why.into()));
             }
         }

@@ -33,18 +33,19 @@ mod wire;
 ///   trait's `T`. `set_timeout` and `into_link` do what they say.
 /// - `CounterService(&mut counter)`: what [`serve`] and [`Clients::serve`] call.
 ///
-/// A method takes `&mut self` or `&self` and at most 16 arguments that implement serde's `Serialize` and `Deserialize`, by
-/// value, or `&str` and `&[u8]`, which the service reads where they arrived. So must its result. Two kinds
-/// of methods are not simply called and return:
+/// A method takes `&mut self` or `&self` and at most 16 arguments that implement serde's `Serialize` and `Deserialize`,
+/// by value, or `&str` and `&[u8]`, which the service reads where they arrived. Its result must implement both too. Two
+/// kinds of methods are not simply called and return:
 ///
 /// - `#[oneway]`: it has no result, and the client does not wait for it.
-/// - With `answer: Answer<T>` as its last argument the method returns nothing, keeps the [`Answer`] and gives it
-///   a `T` whenever it likes, while other calls are served. The client's method lacks that argument, returns a `T`, and waits.
+/// - With `answer: Answer<T>` as its last argument the method returns nothing, keeps the [`Answer`] and gives it a `T`
+///   whenever it likes, while other calls are served. The client's method lacks that argument, waits, and returns a `T`.
 ///
 /// Both ends must have the same name, version and methods, which `bind` and the service compare: order and names of the
 /// methods, and types of arguments and results as they are written. What is in those types is not compared: who
-/// changes a field must change the version, as who changes a method must. Types are written in the same order of fields and variants at
-/// both ends, so serde's attributes that leave out fields (`skip_serializing_if`, `untagged`, `flatten`) do not work.
+/// changes a field must change the version, as who changes a method must. Fields and variants travel in their order and
+/// without names, so serde's attributes that need names or leave fields out (`skip_serializing_if`, `untagged`,
+/// `flatten`) do not work. A `usize` travels as 64 bits, and is refused where it does not fit.
 ///
 /// ```
 /// use std::time::Duration;
