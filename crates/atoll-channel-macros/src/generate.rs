@@ -109,7 +109,8 @@ fn here(method: &Method) -> Span {
     Span::call_site().located_at(method.name.span())
 }
 
-/// Bytes are written and read at once, and not one by one as serde does slices and vectors; they are the same on the wire.
+/// Bytes are written and read at once, and not one by one as serde does slices and vectors; they are the same on the
+/// wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// `&[u8]`

@@ -1,5 +1,5 @@
-//! Whatever a client says, its service survives it, and whatever a service says, its client. The bytes are messages of a
-//! kind (2 bytes), a length (1) and what they hold; both ends were greeted, as no fuzzer finds hashes.
+//! Whatever a client says, its service survives it, and whatever a service says, its client. The bytes are messages of
+//! a kind (2 bytes), a length (1) and what they hold; both ends were greeted, as no fuzzer finds hashes.
 #![no_main]
 
 use std::collections::{BTreeMap, VecDeque};

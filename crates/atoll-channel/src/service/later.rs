@@ -45,8 +45,8 @@ pub struct Answer<T> {
 }
 
 impl<T: Serialize> Answer<T> {
-    /// Answers. It is sent when the loop that serves the client goes on: after the method that does this, or before it waits
-    /// again.
+    /// Answers. It is sent when the loop that serves the client goes on: after the method that does this, or before it
+    /// waits again.
     pub fn give(mut self, value: &T) {
         if let Some(mut message) = self.message.take() {
             message.bytes.pop();

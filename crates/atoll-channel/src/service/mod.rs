@@ -39,7 +39,7 @@ mod wire;
 ///
 /// - `#[oneway]`: it has no result, and the client does not wait for it.
 /// - With `answer: Answer<T>` as its last argument the method returns nothing, keeps the [`Answer`] and gives it a `T`
-///   whenever it likes, while other calls are served. The client's method lacks that argument, waits, and returns a `T`.
+///   whenever it likes, while other calls are served. The client's method lacks that argument; it waits for the `T`.
 ///
 /// Both ends must have the same name, version and methods, which `bind` and the service compare: order and names of the
 /// methods, and types of arguments and results as they are written. What is in those types is not compared: who
