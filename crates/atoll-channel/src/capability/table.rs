@@ -202,6 +202,11 @@ impl<M> Table<M> {
         Ok(())
     }
 
+    /// Who holds what a handle names, if it names something.
+    pub fn holder(&self, handle: Handle) -> Option<Holder> {
+        self.entry(handle).ok().map(|entry| entry.holder)
+    }
+
     /// How many capabilities there are.
     pub fn len(&self) -> u32 {
         self.tree.used()
