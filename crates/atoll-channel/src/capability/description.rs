@@ -3,7 +3,7 @@
 //! `owner.rs` writes it, `import.rs` reads it and believes nothing. It travels in a message; the file that may belong
 //! to it goes over a Unix socket beside it (`hand_over.rs`), or is fetched from the owner by its number.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::capability::handle::Handle;
@@ -59,13 +59,12 @@ pub struct FileId {
 pub struct Export {
     /// The message.
     pub description: Description,
-    pub(super) file: Option<Arc<std::os::fd::OwnedFd>>,
+    pub(super) file: Option<Arc<OwnedFd>>,
 }
 
 impl Export {
     /// The file that belongs to it.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
-        use std::os::fd::AsFd;
         self.file.as_ref().map(|file| file.as_fd())
     }
 }

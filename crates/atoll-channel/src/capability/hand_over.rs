@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -67,8 +68,8 @@ impl Export {
 }
 
 impl Description {
-    /// Receives one and the file that came with it, if one did. Waits at most `timeout` (none: for ever); after an error the
-    /// socket is of no use.
+    /// Receives one and the file that came with it, if one did. Waits at most `timeout` (none: for ever); after an
+    /// error the socket is of no use.
     pub fn receive(
         stream: &UnixStream,
         timeout: Option<Duration>,
@@ -130,9 +131,8 @@ fn once<T>(
     deadline: &mut Deadline,
     call: impl FnOnce() -> rustix::io::Result<T>,
 ) -> Result<Option<T>, HandOverError> {
-    use rustix::io::Errno;
     let left = deadline.left(Duration::from_secs(3600)).ok_or(HandOverError::TimedOut)?;
-    let left = rustix::event::Timespec::try_from(left).ok();
+    let left = Timespec::try_from(left).ok();
     match poll(&mut [PollFd::new(stream, ready)], left.as_ref()) {
         Ok(0) | Err(Errno::INTR) => return Ok(None),
         Ok(_) => {}

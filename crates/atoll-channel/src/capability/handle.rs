@@ -79,8 +79,8 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The handle of a place and generation, with the word that belongs to it. SipHash is a pseudo-random function: who has any
-    /// number of handles can compute no other.
+    /// The handle of a place and generation, with the word that belongs to it. SipHash is a pseudo-random function:
+    /// who has any number of handles can compute no other.
     pub(super) fn handle(&self, node: Node, slot: u32, generation: u32) -> Handle {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(&node.0.to_le_bytes());

@@ -6,9 +6,11 @@
 //! Source: the barrelfish paper, section 6.6.3 (a capability becomes its local equivalent when it arrives).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::SealFlags;
+use rustix::io::Errno;
+use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 
 use crate::Peer;
 use crate::capability::access::{Access, Remote};
@@ -121,7 +123,6 @@ impl Description {
 
 impl FileId {
     pub(super) fn of(file: impl AsFd) -> io::Result<FileId> {
-        use std::os::fd::AsRawFd;
         let file = file.as_fd();
         let about = rustix::fs::fstat(file)?;
         Ok(FileId { number: file.as_raw_fd(), device: about.st_dev, inode: about.st_ino })
@@ -130,8 +131,6 @@ impl FileId {
 
 /// The owner's file, by its number there.
 fn fetch(owner: &Peer, id: FileId) -> Result<OwnedFd, ImportError> {
-    use rustix::io::Errno;
-    use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
     pidfd_getfd(owner.descriptor(), id.number, PidfdGetfdFlags::empty()).map_err(|e| match e {
         Errno::PERM | Errno::ACCESS => ImportError::NotAllowed,
         Errno::SRCH => ImportError::OwnerGone,
@@ -164,4 +163,69 @@ fn map(file: BorrowedFd<'_>, id: FileId, length: u64, rights: Rights) -> Result<
         _ => ImportError::Os("mmap", e),
     })?;
     Ok(Direct::mapped(pages, length as usize, rights))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+    use super::*;
+    use crate::Node;
+    use crate::capability::handle::Handle;
+    use crate::capability::shared::{Shared, Sharing};
+
+    fn describe(file: &OwnedFd, length: u64, rights: Rights) -> Description {
+        let handle = Handle { node: Node(0), slot: 0, generation: 0, check: 0 };
+        Description { handle, length, rights, place: Place::File(FileId::of(file).unwrap()) }
+    }
+
+    fn import(file: &OwnedFd, description: &Description) -> Result<Access, ImportError> {
+        description.import(With { file: Some(file.try_clone().unwrap()), ..With::default() })
+    }
+
+    #[test]
+    fn files_that_could_end_this_process_are_not_mapped() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("atoll-test", flags).unwrap();
+        ftruncate(&file, 8192).unwrap();
+        let whole = describe(&file, 8192, Rights::READ);
+        assert!(matches!(import(&file, &whole), Err(ImportError::NotMemory)));
+        fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        assert!(matches!(import(&file, &whole), Err(ImportError::NotMemory)));
+        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        assert!(import(&file, &whole).is_ok());
+        for length in [0, 8193, u64::MAX, u64::MAX - 4095, i64::MAX as u64] {
+            let other = describe(&file, length, Rights::READ);
+            let refused = import(&file, &other);
+            assert!(matches!(refused, Err(ImportError::Short { bytes: 8192, .. })), "{length}");
+        }
+        for rights in [Rights::empty(), Rights::COPY_FROM, Rights::READ | Rights::GRANT] {
+            let refused = import(&file, &describe(&file, 8192, rights));
+            assert!(matches!(refused, Err(ImportError::Rights(had)) if had == rights));
+        }
+        // A file on a disk, or behind a terminal, has no seals.
+        let disk = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let refused = import(&disk, &describe(&disk, 10, Rights::READ));
+        assert!(matches!(refused, Err(ImportError::NotMemory)));
+        let other = memfd_create("atoll-test", flags).unwrap();
+        assert!(matches!(import(&other, &whole), Err(ImportError::OtherFile)));
+    }
+
+    #[test]
+    fn an_owner_that_lies_about_rights_gets_an_error() {
+        let shared = Shared::new(10, Sharing::Read).unwrap();
+        let both = describe(&shared.file(), 10, Rights::READ | Rights::WRITE);
+        assert!(matches!(import(&shared.file(), &both), Err(ImportError::NotAllowed)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_description_or_an_error(bytes: Vec<u8>, file: bool) {
+            let shared = Shared::new(10, Sharing::ReadWrite).unwrap();
+            if let Ok(description) = postcard::from_bytes::<Description>(&bytes) {
+                let file = file.then(|| shared.file().try_clone().unwrap());
+                let _ = description.import(With { file, ..With::default() });
+            }
+        }
+    }
 }

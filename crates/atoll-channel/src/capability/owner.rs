@@ -60,7 +60,7 @@ pub enum ExportError {
     Os(&'static str, #[source] io::Error),
 }
 
-/// What is registered for a capability; ended in this order.
+/// What a transport lets the holder of a capability reach.
 struct Registered {
     name: &'static str,
     registration: Registration,
@@ -166,7 +166,8 @@ impl Owner {
         Direct::of(memory, span, direct).ok_or(Refused::Range { asked: span, length })
     }
 
-    /// Copies bytes from `offset` on for `by`, who needs the right to have them copied. A revoked capability is refused at once.
+    /// Copies bytes from `offset` on for `by`, who needs the right to have them copied. A revoked capability is
+    /// refused at once.
     pub fn copy_from(&self, by: Holder, handle: Handle, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
         let part = Span { offset, length: into.len() as u64 };
         let bytes = self.local(by, handle, part, Rights::COPY_FROM)?;
@@ -217,7 +218,8 @@ impl Owner {
 
     /// Takes memory from everybody who mapped it, after some of them lost the right to: its bytes move to a new
     /// file, and mappings of the old one show zeros from now on. Its address in this process stays. Returns who had a
-    /// file of it and may still: they must be told to import it again, by an export anew.
+    /// file of it and may still: they must be told to import it again, by an export
+    /// anew (also who was sent the old file and did not look yet: it would show him zeros).
     ///
     /// Nobody may write the memory meanwhile, or what he writes may be lost. Takes the time of copying it.
     pub fn renew(&mut self, memory: &Memory) -> Result<Vec<(Holder, Handle)>, ExportError> {
@@ -272,4 +274,169 @@ fn mappable(memory: &Memory, span: Span, gives: Rights) -> Result<Rights, Export
     }
     let would = shared.sharing().rights();
     if gives.contains(would) { Ok(would) } else { Err(ExportError::More { would, gives }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+    use crate::Node;
+    use crate::capability::access::{Access, AccessError};
+    use crate::capability::import::{ImportError, With};
+    use crate::capability::shared::{Shared, Sharing};
+    use crate::capability::transport::{Reach, RemoteMemory};
+
+    const THIS: Holder = Holder { node: Node(1), process: 0 };
+    const PEER: Holder = Holder { node: Node(2), process: 0 };
+
+    /// A transport inside one process: what is registered, by number; the key is the number.
+    #[derive(Clone, Default)]
+    struct Within {
+        registered: Arc<Mutex<HashMap<u64, Arc<Direct>>>>,
+        key: usize,
+    }
+
+    struct Guard(Within, u64);
+
+    impl Within {
+        fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Direct>>> {
+            self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.all().remove(&self.1);
+        }
+    }
+
+    impl Register for Within {
+        fn name(&self) -> &'static str {
+            "within"
+        }
+
+        fn register(&self, memory: Direct, rights: Rights) -> io::Result<Registration> {
+            assert_eq!(memory.rights(), rights);
+            let number = self.all().keys().max().map_or(1, |last| last + 1);
+            self.all().insert(number, Arc::new(memory));
+            let mut key = number.to_le_bytes().to_vec();
+            key.resize(key.len().max(self.key), 0);
+            Ok(Registration { base: 0, key, guard: Box::new(Guard(self.clone(), number)) })
+        }
+    }
+
+    impl Reach for Within {
+        fn reach(&self, _: Node, _: u64, length: u64, key: &[u8]) -> io::Result<Box<dyn RemoteMemory>> {
+            let number = u64::from_le_bytes(*key.first_chunk().ok_or(io::ErrorKind::InvalidData)?);
+            let bytes = self.all().get(&number).map(|bytes| bytes.length() as u64);
+            if bytes.is_none_or(|bytes| bytes < length) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            Ok(Box::new(Guard(self.clone(), number)))
+        }
+    }
+
+    impl Guard {
+        fn bytes(&self) -> io::Result<Arc<Direct>> {
+            self.0.all().get(&self.1).cloned().ok_or_else(|| io::ErrorKind::ConnectionReset.into())
+        }
+    }
+
+    impl RemoteMemory for Guard {
+        fn get(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+            self.bytes()?.read_at(offset, into).map_err(io::Error::other)
+        }
+
+        fn put(&self, offset: u64, from: &[u8]) -> io::Result<()> {
+            self.bytes()?.write_at(offset, from).map_err(io::Error::other)
+        }
+    }
+
+    fn span(offset: u64, length: u64) -> Span {
+        Span { offset, length }
+    }
+
+    fn owner() -> (Owner, Handle) {
+        let mut owner = Owner::new(THIS, Limits::default()).unwrap();
+        let root = owner.add(Memory::Shared(Shared::new(100, Sharing::ReadWrite).unwrap())).unwrap();
+        owner.copy_to(THIS, root, 0, &std::array::from_fn::<u8, 100, _>(|at| at as u8)).unwrap();
+        (owner, root)
+    }
+
+    #[test]
+    fn what_a_transport_reaches_ends_when_it_is_revoked() {
+        let (mut owner, root) = owner();
+        let within = Within::default();
+        let way = Way::Transport(&within);
+        let rights = Rights::READ | Rights::GRANT;
+        let handle = owner.grant(THIS, root, PEER, span(10, 20), rights).unwrap();
+        let sent = owner.export(PEER, handle, way).unwrap().description;
+        // Asked for again it is the same registration.
+        assert_eq!(owner.export(PEER, handle, way).unwrap().description, sent);
+        assert_eq!(within.all().len(), 1);
+        let with = || With { transport: Some(&within), ..With::default() };
+        let access = sent.import(with()).unwrap();
+        let mut bytes = [0; 3];
+        access.read_at(17, &mut bytes).unwrap();
+        assert_eq!(bytes, [27, 28, 29]);
+        assert!(matches!(access.read_at(18, &mut bytes), Err(AccessError::Range { .. })));
+        let refused = access.write_at(0, &bytes);
+        assert!(matches!(refused, Err(AccessError::Rights { missing: Rights::WRITE })));
+        let Access::Remote(remote) = &access else { panic!("reached in another way") };
+        assert_eq!((remote.owner(), remote.base()), (Node(1), 0));
+        assert!(matches!(sent.import(With::default()), Err(ImportError::NoTransport)));
+
+        let gone = owner.revoke(THIS, root).unwrap();
+        assert_eq!((gone.len(), gone[0].given), (1, Given::TRANSPORT));
+        assert!(within.all().is_empty() && owner.registered.is_empty());
+        assert!(matches!(access.read_at(0, &mut bytes), Err(AccessError::Os(..))));
+        assert!(matches!(sent.import(with()), Err(ImportError::Os(..))));
+        assert!(owner.export(PEER, handle, way).is_err());
+    }
+
+    #[test]
+    fn a_key_that_would_not_be_taken_is_not_sent() {
+        let (mut owner, root) = owner();
+        let within = Within { key: MOST_KEY + 1, ..Within::default() };
+        let refused = owner.export(THIS, root, Way::Transport(&within));
+        assert!(matches!(refused, Err(ExportError::Key("within", 4097))));
+        assert!(within.all().is_empty());
+        let within = Within { key: MOST_KEY, ..Within::default() };
+        assert!(owner.export(THIS, root, Way::Transport(&within)).is_ok());
+        owner.delete(THIS, root).unwrap();
+        assert!(within.all().is_empty());
+    }
+
+    #[test]
+    fn a_handle_that_comes_home_is_an_address() {
+        let (mut owner, root) = owner();
+        let handle = owner.grant(THIS, root, PEER, span(10, 20), Rights::COPY_FROM).unwrap();
+        let bytes = owner.local(PEER, handle, span(5, 5), Rights::COPY_FROM).unwrap();
+        assert_eq!((bytes.length(), bytes.rights()), (5, Rights::READ));
+        let missing = Rights::READ | Rights::WRITE;
+        let refused = owner.local(PEER, handle, span(0, 5), missing).err();
+        assert_eq!(refused, Some(Refused::Rights { missing }));
+        assert_eq!(owner.local(THIS, handle, span(0, 5), missing).err(), Some(Refused::NotHolder));
+        // What was given for a copy that began stays mapped, though nobody has a right on it any more.
+        owner.delete(THIS, root).unwrap();
+        assert!(owner.table().is_empty());
+        let mut read = [0; 5];
+        bytes.read_at(0, &mut read).unwrap();
+        assert_eq!(read, [15, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn memory_goes_with_the_last_right_on_it() {
+        let (mut owner, root) = owner();
+        let handle = owner.grant(THIS, root, PEER, span(0, 100), Rights::all()).unwrap();
+        owner.export(PEER, handle, Way::Mapping).unwrap();
+        owner.export(PEER, handle, Way::Process).unwrap();
+        assert_eq!(owner.drop_holder(PEER)[0].given, Given::MAPPING | Given::ADDRESS);
+        assert!(owner.mapped.is_empty());
+        let gone = owner.delete(THIS, root).unwrap();
+        assert_eq!(Arc::strong_count(&gone[0].memory), 1);
+        // Even then it can be taken from who has it.
+        assert_eq!(owner.renew(&gone[0].memory).unwrap(), []);
+    }
 }

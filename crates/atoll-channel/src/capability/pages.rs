@@ -41,8 +41,8 @@ impl Pages {
         self.base
     }
 
-    /// Lets this range show what `new` shows, which is as long, from one moment to the next; returns a range that shows what this one
-    /// did.
+    /// Lets this range show what `new` shows, which is as long, from one moment to the next; returns a range that
+    /// shows what this one did.
     pub(super) fn replace(&self, new: Pages) -> io::Result<Pages> {
         debug_assert_eq!(self.bytes, new.bytes);
         // SAFETY: a second mapping of the same file at an address of the kernel's choice: that is what an old length

@@ -1,8 +1,8 @@
 //! The capabilities to one node's memory: who was given which bytes with which rights, by whom.
 //!
-//! Pure: no system call, no clock, no channel. `export.rs` puts memory behind it; a service hands it the requests of
-//! other processes, with who they came from. Whatever is asked in whatever order, with handles kept, guessed or altered, nobody
-//! can do to a byte what he was not given: `model.rs` is the proof by many examples.
+//! Pure: no system call, no clock, no channel. `owner.rs` puts memory behind it; a service hands it the requests of
+//! other processes, with who they came from. Whatever is asked in whatever order, with handles kept, guessed or
+//! altered, nobody can do to a byte what he was not given; `model.rs` shows it on many examples.
 //!
 //! Source: the barrelfish paper, section 3.2 (capabilities, split and reduced) and 6.6 (between address spaces; there
 //! neither revocation nor parts of what was sent as a whole, which section 6.6.3 names as limits). The derivation tree
@@ -132,8 +132,8 @@ impl<M> Table<M> {
         self.child(by, handle, to, part, rights, Rights::GRANT)
     }
 
-    /// Makes two capabilities of one: to the bytes before `at`, and to the others. Neither may be empty. The one that was split
-    /// stays, and takes them both back when it is revoked.
+    /// Makes two capabilities of one: to the bytes before `at`, and to the others. Neither may be empty. The one that
+    /// was split stays, and takes them both back when it is revoked.
     pub fn split(&mut self, by: Holder, handle: Handle, at: u64) -> Result<(Handle, Handle), Refused> {
         let entry = self.held(by, handle)?;
         let (length, rights) = (entry.span.length, entry.rights);
@@ -146,8 +146,8 @@ impl<M> Table<M> {
         Ok((before, behind))
     }
 
-    /// Takes back everything derived from a capability, whoever holds it, children before their parents; the capability itself
-    /// stays.
+    /// Takes back everything derived from a capability, whoever holds it, children before their parents; the
+    /// capability itself stays.
     pub fn revoke(&mut self, by: Holder, handle: Handle) -> Result<Vec<Revoked<M>>, Refused> {
         self.held(by, handle)?;
         Ok(self.cut(handle.slot, false))

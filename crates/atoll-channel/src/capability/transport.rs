@@ -13,8 +13,8 @@ pub trait Register {
     /// Its name, one for each transport: a capability is registered once with each.
     fn name(&self) -> &'static str;
 
-    /// Lets other nodes reach `memory` with at most `rights`, which are reading and writing or one of them, until what this
-    /// returns is dropped. No byte besides it becomes reachable.
+    /// Lets other nodes reach `memory` with at most `rights`, which are reading and writing or one of them, until
+    /// what this returns is dropped. No byte besides it becomes reachable.
     fn register(&self, memory: Direct, rights: Rights) -> io::Result<Registration>;
 }
 
@@ -25,7 +25,7 @@ pub struct Registration {
     /// What it takes to reach it; nobody can guess it.
     pub key: Vec<u8>,
     /// Ends it when dropped: no access begins after that, and none is still going on. It owns the memory until then.
-    pub guard: Box<dyn Send>,
+    pub guard: Box<dyn Send + Sync>,
 }
 
 /// The other side.

@@ -272,3 +272,13 @@ impl<M> Tree<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_what_the_limits_say() {
+        assert!(size_of::<Place<()>>() <= 150);
+    }
+}

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use atoll_channel::Peer;
 use atoll_channel::capability::{
-    Access, AccessError, Description, ImportError, Limits, Memory, Owner, Place, Private, Rights, Shared,
-    Sharing, Span, Way, With,
+    Access, AccessError, Description, Handle, ImportError, Limits, Memory, Owner, Place, Private, Rights,
+    Shared, Sharing, Span, Way, With,
 };
 
 use crate::child::{Child, SECONDS};
-use crate::{LENGTH, OWNER, PEER, fill, is_right, owner, read, whole};
+use crate::{LENGTH, OWNER, PEER, byte, fill, is_right, owner, read, whole};
 
 /// An owner in a child, of `LENGTH` bytes of its heap, that exports the bytes from 1,000 to 9,000 with both rights and
 /// goes on with `then` when it hears a byte.
-fn private_owner(then: impl FnOnce(&Owner)) -> (Child, Peer, UnixStream, Description) {
+fn private_owner(then: impl FnOnce(&Owner, Handle)) -> (Child, Peer, UnixStream, Description) {
     let (here, there) = UnixStream::pair().unwrap();
     let child = Child::run(|| {
         let mut bytes = vec![0u8; LENGTH as usize];
@@ -32,7 +32,7 @@ fn private_owner(then: impl FnOnce(&Owner)) -> (Child, Peer, UnixStream, Descrip
         assert!(owner.export(PEER, handle, Way::Mapping).is_err());
         owner.export(PEER, handle, Way::Process).unwrap().send(&there, SECONDS).unwrap();
         std::io::Read::read_exact(&mut &there, &mut [0]).unwrap();
-        then(&owner);
+        then(&owner, root);
     });
     drop(there);
     let peer = Peer::process(child.pid as u32).unwrap();
@@ -54,16 +54,16 @@ fn import(description: &Description, owner: &Peer) -> Option<Access> {
 }
 
 pub(crate) fn memory_of_a_process_is_read_and_written() {
-    let (child, peer, stream, description) = private_owner(|owner| {
-        // What the parent wrote is there.
-        let gone = owner.table().len();
-        assert_eq!(gone, 2);
+    let (child, peer, stream, description) = private_owner(|owner, root| {
+        let mut written = [0; 2];
+        owner.copy_from(OWNER, root, 8999, &mut written).unwrap();
+        assert_eq!(written, [b'x', byte(9000)]);
     });
     let Some(access) = import(&description, &peer) else { return };
     assert!(matches!(access, Access::Process(_)) && access.direct().is_none());
     let mut bytes = vec![0; LENGTH as usize];
     access.read_at(0, &mut bytes[1000..9000]).unwrap();
-    assert!(bytes[1000..9000].iter().enumerate().all(|(at, byte)| *byte == crate::byte(at as u64 + 1000)));
+    assert!(bytes[1000..9000].iter().enumerate().all(|(at, found)| *found == byte(at as u64 + 1000)));
     access.write_at(7999, b"x").unwrap();
     let mut last = [0];
     access.read_at(7999, &mut last).unwrap();
@@ -90,7 +90,7 @@ pub(crate) fn memory_of_a_process_is_read_and_written() {
 }
 
 pub(crate) fn a_killed_owner_is_an_error() {
-    let (child, peer, _stream, description) = private_owner(|_| {});
+    let (child, peer, _stream, description) = private_owner(|_, _| {});
     let Some(access) = import(&description, &peer) else { return };
     access.read_at(0, &mut [0; 10]).unwrap();
     child.kill();
@@ -102,7 +102,7 @@ pub(crate) fn a_killed_owner_is_an_error() {
 }
 
 pub(crate) fn a_new_program_in_the_owner_is_not_touched() {
-    let (child, peer, stream, description) = private_owner(|_| {
+    let (child, peer, stream, description) = private_owner(|_, _| {
         panic!("{}", std::process::Command::new("sleep").arg("50").exec());
     });
     let Some(access) = import(&description, &peer) else { return };
