@@ -1,0 +1,57 @@
+//! Jobs of real processes: started from a list of hosts on this machine, over a real sshd, in network namespaces and
+//! under `mpirun`; with whoever is killed at any point.
+//!
+//! This program is launcher, agent and node as well, by its first argument, and a test's processes are copies of it:
+//! `cargo test -p atoll-channel --test start [-- NAME]`. A test that takes longer than two minutes is ended by SIGALRM.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod jobs;
+mod kills;
+mod launcher;
+mod local;
+mod node;
+
+use std::time::Instant;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.first().map(String::as_str) {
+        Some("agent") => atoll_channel::start::agent_main(),
+        Some("launch") => return launcher::main(&words[1..]),
+        Some("node") => return node::main(&words[1..]),
+        _ => {}
+    }
+    let tests: &[(&str, fn())] = &[
+        ("three_nodes_exchange_in_many_rounds", local::three_nodes_exchange_in_many_rounds),
+        ("arguments_and_environment_arrive_as_they_are", local::arguments_and_environment_arrive_as_they_are),
+        (
+            "a_program_that_speaks_at_once_was_started_before",
+            local::a_program_that_speaks_at_once_was_started_before,
+        ),
+        ("what_nodes_print_arrives_whole_by_lines", local::what_nodes_print_arrives_whole_by_lines),
+        ("standard_input_goes_to_node_0", local::standard_input_goes_to_node_0),
+        ("a_node_that_fails_ends_the_job", local::a_node_that_fails_ends_the_job),
+        ("a_node_that_ends_early_is_not_waited_for", local::a_node_that_ends_early_is_not_waited_for),
+        ("what_cannot_start_says_why", local::what_cannot_start_says_why),
+        ("a_login_shell_may_print", local::a_login_shell_may_print),
+        ("no_secret_in_arguments_or_environment", local::no_secret_in_arguments_or_environment),
+        ("a_killed_launcher_leaves_nothing", kills::a_killed_launcher_leaves_nothing),
+        ("a_killed_agent_leaves_nothing", kills::a_killed_agent_leaves_nothing),
+        ("a_killed_keeper_leaves_nothing", kills::a_killed_keeper_leaves_nothing),
+        ("a_killed_program_leaves_nothing", kills::a_killed_program_leaves_nothing),
+        ("a_signal_is_passed_on", kills::a_signal_is_passed_on),
+        ("who_ignores_a_signal_is_killed", kills::who_ignores_a_signal_is_killed),
+    ];
+    let filter = words.iter().find(|word| !word.starts_with('-'));
+    for (name, test) in tests {
+        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
+            continue;
+        }
+        // SAFETY: sets a timer; its signal ends the process.
+        unsafe { libc::alarm(120) };
+        let begin = Instant::now();
+        test();
+        println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
+    }
+}
