@@ -6,11 +6,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod hosts;
 mod jobs;
 mod kills;
 mod launcher;
 mod local;
 mod node;
+mod ssh;
 
 use std::time::Instant;
 
@@ -42,6 +44,10 @@ fn main() {
         ("a_killed_program_leaves_nothing", kills::a_killed_program_leaves_nothing),
         ("a_signal_is_passed_on", kills::a_signal_is_passed_on),
         ("who_ignores_a_signal_is_killed", kills::who_ignores_a_signal_is_killed),
+        ("namespaces_are_hosts_of_their_own", ssh::namespaces_are_hosts_of_their_own),
+        ("ssh_starts_jobs_on_two_hosts", ssh::ssh_starts_jobs_on_two_hosts),
+        ("ssh_that_fails_says_why", ssh::ssh_that_fails_says_why),
+        ("killed_over_ssh_leaves_nothing", ssh::killed_over_ssh_leaves_nothing),
     ];
     let filter = words.iter().find(|word| !word.starts_with('-'));
     for (name, test) in tests {
