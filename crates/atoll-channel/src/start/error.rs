@@ -42,6 +42,22 @@ pub enum StartError {
         /// What it is set to.
         value: String,
     },
+    /// Another kind of starter than atoll can ask started several processes.
+    #[error(
+        "{variable}={count} says that one of {count} processes is this, but not how they find each other: start them with \
+         {instead}, or unset {variable} to run each alone"
+    )]
+    NotPmix {
+        /// The environment's variable.
+        variable: &'static str,
+        /// What it is set to.
+        count: String,
+        /// What to start them with.
+        instead: &'static str,
+    },
+    /// PMIx did.
+    #[error(transparent)]
+    Pmix(#[from] super::PmixError),
     /// The operating system refused something.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),

@@ -20,17 +20,20 @@ mod keeper;
 mod launch;
 mod launched;
 mod machine;
+mod pmix;
 mod secret;
 
 use std::time::Duration;
 
 use self::launched::Launched;
+use self::pmix::Pmix;
 use crate::Node;
 use crate::clock::Deadline;
 
 pub use self::agent::agent_main;
 pub use self::error::StartError;
 pub use self::launch::{Failure, Launch, LaunchError, Outcome, Rsh, Why};
+pub use self::pmix::PmixError;
 pub use self::secret::Secret;
 
 /// The most bytes that a node gives in one exchange.
@@ -51,6 +54,7 @@ pub struct Start {
 enum Way {
     Alone,
     Launched(Launched),
+    Pmix(Box<Pmix>),
 }
 
 impl Start {
@@ -62,6 +66,8 @@ impl Start {
             let (launched, welcome) = Launched::greet(socket, &mut deadline)?;
             let secret = Secret::of(welcome.secret);
             Start::new(welcome.node, welcome.nodes, secret, Way::Launched(launched))
+        } else if let Some(pmix) = Pmix::join()? {
+            Start::under_pmix(pmix, &mut deadline)?
         } else {
             Start::alone()?
         };
@@ -75,6 +81,18 @@ impl Start {
     pub fn alone() -> Result<Start, StartError> {
         let secret = Secret::random().map_err(|e| StartError::Os("getrandom", e))?;
         Ok(Start { machines: vec![0], ..Start::new(0, 1, secret, Way::Alone) })
+    }
+
+    fn under_pmix(mut pmix: Pmix, deadline: &mut Deadline) -> Result<Start, StartError> {
+        let mine = if pmix.node() == 0 {
+            Secret::random().map_err(|e| StartError::Os("getrandom", e))?.bytes().to_vec()
+        } else {
+            Vec::new()
+        };
+        let all = pmix.exchange(&mine, deadline)?;
+        let secret = all.first().and_then(|first| first.as_slice().try_into().ok());
+        let secret = Secret::of(secret.ok_or(PmixError::Value)?);
+        Ok(Start::new(pmix.node(), pmix.nodes(), secret, Way::Pmix(Box::new(pmix))))
     }
 
     fn new(node: u32, nodes: u32, secret: Secret, way: Way) -> Start {
@@ -119,6 +137,7 @@ impl Start {
     pub fn finish(self) -> Result<(), StartError> {
         match self.way {
             Way::Alone | Way::Launched(_) => Ok(()),
+            Way::Pmix(pmix) => pmix.finish(),
         }
     }
 
@@ -132,6 +151,7 @@ impl Start {
         let all = match &mut self.way {
             Way::Alone => Ok(vec![mine.to_vec()]),
             Way::Launched(launched) => launched.exchange(mine, deadline),
+            Way::Pmix(pmix) => pmix.exchange(mine, deadline),
         };
         self.failed = all.is_err();
         all

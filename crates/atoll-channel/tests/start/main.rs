@@ -12,6 +12,7 @@ mod kills;
 mod launcher;
 mod local;
 mod node;
+mod pmix;
 mod ssh;
 
 use std::time::Instant;
@@ -48,6 +49,9 @@ fn main() {
         ("ssh_starts_jobs_on_two_hosts", ssh::ssh_starts_jobs_on_two_hosts),
         ("ssh_that_fails_says_why", ssh::ssh_that_fails_says_why),
         ("killed_over_ssh_leaves_nothing", ssh::killed_over_ssh_leaves_nothing),
+        ("mpirun_starts_four_nodes", pmix::mpirun_starts_four_nodes),
+        ("a_node_that_does_not_come_is_a_timeout", pmix::a_node_that_does_not_come_is_a_timeout),
+        ("a_starter_that_is_gone_is_an_error", pmix::a_starter_that_is_gone_is_an_error),
     ];
     let filter = words.iter().find(|word| !word.starts_with('-'));
     for (name, test) in tests {

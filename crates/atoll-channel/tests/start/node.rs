@@ -22,6 +22,7 @@ pub(crate) fn main(words: &[String]) {
         "cat" => cat(),
         "status" => status(number(1) as u32, number(2) as i32),
         "early" => early(),
+        "late" => late(),
         "secret" => secret(),
         "sleep" => sleep(&words[1], words.get(2).is_some()),
         other => panic!("no node does {other}"),
@@ -116,6 +117,18 @@ fn early() {
     assert!(matches!(error, StartError::Gone(node) if node.0 == 1), "{error}");
     assert!(matches!(start.exchange(&[], SECONDS), Err(StartError::Failed)));
     println!("{} knows", start.node());
+}
+
+/// Node 1 does not come to an exchange until the others have given up.
+fn late() {
+    let mut start = start();
+    if start.node().0 == 1 {
+        std::thread::sleep(Duration::from_secs(2));
+        return;
+    }
+    let error = start.exchange(&[], Some(Duration::from_millis(300))).unwrap_err();
+    assert!(matches!(error, StartError::Timeout(_)), "{error}");
+    println!("{} waited", start.node());
 }
 
 /// Says whether the secret can be read where other users can read.

@@ -1,0 +1,45 @@
+//! Jobs that a starter with PMIx starts.
+
+use std::process::{Command, Stdio};
+
+use crate::jobs::{done, sorted, this};
+
+/// `mpirun` with four nodes; none where it is not installed, which is said.
+fn mpirun(does: &[&str]) -> Option<Command> {
+    let mut command = Command::new("mpirun");
+    if command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        println!("skipped: mpirun is not installed (openmpi-bin)");
+        return None;
+    }
+    let mut command = Command::new("mpirun");
+    command.args(["--allow-run-as-root", "--oversubscribe", "-n", "4", &this(), "node"]).args(does);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(command)
+}
+
+pub(crate) fn mpirun_starts_four_nodes() {
+    let Some(command) = mpirun(&["exchange", "20"]) else { return };
+    let job = done(command);
+    let expected = [0, 1, 2, 3].map(|node| format!("node {node} of 4, neighbours [0, 1, 2, 3]"));
+    assert_eq!(
+        (job.status, sorted(&job.output)),
+        (Some(0), expected.iter().map(String::as_str).collect()),
+        "{job:?}"
+    );
+}
+
+pub(crate) fn a_node_that_does_not_come_is_a_timeout() {
+    let Some(command) = mpirun(&["late"]) else { return };
+    let job = done(command);
+    let expected = ["node 0 waited", "node 2 waited", "node 3 waited"];
+    assert_eq!((job.status, sorted(&job.output)), (Some(0), expected.to_vec()), "{job:?}");
+}
+
+pub(crate) fn a_starter_that_is_gone_is_an_error() {
+    let mut command = Command::new(this());
+    command.args(["node", "exchange", "1"]).env("PMIX_NAMESPACE", "nobody").env("PMIX_RANK", "0");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let job = done(command);
+    assert_ne!(job.status, Some(0), "{job:?}");
+    assert!(job.error.contains("Pmix("), "{job:?}");
+}
