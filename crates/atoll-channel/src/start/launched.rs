@@ -55,7 +55,7 @@ impl Launched {
         deadline: &mut Deadline,
     ) -> Result<(Launched, Welcome), StartError> {
         let mut this = Launched { socket, nodes: 0, round: 0 };
-        this.send(&Frame::Hello)?;
+        this.send(&Frame::Hello, deadline)?;
         let welcome = match this.receive(deadline)? {
             Frame::Welcome(welcome) if welcome.node < welcome.nodes => welcome,
             _ => return Err(StartError::Nonsense("no welcome")),
@@ -72,7 +72,7 @@ impl Launched {
     ) -> Result<Vec<Vec<u8>>, StartError> {
         let round = self.round;
         self.round += 1;
-        self.send(&Frame::Contribution { round, bytes: mine.to_vec() })?;
+        self.send(&Frame::Contribution { round, bytes: mine.to_vec() }, deadline)?;
         let mut all = Vec::new();
         while all.len() < self.nodes as usize {
             match self.receive(deadline)? {
@@ -87,8 +87,13 @@ impl Launched {
         Ok(all)
     }
 
-    fn send(&mut self, frame: &Frame) -> Result<(), StartError> {
-        frame::write(&mut self.socket, frame).map_err(|e| gone_or(e, Duration::ZERO))
+    fn send(&mut self, frame: &Frame, deadline: &mut Deadline) -> Result<(), StartError> {
+        let timeout = deadline.timeout().unwrap_or(Duration::MAX);
+        let left = deadline.left(Duration::MAX).ok_or(StartError::Timeout(timeout))?;
+        // A launcher whose own output is held up takes nothing.
+        let left = deadline.timeout().map(|_| left);
+        self.socket.set_write_timeout(left).map_err(|e| StartError::Os("the socket to the launcher", e))?;
+        frame::write(&mut self.socket, frame).map_err(|e| gone_or(e, timeout))
     }
 
     fn receive(&mut self, deadline: &mut Deadline) -> Result<Frame, StartError> {
@@ -118,7 +123,9 @@ impl Read for Timed<'_> {
 
 fn gone_or(error: FrameError, timeout: Duration) -> StartError {
     match error {
-        FrameError::Io(e) if e.kind() == io::ErrorKind::TimedOut => StartError::Timeout(timeout),
+        FrameError::Io(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+            StartError::Timeout(timeout)
+        }
         FrameError::Io(e)
             if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
         {
@@ -127,5 +134,63 @@ fn gone_or(error: FrameError, timeout: Duration) -> StartError {
         FrameError::Io(e) => StartError::Os("the socket to the launcher", e),
         FrameError::Cut => StartError::LauncherGone,
         FrameError::TooLong(_) | FrameError::Broken => StartError::Nonsense("no frame"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// What greeting and a first exchange make of a peer that says these.
+    fn hear(frames: &[Frame], more: &[u8]) -> Result<Vec<Vec<u8>>, StartError> {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        for frame in frames {
+            frame::write(&mut there, frame).unwrap();
+        }
+        there.write_all(more).unwrap();
+        let deadline = &mut Deadline::new(Some(Duration::from_millis(50)));
+        Launched::greet(here, deadline)?.0.exchange(b"mine", deadline)
+    }
+
+    fn welcome(node: u32, nodes: u32) -> Frame {
+        Frame::Welcome(Welcome { node, nodes, secret: [1; 32], round: 3 })
+    }
+
+    fn gathered(round: u32, node: u32) -> Frame {
+        Frame::Gathered { round, node, bytes: vec![node as u8] }
+    }
+
+    #[test]
+    fn what_an_agent_should_not_say_is_an_error() {
+        let both = [welcome(0, 2), gathered(3, 0), gathered(3, 1)];
+        assert_eq!(hear(&both, &[]).unwrap(), [[0], [1]]);
+        let gone = [welcome(0, 2), gathered(3, 0), Frame::Gone { node: 1 }];
+        assert!(matches!(hear(&gone, &[]), Err(StartError::Gone(Node(1)))));
+        assert!(matches!(hear(&both[..2], &[]), Err(StartError::Timeout(_))));
+        assert!(matches!(hear(&[], &[]), Err(StartError::Timeout(_))));
+        let nonsense = [
+            vec![welcome(2, 2)],
+            vec![welcome(0, 0)],
+            vec![Frame::Started],
+            vec![welcome(0, 2), gathered(2, 0)],
+            vec![welcome(0, 2), gathered(3, 1)],
+            vec![welcome(0, 2), gathered(3, 0), gathered(3, 0)],
+            vec![welcome(0, 2), Frame::Hello],
+        ];
+        for frames in nonsense {
+            assert!(matches!(hear(&frames, &[]), Err(StartError::Nonsense(_))), "{frames:?}");
+        }
+        assert!(matches!(hear(&both[..2], &[255; 8]), Err(StartError::Nonsense(_))));
+        assert!(matches!(hear(&both[..2], &[2, 0, 0, 0, 200, 200]), Err(StartError::Nonsense(_))));
+    }
+
+    #[test]
+    fn an_agent_that_is_gone_is_an_error() {
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(there);
+        let greeted = Launched::greet(here, &mut Deadline::new(None));
+        assert!(matches!(greeted.err(), Some(StartError::LauncherGone)));
     }
 }

@@ -165,3 +165,18 @@ pub(crate) fn a_program_that_speaks_at_once_was_started_before() {
         assert_eq!((job.status, job.output.as_str()), (Some(0), "0 rest"), "{job:?}");
     }
 }
+
+pub(crate) fn a_child_of_a_node_is_no_node() {
+    let job = done(launch(&[], THREE, &["child"]));
+    let expected = vec!["node 0 again", "node 1 again", "node 2 again"];
+    assert_eq!((job.status, sorted(&job.output)), (Some(0), expected), "{job:?}");
+}
+
+pub(crate) fn what_is_left_of_a_login_holds_up_nothing() {
+    // It left the remote shell's session with its pipes open: the launcher waited for it.
+    let rsh = r#"sh -c 'shift; setsid sleep 15 & eval "$*"' sh"#;
+    let begin = std::time::Instant::now();
+    let job = done(launch(&["--rsh", rsh], "far", &["status", "0", "0"]));
+    assert_eq!(job.status, Some(0), "{job:?}");
+    assert!(begin.elapsed().as_secs() < 14);
+}

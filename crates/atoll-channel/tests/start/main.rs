@@ -39,6 +39,8 @@ fn main() {
         ("what_cannot_start_says_why", local::what_cannot_start_says_why),
         ("a_login_shell_may_print", local::a_login_shell_may_print),
         ("no_secret_in_arguments_or_environment", local::no_secret_in_arguments_or_environment),
+        ("a_child_of_a_node_is_no_node", local::a_child_of_a_node_is_no_node),
+        ("what_is_left_of_a_login_holds_up_nothing", local::what_is_left_of_a_login_holds_up_nothing),
         ("a_killed_launcher_leaves_nothing", kills::a_killed_launcher_leaves_nothing),
         ("a_killed_agent_leaves_nothing", kills::a_killed_agent_leaves_nothing),
         ("a_killed_keeper_leaves_nothing", kills::a_killed_keeper_leaves_nothing),

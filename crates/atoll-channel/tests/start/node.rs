@@ -23,6 +23,7 @@ pub(crate) fn main(words: &[String]) {
         "status" => status(number(1) as u32, number(2) as i32),
         "early" => early(),
         "late" => late(),
+        "child" => child(),
         "secret" => secret(),
         "sleep" => sleep(&words[1], words.get(2).is_some()),
         other => panic!("no node does {other}"),
@@ -129,6 +130,23 @@ fn late() {
     let error = start.exchange(&[], Some(Duration::from_millis(300))).unwrap_err();
     assert!(matches!(error, StartError::Timeout(_)), "{error}");
     println!("{} waited", start.node());
+}
+
+/// A child of a node is no node, and is told so; another start in the same process is the same node.
+fn child() {
+    let mut start = start();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["node", "early"]).output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("NoSocket"), "{said}");
+    start.exchange(&[1], SECONDS).unwrap();
+    let (node, secret) = (start.node(), start.secret().clone());
+    start.finish().unwrap();
+    let mut again = self::start();
+    assert_eq!((again.node(), again.secret()), (node, &secret));
+    again.exchange(&[2], SECONDS).unwrap();
+    println!("{node} again");
 }
 
 /// Says whether the secret can be read where other users can read.

@@ -25,7 +25,7 @@ use crate::start::secret::Secret;
 const LOGINS: usize = 8;
 
 /// What is left of a node's way when it has been cut and still has not ended.
-const LAST_GRACE: Duration = Duration::from_secs(5);
+const LAST_GRACE: Duration = Duration::from_secs(2);
 
 /// How far a node is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -109,6 +109,10 @@ impl<'a> Job<'a> {
                 Some(Event::Input(bytes)) => self.send(0, &Frame::Input(bytes)),
                 Some(Event::Signal(signal)) => self.interrupt(signal),
                 None => self.look_at_clock(),
+            }
+            if self.kill_at.is_none() && self.phases.iter().all(|phase| *phase >= Phase::Ended) {
+                // All that was printed has come. What holds a way open now is nothing of the job.
+                self.kill_at = Some(Instant::now() + LAST_GRACE);
             }
         }
         Outcome { failure: self.failure }

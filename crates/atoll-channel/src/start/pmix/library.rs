@@ -15,8 +15,9 @@ use crate::start::error::StartError;
 
 const FILE: &str = "libpmix.so.2";
 
-/// Versions that were tried, by the first number: older ones lay values out differently.
-const TRIED: [u32; 1] = [4];
+/// Versions that were tried, by the first number (4.2.2 and 5.0.11, each as client of the other's server). Older ones lay
+/// values out differently.
+const TRIED: [u32; 2] = [4, 5];
 
 /// The functions, as long as the process lives.
 pub(super) struct Library {

@@ -1,6 +1,6 @@
 //! PMIx as its headers lay it out: the few types and numbers that start-up needs.
 //!
-//! `library.rs` calls it with them. They are the same from PMIx 4 on; where a compiler and the headers are there, a test
+//! `library.rs` calls it with them. They are the same in PMIx 4 and 5; where a compiler and the headers are there, a test
 //! compares every size, offset and number here with theirs.
 //!
 //! Source: the PMIx standard 4.1, chapter 3, and `pmix_common.h` of OpenPMIx 4.2.2.
