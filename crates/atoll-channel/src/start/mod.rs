@@ -60,6 +60,8 @@ enum Way {
 impl Start {
     /// Finds out what started this process and, where that was a job's starter, waits at most `timeout` (none: for ever)
     /// until all its nodes have called this.
+    ///
+    /// One process of a node calls it: children of that process get an error instead of being taken for the node.
     pub fn detect(timeout: Option<Duration>) -> Result<Start, StartError> {
         let mut deadline = Deadline::new(timeout);
         let mut start = if let Some(socket) = Launched::find()? {

@@ -63,6 +63,15 @@ pub(crate) fn what_nodes_print_arrives_whole_by_lines() {
     assert_eq!(alone.output, "0 0 x end\n0 1 x end\n0 rest", "{alone:?}");
 }
 
+pub(crate) fn a_closed_output_ends_the_job() {
+    // As with `| head`.
+    let mut child = launch(&["--grace", "100"], THREE, &["print", "60000", "40"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let job = finish(child, Vec::new());
+    assert_eq!(job.status, Some(1), "{job:?}");
+    assert!(job.error.contains("standard output cannot be written"), "{job:?}");
+}
+
 pub(crate) fn standard_input_goes_to_node_0() {
     let bytes: Vec<u8> = (0..10_000_000_u32).map(|number| (number / 3) as u8).collect();
     let sum = bytes.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));

@@ -12,6 +12,7 @@ mod kills;
 mod launcher;
 mod local;
 mod node;
+mod nonsense;
 mod pmix;
 mod ssh;
 
@@ -33,12 +34,15 @@ fn main() {
             local::a_program_that_speaks_at_once_was_started_before,
         ),
         ("what_nodes_print_arrives_whole_by_lines", local::what_nodes_print_arrives_whole_by_lines),
+        ("a_closed_output_ends_the_job", local::a_closed_output_ends_the_job),
         ("standard_input_goes_to_node_0", local::standard_input_goes_to_node_0),
         ("a_node_that_fails_ends_the_job", local::a_node_that_fails_ends_the_job),
         ("a_node_that_ends_early_is_not_waited_for", local::a_node_that_ends_early_is_not_waited_for),
         ("what_cannot_start_says_why", local::what_cannot_start_says_why),
         ("a_login_shell_may_print", local::a_login_shell_may_print),
         ("no_secret_in_arguments_or_environment", local::no_secret_in_arguments_or_environment),
+        ("what_an_agent_should_not_say_is_told", nonsense::what_an_agent_should_not_say_is_told),
+        ("what_no_launcher_says_ends_an_agent", nonsense::what_no_launcher_says_ends_an_agent),
         ("a_child_of_a_node_is_no_node", local::a_child_of_a_node_is_no_node),
         ("what_is_left_of_a_login_holds_up_nothing", local::what_is_left_of_a_login_holds_up_nothing),
         ("a_killed_launcher_leaves_nothing", kills::a_killed_launcher_leaves_nothing),
@@ -52,6 +56,7 @@ fn main() {
         ("ssh_that_fails_says_why", ssh::ssh_that_fails_says_why),
         ("killed_over_ssh_leaves_nothing", ssh::killed_over_ssh_leaves_nothing),
         ("mpirun_starts_four_nodes", pmix::mpirun_starts_four_nodes),
+        ("mpirun_starts_nodes_on_two_hosts", pmix::mpirun_starts_nodes_on_two_hosts),
         ("a_node_that_does_not_come_is_a_timeout", pmix::a_node_that_does_not_come_is_a_timeout),
         ("a_starter_that_is_gone_is_an_error", pmix::a_starter_that_is_gone_is_an_error),
     ];

@@ -124,7 +124,7 @@ fn early() {
 fn late() {
     let mut start = start();
     if start.node().0 == 1 {
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(4));
         return;
     }
     let error = start.exchange(&[], Some(Duration::from_millis(300))).unwrap_err();

@@ -2,7 +2,9 @@
 
 use std::process::{Command, Stdio};
 
+use crate::hosts::{ADDRESSES, Hosts};
 use crate::jobs::{done, sorted, this};
+use crate::ssh::EXCHANGED;
 
 /// `mpirun` with four nodes; none where it is not installed, which is said.
 fn mpirun(does: &[&str]) -> Option<Command> {
@@ -26,6 +28,22 @@ pub(crate) fn mpirun_starts_four_nodes() {
         (Some(0), expected.iter().map(String::as_str).collect()),
         "{job:?}"
     );
+}
+
+pub(crate) fn mpirun_starts_nodes_on_two_hosts() {
+    if mpirun(&[]).is_none() {
+        return;
+    }
+    let Some(mut hosts) = Hosts::new("mpirun") else { return };
+    let Some(rsh) = hosts.ssh() else { return };
+    let [first, second] = ADDRESSES;
+    let mut command = hosts.on(0, "mpirun");
+    command.args(["--allow-run-as-root", "--host", &format!("{first}:1,{second}:2"), "-n", "3"]);
+    command.args(["--mca", "plm_rsh_agent", &rsh, "--mca", "oob_tcp_if_include", "link0"]);
+    command.args([&this(), "node", "exchange", "5"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let job = done(command);
+    assert_eq!((job.status, sorted(&job.output)), (Some(0), EXCHANGED.to_vec()), "{job:?}");
 }
 
 pub(crate) fn a_node_that_does_not_come_is_a_timeout() {

@@ -3,6 +3,10 @@
 //! For each node it starts an agent (`agent.rs`), directly on this machine and through the remote shell on others, and
 //! speaks with it over the pipes to it: nothing listens, and no host needs to reach another for this. It carries the
 //! nodes' output and input, their exchanges, and signals. A node that fails ends the job.
+//!
+//! Nothing is left behind when the launcher, a connection, an agent or a program is killed. A launcher's host that loses
+//! its power or its network is another matter: the others see it when their sshd does (`ClientAliveInterval`, or TCP's
+//! own keep-alive after hours).
 
 mod input;
 mod job;
