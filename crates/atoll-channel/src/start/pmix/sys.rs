@@ -86,7 +86,7 @@ impl Proc {
 
     /// Its namespace's name.
     pub(super) fn name(&self) -> Vec<u8> {
-        self.namespace.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.cast_unsigned()).collect()
+        self.namespace.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.to_ne_bytes()[0]).collect()
     }
 }
 
@@ -120,7 +120,8 @@ impl Info {
     pub(super) fn new(key: &CStr, value: Value) -> Info {
         let mut info = Info { key: [0; KEY], flags: 0, value };
         for (to, from) in info.key.iter_mut().zip(key.to_bytes()) {
-            *to = from.cast_signed();
+            // Signed or not, as the instruction set has it.
+            *to = c_char::from_ne_bytes([*from]);
         }
         info
     }
@@ -205,11 +206,11 @@ mod tests {
     #[test]
     fn a_key_and_a_name_end_with_zero() {
         let info = Info::new(COLLECT_DATA, Value::flag(true));
-        assert_eq!((info.key[11], info.key[12]), (b't'.cast_signed(), 0));
+        assert_eq!((info.key[11], info.key[12]), (c_char::from_ne_bytes([b't']), 0));
         let mut proc = Proc::empty();
-        proc.namespace[0] = b'a'.cast_signed();
+        proc.namespace[0] = c_char::from_ne_bytes([b'a']);
         assert_eq!(proc.name(), b"a");
-        proc.namespace = [b'b'.cast_signed(); NAMESPACE];
+        proc.namespace = [c_char::from_ne_bytes([b'b']); NAMESPACE];
         assert_eq!(proc.name().len(), NAMESPACE);
     }
 }
