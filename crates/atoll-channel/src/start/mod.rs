@@ -12,6 +12,41 @@
 //! library's connection to them is authenticated as this user's, but whether they encrypt what they send each other
 //! across hosts is up to the starter (Open MPI's and PRRTE's do not: somebody who can read the cluster's network learns
 //! it).
+//!
+//! A command that starts a job on two hosts, and is its agents:
+//!
+//! ```no_run
+//! use atoll_channel::start::{Launch, agent_main};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     if std::env::args().nth(1).is_some_and(|word| word == "agent") {
+//!         agent_main();
+//!     }
+//!     let agent = vec![std::env::current_exe()?.into(), "agent".into()];
+//!     let outcome = Launch::new(vec!["localhost".into(), "far".into()], "./node", agent).run()?;
+//!     if let Some(failure) = &outcome.failure {
+//!         eprintln!("{failure}");
+//!     }
+//!     std::process::exit(outcome.status().into())
+//! }
+//! ```
+//!
+//! And `./node`, which `mpirun` starts as well:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use atoll_channel::start::Start;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let minute = Some(Duration::from_secs(60));
+//!     let mut start = Start::detect(minute)?;
+//!     let addresses = start.exchange(b"my address", minute)?;
+//!     for (node, address) in addresses.iter().enumerate() {
+//!         println!("{} can call {node} at {}", start.node(), address.escape_ascii());
+//!     }
+//!     Ok(start.finish()?)
+//! }
+//! ```
 
 mod agent;
 mod error;

@@ -59,6 +59,7 @@ fn main() {
         ("mpirun_starts_nodes_on_two_hosts", pmix::mpirun_starts_nodes_on_two_hosts),
         ("a_node_that_does_not_come_is_a_timeout", pmix::a_node_that_does_not_come_is_a_timeout),
         ("a_starter_that_is_gone_is_an_error", pmix::a_starter_that_is_gone_is_an_error),
+        ("a_library_that_is_missing_or_too_old_is_told", pmix::a_library_that_is_missing_or_too_old_is_told),
     ];
     let filter = words.iter().find(|word| !word.starts_with('-'));
     for (name, test) in tests {

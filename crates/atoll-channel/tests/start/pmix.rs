@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::hosts::{ADDRESSES, Hosts};
-use crate::jobs::{done, sorted, this};
+use crate::jobs::{Folder, done, sorted, this};
 use crate::ssh::EXCHANGED;
 
 /// `mpirun` with four nodes; none where it is not installed, which is said.
@@ -60,4 +60,32 @@ pub(crate) fn a_starter_that_is_gone_is_an_error() {
     let job = done(command);
     assert_ne!(job.status, Some(0), "{job:?}");
     assert!(job.error.contains("Pmix("), "{job:?}");
+}
+
+/// What a node says that finds `folder`'s library first.
+fn with_library(folder: &Folder) -> String {
+    let mut command = Command::new(this());
+    command.args(["node", "exchange", "1"]).env("PMIX_NAMESPACE", "nobody").env("PMIX_RANK", "0");
+    command.env("LD_LIBRARY_PATH", &folder.0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let job = done(command);
+    assert_ne!(job.status, Some(0), "{job:?}");
+    job.error
+}
+
+pub(crate) fn a_library_that_is_missing_or_too_old_is_told() {
+    let folder = Folder::new("library");
+    let library = folder.0.join("libpmix.so.2");
+    std::fs::write(&library, "").unwrap();
+    let said = with_library(&folder);
+    assert!(said.contains("NoLibrary("), "{said}");
+
+    let source = folder.0.join("old.c");
+    std::fs::write(&source, "const char *PMIx_Get_version(void) { return \"OpenPMIx 3.2.3\"; }\n").unwrap();
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return println!("skipped: no C compiler to make an old library with");
+    }
+    let said = with_library(&folder);
+    assert!(said.contains(r#"Version("OpenPMIx 3.2.3")"#), "{said}");
 }
