@@ -25,6 +25,11 @@ impl Deadline {
         Deadline { timeout, end: None }
     }
 
+    /// As it was given.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// It was over before it began: nothing is to be waited for.
     pub(crate) fn none_left(&self) -> bool {
         self.timeout.is_some_and(|timeout| timeout.is_zero())

@@ -28,6 +28,8 @@ mod clock;
 mod node;
 #[cfg(not(loom))]
 mod service;
+#[cfg(not(loom))]
+pub mod start;
 
 #[cfg(not(loom))]
 pub use self::channel::*;

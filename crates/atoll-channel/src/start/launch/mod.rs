@@ -1,0 +1,137 @@
+//! The launcher: starts a job's nodes on a list of hosts, and stays until all have ended.
+//!
+//! For each node it starts an agent (`agent.rs`), directly on this machine and through the remote shell on others, and
+//! speaks with it over the pipes to it: nothing listens, and no host needs to reach another for this. It carries the
+//! nodes' output and input, their exchanges, and signals. A node that fails ends the job.
+//!
+//! Nothing is left behind when the launcher, a connection, an agent or a program is killed. A launcher's host that loses
+//! its power or its network is another matter: the others see it when their sshd does (`ClientAliveInterval`, or TCP's
+//! own keep-alive after hours).
+
+mod input;
+mod job;
+mod link;
+mod output;
+mod rounds;
+mod rsh;
+mod trouble;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::job::Job;
+use super::frame::{self, Frame, Order, Welcome};
+use super::secret::Secret;
+
+pub use self::rsh::Rsh;
+pub use self::trouble::{Failure, LaunchError, Outcome, Why};
+
+/// One launcher's nodes: three threads each.
+const MOST: usize = 4096;
+
+/// A job to be started from a list of hosts.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Where each node runs: `localhost` or `.` for this machine without a remote shell, else as the remote shell takes
+    /// it. A host may be there several times.
+    pub hosts: Vec<String>,
+    /// The program, found on each host as that one finds programs, or by its path.
+    pub program: OsString,
+    /// Its arguments, the same for all.
+    pub arguments: Vec<OsString>,
+    /// Set in its environment, on top of what each host gives it.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it starts, on each host; none leaves that to the host.
+    pub directory: Option<PathBuf>,
+    /// A command on each host that calls [`agent_main`](super::agent_main).
+    pub agent: Vec<OsString>,
+    /// How other hosts are reached.
+    pub rsh: Rsh,
+    /// How long all nodes may take to start.
+    pub timeout: Duration,
+    /// How long programs may take to end after a signal, until they are killed.
+    pub grace: Duration,
+}
+
+impl Launch {
+    /// `program` on `hosts`, from one minute to start and ten seconds to end.
+    pub fn new(hosts: Vec<String>, program: impl Into<OsString>, agent: Vec<OsString>) -> Launch {
+        Launch {
+            hosts,
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory: None,
+            agent,
+            rsh: Rsh::default(),
+            timeout: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+        }
+    }
+
+    /// Runs the job to its end. This process's standard input goes to node 0; what nodes print is printed here, whole
+    /// lines of each at a time (as it comes where there is one node). SIGINT, SIGTERM and SIGHUP are passed on to the
+    /// programs, which are killed if they have not ended after the grace time, or at a second signal.
+    ///
+    /// This process ignores the three signals once it has come back.
+    pub fn run(&self) -> Result<Outcome, LaunchError> {
+        if self.hosts.is_empty() {
+            return Err(LaunchError::NoHosts);
+        }
+        if self.hosts.len() > MOST {
+            return Err(LaunchError::TooMany(self.hosts.len()));
+        }
+        if self.program.is_empty() {
+            return Err(LaunchError::NoProgram);
+        }
+        link::check(&self.hosts, &self.agent)?;
+        let secret = Secret::random().map_err(|e| LaunchError::Os("getrandom", e))?;
+        // As long as it will be for any node.
+        frame::encode(&self.order(self.hosts.len() - 1, &secret)).map_err(|_| LaunchError::TooLong)?;
+
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| LaunchError::Os("sigaction", e))?;
+        let signals_end = signals.handle();
+        let outcome = Job::start(self, secret, signals).map(Job::run);
+        signals_end.close();
+        outcome
+    }
+
+    fn order(&self, node: usize, secret: &Secret) -> Frame {
+        let bytes = |word: &OsString| word.clone().into_vec();
+        Frame::Order(Order {
+            welcome: Welcome {
+                node: node as u32,
+                nodes: self.hosts.len() as u32,
+                secret: *secret.bytes(),
+                round: 0,
+            },
+            words: [&self.program].into_iter().chain(&self.arguments).map(bytes).collect(),
+            environment: self.environment.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            directory: self.directory.as_ref().map(|path| bytes(&path.clone().into_os_string())),
+        })
+    }
+}
+
+/// What the launcher's threads tell its loop.
+enum Event {
+    /// Of a node.
+    Node(usize, Heard),
+    /// From standard input; its end if empty.
+    Input(Vec<u8>),
+    /// A signal to pass on.
+    Signal(u8),
+}
+
+/// Of a node.
+enum Heard {
+    /// Its agent speaks.
+    Opening,
+    Frame(Frame),
+    /// Nothing more comes, and what that means if nothing told of an end before.
+    Closed(Why),
+}
