@@ -15,6 +15,8 @@
 mod ring;
 
 #[cfg(not(loom))]
+pub mod bulk;
+#[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
 mod clock;
