@@ -7,17 +7,23 @@
 
 mod engine;
 mod error;
+mod file;
 mod kernel;
 mod mapping;
 mod memcpy;
 mod memory;
+mod process;
 mod transfer;
+mod uring;
 
 pub use self::{
     engine::{Engine, Finished, Started},
     error::{CopyError, MemoryError},
+    file::FileIo,
     mapping::Writers,
     memcpy::Memcpy,
     memory::{Access, Kind, Memory},
+    process::ProcessVm,
     transfer::Transfer,
+    uring::Uring,
 };

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod child;
+mod mishaps;
 mod rig;
 mod suite;
 
@@ -27,5 +29,8 @@ fn main() {
         for (what, test) in suite::TESTS {
             run(&format!("{name}::{what}"), &mut || test(&make));
         }
+    }
+    for (name, test) in mishaps::TESTS {
+        run(name, &mut || test());
     }
 }
