@@ -67,7 +67,8 @@ pub(crate) fn read(folder: &Path, machine: &Machine) -> Option<Costs> {
     let mut text = String::new();
     // Without waiting where somebody put a pipe in its place.
     let mut options = fs::OpenOptions::new();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(folder.join(machine.file_name())).ok()?;
+    let file =
+        options.read(true).custom_flags(libc::O_NONBLOCK).open(folder.join(machine.file_name())).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
@@ -137,7 +138,7 @@ mod tests {
             assert_eq!(read(folder, &machine), None, "cut at {cut}");
         }
         // Numbers that nobody measures.
-        let text = String::from_utf8(whole.clone()).unwrap();
+        let text = String::from_utf8(whole).unwrap();
         for wrong in ["-1.0", "0.0", "1e400", "null", "\"fast\""] {
             fs::write(&path, text.replace("0.125", wrong)).unwrap();
             assert_eq!(read(folder, &machine), None, "{wrong}");
@@ -149,7 +150,8 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert_eq!(read(folder, &machine), None);
         fs::remove_dir(&path).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+            .unwrap();
         assert_eq!(read(folder, &machine), None);
         // And it is written over.
         write(folder, &machine, &some()).unwrap();

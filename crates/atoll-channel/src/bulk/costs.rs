@@ -49,9 +49,10 @@ impl Curve {
 
 /// All curves that are known here.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
 pub struct Costs {
     curves: Vec<Curve>,
+    /// Engines that were measured, also those that then failed everywhere.
+    tried: Vec<String>,
 }
 
 impl Costs {
@@ -69,6 +70,18 @@ impl Costs {
         self.curves.push(curve);
     }
 
+    /// Whether an engine was measured, with or without success.
+    pub(crate) fn tried(&self, engine: &str) -> bool {
+        self.tried.iter().any(|tried| tried == engine)
+    }
+
+    /// Notes that an engine was measured.
+    pub(crate) fn note(&mut self, engine: &str) {
+        if !self.tried(engine) {
+            self.tried.push(engine.into());
+        }
+    }
+
     /// All of them.
     pub fn curves(&self) -> &[Curve] {
         &self.curves
@@ -76,7 +89,7 @@ impl Costs {
 
     /// They are what measuring could have made: for what was read from a file.
     pub(crate) fn are_sound(&self) -> bool {
-        self.curves.len() <= MOST && self.curves.iter().all(Curve::is_sound)
+        self.curves.len() <= MOST && self.tried.len() <= MOST && self.curves.iter().all(Curve::is_sound)
     }
 }
 

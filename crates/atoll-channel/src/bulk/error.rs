@@ -101,6 +101,9 @@ pub enum CopyError {
         /// The error's number.
         code: i32,
     },
+    /// The manager that made it is gone.
+    #[error("the manager was dropped before the transfer was finished")]
+    Abandoned,
     /// The transport that carries it lost its connection or was refused.
     #[error("the transport to the memory's node failed")]
     Transport,

@@ -64,7 +64,10 @@ impl FileCopy {
             libc::EIO => CopyError::Medium,
             libc::EBADF if self.reading => CopyError::NotAllowed { end: "source", needed: "reading" },
             libc::EBADF => CopyError::NotAllowed { end: "destination", needed: "writing" },
-            code => CopyError::Os { call: if self.reading { "reading the file" } else { "writing the file" }, code },
+            code => CopyError::Os {
+                call: if self.reading { "reading the file" } else { "writing the file" },
+                code,
+            },
         }
     }
 

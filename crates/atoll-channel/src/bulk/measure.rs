@@ -12,7 +12,7 @@ use crate::bulk::costs::Curve;
 use crate::bulk::engine::Engine;
 use crate::bulk::error::{CopyError, MemoryError};
 use crate::bulk::mapping::Writers;
-use crate::bulk::memory::{Access, Kind, Memory};
+use crate::bulk::memory::{Access, Memory};
 use crate::bulk::transfer::Transfer;
 use crate::channel::Peer;
 
@@ -51,27 +51,16 @@ impl Grounds {
     }
 }
 
-/// Which pairs of kinds can be measured without anybody else.
-pub(crate) const PAIRS: [(Kind, Kind); 5] = [
-    (Kind::Mapping, Kind::Mapping),
-    (Kind::Mapping, Kind::Process),
-    (Kind::Process, Kind::Mapping),
-    (Kind::Mapping, Kind::File),
-    (Kind::File, Kind::Mapping),
-];
-
-/// Measures the engines between the kinds of memory that `wanted` asks for. What cannot be measured is left out.
-pub(crate) fn measure(
-    engines: &mut [Box<dyn Engine>],
-    wanted: impl Fn(&str, Kind, Kind) -> bool,
-) -> Vec<Curve> {
+/// Measures the engines that `wanted` names, between all kinds of memory that they reach on this machine. What cannot be measured is
+/// left out.
+pub(crate) fn measure(engines: &mut [Box<dyn Engine>], wanted: impl Fn(&str) -> bool) -> Vec<Curve> {
     let end = Instant::now() + BUDGET;
     let Ok(grounds) = Grounds::new() else { return Vec::new() };
     let mut curves = Vec::new();
     for (index, engine) in engines.iter().enumerate() {
         for to in &grounds.to {
             for from in &grounds.from {
-                if engine.reaches(to, from) && wanted(engine.name(), to.kind(), from.kind()) {
+                if engine.reaches(to, from) && wanted(engine.name()) {
                     let (name, points) = (engine.name().to_owned(), Vec::new());
                     let curve = Curve { engine: name, to: to.kind(), from: from.kind(), points };
                     curves.push((index, to, from, curve));

@@ -1,15 +1,22 @@
 //! Bulk transfer: copies between registered memories, wherever they are, by whichever engine is fastest there.
 //!
 //! Stands on `channel/` for who a process is; capabilities, transports and `atoll bench throughput` stand on it. Memory is registered
-//! ([`Memory`]), a [`Transfer`] names a range of each of two, an [`Engine`] makes it.
+//! ([`Memory`]), a [`Transfer`] names a range of each of two, an [`Engine`] makes it; the [`Manager`] knows what each engine reaches
+//! and how fast it is here, and chooses.
 //!
 //! Source: the barrelfish paper (`papers/barrelfish-xeon-phi.txt`), sections 5.4, 6.9 and 6.10.2, appendix A.3 to A.5.
 
+mod choice;
+mod cost_file;
+mod costs;
 mod engine;
 mod error;
 mod file;
+mod jobs;
 mod kernel;
+mod manager;
 mod mapping;
+mod measure;
 mod memcpy;
 mod memory;
 mod process;
@@ -17,9 +24,13 @@ mod transfer;
 mod uring;
 
 pub use self::{
+    choice::Choice,
+    costs::{Costs, Curve},
     engine::{Engine, Finished, Started},
     error::{CopyError, MemoryError},
     file::FileIo,
+    jobs::Copying,
+    manager::Manager,
     mapping::Writers,
     memcpy::Memcpy,
     memory::{Access, Kind, Memory},

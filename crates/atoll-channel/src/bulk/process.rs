@@ -26,11 +26,22 @@ impl Engine for ProcessVm {
 
     fn start(&mut self, transfer: &Transfer<'_>, _number: u64) -> Result<Started, CopyError> {
         let unreachable = || CopyError::unreachable(transfer);
-        let (local, reading, remote, remote_offset) = match (transfer.to().mapped_at(), transfer.from().mapped_at()) {
-            (Some(to), None) => (to.as_ptr().wrapping_add(transfer.to_offset() as usize), true, transfer.from(), transfer.from_offset()),
-            (None, Some(from)) => (from.as_ptr().wrapping_add(transfer.from_offset() as usize), false, transfer.to(), transfer.to_offset()),
-            _ => return Err(unreachable()),
-        };
+        let (local, reading, remote, remote_offset) =
+            match (transfer.to().mapped_at(), transfer.from().mapped_at()) {
+                (Some(to), None) => (
+                    to.as_ptr().wrapping_add(transfer.to_offset() as usize),
+                    true,
+                    transfer.from(),
+                    transfer.from_offset(),
+                ),
+                (None, Some(from)) => (
+                    from.as_ptr().wrapping_add(transfer.from_offset() as usize),
+                    false,
+                    transfer.to(),
+                    transfer.to_offset(),
+                ),
+                _ => return Err(unreachable()),
+            };
         let (peer, number, address) = remote.in_process().ok_or_else(unreachable)?;
         // The number can belong to somebody else once its process has ended and was waited for. What was read from him is refused
         // below; writing to him is avoided as far as it can be.

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod child;
+mod manager;
 mod mishaps;
 mod rig;
 mod suite;
@@ -30,7 +31,7 @@ fn main() {
             run(&format!("{name}::{what}"), &mut || test(&make));
         }
     }
-    for (name, test) in mishaps::TESTS {
+    for (name, test) in mishaps::TESTS.iter().chain(manager::TESTS) {
         run(name, &mut || test());
     }
 }

@@ -190,13 +190,7 @@ fn a_full_disk() {
                 libc::MS_REC | libc::MS_PRIVATE,
                 std::ptr::null(),
             );
-            libc::mount(
-                c"none".as_ptr(),
-                target.as_ptr(),
-                c"tmpfs".as_ptr(),
-                0,
-                c"size=256k".as_ptr().cast(),
-            )
+            libc::mount(c"none".as_ptr(), target.as_ptr(), c"tmpfs".as_ptr(), 0, c"size=256k".as_ptr().cast())
         };
         if mounted != 0 {
             println!("skipped: mounting a small file system is not permitted");
@@ -224,8 +218,7 @@ fn a_file_that_may_not_grow() {
             assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
         }
         for mut engine in file_engines() {
-            let memory =
-                Memory::of_file(tempfile::tempfile().unwrap(), 0, 200_000, Access::WRITE).unwrap();
+            let memory = Memory::of_file(tempfile::tempfile().unwrap(), 0, 200_000, Access::WRITE).unwrap();
             let here = Memory::new(200_000).unwrap();
             copy(&mut *engine, &memory, &here, 100_000).unwrap();
             assert_eq!(copy(&mut *engine, &memory, &here, 100_001), Err(CopyError::TooLarge));
@@ -254,7 +247,7 @@ fn a_file_open_for_reading_only() {
 }
 
 /// From now on this process may not make that system call: it fails with EPERM.
-fn forbid(call: libc::c_long) {
+pub(crate) fn forbid(call: libc::c_long) {
     let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let program = [
@@ -317,8 +310,7 @@ fn a_ring_that_is_refused_later() {
 
 fn a_forked_child_drops_its_copy_of_a_ring() {
     let Ok(mut ring) = Uring::new() else { return };
-    let memory =
-        Memory::of_file(tempfile::tempfile().unwrap(), 0, 100 * PAGE, Access::READ_WRITE).unwrap();
+    let memory = Memory::of_file(tempfile::tempfile().unwrap(), 0, 100 * PAGE, Access::READ_WRITE).unwrap();
     let here = Memory::new(100 * PAGE).unwrap();
     let transfer = Transfer::new(&memory, 0, &here, 0, 100 * PAGE).unwrap();
     assert_eq!(ring.start(&transfer, 1), Ok(Started::Pending));

@@ -56,7 +56,7 @@ pub(crate) fn own(bytes: u64) -> End {
 }
 
 /// Shared memory, which transfers reach through a second mapping.
-fn shared(bytes: u64) -> End {
+pub(crate) fn shared(bytes: u64) -> End {
     let (memory, file) = Memory::shared(bytes, Writers::Everyone).unwrap();
     let again = Memory::attach(file.as_fd(), Access::READ_WRITE).unwrap();
     End { view: View::Mapped(memory), memory: again, _holder: None }
@@ -72,7 +72,7 @@ pub(crate) fn child(bytes: u64) -> End {
 }
 
 /// A file on a disk, of which the memory is what lies behind its first page.
-fn file(bytes: u64) -> End {
+pub(crate) fn file(bytes: u64) -> End {
     let file = tempfile::tempfile().unwrap();
     file.set_len(bytes).unwrap();
     let memory = Memory::of_file(file.try_clone().unwrap(), 0, bytes, Access::READ_WRITE).unwrap();
