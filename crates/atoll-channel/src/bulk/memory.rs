@@ -273,7 +273,10 @@ impl Memory {
 
     /// Nobody else holds this memory: no transfer of it is under way.
     pub(crate) fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.registered) == 1
+        let alone = Arc::strong_count(&self.registered) == 1;
+        // Pairs with the release of whoever let go of it last: what was copied is there.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        alone
     }
 
     /// Copies to `bytes` from `offset` on; for memory mapped here.

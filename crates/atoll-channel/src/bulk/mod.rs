@@ -19,6 +19,7 @@ mod mapping;
 mod measure;
 mod memcpy;
 mod memory;
+mod pool;
 mod process;
 mod transfer;
 mod uring;
@@ -34,6 +35,7 @@ pub use self::{
     mapping::Writers,
     memcpy::Memcpy,
     memory::{Access, Kind, Memory},
+    pool::{Arrival, Buffer, Link, MOST_BUFFERS, Pool, PoolError, ProtocolError, Unsent, Why},
     process::ProcessVm,
     transfer::Transfer,
     uring::Uring,

@@ -8,6 +8,7 @@
 mod child;
 mod manager;
 mod mishaps;
+mod pools;
 mod rig;
 mod suite;
 
@@ -31,7 +32,7 @@ fn main() {
             run(&format!("{name}::{what}"), &mut || test(&make));
         }
     }
-    for (name, test) in mishaps::TESTS.iter().chain(manager::TESTS) {
+    for (name, test) in mishaps::TESTS.iter().chain(manager::TESTS).chain(pools::TESTS) {
         run(name, &mut || test());
     }
 }
