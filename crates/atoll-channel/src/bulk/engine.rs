@@ -1,6 +1,6 @@
 //! What copies: the trait of all engines.
 //!
-//! Engines: `memcpy.rs` (mappings), `process.rs` (another process's memory), `file.rs` and `uring.rs` (files), and what a
+//! Engines: `memcpy.rs` (mappings), `process.rs` (another process's memory), `helper.rs` (both, in a thread), `file.rs` and `uring.rs` (files), and what a
 //! transport brings for memory of other nodes. `manager.rs` picks one for each transfer; `tests/bulk` runs all
 //! through one suite.
 //!

@@ -8,6 +8,7 @@
 //!
 //! Source: the barrelfish paper, section 6.9.2 (DMA manager) and 6.9.3 (programming model).
 
+use std::io;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::bulk::costs::Costs;
 use crate::bulk::engine::Engine;
 use crate::bulk::error::CopyError;
 use crate::bulk::file::FileIo;
+use crate::bulk::helper::Helper;
 use crate::bulk::jobs::{Copying, Jobs, piece};
 use crate::bulk::measure;
 use crate::bulk::memcpy::Memcpy;
@@ -37,6 +39,8 @@ pub struct Manager {
     engines: Vec<Box<dyn Engine>>,
     choices: Choices,
     costs: Costs,
+    /// Which engine is the helper.
+    helper: Option<usize>,
     notice: Option<String>,
 }
 
@@ -75,7 +79,7 @@ impl Manager {
     /// One with engines and costs as given, which reads, measures and says nothing.
     pub fn with(engines: Vec<Box<dyn Engine>>, costs: Costs) -> Manager {
         let choices = Choices::new(&engines, &costs);
-        Manager { jobs: Jobs::default(), choices, engines, costs, notice: None }
+        Manager { jobs: Jobs::default(), choices, engines, costs, helper: None, notice: None }
     }
 
     /// What is missing here and what is done instead, in a line; none if nothing is.
@@ -102,6 +106,17 @@ impl Manager {
     pub fn add(&mut self, engine: Box<dyn Engine>) {
         self.engines.push(engine);
         self.choices = Choices::new(&self.engines, &self.costs);
+    }
+
+    /// Starts a thread that copies what is started here (`start`) between mappings, and between a mapping and another process, but for small
+    /// transfers. Without one such copies are made in `progress` and `wait`, by who calls them.
+    pub fn add_helper(&mut self) -> io::Result<()> {
+        if self.helper.is_none() {
+            let helper = Helper::new(*self.choices.loops.of(4 << 20))?;
+            self.helper = Some(self.engines.len());
+            self.add(Box::new(helper));
+        }
+        Ok(())
     }
 
     /// Measures an engine between two memories, of which the first is overwritten, and chooses by that from now on between memories of these kinds.
@@ -152,6 +167,7 @@ impl Manager {
             }
         }
         let unreachable = CopyError::Unreachable { from: from.kind().name(), to: to.kind().name() };
+        // The helper, which nobody measured, comes last: who waits for a copy makes it no slower himself.
         self.choices.fastest(&self.engines, to, from, bytes).ok_or(unreachable)
     }
 
@@ -203,7 +219,8 @@ impl Manager {
         if bytes <= SMALL && self.choices.loops.of(bytes).run(&transfer) {
             return Ok(Copying::done());
         }
-        let index = self.choose(to, from, bytes)?;
+        let helper = self.helper.filter(|i| bytes > SMALL && self.engines[*i].reaches(to, from));
+        let index = helper.map_or_else(|| self.choose(to, from, bytes), Ok)?;
         let depth = self.engines[index].depth();
         let copying = self.jobs.add(&transfer, index, depth);
         // What the kernel or a network does goes on from here without us.

@@ -12,6 +12,7 @@ mod costs;
 mod engine;
 mod error;
 mod file;
+mod helper;
 mod jobs;
 mod kernel;
 mod manager;
@@ -30,6 +31,7 @@ pub use self::{
     engine::{Engine, Finished, Started},
     error::{CopyError, MemoryError},
     file::FileIo,
+    helper::Helper,
     jobs::Copying,
     manager::Manager,
     mapping::Writers,

@@ -13,7 +13,7 @@ pub(crate) struct Child {
 impl Child {
     /// Runs `work` in a child, which then exits with 0, or with 101 if it panicked.
     pub(crate) fn run(work: impl FnOnce()) -> Child {
-        // SAFETY: this process has one thread.
+        // SAFETY: other threads of this process only wait, for work or for nothing.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
         if pid == 0 {

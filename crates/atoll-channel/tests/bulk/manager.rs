@@ -17,6 +17,7 @@ use crate::suite::pattern;
 /// These tests.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("copies_between_all_kinds_of_memory", copies_between_all_kinds_of_memory),
+    ("copies_with_a_helper", copies_with_a_helper),
     ("many_transfers_at_once_by_all_engines", many_transfers_at_once_by_all_engines),
     ("a_transfer_that_fails_leaves_the_others", a_transfer_that_fails_leaves_the_others),
     ("a_dropped_copying_goes_on", a_dropped_copying_goes_on),
@@ -58,7 +59,21 @@ fn done(manager: &mut Manager, copying: &Copying) {
 }
 
 fn copies_between_all_kinds_of_memory() {
+    copies_between_all_kinds_by(manager());
+}
+
+fn copies_with_a_helper() {
     let mut manager = manager();
+    manager.add_helper().unwrap();
+    manager.add_helper().unwrap();
+    assert_eq!(manager.engines().filter(|name| *name == "helper").count(), 1);
+    let (one, other) = (rig::own(9 * MEGABYTE), rig::own(9 * MEGABYTE));
+    // A copy that is waited for needs none.
+    assert_eq!(manager.why(&one.memory, &other.memory, 9 * MEGABYTE).unwrap().engine, "memcpy");
+    copies_between_all_kinds_by(manager);
+}
+
+fn copies_between_all_kinds_by(mut manager: Manager) {
     for (to, from) in ends(9 * MEGABYTE) {
         for bytes in [0, 1, 5000, 300_000, 8 * MEGABYTE + 7] {
             let sent = pattern(bytes, bytes as usize);

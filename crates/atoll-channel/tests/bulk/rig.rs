@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use atoll_channel::bulk::{Access, Engine, FileIo, Memcpy, Memory, ProcessVm, Uring, Writers};
+use atoll_channel::bulk::{Access, Engine, FileIo, Helper, Memcpy, Memory, ProcessVm, Uring, Writers};
 
 use crate::child::Child;
 
@@ -87,7 +87,11 @@ pub(crate) fn all() -> Vec<(String, Make)> {
         from: fn(u64) -> End,
         engine: impl Fn() -> Box<dyn Engine> + 'static,
     ) -> (String, Make) {
-        let make = move |bytes| Rig { engine: engine(), to: to(bytes), from: from(bytes) };
+        // The engine last: a helper has a thread, and the ends fork.
+        let make = move |bytes| {
+            let (to, from) = (to(bytes), from(bytes));
+            Rig { engine: engine(), to, from }
+        };
         (name.into(), Box::new(make))
     }
     let mut all = Vec::new();
@@ -98,6 +102,9 @@ pub(crate) fn all() -> Vec<(String, Make)> {
     }
     all.push(make("process_vm reads", own, child, || Box::new(ProcessVm)));
     all.push(make("process_vm writes", child, own, || Box::new(ProcessVm)));
+    let helper = || Box::new(Helper::new(Memcpy::PLAIN).unwrap()) as Box<dyn Engine>;
+    all.push(make("a helper within a process", own, shared, helper));
+    all.push(make("a helper reads a process", own, child, helper));
     all.push(make("pread", own, file, || Box::new(FileIo)));
     all.push(make("pwrite", file, shared, || Box::new(FileIo)));
     match Uring::new() {
