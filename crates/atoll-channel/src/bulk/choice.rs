@@ -1,10 +1,10 @@
 //! Which engine makes a transfer, and why: the one that is predicted to take least time.
 //!
-//! Stands on `costs.rs`; `manager.rs` asks. For mappings the answer is worked out beforehand, for each power of two of sizes, so
-//! that a small copy pays for looking it up and no more.
+//! Stands on `costs.rs`; `manager.rs` asks. For mappings the answer is worked out beforehand, for each power
+//! of two of sizes, so that a small copy pays for looking it up and no more.
 //!
-//! Source: the barrelfish paper, sections 5.4.6 (from which size an engine is worth it) and 6.9.2 (the manager finds the best driver for two
-//! addresses).
+//! Source: the barrelfish paper, sections 5.4.6 (from which size an engine is worth it) and 6.9.2 (the
+//! manager finds the best driver for two addresses).
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub struct Choice {
 }
 
 fn time(microseconds: Option<f64>) -> String {
-    microseconds.map_or_else(|| "never measured".into(), |us| format!("{us:.2} us"))
+    microseconds.map_or_else(|| "never measured".into(), |us| format!("{us:.3} us"))
 }
 
 impl fmt::Display for Choice {
@@ -114,8 +114,8 @@ impl Choices {
         self.curves.get(engine)?[place(to.kind(), from.kind())].as_ref()?.predict(bytes)
     }
 
-    /// The engine that is predicted to be done first, by its index. Engines that were never measured between such
-    /// memories come after all that were, in their order.
+    /// The engine that is predicted to be done first, by its index. Engines that were never measured between
+    /// such memories come after all that were, in their order.
     pub(crate) fn fastest(
         &self,
         engines: &[Box<dyn Engine>],
@@ -162,7 +162,7 @@ mod tests {
             pieces: 4,
             others: vec![("pread", Some(520.0)), ("other", None)],
         };
-        let text = "io_uring: 410.25 us in 4 pieces; instead of pread: 520.00 us, other: never measured";
+        let text = "io_uring: 410.250 us in 4 pieces; instead of pread: 520.000 us, other: never measured";
         assert_eq!(choice.to_string(), text);
     }
 }

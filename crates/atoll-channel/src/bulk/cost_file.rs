@@ -1,7 +1,8 @@
 //! Keeps what was measured in the user's cache folder, for the next process on this processor and kernel.
 //!
-//! `manager.rs` reads and writes it. The file is a convenience and never an authority: one that is damaged, of another machine or of
-//! another version is not read and is written anew; where there is no folder for it, everything works without.
+//! `manager.rs` reads and writes it. The file is a convenience and never an authority: one that is damaged,
+//! of another machine or of another version is not read and is written anew; where there is no folder for it,
+//! everything works without.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -78,8 +79,8 @@ pub(crate) fn read(folder: &Path, machine: &Machine) -> Option<Costs> {
     ours.then_some(contents.costs)
 }
 
-/// Keeps costs for this machine; the file is whole at any moment, whoever else writes it. What fails only means that
-/// the next process measures again.
+/// Keeps costs for this machine; the file is whole at any moment, whoever else writes it. What fails only
+/// means that the next process measures again.
 pub(crate) fn write(folder: &Path, machine: &Machine, costs: &Costs) -> std::io::Result<()> {
     let contents = Contents { format: FORMAT, machine: machine.clone(), costs: costs.clone() };
     let text = serde_json::to_string(&contents)?;

@@ -23,8 +23,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Microseconds that `bytes` will take: between two points on the line through both; below the first what that
-    /// takes, as that is what starting takes; above the last at its speed. None without points.
+    /// Microseconds that `bytes` will take: between two points on the line through both; below the first what
+    /// that takes, as that is what starting takes; above the last at its speed. None without points.
     pub fn predict(&self, bytes: u64) -> Option<f64> {
         let behind = self.points.partition_point(|point| point.0 < bytes);
         let last = *self.points.last()?;
@@ -61,7 +61,8 @@ impl Costs {
         self.curves.iter().find(|curve| curve.engine == engine && curve.to == to && curve.from == from)
     }
 
-    /// Adds a curve, in the place of one of the same engine and kinds; one that nobody can have measured is left out.
+    /// Adds a curve, in the place of one of the same engine and kinds; one that nobody can have measured is
+    /// left out.
     pub fn set(&mut self, curve: Curve) {
         if !curve.is_sound() {
             return;

@@ -1,8 +1,8 @@
 //! What copies: the trait of all engines.
 //!
-//! Engines: `memcpy.rs` (mappings), `process.rs` (another process's memory), `helper.rs` (both, in a thread), `file.rs` and `uring.rs` (files), and what a
-//! transport brings for memory of other nodes. `manager.rs` picks one for each transfer; `tests/bulk` runs all
-//! through one suite.
+//! Engines: `memcpy.rs` (mappings), `process.rs` (another process's memory), `helper.rs` (both, in a thread),
+//! `file.rs` and `uring.rs` (files), and what a transport brings for memory of other nodes. `manager.rs`
+//! picks one for each transfer; `tests/bulk` runs all through one suite.
 //!
 //! Source: the barrelfish paper, section 6.9.1 (one interface to different devices: device, channel, request).
 
@@ -38,12 +38,12 @@ pub trait Engine: Send {
         1
     }
 
-    /// Begins a transfer, which `number` tells from the others under way. An error means that it is over. `CopyError::Full` means that it was
-    /// not begun, and can be after `progress`.
+    /// Begins a transfer, which `number` tells from the others under way. An error means that it is over.
+    /// `CopyError::Full` means that it was not begun, and can be after `progress`.
     fn start(&mut self, transfer: &Transfer<'_>, number: u64) -> Result<Started, CopyError>;
 
-    /// Appends what has finished since to `finished`, in any order. Waits for one of them up to `wait` if anything is under way and nothing has
-    /// finished.
+    /// Appends what has finished since to `finished`, in any order. Waits for one of them up to `wait` if
+    /// anything is under way and nothing has finished.
     fn progress(&mut self, finished: &mut Vec<Finished>, wait: Duration) {
         let _ = (finished, wait);
     }

@@ -24,6 +24,9 @@ pub enum MemoryError {
     /// The file is no ordinary shared memory.
     #[error("the file is no ordinary shared memory, so its pages could be missing when touched")]
     NotMemory,
+    /// It is this process's own memory.
+    #[error("the process is this one: its memory is registered as a mapping")]
+    OwnProcess,
     /// The process has ended, or this one may not see it.
     #[error("the process has ended or cannot be seen from here")]
     NoProcess,
@@ -32,8 +35,8 @@ pub enum MemoryError {
     Os(&'static str, #[source] io::Error),
 }
 
-/// Why a transfer was refused, or failed. After one that failed, any part of the destination's range may have been
-/// written, and nothing outside it.
+/// Why a transfer was refused, or failed. After one that failed, any part of the destination's range may have
+/// been written, and nothing outside it.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyError {
     /// The range is not inside the memory.

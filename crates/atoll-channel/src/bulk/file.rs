@@ -1,7 +1,7 @@
 //! The engine for files that waits for each call: `pread` and `pwrite`, finished when it was started.
 //!
-//! Quick for what the page cache holds, and for small ranges; `uring.rs` has many under way at once, and falls back on
-//! this where the kernel refuses it.
+//! Quick for what the page cache holds, and for small ranges; `uring.rs` has many under way at once, and
+//! falls back on this where the kernel refuses it.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -78,7 +78,8 @@ impl FileCopy {
     pub(crate) unsafe fn run(mut self) -> Result<(), CopyError> {
         while self.bytes > 0 {
             let (bytes, offset) = (self.bytes.min(MOST) as usize, self.offset.cast_signed());
-            // SAFETY: the transfer was checked: the range is inside its mapping, and writable where it is written.
+            // SAFETY: the transfer was checked: the range is inside its mapping, and writable where it is
+            // written.
             let copied = unsafe {
                 if self.reading {
                     libc::pread(self.file, self.memory.cast(), bytes, offset)

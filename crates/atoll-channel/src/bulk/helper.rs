@@ -1,7 +1,8 @@
 //! A thread that copies while its owner does something else: an engine that runs others.
 //!
-//! `memcpy.rs` and `process.rs` are done when `start` returns, as the processor itself copies; in a helper they are under
-//! way, as with a device that copies. It costs waking a thread, and a processor that would have nothing to do.
+//! `memcpy.rs` and `process.rs` are done when `start` returns, as the processor itself copies; in a helper
+//! they are under way, as with a device that copies. It costs waking a thread, and a processor that would
+//! have nothing to do.
 //!
 //! Source: the barrelfish paper, section 5.4.6 (a copy engine also frees the processor).
 

@@ -18,8 +18,8 @@ const PIECES: (u64, u64) = (128 << 10, 4 << 20);
 /// Longest wait for one engine while another has transfers under way, too.
 const ALTERNATE: Duration = Duration::from_micros(200);
 
-/// A transfer that was started. Dropping it stops nothing: the transfer goes on, and its memory is kept until it is
-/// finished.
+/// A transfer that was started. Dropping it stops nothing: the transfer goes on, and its memory is kept until
+/// it is finished.
 #[derive(Clone, Debug)]
 #[must_use = "how it ends is known by it alone"]
 pub struct Copying {
@@ -105,8 +105,8 @@ impl Jobs {
         Copying { outcome: Some(shared) }
     }
 
-    /// Gives engines what they have room for, and takes what they have finished; waits up to `wait` if there is nothing
-    /// else to do.
+    /// Gives engines what they have room for, and takes what they have finished; waits up to `wait` if there
+    /// is nothing else to do.
     pub(crate) fn progress(&mut self, engines: &mut [Box<dyn Engine>], wait: Duration) {
         let copied = self.feed(engines);
         let mut under_way = vec![false; engines.len()];
@@ -136,8 +136,8 @@ impl Jobs {
         });
     }
 
-    /// Gives engines pieces, the oldest transfer's first; true if a piece was copied on the spot. There is one such piece
-    /// a call at most, so that the caller's thread is held up no longer.
+    /// Gives engines pieces, the oldest transfer's first; true if a piece was copied on the spot. There is
+    /// one such piece a call at most, so that the caller's thread is held up no longer.
     fn feed(&mut self, engines: &mut [Box<dyn Engine>]) -> bool {
         let mut full = vec![false; engines.len()];
         for (number, job) in &mut self.jobs {

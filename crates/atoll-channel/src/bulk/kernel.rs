@@ -1,8 +1,9 @@
 //! The copying loops: libc's memcpy, stores that go past the caches, and the processor's string move.
 //!
-//! `memcpy.rs` makes engines of them and `memory.rs` reads and writes by the first. Other processes, and other threads through other mappings, may write to the memory at the
-//! same time; so none of these loops is one that the compiler could reason about: libc's is called through a pointer that
-//! it cannot see through, the others are assembly. What is copied then is any mixture of old and new bytes.
+//! `memcpy.rs` makes engines of them and `memory.rs` reads and writes by the first. Other processes, and
+//! other threads through other mappings, may write to the memory at the same time; so none of these loops is
+//! one that the compiler could reason about: libc's is called through a pointer that it cannot see through,
+//! the others are assembly. What is copied then is any mixture of old and new bytes.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -24,7 +25,8 @@ pub(crate) unsafe fn plain(to: *mut u8, from: *const u8, bytes: usize) {
     unsafe { memcpy(to.cast(), from.cast(), bytes) };
 }
 
-/// Copies with the widest stores past the caches that this processor has; the destination is in memory afterwards and in no cache.
+/// Copies with the widest stores past the caches that this processor has; the destination is in memory
+/// afterwards and in no cache.
 ///
 /// # Safety
 /// As `plain`.
@@ -60,9 +62,11 @@ pub(crate) unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
 macro_rules! streaming {
     ($name:ident, $($instruction:literal),+) => {
         /// # Safety
-        /// As `plain`, for `blocks` times 256 bytes, at least one; `to` is aligned to 64, and the processor knows the instructions.
+        /// As `plain`, for `blocks` times 256 bytes, at least one; `to` is aligned to 64, and the
+        /// processor knows the instructions.
         unsafe fn $name(to: *mut u8, from: *const u8, blocks: usize) {
-            // SAFETY: reads and writes only the caller's ranges; the fence orders the stores before all later ones.
+            // SAFETY: reads and writes only the caller's ranges; the fence orders the stores before all later
+            // ones.
             unsafe {
                 std::arch::asm!(
                     "2:",

@@ -1,10 +1,11 @@
-//! The manager: knows what each engine reaches and how fast it is here, chooses one for each transfer and sees it through.
+//! The manager: knows what each engine reaches and how fast it is here, chooses one for each transfer and
+//! sees it through.
 //!
-//! Stands on `choice.rs`, `jobs.rs` and `measure.rs`. Each thread that copies has a manager; what was measured is shared by all of a
-//! process, and by later ones through `cost_file.rs`.
+//! Stands on `choice.rs`, `jobs.rs` and `measure.rs`. Each thread that copies has a manager; what was
+//! measured is shared by all of a process, and by later ones through `cost_file.rs`.
 //!
-//! Transfers are finished in any order, each known by its own `Copying`; one that needs what another brings is started when that one is
-//! finished. Pieces of one transfer arrive in any order, too.
+//! Transfers are finished in any order, each known by its own `Copying`; one that needs what another brings
+//! is started when that one is finished. Pieces of one transfer arrive in any order, too.
 //!
 //! Source: the barrelfish paper, section 6.9.2 (DMA manager) and 6.9.3 (programming model).
 
@@ -63,9 +64,9 @@ fn engines() -> (Vec<Box<dyn Engine>>, Option<String>) {
 }
 
 impl Manager {
-    /// One with the engines of this machine. The first on a machine measures them, in less than half a second, and keeps what it found in `atoll` in
-    /// the user's cache folder (`XDG_CACHE_HOME`, `~/.cache`), if there is one. If io_uring is refused, the first of a process says so on
-    /// standard error.
+    /// One with the engines of this machine. The first on a machine measures them, in less than half a
+    /// second, and keeps what it found in `atoll` in the user's cache folder (`XDG_CACHE_HOME`, `~/.cache`),
+    /// if there is one. If io_uring is refused, the first of a process says so on standard error.
     pub fn new() -> Manager {
         static NOTICE: Once = Once::new();
         let (mut engines, notice) = engines();
@@ -101,15 +102,16 @@ impl Manager {
         self.engines.iter_mut().find(|engine| engine.name() == name).map(|engine| &mut **engine as _)
     }
 
-    /// Adds an engine: one of a transport. It is chosen for what no other reaches, and where it was measured (`measure`) for what it is fastest
-    /// for.
+    /// Adds an engine: one of a transport. It is chosen for what no other reaches, and where it was measured
+    /// (`measure`) for what it is fastest for.
     pub fn add(&mut self, engine: Box<dyn Engine>) {
         self.engines.push(engine);
         self.choices = Choices::new(&self.engines, &self.costs);
     }
 
-    /// Starts a thread that copies what is started here (`start`) between mappings, and between a mapping and another process, but for small
-    /// transfers. Without one such copies are made in `progress` and `wait`, by who calls them.
+    /// Starts a thread that copies what is started here (`start`) between mappings, and between a mapping and
+    /// another process, but for small transfers. Without one such copies are made in `progress` and `wait`,
+    /// by who calls them.
     pub fn add_helper(&mut self) -> io::Result<()> {
         if self.helper.is_none() {
             let helper = Helper::new(*self.choices.loops.of(4 << 20))?;
@@ -119,7 +121,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Measures an engine between two memories, of which the first is overwritten, and chooses by that from now on between memories of these kinds.
+    /// Measures an engine between two memories, of which the first is overwritten, and chooses by that from
+    /// now on between memories of these kinds.
     pub fn measure(&mut self, name: &str, to: &Memory, from: &Memory) -> Result<(), CopyError> {
         let Some(engine) = self.engine(name) else { return Ok(()) };
         let curve = measure::between(engine, to, from)?;
@@ -128,8 +131,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Measures all engines anew, as far as this machine alone can, and keeps what it finds as `new` does: for a machine that was busy when it was
-    /// measured first.
+    /// Measures all engines anew, as far as this machine alone can, and keeps what it finds as `new` does:
+    /// for a machine that was busy when it was measured first.
     pub fn measure_again(&mut self) {
         while self.jobs.len() > 0 {
             self.progress(SLICE);
@@ -171,8 +174,8 @@ impl Manager {
         self.choices.fastest(&self.engines, to, from, bytes).ok_or(unreachable)
     }
 
-    /// Copies `bytes` from `from_offset` of `from` to `to_offset` of `to`, and returns when that is finished. Between mappings it costs the
-    /// checks of the ranges and the copy.
+    /// Copies `bytes` from `from_offset` of `from` to `to_offset` of `to`, and returns when that is finished.
+    /// Between mappings it costs the checks of the ranges and the copy.
     #[inline]
     pub fn copy(
         &mut self,
@@ -205,7 +208,8 @@ impl Manager {
         }
     }
 
-    /// Starts a copy. A small one between mappings is finished when this returns; all others go on in `progress` and `wait`.
+    /// Starts a copy. A small one between mappings is finished when this returns; all others go on in
+    /// `progress` and `wait`.
     pub fn start(
         &mut self,
         to: &Memory,
@@ -230,13 +234,15 @@ impl Manager {
         Ok(copying)
     }
 
-    /// Lets all transfers go on, and waits for one of them up to `wait` if none can without waiting. Returns how many are under way.
+    /// Lets all transfers go on, and waits for one of them up to `wait` if none can without waiting. Returns
+    /// how many are under way.
     pub fn progress(&mut self, wait: Duration) -> usize {
         self.jobs.progress(&mut self.engines, wait);
         self.jobs.len()
     }
 
-    /// Waits for a transfer that was started here, at most for `timeout` (none is for ever). None: it is not finished yet.
+    /// Waits for a transfer that was started here, at most for `timeout` (none is for ever). None: it is not
+    /// finished yet.
     pub fn wait(&mut self, copying: &Copying, timeout: Option<Duration>) -> Option<Result<(), CopyError>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {

@@ -1,7 +1,8 @@
 //! Shared memory of this process: a file in memory whose size nobody can change, and its mapping.
 //!
-//! `memory.rs` registers it, `pool/` keeps its buffers in it. It differs from the rings' files (`channel/file.rs`) in that
-//! it can be mapped for reading only and that its maker can keep the right to write to itself.
+//! `memory.rs` registers it, `pool/` keeps its buffers in it. It differs from the rings' files
+//! (`channel/file.rs`) in that it can be mapped for reading only and that its maker can keep the right to
+//! write to itself.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -22,8 +23,8 @@ pub(crate) const MOST_BYTES: u64 = 1 << 62;
 pub enum Writers {
     /// Everybody who gets the descriptor.
     Everyone,
-    /// Its maker alone, through the mapping it made before it gave the descriptor away; the kernel refuses all others
-    /// (`F_SEAL_FUTURE_WRITE`).
+    /// Its maker alone, through the mapping it made before it gave the descriptor away; the kernel refuses
+    /// all others (`F_SEAL_FUTURE_WRITE`).
     Maker,
 }
 
@@ -33,8 +34,8 @@ pub(crate) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: an address range that lives as long as the value; its bytes are only touched through kernel.rs, whose copies
-// are opaque to the compiler.
+// SAFETY: an address range that lives as long as the value; its bytes are only touched through kernel.rs,
+// whose copies are opaque to the compiler.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -51,8 +52,8 @@ impl Mapping {
         Ok(Mapping { base: NonNull::new(base.cast()).ok_or(MemoryError::Size(bytes))?, bytes: size })
     }
 
-    /// Makes a file of `bytes` zeros in memory, allocated here and now, closed on exec, and maps it for reading and
-    /// writing.
+    /// Makes a file of `bytes` zeros in memory, allocated here and now, closed on exec, and maps it for
+    /// reading and writing.
     pub(crate) fn create(
         name: &str,
         bytes: u64,
@@ -64,7 +65,9 @@ impl Mapping {
         let file = rustix::fs::memfd_create(name, flags).map_err(os("memfd_create"))?;
         rustix::fs::ftruncate(&file, bytes).map_err(os("ftruncate"))?;
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(os("fallocate"))?;
-        let mapping = Mapping::shared(file.as_fd(), size, Access::READ_WRITE)?;
+        // Populated: it is allocated already, so the first copy need not pay for page faults. Who attaches
+        // does not know that, and a hole that is populated takes memory.
+        let mapping = Mapping::shared(file.as_fd(), size, Access::READ_WRITE, MapFlags::POPULATE)?;
         // Behind our own mapping, which the seal of the maker would not allow any more.
         let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         if writers == Writers::Maker {
@@ -87,19 +90,25 @@ impl Mapping {
         }
         // Behind the seal: it cannot become less any more.
         let size = rustix::fs::fstat(file).map_err(|e| MemoryError::Os("fstat", e.into()))?.st_size;
-        Mapping::shared(file, in_memory(u64::try_from(size).unwrap_or(0))?, access)
+        Mapping::shared(file, in_memory(u64::try_from(size).unwrap_or(0))?, access, MapFlags::empty())
     }
 
-    fn shared(file: BorrowedFd<'_>, bytes: usize, access: Access) -> Result<Mapping, MemoryError> {
+    fn shared(
+        file: BorrowedFd<'_>,
+        bytes: usize,
+        access: Access,
+        flags: MapFlags,
+    ) -> Result<Mapping, MemoryError> {
         // Readable even where only writing is allowed: no processor maps otherwise.
         let mut protection = ProtFlags::READ;
         if access.write {
             protection |= ProtFlags::WRITE;
         }
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }
-                .map_err(|e| MemoryError::Os("mmap", e.into()))?;
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED | flags, file, 0)
+        }
+        .map_err(|e| MemoryError::Os("mmap", e.into()))?;
         Ok(Mapping { base: NonNull::new(base.cast()).ok_or(MemoryError::Size(bytes as u64))?, bytes })
     }
 

@@ -1,8 +1,9 @@
 //! Measures what engines take here, in less than half a second for all of them.
 //!
-//! `manager.rs` asks for what `cost_file.rs` does not know. Measured is one engine copying the same two buffers again and again, so up to the
-//! size of a cache the times are of what is in it; memory of another process is stood for by this process's own, a file by one in
-//! memory: what its disk adds is the same for all engines.
+//! `manager.rs` asks for what `cost_file.rs` does not know. Measured is one engine copying the same two
+//! buffers again and again, so up to the size of a cache the times are of what is in it; memory of another
+//! process is stood for by this process's own, a file by one in memory: what its disk adds is the same for
+//! all engines.
 //!
 //! Source: the barrelfish paper, section 5.4.1 and appendix A.3 (one transfer at a time, medians).
 
@@ -43,7 +44,8 @@ impl Grounds {
             let this = Peer::this().map_err(|e| MemoryError::Os("pidfd_open", e))?;
             if let Some(base) = mapping.mapped_at() {
                 let address = base.as_ptr().addr() as u64;
-                side.push(Memory::of_process(&this, address, bytes, Access::READ_WRITE)?);
+                // SAFETY: the mapping is kept beside it, in the same list, and dropped with it.
+                side.push(unsafe { Memory::of_any_process(&this, address, bytes, Access::READ_WRITE)? });
             }
             Ok(side)
         };
@@ -51,8 +53,8 @@ impl Grounds {
     }
 }
 
-/// Measures the engines that `wanted` names, between all kinds of memory that they reach on this machine. What cannot be measured is
-/// left out.
+/// Measures the engines that `wanted` names, between all kinds of memory that they reach on this machine.
+/// What cannot be measured is left out.
 pub(crate) fn measure(engines: &mut [Box<dyn Engine>], wanted: impl Fn(&str) -> bool) -> Vec<Curve> {
     let end = Instant::now() + BUDGET;
     let Ok(grounds) = Grounds::new() else { return Vec::new() };

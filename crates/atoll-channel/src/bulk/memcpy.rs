@@ -1,7 +1,8 @@
-//! The engines for memory mapped in this process: each of the copying loops is one, finished when it was started.
+//! The engines for memory mapped in this process: each of the copying loops is one, finished when it was
+//! started.
 //!
-//! Stands on `kernel.rs`. Which of them is fastest at which size is for the manager to measure. A transfer of some hundred bytes costs
-//! its checks and the copy: nothing is allocated, locked or queued.
+//! Stands on `kernel.rs`. Which of them is fastest at which size is for the manager to measure. A transfer of
+//! some hundred bytes costs its checks and the copy: nothing is allocated, locked or queued.
 //!
 //! Source: the barrelfish paper, section 5.4 (memcpy beside the copy engines).
 
@@ -42,8 +43,8 @@ impl Memcpy {
     #[inline]
     pub(crate) fn run(&self, transfer: &Transfer<'_>) -> bool {
         let Some((to, from)) = transfer.addresses() else { return false };
-        // SAFETY: a transfer is checked: both ranges are inside their mappings, which it borrows, the destination is for writing, and
-        // they do not overlap.
+        // SAFETY: a transfer is checked: both ranges are inside their mappings, which it borrows, the
+        // destination is for writing, and they do not overlap.
         unsafe { (self.copy)(to, from, transfer.bytes() as usize) };
         true
     }

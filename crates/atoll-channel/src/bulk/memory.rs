@@ -1,16 +1,15 @@
 //! Registered memory: a range somewhere that transfers may name, kept until the last of them is finished.
 //!
-//! `transfer.rs` names parts of it, engines copy between them. What it stands for is one of a few kinds: a mapping of
-//! this process, a range of another process, a range of a file, or what a transport means by it.
+//! `transfer.rs` names parts of it, engines copy between them. What it stands for is one of a few kinds: a
+//! mapping of this process, a range of another process, a range of a file, or what a transport means by it.
 //!
-//! A value is a counted reference: an engine holds one for as long as a transfer uses the memory, so no order of drops
-//! in safe code frees memory under a copy. As other processes, and copies that are under way, write to it at any time, no
-//! reference to its bytes is ever given out: they are read and written by copying.
+//! A value is a counted reference: an engine holds one for as long as a transfer uses the memory, so no order
+//! of drops in safe code frees memory under a copy. As other processes, and copies that are under way, write
+//! to it at any time, no reference to its bytes is ever given out: they are read and written by copying.
 //!
 //! Source: the barrelfish paper, section 6.9.3 (memory is registered once, requests name registered memory).
 
 use std::any::Any;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -84,7 +83,8 @@ enum Place {
     Remote(Box<dyn Any + Send + Sync>),
 }
 
-// SAFETY: the pointer is to memory that the keeper keeps; it is used for copies that are opaque to the compiler.
+// SAFETY: the pointer is to memory that the keeper keeps; it is used for copies that are opaque to the
+// compiler.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
@@ -124,8 +124,9 @@ impl Memory {
         Ok(Memory::mapped(Mapping::anonymous(bytes)?, Access::READ_WRITE, None))
     }
 
-    /// `bytes` zeros in shared memory, and the descriptor by which others map them (`Memory::attach`). All of it is allocated
-    /// here and now, its size is sealed, and `writers` says who else can be given the right to write.
+    /// `bytes` zeros in shared memory, and the descriptor by which others map them (`Memory::attach`). All of
+    /// it is allocated here and now, its size is sealed, and `writers` says who else can be given the right
+    /// to write.
     pub fn shared(bytes: u64, writers: Writers) -> Result<(Memory, OwnedFd), MemoryError> {
         let (file, mapping) = Mapping::create("atoll-bulk", bytes, writers)?;
         let id = identity(file.as_fd(), 0)?;
@@ -141,8 +142,9 @@ impl Memory {
     /// Memory that is mapped in this process already: `bytes` from `base`, which `keeper` keeps.
     ///
     /// # Safety
-    /// The range is mapped, for writing too if `access` says so, until `keeper` is dropped; while it is registered no reference to its bytes
-    /// is used but what may change, or be read, at any time (atomics, raw pointers).
+    /// The range is mapped, for writing too if `access` says so, until `keeper` is dropped; while it
+    /// is registered no reference to its bytes is used but what may change, or be read, at any time (atomics,
+    /// raw pointers).
     pub unsafe fn from_raw(
         base: NonNull<u8>,
         bytes: u64,
@@ -173,11 +175,31 @@ impl Memory {
         Some(Memory::register(Place::Mapping { base, _keeper: keeper }, bytes, access, file))
     }
 
-    /// `bytes` from `address` in the address space of `process`. Whether something is mapped there shows when it is copied.
+    /// `bytes` from `address` in the address space of `process`. Whether something is mapped there shows when
+    /// it is copied.
     ///
-    /// The process is held by its pidfd, so the number of one that has ended is never taken for it. A process that replaces its program
-    /// (`exec`) has another address space under the same pidfd: nobody but the process itself can tell.
+    /// The process is held by its pidfd, so the number of one that has ended is never taken for it. A process
+    /// that replaces its program (`exec`) has another address space under the same pidfd: nobody but the
+    /// process itself can tell.
     pub fn of_process(
+        process: &Peer,
+        address: u64,
+        bytes: u64,
+        access: Access,
+    ) -> Result<Memory, MemoryError> {
+        // Safe code could write to any of its own bytes.
+        if this_process(process) {
+            return Err(MemoryError::OwnProcess);
+        }
+        // SAFETY: nothing of this process can be reached by it.
+        unsafe { Memory::of_any_process(process, address, bytes, access) }
+    }
+
+    /// As `of_process`, for this process, too.
+    ///
+    /// # Safety
+    /// If the process is this one, the range is as `from_raw` has it, as long as the memory is held.
+    pub(crate) unsafe fn of_any_process(
         process: &Peer,
         address: u64,
         bytes: u64,
@@ -189,8 +211,8 @@ impl Memory {
         Ok(Memory::register(place, bytes, access, None))
     }
 
-    /// `bytes` from `offset` of a file, which may be shorter: writing makes it longer, reading beyond its end is an error of the transfer. The
-    /// descriptor must be open for what `access` says.
+    /// `bytes` from `offset` of a file, which may be shorter: writing makes it longer, reading beyond its end
+    /// is an error of the transfer. The descriptor must be open for what `access` says.
     pub fn of_file(
         file: impl Into<OwnedFd>,
         offset: u64,
@@ -203,8 +225,8 @@ impl Memory {
         Ok(Memory::register(Place::File { file, offset }, bytes, access, Some(id)))
     }
 
-    /// Memory that a transport knows by `handle` (a node, an address there, a key): its own engine finds that again
-    /// with `remote`.
+    /// Memory that a transport knows by `handle` (a node, an address there, a key): its own engine finds that
+    /// again with `remote`.
     pub fn of_transport(
         handle: Box<dyn Any + Send + Sync>,
         bytes: u64,
@@ -282,7 +304,8 @@ impl Memory {
     /// Copies to `bytes` from `offset` on; for memory mapped here.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), CopyError> {
         let from = self.local("source", self.access().read, "reading", offset, bytes.len())?;
-        // SAFETY: the range is within the mapping, which `self` keeps; `bytes` is ours alone, so they cannot overlap.
+        // SAFETY: the range is within the mapping, which `self` keeps; `bytes` is ours alone, so they cannot
+        // overlap.
         unsafe { kernel::plain(bytes.as_mut_ptr(), from, bytes.len()) };
         Ok(())
     }
@@ -319,8 +342,8 @@ impl Memory {
         Ok(base.as_ptr().wrapping_add(offset as usize))
     }
 
-    /// Whether `bytes` from `offset` here share a byte with `bytes` from `other_offset` of `other`, as far as can be seen:
-    /// the same addresses of one process, or the same bytes of one file, mapped or not.
+    /// Whether `bytes` from `offset` here share a byte with `bytes` from `other_offset` of `other`, as far as
+    /// can be seen: the same addresses of one process, or the same bytes of one file, mapped or not.
     #[inline]
     pub(crate) fn overlaps(&self, offset: u64, other: &Memory, other_offset: u64, bytes: u64) -> bool {
         let meet = |a: u64, b: u64| a.abs_diff(b) < bytes;
@@ -401,14 +424,4 @@ fn checked(start: u64, bytes: u64) -> Result<u64, MemoryError> {
 fn identity(file: BorrowedFd<'_>, offset: u64) -> Result<FileId, MemoryError> {
     let about = rustix::fs::fstat(file).map_err(|e| MemoryError::Os("fstat", e.into()))?;
     Ok(FileId { device: about.st_dev, inode: about.st_ino, offset })
-}
-
-/// Opens a whole file as memory of its present size, for reading.
-impl TryFrom<File> for Memory {
-    type Error = MemoryError;
-
-    fn try_from(file: File) -> Result<Memory, MemoryError> {
-        let bytes = file.metadata().map_err(|e| MemoryError::Os("fstat", e))?.len();
-        Memory::of_file(file, 0, bytes, Access::READ)
-    }
 }

@@ -1,7 +1,8 @@
-//! The engine for another process's memory: `process_vm_readv` and `process_vm_writev`, finished when it was started.
+//! The engine for another process's memory: `process_vm_readv` and `process_vm_writev`, finished when it was
+//! started.
 //!
-//! The kernel copies straight between the two address spaces: nothing need be shared or mapped beforehand, but this
-//! process must be allowed to trace the other one (`ptrace(2)`: same user, and Yama permitting).
+//! The kernel copies straight between the two address spaces: nothing need be shared or mapped beforehand,
+//! but this process must be allowed to trace the other one (`ptrace(2)`: same user, and Yama permitting).
 
 use crate::bulk::engine::{Engine, Started};
 use crate::bulk::error::CopyError;
@@ -43,8 +44,8 @@ impl Engine for ProcessVm {
                 _ => return Err(unreachable()),
             };
         let (peer, number, address) = remote.in_process().ok_or_else(unreachable)?;
-        // The number can belong to somebody else once its process has ended and was waited for. What was read from him is refused
-        // below; writing to him is avoided as far as it can be.
+        // The number can belong to somebody else once its process has ended and was waited for. What was read
+        // from him is refused below; writing to him is avoided as far as it can be.
         if !reading && peer.died() {
             return Err(CopyError::Died);
         }
@@ -56,8 +57,9 @@ impl Engine for ProcessVm {
             let here = libc::iovec { iov_base: local.wrapping_add(done as usize).cast(), iov_len: bytes };
             let there = (address + remote_offset + done) as usize;
             let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(there), iov_len: bytes };
-            // SAFETY: a checked transfer: `here` is inside a mapping that it borrows, writable where it is written; `there` is
-            // an address the kernel checks, in another process or in memory that this one registered as if it were.
+            // SAFETY: a checked transfer: `here` is inside a mapping that it borrows, writable where it is
+            // written; `there` is an address the kernel checks, in another process or in memory that this one
+            // registered as if it were.
             let copied = unsafe {
                 if reading {
                     libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0)

@@ -11,7 +11,8 @@ pub(crate) fn within(offset: u64, bytes: u64, size: u64) -> bool {
     offset <= size && bytes <= size - offset
 }
 
-/// A copy that may be made: both ranges are inside their memory, their rights allow it, and they do not overlap.
+/// A copy that may be made: both ranges are inside their memory, their rights allow it, and they do not
+/// overlap.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer<'a> {
     to: &'a Memory,
@@ -24,9 +25,9 @@ pub struct Transfer<'a> {
 impl<'a> Transfer<'a> {
     /// `bytes` from `from_offset` of `from` to `to_offset` of `to`. No bytes at all are a transfer, too.
     ///
-    /// Ranges that overlap are refused, where that can be seen: in one address space, and in one file or shared memory however often it is
-    /// mapped here. Where it cannot (the other process has our memory mapped), what the overlap holds afterwards is any mixture of the bytes
-    /// that were there.
+    /// Ranges that overlap are refused, where that can be seen: in one address space, and in one file or
+    /// shared memory however often it is mapped here. Where it cannot (the other process has our memory
+    /// mapped), what the overlap holds afterwards is any mixture of the bytes that were there.
     #[inline]
     pub fn new(
         to: &'a Memory,
@@ -165,6 +166,20 @@ mod tests {
         assert_eq!(refused(Transfer::new(&shared, 0, &reader, 2047, 2048)), CopyError::Overlap);
         assert_eq!(refused(Transfer::new(&to, 0, &to, 49, 50)), CopyError::Overlap);
         assert!(Transfer::new(&to, 0, &to, 50, 50).is_ok());
+    }
+
+    #[test]
+    fn safe_code_does_not_write_to_its_own_process_by_address() {
+        let this = crate::Peer::this().unwrap();
+        let own = Memory::of_process(&this, 0x1000, 8, Access::READ_WRITE);
+        assert!(matches!(own, Err(crate::bulk::MemoryError::OwnProcess)));
+        // What measuring does: seen to be the same memory.
+        let mapping = Memory::new(4096).unwrap();
+        let address = mapping.mapped_at().unwrap().as_ptr().addr() as u64;
+        // SAFETY: the mapping lives to the end of the test.
+        let again = unsafe { Memory::of_any_process(&this, address, 4096, Access::READ_WRITE) };
+        let refused = Transfer::new(&mapping, 10, &again.unwrap(), 0, 11).unwrap_err();
+        assert_eq!(refused, CopyError::Overlap);
     }
 
     #[test]

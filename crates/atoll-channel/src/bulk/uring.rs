@@ -1,9 +1,10 @@
 //! The engine for files that has many transfers under way: io_uring.
 //!
-//! What is started waits in the ring until `progress`, which hands all of it to the kernel in one call. The kernel writes to memory until an
-//! operation completes, so each holds its memories until then, and a ring that is dropped waits for what it cannot
-//! take back. Buffers are not registered with the kernel: that saves the pinning of pages only where the page cache is
-//! gone around (O_DIRECT), and would count against the limit of locked memory.
+//! What is started waits in the ring until `progress`, which hands all of it to the kernel in one call. The
+//! kernel writes to memory until an operation completes, so each holds its memories until then, and a ring
+//! that is dropped waits for what it cannot take back. Buffers are not registered with the kernel: that saves
+//! the pinning of pages only where the page cache is gone around (O_DIRECT), and would count against the
+//! limit of locked memory.
 //!
 //! Source: io_uring(7); the descriptor rings of the barrelfish paper, section 6.9.1.
 
@@ -54,7 +55,8 @@ pub struct Uring {
 unsafe impl Send for Uring {}
 
 impl Uring {
-    /// Makes a ring. Fails where the kernel has none, or a filter of system calls or `kernel.io_uring_disabled` forbids it.
+    /// Makes a ring. Fails where the kernel has none, or a filter of system calls or
+    /// `kernel.io_uring_disabled` forbids it.
     pub fn new() -> io::Result<Uring> {
         // No interrupt for who computes while the kernel copies; older kernels do not know the flag.
         let ring = match IoUring::builder().setup_coop_taskrun().build(DEPTH as u32) {
@@ -84,12 +86,12 @@ impl Uring {
         DEPTH - self.free.len()
     }
 
-    /// Puts an operation into the ring. There is room: one for each slot, and what is not of a slot is only put into an
-    /// empty ring.
+    /// Puts an operation into the ring. There is room: one for each slot, and what is not of a slot is only
+    /// put into an empty ring.
     fn push(&mut self, entry: &squeue::Entry, slot: u64) {
         let entry = entry.clone().user_data(slot);
-        // SAFETY: a slot's operation names memory and a file that the slot keeps until it completes; others name
-        // nothing.
+        // SAFETY: a slot's operation names memory and a file that the slot keeps until it completes; others
+        // name nothing.
         if unsafe { self.ring.submission().push(&entry) }.is_ok() {
             self.queued.push_back(slot);
         }

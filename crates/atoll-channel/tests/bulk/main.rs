@@ -1,7 +1,7 @@
 //! Bulk transfer: one suite for all engines, and what each of them must survive besides.
 //!
-//! It forks, so it has no test harness with its threads: `cargo test -p atoll-channel --test bulk [-- NAME]`. A test
-//! that takes longer than a minute is ended by SIGALRM.
+//! It forks, so it has no test harness with its threads: `cargo test -p atoll-channel --test bulk [-- NAME]`.
+//! A test that takes longer than a minute is ended by SIGALRM.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

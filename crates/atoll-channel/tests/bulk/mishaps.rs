@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atoll_channel::Peer;
 use atoll_channel::bulk::{
-    Access, CopyError, Engine, FileIo, Memcpy, Memory, ProcessVm, Started, Transfer, Uring, Writers,
+    Access, CopyError, Engine, FileIo, Helper, Memcpy, Memory, ProcessVm, Started, Transfer, Uring, Writers,
 };
 
 use crate::child::Child;
@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_ring_that_is_refused", a_ring_that_is_refused),
     ("a_ring_that_is_refused_later", a_ring_that_is_refused_later),
     ("a_forked_child_drops_its_copy_of_a_ring", a_forked_child_drops_its_copy_of_a_ring),
+    ("a_forked_child_drops_its_copy_of_a_helper", a_forked_child_drops_its_copy_of_a_helper),
 ];
 
 const PAGE: u64 = 4096;
@@ -323,7 +324,12 @@ fn a_forked_child_drops_its_copy_of_a_ring() {
         ring.progress(&mut finished, Duration::from_secs(1));
     }
     assert_eq!(finished, [(1, Ok(()))]);
-    let mut plain = Memcpy::PLAIN;
-    let last = plain.copy(&Transfer::new(&here, 0, &here, PAGE, PAGE).unwrap());
-    assert_eq!(last, Ok(()));
+}
+
+fn a_forked_child_drops_its_copy_of_a_helper() {
+    let mut helper = Some(Helper::new(Memcpy::PLAIN).unwrap());
+    let child = Child::run(|| drop(helper.take()));
+    assert!(child.ended_well());
+    let (to, from) = (Memory::new(PAGE).unwrap(), Memory::new(PAGE).unwrap());
+    copy(&mut helper.take().unwrap(), &to, &from, PAGE).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Two memories and an engine that copies between them, for every engine and every pair of kinds that it reaches.
+//! Two memories and an engine that copies between them, for every engine and every pair of kinds that it
+//! reaches.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -42,7 +42,8 @@ impl Buffer {
         Some(Buffer { memory: shared.part(number, lease.clone())?, lease })
     }
 
-    /// Its memory, to read and write or to name in transfers. While a clone of it is held, by a transfer for one, the buffer is not sent.
+    /// Its memory, to read and write or to name in transfers. While a clone of it is held, by a transfer for
+    /// one, the buffer is not sent.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }

@@ -51,7 +51,8 @@ pub enum PoolError {
     Os(&'static str, #[source] io::Error),
 }
 
-/// What a peer sent against the protocol; nothing has changed by it. The channel to such a peer is best dropped.
+/// What a peer sent against the protocol; nothing has changed by it. The channel to such a peer is best
+/// dropped.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolError {
     /// No message of a pool's.

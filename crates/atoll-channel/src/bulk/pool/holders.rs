@@ -1,7 +1,8 @@
 //! Who holds which buffer of a pool, as one process knows it: pure bookkeeping, in which a peer cannot lie.
 //!
-//! `owner.rs` and `link.rs` keep it under a lock. Between a process and each of its peers, a buffer is on one side at a time, and only a message from
-//! the side that has it moves it. So the buffers of a pool with several hops form paths from its owner, and each process knows the next hop of each.
+//! `owner.rs` and `link.rs` keep it under a lock. Between a process and each of its peers, a buffer is on one
+//! side at a time, and only a message from the side that has it moves it. So the buffers of a pool with
+//! several hops form paths from its owner, and each process knows the next hop of each.
 
 use std::collections::VecDeque;
 

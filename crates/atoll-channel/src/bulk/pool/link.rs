@@ -1,7 +1,7 @@
 //! A pool and a channel, joined: buffers of the one travel over the other.
 //!
-//! Made by `owner.rs` at both ends. The channel stays its owner's, with its other messages: a link is given the channel's sender to
-//! send, and the messages of its kind that were received.
+//! Made by `owner.rs` at both ends. The channel stays its owner's, with its other messages: a link is given
+//! the channel's sender to send, and the messages of its kind that were received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::channel::{Peer, SendError, Sender};
 pub enum Arrival {
     /// A buffer, which is this process's now.
     Buffer {
-        /// The buffer. What is in it can be changed by its sender still, if that is hostile: copy first, check the copy.
+        /// The buffer. What is in it can be changed by its sender still, if that is hostile: copy first,
+        /// check the copy.
         buffer: Buffer,
         /// How many of its bytes the sender says it used; never more than it has.
         used: u64,
@@ -29,8 +30,8 @@ pub enum Arrival {
     GivenBack(usize),
 }
 
-/// One end of a pool's way over a channel. Dropped with the channel; what is behind it then comes back when the process there has
-/// ended.
+/// One end of a pool's way over a channel. Dropped with the channel; what is behind it then comes back when
+/// the process there has ended.
 pub struct Link {
     shared: Arc<Shared>,
     id: LinkId,
@@ -48,8 +49,8 @@ impl Link {
         self.kind
     }
 
-    /// Sends a buffer: it is the peer's from now on. `used` says how many of its bytes mean something, `note` is for whatever
-    /// the two agree on. If it is not sent it comes back with the error.
+    /// Sends a buffer: it is the peer's from now on. `used` says how many of its bytes mean something, `note`
+    /// is for whatever the two agree on. If it is not sent it comes back with the error.
     pub fn send(
         &self,
         sender: &mut Sender,
@@ -104,8 +105,9 @@ impl Link {
         }
     }
 
-    /// Tells the pool's owner of buffers that were dropped here: to be called now and then at the link that leads to it; elsewhere it does nothing.
-    /// Returns how many it told of. After an error the others are told of next time.
+    /// Tells the pool's owner of buffers that were dropped here: to be called now and then at the link that
+    /// leads to it; elsewhere it does nothing. Returns how many it told of. After an error the others are
+    /// told of next time.
     pub fn give_back(&self, sender: &mut Sender, timeout: Option<Duration>) -> Result<usize, SendError> {
         let mut told = 0;
         loop {

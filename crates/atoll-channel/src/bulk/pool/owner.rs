@@ -1,7 +1,7 @@
 //! A pool as one process has it: the memory, and who holds which buffer of it.
 //!
-//! Made by its owner, attached to by others; `buffer.rs` is what is taken from it, `link.rs` what joins it to a channel. Taking, sending and dropping
-//! a buffer hold a lock of this process for some instructions.
+//! Made by its owner, attached to by others; `buffer.rs` is what is taken from it, `link.rs` what joins it to
+//! a channel. Taking, sending and dropping a buffer hold a lock of this process for some instructions.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,8 +88,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool of `count` buffers of `bytes` each, a power of two of at least a page; this process is its owner. All memory is allocated here
-    /// and now. `writers` says whether others may write to buffers that they hold.
+    /// Makes a pool of `count` buffers of `bytes` each, a power of two of at least a page; this process is
+    /// its owner. All memory is allocated here and now. `writers` says whether others may write to buffers
+    /// that they hold.
     pub fn new(count: u32, bytes: u64, writers: Writers) -> Result<Pool, PoolError> {
         let size = size(count, bytes)?;
         let (memory, file) = Memory::shared(size, writers)?;
@@ -157,7 +158,8 @@ impl Pool {
         state.holders.free()
     }
 
-    /// A buffer of the owner's, with whatever bytes are in it; none if all are in use, or in a process that is not the owner.
+    /// A buffer of the owner's, with whatever bytes are in it; none if all are in use, or in a process that
+    /// is not the owner.
     pub fn take(&self) -> Option<Buffer> {
         let mut state = self.shared.state();
         let number = state.holders.take().or_else(|| {
@@ -168,8 +170,8 @@ impl Pool {
         Buffer::new(&self.shared, number)
     }
 
-    /// Assigns the pool to a channel that leads away from its owner. Both ends choose `kind`, the kind of the channel's messages that are this
-    /// pool's; `peer` is the process there (`Sender::peer`).
+    /// Assigns the pool to a channel that leads away from its owner. Both ends choose `kind`, the kind of the
+    /// channel's messages that are this pool's; `peer` is the process there (`Sender::peer`).
     pub fn link(&self, kind: u16, peer: &Peer) -> Link {
         let mut state = self.shared.state();
         let id = state.next_link;
@@ -178,7 +180,8 @@ impl Pool {
         Link::new(self.shared.clone(), id, kind, peer.clone())
     }
 
-    /// Assigns the pool to the channel that leads to its owner, or to the process that is nearer to it. There is one such.
+    /// Assigns the pool to the channel that leads to its owner, or to the process that is nearer to it. There
+    /// is one such.
     pub fn link_home(&self, kind: u16, peer: &Peer) -> Result<Link, PoolError> {
         let mut state = self.shared.state();
         if state.holders.is_owner() || state.holders.home().is_some() {
