@@ -16,6 +16,9 @@ use crate::bulk::memory::{Kind, Memory};
 /// How much faster than libc's memcpy another loop must be to be taken: less is within what measuring varies.
 const WORTH_IT: f64 = 0.95;
 
+/// Up to here libc's memcpy is never far from the fastest, and a measurement that was disturbed does no harm.
+const PLAIN_BELOW: u64 = 256 << 10;
+
 /// Why a transfer goes by an engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
@@ -62,7 +65,8 @@ impl Loops {
         let best = |bits: usize| {
             // The middle of the sizes that have so many bits.
             let bytes = 3u64.checked_shl((bits as u32).saturating_sub(2)).unwrap_or(u64::MAX);
-            let Some(plain) = predict(&Memcpy::PLAIN, bytes) else { return Memcpy::PLAIN };
+            let plain = predict(&Memcpy::PLAIN, bytes).filter(|_| bytes >= PLAIN_BELOW);
+            let Some(plain) = plain else { return Memcpy::PLAIN };
             let mut best = (Memcpy::PLAIN, plain * WORTH_IT);
             for engine in Memcpy::all() {
                 match predict(engine, bytes) {
@@ -140,16 +144,20 @@ mod tests {
         let mut costs = Costs::default();
         assert_eq!(Loops::new(&costs).of(1 << 30).name(), "memcpy");
         for (engine, points) in [
-            ("memcpy", [(1 << 10, 1.0), (1 << 20, 100.0), (1 << 24, 2000.0)]),
-            ("stream", [(1 << 10, 9.0), (1 << 20, 99.0), (1 << 24, 1000.0)]),
+            ("memcpy", [(1 << 10, 9.0), (3 << 19, 100.0), (1 << 24, 2000.0)]),
+            ("stream", [(1 << 10, 1.0), (3 << 19, 98.0), (1 << 24, 1000.0)]),
         ] {
             let (to, from, points) = (Kind::Mapping, Kind::Mapping, points.to_vec());
             costs.set(Curve { engine: engine.into(), to, from, points });
         }
         let loops = Loops::new(&costs);
-        for (bytes, name) in
-            [(0, "memcpy"), (1, "memcpy"), (1 << 10, "memcpy"), (1 << 24, "stream"), (u64::MAX, "stream")]
-        {
+        for (bytes, name) in [
+            (0, "memcpy"),
+            (1 << 10, "memcpy"),
+            (1 << 20, "memcpy"),
+            (1 << 24, "stream"),
+            (u64::MAX, "stream"),
+        ] {
             assert_eq!(loops.of(bytes).name(), name, "{bytes}");
         }
     }

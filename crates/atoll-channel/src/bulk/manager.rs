@@ -4,12 +4,9 @@
 //! Stands on `choice.rs`, `jobs.rs` and `measure.rs`. Each thread that copies has a manager; what was
 //! measured is shared by all of a process, and by later ones through `cost_file.rs`.
 //!
-//! Transfers are finished in any order, each known by its own `Copying`; one that needs what another brings
-//! is started when that one is finished. Pieces of one transfer arrive in any order, too.
-//!
 //! Source: the barrelfish paper, section 6.9.2 (DMA manager) and 6.9.3 (programming model).
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,7 +30,14 @@ static KNOWN: Mutex<Option<Costs>> = Mutex::new(None);
 /// Longest sleep between two looks at everything that is under way.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Copies between registered memories by the engine that is fastest; see the module.
+/// Copies between registered memories by the engine that is fastest.
+///
+/// Transfers are finished in any order, each known by its own [`Copying`]; one that needs what another brings
+/// is started when that one is finished. Pieces of one transfer arrive in any order, too. Dropped, a manager
+/// waits until no engine touches memory any more; what it had not finished ends with
+/// [`CopyError::Abandoned`].
+///
+/// A manager belongs to one thread, and to the process that made it: a forked child makes its own.
 pub struct Manager {
     // Before the engines, which wait for what they have under way: nobody else learns of it any more.
     jobs: Jobs,
@@ -72,7 +76,8 @@ impl Manager {
         let (mut engines, notice) = engines();
         let costs = known(&mut engines);
         if let Some(notice) = &notice {
-            NOTICE.call_once(|| eprintln!("atoll: {notice}"));
+            // Whether or not somebody can read it.
+            NOTICE.call_once(|| drop(writeln!(io::stderr(), "atoll: {notice}")));
         }
         Manager { notice, ..Manager::with(engines, costs) }
     }

@@ -96,7 +96,9 @@ struct Registered {
     file: Option<FileId>,
 }
 
-/// A registered range of memory; see the module. Clones stand for the same memory.
+/// A registered range of memory. Clones stand for the same memory, which is kept until the last of them, and
+/// the last transfer of it, is gone. No reference to its bytes is given out, as others may write them at any
+/// time.
 #[derive(Clone)]
 pub struct Memory {
     registered: Arc<Registered>,

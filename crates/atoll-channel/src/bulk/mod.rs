@@ -37,7 +37,7 @@ mod mapping;
 mod measure;
 mod memcpy;
 mod memory;
-mod pool;
+pub mod pool;
 mod process;
 mod transfer;
 mod uring;

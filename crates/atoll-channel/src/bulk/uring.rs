@@ -27,6 +27,8 @@ const DEPTH: usize = 32;
 const TRIES: u8 = 100;
 /// How long a dropped ring waits for the kernel to let go of memory.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait of one call.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Number of completions that are no transfer's.
 const NOBODY: u64 = u64::MAX;
 
@@ -146,7 +148,8 @@ impl Uring {
 
     /// Hands the kernel what is queued, and waits up to `wait` for something to complete.
     fn enter(&mut self, wait: Duration, finished: &mut Vec<Finished>) {
-        let timeout = Timespec::from(wait);
+        // The kernel refuses times that it cannot count.
+        let timeout = Timespec::from(wait.min(LONGEST_WAIT));
         let entered = if wait.is_zero() {
             self.ring.submit()
         } else {

@@ -321,7 +321,7 @@ fn a_forked_child_drops_its_copy_of_a_ring() {
     let mut finished = Vec::new();
     let mut ring = ring.take().unwrap();
     while finished.is_empty() {
-        ring.progress(&mut finished, Duration::from_secs(1));
+        ring.progress(&mut finished, Duration::MAX);
     }
     assert_eq!(finished, [(1, Ok(()))]);
 }

@@ -216,6 +216,11 @@ fn forged_buffers_are_errors() {
     assert_eq!(home.received(&given_back(&[3])).unwrap_err(), ProtocolError::NotTheirs(3));
     assert_eq!(home.received(&given_back(&[2])).unwrap_err(), ProtocolError::NotTheirs(2));
     drop(arrived);
+    drop(home);
+    assert!(matches!(member.link_home(POOL, &Peer::this().unwrap()), Err(PoolError::HomeTaken)));
+    let member = Pool::attach(pool.descriptor().try_clone_to_owned().unwrap()).unwrap();
+    let home = member.link_home(POOL, &Peer::this().unwrap()).unwrap();
+    drop(home.received(&forged(3, 0)).unwrap());
     // Dropped, and the owner was not told: it cannot have it.
     assert_eq!(home.received(&forged(3, 0)).unwrap_err(), ProtocolError::NotTheirs(3));
 }

@@ -38,7 +38,7 @@ pub enum PoolError {
         least: u64,
     },
     /// A pool has one way to its owner, and the owner none.
-    #[error("the pool has its link to its owner already, or this process is the owner")]
+    #[error("the pool had its link to its owner already (attach to it anew), or this process is the owner")]
     HomeTaken,
     /// What came over the socket is no pool.
     #[error("the peer did not hand over a pool")]

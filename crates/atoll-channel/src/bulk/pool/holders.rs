@@ -59,9 +59,9 @@ impl Holders {
         self.home
     }
 
-    /// Sets or takes away the link to the owner.
-    pub(crate) fn set_home(&mut self, home: Option<LinkId>) {
-        self.home = home;
+    /// Sets the link to the owner, once: what was dropped here and not told when it broke is not the new one's.
+    pub(crate) fn set_home(&mut self, home: LinkId) {
+        self.home = Some(home);
     }
 
     /// A buffer of the owner's store, which is here from now on.
@@ -216,7 +216,7 @@ mod tests {
     impl World {
         fn new() -> World {
             let mut holders: Vec<_> = (0..PROCESSES).map(|p| Holders::new(COUNT, p == 0)).collect();
-            holders[1..].iter_mut().for_each(|holders| holders.set_home(Some(0)));
+            holders[1..].iter_mut().for_each(|holders| holders.set_home(0));
             World { holders, here: vec![Vec::new(); PROCESSES], liars: vec![false; PROCESSES] }
         }
 

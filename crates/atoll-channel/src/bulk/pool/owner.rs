@@ -70,9 +70,6 @@ impl Shared {
     /// A link is gone: what is behind it comes back when the process there has ended.
     pub(crate) fn cut(&self, link: LinkId, peer: &Peer) {
         let mut state = self.state();
-        if state.holders.home() == Some(link) {
-            return state.holders.set_home(None);
-        }
         let stranded = state.holders.strand(link);
         if !stranded.is_empty() {
             state.stranded.push((peer.clone(), stranded));
@@ -181,7 +178,7 @@ impl Pool {
     }
 
     /// Assigns the pool to the channel that leads to its owner, or to the process that is nearer to it. There
-    /// is one such.
+    /// is one such for good: when its channel broke, the pool is attached to anew.
     pub fn link_home(&self, kind: u16, peer: &Peer) -> Result<Link, PoolError> {
         let mut state = self.shared.state();
         if state.holders.is_owner() || state.holders.home().is_some() {
@@ -189,7 +186,7 @@ impl Pool {
         }
         let id = state.next_link;
         state.next_link += 1;
-        state.holders.set_home(Some(id));
+        state.holders.set_home(id);
         drop(state);
         Ok(Link::new(self.shared.clone(), id, kind, peer.clone()))
     }
