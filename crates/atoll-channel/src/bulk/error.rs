@@ -27,6 +27,9 @@ pub enum MemoryError {
     /// It is this process's own memory.
     #[error("the process is this one: its memory is registered as a mapping")]
     OwnProcess,
+    /// Whatever is written to the file goes to its end.
+    #[error("the file is open for appending, where offsets mean nothing: open it without O_APPEND")]
+    Appending,
     /// The process has ended, or this one may not see it.
     #[error("the process has ended or cannot be seen from here")]
     NoProcess,
@@ -90,7 +93,8 @@ pub enum CopyError {
     /// The disk, or the user's share of it, is full.
     #[error("no space is left for the file")]
     NoSpace,
-    /// The file may not grow so far.
+    /// The file may not grow so far. Where it is the process's limit, a signal ends the process before this is
+    /// seen, unless it ignores SIGXFSZ.
     #[error("the file may not grow so far: a limit of the process (ulimit -f), of the file system or a seal")]
     TooLarge,
     /// Reading or writing the medium failed.

@@ -98,7 +98,7 @@ impl Manager {
         self.engines.iter().map(|engine| engine.name())
     }
 
-    /// An engine of its own, to use directly.
+    /// An engine of its own, to use directly. First waits for all transfers that are under way.
     pub fn engine(&mut self, name: &str) -> Option<&mut dyn Engine> {
         // With transfers of its own under way, an engine would tell their ends to somebody else.
         while self.jobs.len() > 0 {

@@ -64,7 +64,8 @@ impl Mapping {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(name, flags).map_err(os("memfd_create"))?;
         rustix::fs::ftruncate(&file, bytes).map_err(os("ftruncate"))?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(os("fallocate"))?;
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes))
+            .map_err(os("fallocate"))?;
         // Populated: it is allocated already, so the first copy need not pay for page faults. Who attaches
         // does not know that, and a hole that is populated takes memory.
         let mapping = Mapping::shared(file.as_fd(), size, Access::READ_WRITE, MapFlags::POPULATE)?;

@@ -223,6 +223,10 @@ impl Memory {
     ) -> Result<Memory, MemoryError> {
         let bytes = checked(offset, bytes)?;
         let file = file.into();
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| MemoryError::Os("fcntl", e.into()))?;
+        if access.write && flags.contains(rustix::fs::OFlags::APPEND) {
+            return Err(MemoryError::Appending);
+        }
         let id = identity(file.as_fd(), offset)?;
         Ok(Memory::register(Place::File { file, offset }, bytes, access, Some(id)))
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use atoll_channel::Peer;
 use atoll_channel::bulk::{
-    Access, CopyError, Engine, FileIo, Helper, Memcpy, Memory, ProcessVm, Started, Transfer, Uring, Writers,
+    Access, CopyError, Engine, FileIo, Helper, Memcpy, Memory, MemoryError, ProcessVm, Started, Transfer,
+    Uring, Writers,
 };
 
 use crate::child::Child;
@@ -24,6 +25,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_full_disk", a_full_disk),
     ("a_file_that_may_not_grow", a_file_that_may_not_grow),
     ("a_file_open_for_reading_only", a_file_open_for_reading_only),
+    ("a_file_open_for_appending", a_file_open_for_appending),
     ("a_ring_that_is_refused", a_ring_that_is_refused),
     ("a_ring_that_is_refused_later", a_ring_that_is_refused_later),
     ("a_forked_child_drops_its_copy_of_a_ring", a_forked_child_drops_its_copy_of_a_ring),
@@ -245,6 +247,15 @@ fn a_file_open_for_reading_only() {
         let refused = copy(&mut *engine, &memory, &here, PAGE);
         assert!(matches!(refused, Err(CopyError::NotAllowed { end: "destination", .. })), "{refused:?}");
     }
+}
+
+fn a_file_open_for_appending() {
+    let named = tempfile::NamedTempFile::new().unwrap();
+    let open = || OpenOptions::new().append(true).read(true).open(named.path()).unwrap();
+    // Copies would go to its end, wherever they were meant for.
+    let refused = Memory::of_file(open(), 0, PAGE, Access::READ_WRITE);
+    assert!(matches!(refused, Err(MemoryError::Appending)));
+    assert!(Memory::of_file(open(), 0, PAGE, Access::READ).is_ok());
 }
 
 /// From now on this process may not make that system call: it fails with EPERM.
