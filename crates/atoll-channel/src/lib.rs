@@ -21,6 +21,8 @@ mod ring;
 #[cfg(not(loom))]
 pub mod capability;
 #[cfg(not(loom))]
+pub mod bulk;
+#[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
 mod clock;

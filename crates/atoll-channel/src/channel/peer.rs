@@ -65,7 +65,7 @@ impl Peer {
         self.process.as_fd()
     }
 
-    /// Its process number, if it lives and can be seen from here.
+    /// Its number as this process sees it, while it lives and can be seen from here.
     pub(crate) fn number(&self) -> Option<u32> {
         number(&self.process)
     }

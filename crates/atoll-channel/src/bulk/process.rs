@@ -1,0 +1,88 @@
+//! The engine for another process's memory: `process_vm_readv` and `process_vm_writev`, finished when it was
+//! started.
+//!
+//! The kernel copies straight between the two address spaces: nothing need be shared or mapped beforehand,
+//! but this process must be allowed to trace the other one (`ptrace(2)`: same user, and Yama permitting).
+
+use crate::bulk::engine::{Engine, Started};
+use crate::bulk::error::CopyError;
+use crate::bulk::memory::{Kind, Memory};
+use crate::bulk::transfer::Transfer;
+
+/// Most bytes of one call; the kernel's own limit is a little below 2 GiB.
+const MOST: u64 = 1 << 30;
+
+/// Copies between a mapping and another process's memory, either way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessVm;
+
+impl Engine for ProcessVm {
+    fn name(&self) -> &'static str {
+        "process_vm"
+    }
+
+    fn reaches(&self, to: &Memory, from: &Memory) -> bool {
+        matches!((to.kind(), from.kind()), (Kind::Mapping, Kind::Process) | (Kind::Process, Kind::Mapping))
+    }
+
+    fn start(&mut self, transfer: &Transfer<'_>, _number: u64) -> Result<Started, CopyError> {
+        let unreachable = || CopyError::unreachable(transfer);
+        let (local, reading, remote, remote_offset) =
+            match (transfer.to().mapped_at(), transfer.from().mapped_at()) {
+                (Some(to), None) => (
+                    to.as_ptr().wrapping_add(transfer.to_offset() as usize),
+                    true,
+                    transfer.from(),
+                    transfer.from_offset(),
+                ),
+                (None, Some(from)) => (
+                    from.as_ptr().wrapping_add(transfer.from_offset() as usize),
+                    false,
+                    transfer.to(),
+                    transfer.to_offset(),
+                ),
+                _ => return Err(unreachable()),
+            };
+        let (peer, number, address) = remote.in_process().ok_or_else(unreachable)?;
+        // The number can belong to somebody else once its process has ended and was waited for. What was read
+        // from him is refused below; writing to him is avoided as far as it can be.
+        if !reading && peer.died() {
+            return Err(CopyError::Died);
+        }
+        let call = if reading { "process_vm_readv" } else { "process_vm_writev" };
+        let pid = i32::try_from(number).map_err(|_| CopyError::Died)?;
+        let mut done = 0;
+        while done < transfer.bytes() {
+            let bytes = (transfer.bytes() - done).min(MOST) as usize;
+            let here = libc::iovec { iov_base: local.wrapping_add(done as usize).cast(), iov_len: bytes };
+            let there = (address + remote_offset + done) as usize;
+            let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(there), iov_len: bytes };
+            // SAFETY: a checked transfer: `here` is inside a mapping that it borrows, writable where it is
+            // written; `there` is an address the kernel checks, in another process or in memory that this one
+            // registered as if it were.
+            let copied = unsafe {
+                if reading {
+                    libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0)
+                } else {
+                    libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0)
+                }
+            };
+            // A short count is not an error yet: the next call says whether the rest cannot be had.
+            done += match u64::try_from(copied) {
+                Ok(0) => return Err(CopyError::NotMapped),
+                Ok(copied) => copied,
+                Err(_) => {
+                    let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+                    return Err(match code {
+                        libc::ESRCH => CopyError::Died,
+                        _ if peer.died() => CopyError::Died,
+                        libc::EFAULT => CopyError::NotMapped,
+                        libc::EPERM => CopyError::Denied,
+                        _ => CopyError::Os { call, code },
+                    });
+                }
+            };
+        }
+        if peer.died() { Err(CopyError::Died) } else { Ok(Started::Done) }
+    }
+}
