@@ -15,6 +15,7 @@ mod perftest;
 mod pin;
 mod statistics;
 mod table;
+mod throughput;
 
 use std::io;
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ pub(crate) fn bench(what: &Bench) -> ExitCode {
     let done = match what {
         Bench::Machine { output } => machine::bench(output.as_deref()),
         Bench::Latency(args) => latency::bench(args),
+        Bench::Throughput(args) => throughput::bench(args),
         Bench::Channel(args) => channel::bench(args),
     };
     match done {

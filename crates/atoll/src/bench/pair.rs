@@ -75,6 +75,11 @@ impl Other {
         Ok(Self { pid, waited: false })
     }
 
+    /// Its process number.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid.cast_unsigned()
+    }
+
     /// Waits for its end.
     pub(super) fn wait(mut self) -> Result<(), BenchError> {
         match self.reap() {

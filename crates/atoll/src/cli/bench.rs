@@ -14,6 +14,11 @@ Lists of pointers, each load needing the one before, in order and in random orde
 small and large pages, every NUMA node, a line another CPU wrote, and pages that come by faults. The paper: table 5.1 of Message Passing
 and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes some ten seconds; other work disturbs it.";
 
+const THROUGHPUT: &str = "\
+Every engine that copies, in every direction it reaches, from 64 bytes to 128M: within a process, from and to another process, from and to
+a file, each engine by itself and as the manager chooses; UCX beside them where ucx_perftest is installed. The paper: figures 5.3 to 5.6
+of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes a minute and 600 MB; other work disturbs it.";
+
 const CHANNEL: &str = "\
 Two processes, each on its CPU: round trips by placement of the rings, messages a second by size, and what a message costs in a set
 of many channels; beside them a bare cache line, and UCX where ucx_perftest is installed. The paper: table 5.2 and figures 5.7 to 5.9 of
@@ -32,6 +37,9 @@ pub(crate) enum Bench {
     /// Measure how long a load waits for every kind of memory here
     #[command(after_long_help = LATENCY)]
     Latency(BenchArgs),
+    /// Measure how fast engines copy, by direction and size
+    #[command(after_long_help = THROUGHPUT)]
+    Throughput(BenchArgs),
     /// Measure messages between two processes
     #[command(after_long_help = CHANNEL)]
     Channel(BenchArgs),

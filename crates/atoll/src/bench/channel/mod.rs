@@ -48,6 +48,11 @@ pub(in crate::bench) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// Nanoseconds of a round trip with the default placement.
+pub(in crate::bench) fn round_trip_ns(cpus: Cpus) -> Result<f64, BenchError> {
+    Ok(trips::channel(cpus, Settings::default())?.median)
+}
+
 /// What was found of round trips.
 struct Trips {
     line: Trip,
