@@ -94,7 +94,7 @@ impl Uring {
         let entry = entry.clone().user_data(slot);
         // SAFETY: a slot's operation names memory and a file that the slot keeps until it completes; others
         // name nothing.
-        if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+        if self.refused || unsafe { self.ring.submission().push(&entry) }.is_ok() {
             self.queued.push_back(slot);
         }
     }
@@ -170,10 +170,12 @@ impl Uring {
 
     /// The kernel will not be called again: makes by other calls what it was not given.
     fn refuse(&mut self, finished: &mut Vec<Finished>) {
-        self.refused = true;
-        let waiting = self.ring.submission().len();
-        let taken = self.queued.len().saturating_sub(waiting);
-        self.queued.drain(..taken);
+        if !self.refused {
+            let waiting = self.ring.submission().len();
+            let taken = self.queued.len().saturating_sub(waiting);
+            self.queued.drain(..taken);
+            self.refused = true;
+        }
         for slot in std::mem::take(&mut self.queued) {
             let Some(Some(left)) = self.slots.get(slot as usize) else { continue };
             // SAFETY: the slot keeps both memories, and the kernel never saw its operation.
@@ -216,7 +218,8 @@ impl Engine for Uring {
             return;
         }
         if self.refused {
-            // What the kernel has already completes without a call.
+            // What the kernel has already completes without a call; its rest, if it was short, does not.
+            self.refuse(finished);
             std::thread::sleep(wait.min(Duration::from_millis(1)));
         } else {
             self.enter(if some { Duration::ZERO } else { wait }, finished);
