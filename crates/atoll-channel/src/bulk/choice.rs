@@ -16,8 +16,9 @@ use crate::bulk::memory::{Kind, Memory};
 /// How much faster than libc's memcpy another loop must be to be taken: less is within what measuring varies.
 const WORTH_IT: f64 = 0.95;
 
-/// Up to here libc's memcpy is never far from the fastest, and a measurement that was disturbed does no harm.
-const PLAIN_BELOW: u64 = 256 << 10;
+/// Up to here libc's memcpy is never far from the fastest while both buffers are in a cache, and a measurement that was
+/// disturbed does no harm.
+const PLAIN_BELOW: u64 = 4 << 20;
 
 /// Why a transfer goes by an engine.
 #[derive(Clone, PartialEq, Debug)]
