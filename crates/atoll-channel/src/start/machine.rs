@@ -37,7 +37,7 @@ mod tests {
     fn machines_are_numbered_in_the_order_of_their_nodes() {
         let names = ["b", "a", "b", "c", "a"].map(|name| name.as_bytes().to_vec());
         assert_eq!(number(&names), [0, 1, 0, 2, 1]);
-        assert_eq!(number(&[]), []);
+        assert!(number(&[]).is_empty());
         assert_eq!(identity().unwrap(), identity().unwrap());
     }
 }
