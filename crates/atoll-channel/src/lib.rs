@@ -19,6 +19,8 @@ mod channel;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+pub mod names;
+#[cfg(not(loom))]
 mod node;
 
 #[cfg(not(loom))]
