@@ -60,6 +60,11 @@ pub enum Change {
         /// The change's number.
         serial: u64,
     },
+    /// Changes were not fetched in time, and those up to this one are lost: look up all that match.
+    Missed {
+        /// The number of the last change that is lost.
+        serial: u64,
+    },
 }
 
 impl Change {
@@ -67,41 +72,16 @@ impl Change {
     pub fn serial(&self) -> u64 {
         match self {
             Change::Added(entry) => entry.serial,
-            Change::Removed { serial, .. } => *serial,
-        }
-    }
-
-    /// Whose name.
-    pub fn name(&self) -> &Name {
-        match self {
-            Change::Added(entry) => &entry.name,
-            Change::Removed { name, .. } => name,
+            Change::Removed { serial, .. } | Change::Missed { serial } => *serial,
         }
     }
 }
 
-/// What a client fetches after it waited or watched.
+/// What a client fetches after it watched.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum News {
-    /// Something matching was registered: the waiter is answered, and gone.
-    Found {
-        /// Whose answer.
-        waiter: WaiterId,
-        /// The answer.
-        entry: Entry,
-    },
-    /// Something that matches a watch changed.
-    Changed {
-        /// Which watch.
-        watch: WatchId,
-        /// What.
-        change: Change,
-    },
-    /// The watch's changes were not fetched in time, and those up to this number are lost: look up all that match.
-    Missed {
-        /// Which watch.
-        watch: WatchId,
-        /// The last change that may be missing.
-        up_to: u64,
-    },
+pub struct News {
+    /// Whose pattern matches.
+    pub watch: WatchId,
+    /// What changed.
+    pub change: Change,
 }

@@ -19,5 +19,5 @@ pub use self::{
     limits::{Limits, MOST_SERVICE, MOST_VALUE},
     name::{Name, NameError, Problem},
     pattern::{Number, Pattern, Service},
-    registry::{LimitError, Page, RegisterError, Registry, UnregisterError, Wait},
+    registry::{LimitError, NoSuchWaiter, Page, RegisterError, Registry, UnregisterError, Wait},
 };

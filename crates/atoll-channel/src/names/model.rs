@@ -9,7 +9,7 @@ use crate::names::entry::{Change, Entry, News, Owner, WaiterId, WatchId};
 use crate::names::limits::{Limits, MOST_VALUE};
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
-use crate::names::registry::{LimitError, RegisterError, Registry, UnregisterError, Wait};
+use crate::names::registry::{LimitError, NoSuchWaiter, RegisterError, Registry, UnregisterError, Wait};
 
 const LIMITS: Limits =
     Limits { entries: 12, entries_each: 6, waiters_each: 3, watches_each: 2, changes_each: 4 };
@@ -20,6 +20,7 @@ struct Slow {
     entries: Vec<Entry>,
     waiters: Vec<(WaiterId, Owner, Pattern)>,
     watches: Vec<(WatchId, Owner, Pattern)>,
+    answers: Vec<(Owner, WaiterId, Entry)>,
     news: Vec<(Owner, News)>,
     serial: u64,
     ids: u64,
@@ -61,7 +62,7 @@ impl Slow {
         self.waiters = waiting;
         let answered: Vec<_> = answered;
         for (waiter, of, _) in answered {
-            self.news.push((of, News::Found { waiter, entry: entry.clone() }));
+            self.answers.push((of, waiter, entry.clone()));
         }
         Ok(self.serial)
     }
@@ -71,14 +72,16 @@ impl Slow {
             if !pattern.matches(name) {
                 continue;
             }
-            let queued =
-                self.news.iter().filter(|(_, n)| matches!(n, News::Changed { watch: w, .. } if w == watch));
-            if queued.count() < LIMITS.changes_each {
-                self.news.push((*of, News::Changed { watch: *watch, change: change.clone() }));
-            } else {
-                self.news.retain(|(_, news)| about(news) != Some(*watch));
-                self.news.push((*of, News::Missed { watch: *watch, up_to: change.serial() }));
+            let queued = self
+                .news
+                .iter()
+                .filter(|(_, news)| news.watch == *watch && !matches!(news.change, Change::Missed { .. }));
+            let mut change = change.clone();
+            if queued.count() >= LIMITS.changes_each {
+                self.news.retain(|(_, news)| news.watch != *watch);
+                change = Change::Missed { serial: change.serial() };
             }
+            self.news.push((*of, News { watch: *watch, change }));
         }
     }
 
@@ -100,8 +103,7 @@ impl Slow {
             return Ok(Wait::Found(entry));
         }
         let waiting = self.waiters.iter().filter(|w| w.1 == owner).count();
-        let answered =
-            self.news.iter().filter(|(of, n)| *of == owner && matches!(n, News::Found { .. })).count();
+        let answered = self.answers.iter().filter(|a| a.0 == owner).count();
         if waiting + answered >= LIMITS.waiters_each {
             return Err(LimitError::Waiters(LIMITS.waiters_each as u64));
         }
@@ -110,16 +112,18 @@ impl Slow {
         Ok(Wait::Later(WaiterId(self.ids)))
     }
 
-    fn cancel(&mut self, owner: Owner, waiter: WaiterId) -> Option<Entry> {
-        self.waiters.retain(|w| (w.0, w.1) != (waiter, owner));
-        let theirs = |(of, news): &(Owner, News)| {
-            *of == owner && matches!(news, News::Found { waiter: this, .. } if *this == waiter)
-        };
-        let at = self.news.iter().position(theirs)?;
-        match self.news.remove(at) {
-            (_, News::Found { entry, .. }) => Some(entry),
-            _ => None,
+    fn answer(&mut self, owner: Owner, waiter: WaiterId) -> Result<Option<Entry>, NoSuchWaiter> {
+        if self.waiters.iter().any(|w| (w.0, w.1) == (waiter, owner)) {
+            return Ok(None);
         }
+        let at = self.answers.iter().position(|a| (a.0, a.1) == (owner, waiter)).ok_or(NoSuchWaiter)?;
+        Ok(Some(self.answers.remove(at).2))
+    }
+
+    fn cancel(&mut self, owner: Owner, waiter: WaiterId) -> Option<Entry> {
+        let answer = self.answer(owner, waiter).ok()?;
+        self.waiters.retain(|w| w.0 != waiter);
+        answer
     }
 
     fn watch(&mut self, owner: Owner, pattern: Pattern) -> Result<(WatchId, u64), LimitError> {
@@ -136,7 +140,7 @@ impl Slow {
         self.watches.retain(|w| (w.0, w.1) != (watch, owner));
         let theirs = self.watches.len() < before;
         if theirs {
-            self.news.retain(|(_, news)| about(news) != Some(watch));
+            self.news.retain(|(_, news)| news.watch != watch);
         }
         theirs
     }
@@ -152,19 +156,13 @@ impl Slow {
         self.waiters.retain(|w| w.1 != owner);
         self.watches.retain(|w| w.1 != owner);
         self.news.retain(|(of, _)| *of != owner);
+        self.answers.retain(|(of, ..)| *of != owner);
         let mut names: Vec<Name> =
             self.entries.iter().filter(|e| e.owner == owner).map(|e| e.name.clone()).collect();
         names.sort();
         for name in names {
             self.unregister(owner, &name).unwrap();
         }
-    }
-}
-
-fn about(news: &News) -> Option<WatchId> {
-    match news {
-        News::Found { .. } => None,
-        News::Changed { watch, .. } | News::Missed { watch, .. } => Some(*watch),
     }
 }
 
@@ -179,6 +177,7 @@ enum Step {
     Unregister(Name),
     LookUp(Pattern),
     Wait(Pattern),
+    Answer(u64),
     Cancel(u64),
     Watch(Pattern),
     Unwatch(u64),
@@ -205,6 +204,7 @@ fn steps() -> impl Strategy<Value = Step> {
         5 => names().prop_map(Step::Unregister),
         4 => patterns().prop_map(Step::LookUp),
         3 => patterns().prop_map(Step::Wait),
+        2 => (0..20u64).prop_map(Step::Answer),
         1 => (0..20u64).prop_map(Step::Cancel),
         3 => patterns().prop_map(Step::Watch),
         1 => (0..20u64).prop_map(Step::Unwatch),
@@ -221,9 +221,8 @@ proptest! {
     fn it_does_what_a_slow_one_does(steps in prop::collection::vec((0..5u32, steps()), 1..120)) {
         let mut registry = Registry::new(LIMITS);
         let mut slow = Slow::default();
-        // Those that were told, and have not fetched all.
-        let mut told: Vec<Owner> = Vec::new();
         for (number, step) in steps {
+            let before = (slow.news.clone(), slow.answers.clone());
             let owner = client(number);
             match step {
                 Step::Register(name, length) => {
@@ -254,6 +253,10 @@ proptest! {
                 Step::Wait(pattern) => {
                     prop_assert_eq!(registry.wait(owner, pattern.clone()), slow.wait(owner, pattern));
                 }
+                Step::Answer(id) => {
+                    let id = WaiterId(id);
+                    prop_assert_eq!(registry.answer(owner, id), slow.answer(owner, id));
+                }
                 Step::Cancel(id) => {
                     let id = WaiterId(id);
                     prop_assert_eq!(registry.cancel(owner, id), slow.cancel(owner, id));
@@ -275,28 +278,25 @@ proptest! {
                         }
                     }
                     prop_assert_eq!(news, slow.fetch(owner));
-                    told.retain(|other| *other != owner);
                 }
                 Step::Gone => {
                     registry.owner_gone(owner);
                     slow.gone(owner);
-                    told.retain(|other| *other != owner);
                 }
                 Step::NodeGone => {
                     registry.node_gone(owner.node);
                     for number in (0..5).filter(|number| client(*number).node == owner.node) {
                         slow.gone(client(number));
-                        told.retain(|other| *other != client(number));
                     }
                 }
             }
             prop_assert_eq!(registry.len(), slow.entries.len());
-            for owner in registry.roused() {
-                prop_assert!(!told.contains(&owner), "{} was told twice", owner);
-                told.push(owner);
+            let roused = registry.roused();
+            for (owner, _) in slow.news.iter().filter(|news| !before.0.contains(news)) {
+                prop_assert!(roused.contains(owner), "{} has news and was not told", owner);
             }
-            for (owner, _) in &slow.news {
-                prop_assert!(told.contains(owner), "{} has news and was not told", owner);
+            for (owner, ..) in slow.answers.iter().filter(|answer| !before.1.contains(answer)) {
+                prop_assert!(roused.contains(owner), "{} has an answer and was not told", owner);
             }
         }
     }
@@ -334,5 +334,5 @@ fn a_hostile_owner_fills_its_own_part_only() {
     }
     let (news, more) = registry.fetch(client(0), usize::MAX);
     assert!(news.len() <= 2 * (LIMITS.changes_each + 1) && !more, "{}", news.len());
-    assert!(news.iter().any(|news| matches!(news, News::Missed { .. })));
+    assert!(news.iter().any(|news| matches!(news.change, Change::Missed { .. })));
 }

@@ -83,12 +83,17 @@ pub enum UnregisterError {
     },
 }
 
+/// The look-up was answered before, cancelled, or never begun.
+#[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[error("no such look-up waits")]
+pub struct NoSuchWaiter;
+
 /// What a look-up that may wait comes to at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wait {
     /// There is a match already.
     Found(Entry),
-    /// There will be news when there is.
+    /// There will be an answer when there is.
     Later(WaiterId),
 }
 
@@ -109,8 +114,6 @@ struct Client {
     names: BTreeSet<Name>,
     waiters: BTreeSet<WaiterId>,
     outbox: Outbox,
-    /// It was told that it has news, and has not fetched all of them.
-    told: bool,
 }
 
 /// Where its instances are.
@@ -129,7 +132,7 @@ pub struct Registry {
     serial: u64,
     /// Waiters and watches so far.
     ids: u64,
-    roused: Vec<Owner>,
+    roused: BTreeSet<Owner>,
 }
 
 impl Registry {
@@ -172,7 +175,7 @@ impl Registry {
             let Some(client) = self.clients.get_mut(&of) else { continue };
             client.waiters.remove(&waiter);
             client.outbox.found(waiter, entry.clone());
-            rouse(&mut self.roused, of, client);
+            self.roused.insert(of);
         }
         Ok(self.serial)
     }
@@ -215,7 +218,7 @@ impl Registry {
         page
     }
 
-    /// As `look_up`; where nothing matches, `owner` will have news when something is registered that does.
+    /// As `look_up`; where nothing matches, `owner` will have an answer when something is registered that does.
     pub fn wait(&mut self, owner: Owner, pattern: Pattern) -> Result<Wait, LimitError> {
         if let Some(entry) = self.look_up(&pattern) {
             return Ok(Wait::Found(entry.clone()));
@@ -231,8 +234,17 @@ impl Registry {
         Ok(Wait::Later(waiter))
     }
 
-    /// `owner` waits no longer, and there will be no news of this. The answer, if it came in the meantime and was not
-    /// fetched.
+    /// The answer to a look-up of `owner` that waits, which is over then; none as long as nothing matches.
+    pub fn answer(&mut self, owner: Owner, waiter: WaiterId) -> Result<Option<Entry>, NoSuchWaiter> {
+        let client = self.clients.get_mut(&owner).ok_or(NoSuchWaiter)?;
+        match client.outbox.take_answer(waiter) {
+            None if client.waiters.contains(&waiter) => Ok(None),
+            None => Err(NoSuchWaiter),
+            found => Ok(found),
+        }
+    }
+
+    /// `owner` waits no longer. The answer, if it came in the meantime and was not fetched.
     pub fn cancel(&mut self, owner: Owner, waiter: WaiterId) -> Option<Entry> {
         let client = self.clients.get_mut(&owner)?;
         if client.waiters.remove(&waiter) {
@@ -264,17 +276,14 @@ impl Registry {
         theirs
     }
 
-    /// The oldest news of `owner`: as many as take some `budget` bytes in a message, but one at least; and whether
-    /// there are more.
+    /// The oldest news of what `owner` watches: as many as take some `budget` bytes in a message, but one at least; and
+    /// whether there are more.
     pub fn fetch(&mut self, owner: Owner, budget: usize) -> (Vec<News>, bool) {
-        let Some(client) = self.clients.get_mut(&owner) else { return (Vec::new(), false) };
-        let news = client.outbox.take(budget);
-        client.told = !client.outbox.is_empty();
-        (news, client.told)
+        self.clients.get_mut(&owner).map_or((Vec::new(), false), |client| client.outbox.take(budget))
     }
 
-    /// Those that have news since the last call. One that was named is not again until it has fetched all it had.
-    pub fn roused(&mut self) -> Vec<Owner> {
+    /// Those that have an answer or news since the last call.
+    pub fn roused(&mut self) -> BTreeSet<Owner> {
         std::mem::take(&mut self.roused)
     }
 
@@ -285,7 +294,7 @@ impl Registry {
             self.waiters.remove(waiter);
         }
         self.watches.retain(|_, (of, _)| *of != owner);
-        self.roused.retain(|other| *other != owner);
+        self.roused.remove(&owner);
         for name in &client.names {
             self.remove(name);
         }
@@ -334,7 +343,7 @@ impl Registry {
             }
             let Some(client) = self.clients.get_mut(owner) else { continue };
             client.outbox.changed(*watch, entry, removed, self.limits.changes_each);
-            rouse(&mut self.roused, *owner, client);
+            self.roused.insert(*owner);
         }
     }
 
@@ -358,13 +367,5 @@ impl Registry {
             .filter(move |((_, instance), _)| (least..=most).contains(instance))
             .map(|(_, entry)| entry)
             .filter(move |entry| after.is_none_or(|after| entry.name > *after))
-    }
-}
-
-/// Notes that `client` has news, once.
-fn rouse(roused: &mut Vec<Owner>, owner: Owner, client: &mut Client) {
-    if !client.told {
-        client.told = true;
-        roused.push(owner);
     }
 }
