@@ -12,6 +12,10 @@
     allow(dead_code, reason = "the model checker drives the rings and sets without what maps them")
 )]
 
+// So that what the `interface` attribute generates finds its paths in this crate too.
+#[cfg(not(loom))]
+extern crate self as atoll_channel;
+
 mod ring;
 
 #[cfg(not(loom))]
@@ -22,11 +26,15 @@ mod clock;
 pub mod names;
 #[cfg(not(loom))]
 mod node;
+#[cfg(not(loom))]
+mod service;
 
 #[cfg(not(loom))]
 pub use self::channel::*;
 #[cfg(not(loom))]
 pub use self::node::Node;
+#[cfg(not(loom))]
+pub use self::service::*;
 
 /// The document's example is compiled and run with the other tests.
 #[cfg(doctest)]

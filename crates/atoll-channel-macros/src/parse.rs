@@ -1,0 +1,264 @@
+//! What is an interface: a trait with methods that can be called from another address space, and nothing else.
+//!
+//! `generate.rs` makes the stubs of what is found here. Everything that is refused has a message that says what to
+//! write in its place.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Error, FnArg, Ident, ItemTrait, LitInt, Pat, ReceiverKind, ReturnType, Safety, Token,
+    TraitItem, Type,
+};
+
+/// Most arguments of a method: serde's longest tuple.
+const MOST_ARGUMENTS: usize = 16;
+/// Methods are numbered from 1, and the top bit says that a message is a reply.
+const MOST_METHODS: usize = 0x7fff;
+/// What a client has besides the interface's methods.
+const RESERVED: [&str; 3] = ["bind", "set_timeout", "into_link"];
+
+/// A trait that is an interface.
+pub(crate) struct Interface {
+    /// The trait, without the attributes that are only meant for us.
+    pub(crate) item: ItemTrait,
+    /// From `version = 1`.
+    pub(crate) version: u32,
+    pub(crate) methods: Vec<Method>,
+}
+
+/// One of its methods.
+pub(crate) struct Method {
+    pub(crate) name: Ident,
+    /// Its documentation and conditions.
+    pub(crate) docs: Vec<Attribute>,
+    /// It has no answer, and the client does not wait.
+    pub(crate) oneway: bool,
+    pub(crate) arguments: Vec<(Ident, Type)>,
+    /// None for `()`.
+    pub(crate) result: Option<Type>,
+}
+
+impl Interface {
+    pub(crate) fn parse(attribute: TokenStream, item: TokenStream) -> syn::Result<Interface> {
+        let version = version(attribute)?;
+        let mut item: ItemTrait = syn::parse2(item)
+            .map_err(|e| Error::new(e.span(), format!("an interface is a trait with methods: {e}")))?;
+        item.modifiers.require_empty()?;
+        let refused: [(bool, Span, &str); 3] = [
+            (item.unsafety.is_some(), item.unsafety.span(), "an interface cannot be unsafe"),
+            (
+                !item.generics.params.is_empty() || item.generics.where_clause.is_some(),
+                item.generics.span(),
+                "an interface cannot be generic: both ends must know every type",
+            ),
+            (name_is_too_long(&item.ident), item.ident.span(), "an interface's name has at most 128 bytes"),
+        ];
+        for (is, span, why) in refused {
+            if is {
+                return Err(Error::new(span, why));
+            }
+        }
+        let mut methods = Vec::new();
+        for part in &mut item.items {
+            let TraitItem::Fn(method) = part else {
+                return Err(Error::new(
+                    part.span(),
+                    "an interface has methods only: no types, constants or macros",
+                ));
+            };
+            methods.push(Method::parse(method)?);
+        }
+        if methods.is_empty() || methods.len() > MOST_METHODS {
+            return Err(Error::new(
+                item.ident.span(),
+                format!("an interface has from 1 to {MOST_METHODS} methods"),
+            ));
+        }
+        Ok(Interface { item, version, methods })
+    }
+}
+
+fn name_is_too_long(name: &Ident) -> bool {
+    name.to_string().len() > 128
+}
+
+/// The `version = 1` of the attribute.
+fn version(attribute: TokenStream) -> syn::Result<u32> {
+    const HOW: &str = "say which version of the interface this is: #[interface(version = 1)]";
+    let parse = |input: syn::parse::ParseStream<'_>| {
+        let name: Ident = input.parse().map_err(|e| Error::new(e.span(), HOW))?;
+        if name != "version" {
+            return Err(Error::new(name.span(), HOW));
+        }
+        input.parse::<Token![=]>()?;
+        let number: LitInt = input.parse().map_err(|e| Error::new(e.span(), HOW))?;
+        if !input.is_empty() {
+            return Err(input.error(HOW));
+        }
+        number.base10_parse::<u32>()
+    };
+    syn::parse::Parser::parse2(parse, attribute)
+}
+
+impl Method {
+    fn parse(method: &mut syn::TraitItemFn) -> syn::Result<Method> {
+        let signature = &method.sig;
+        let name = signature.ident.clone();
+        let refuse = |span: Span, why: &str| Err(Error::new(span, why));
+        if signature.asyncness.is_some() {
+            return refuse(
+                signature.asyncness.span(),
+                "a method of an interface cannot be async: a service is called by its loop",
+            );
+        }
+        if !matches!(signature.safety, Safety::Default)
+            || signature.constness.is_some()
+            || signature.abi.is_some()
+        {
+            return refuse(signature.span(), "a method of an interface is a plain `fn`");
+        }
+        if !signature.generics.params.is_empty() || signature.generics.where_clause.is_some() {
+            return refuse(
+                signature.generics.span(),
+                "a method of an interface cannot be generic: both ends must know every type",
+            );
+        }
+        if RESERVED.contains(&name.to_string().as_str()) {
+            return refuse(
+                name.span(),
+                "every client has a method of this name (`bind`, `set_timeout`, `into_link`): choose another",
+            );
+        }
+
+        let mut arguments = Vec::new();
+        let mut has_self = false;
+        for argument in &signature.inputs {
+            match argument {
+                FnArg::Receiver(receiver) => {
+                    has_self = true;
+                    if !matches!(receiver.kind, ReceiverKind::Reference(..)) {
+                        return refuse(
+                            receiver.span(),
+                            "a method of an interface takes `&mut self` or `&self`",
+                        );
+                    }
+                }
+                FnArg::Typed(typed) => {
+                    let Pat::Ident(pattern) = &*typed.pat else {
+                        return refuse(
+                            typed.pat.span(),
+                            "an argument of an interface is a name: no patterns",
+                        );
+                    };
+                    if pattern.by_ref.is_some() || pattern.mutability.is_some() || pattern.subpat.is_some() {
+                        return refuse(
+                            typed.pat.span(),
+                            "an argument of an interface is a name: no patterns",
+                        );
+                    }
+                    check_argument(&typed.ty)?;
+                    arguments.push((pattern.ident.clone(), (*typed.ty).clone()));
+                }
+            }
+        }
+        if !has_self {
+            return refuse(signature.span(), "a method of an interface takes `&mut self` or `&self`");
+        }
+        if arguments.len() > MOST_ARGUMENTS {
+            return refuse(
+                signature.inputs.span(),
+                "a method of an interface takes at most 16 arguments: put some into a struct",
+            );
+        }
+        let result = match &signature.output {
+            ReturnType::Default => None,
+            ReturnType::Type(_, of) => {
+                check_result(of)?;
+                Some((**of).clone())
+            }
+        };
+
+        let before = method.attrs.len();
+        let span = method.span();
+        method.attrs.retain(|attribute| !attribute.path().is_ident("oneway"));
+        let oneway = method.attrs.len() < before;
+        if oneway && result.is_some() {
+            return refuse(span, "a oneway method has no answer: it returns nothing");
+        }
+        if let Some(condition) = method
+            .attrs
+            .iter()
+            .find(|attribute| attribute.path().is_ident("cfg") || attribute.path().is_ident("cfg_attr"))
+        {
+            return refuse(
+                condition.span(),
+                "a method of an interface is there or not: the two ends may be built differently",
+            );
+        }
+        let docs =
+            method.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
+        Ok(Method { name, docs, oneway, arguments, result })
+    }
+}
+
+/// Whether an argument can travel, as far as its type is written out.
+fn check_argument(of: &Type) -> syn::Result<()> {
+    if let Type::Reference(reference) = of {
+        if reference.mutability.is_some() {
+            return Err(Error::new(
+                of.span(),
+                "an argument cannot be changed in another address space: return what has changed",
+            ));
+        }
+        let written = reference.elem.to_token_stream().to_string().replace(' ', "");
+        if reference.lifetime.is_none() && written != "str" && written != "[u8]" {
+            return Err(Error::new(
+                of.span(),
+                "of references only `&str` and `&[u8]` can be arguments: take the others by value",
+            ));
+        }
+    }
+    check_words(of.to_token_stream())
+}
+
+/// Whether a result can travel.
+fn check_result(of: &Type) -> syn::Result<()> {
+    check_words(of.to_token_stream())?;
+    for_each(of.to_token_stream(), &mut |token| match token {
+        TokenTree::Punct(sign) if sign.as_char() == '&' => Err(Error::new(
+            sign.span(),
+            "a result cannot borrow from the service, which is in another address space: return it by value",
+        )),
+        _ => Ok(()),
+    })
+}
+
+/// What no type of an interface may contain.
+fn check_words(tokens: TokenStream) -> syn::Result<()> {
+    for_each(tokens, &mut |token| match token {
+        TokenTree::Punct(sign) if sign.as_char() == '\'' => Err(Error::new(
+            sign.span(),
+            "a type of an interface has no named lifetime: arguments live as long as the call",
+        )),
+        TokenTree::Ident(name) if name == "impl" || name == "dyn" => Err(Error::new(
+            name.span(),
+            "a type of an interface is known at both ends: neither `impl` nor `dyn`",
+        )),
+        TokenTree::Ident(name) if name == "Self" => Err(Error::new(
+            name.span(),
+            "`Self` is another type at every service: name a type that both ends know",
+        )),
+        _ => Ok(()),
+    })
+}
+
+fn for_each(tokens: TokenStream, look: &mut dyn FnMut(&TokenTree) -> syn::Result<()>) -> syn::Result<()> {
+    for token in tokens {
+        look(&token)?;
+        if let TokenTree::Group(group) = token {
+            for_each(group.stream(), look)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! What both ends of an interface compare: one number of the name and of all its methods.
+//!
+//! Used by `generate.rs`. It is made of the words as they are written, with one space between two, as compilers differ
+//! in how they print them.
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens;
+
+use crate::parse::{Interface, Method};
+
+/// The number: XXH3 of the canonical text.
+pub(crate) fn hash(interface: &Interface) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(text(interface).as_bytes())
+}
+
+/// A line for the name and one for each method, in their order. Names of arguments are left out: they do not travel.
+pub(crate) fn text(interface: &Interface) -> String {
+    let mut text = format!("{}\n", plain(&interface.item.ident.to_string()));
+    for method in &interface.methods {
+        text.push_str(&line(method));
+    }
+    text
+}
+
+fn line(method: &Method) -> String {
+    let arguments: Vec<String> = method.arguments.iter().map(|(_, of)| words(of.to_token_stream())).collect();
+    let kind = if method.oneway { "oneway " } else { "" };
+    let result = method.result.as_ref().map_or_else(|| "( )".to_owned(), |of| words(of.to_token_stream()));
+    format!("{kind}{}({}) {result}\n", plain(&method.name.to_string()), arguments.join(", "))
+}
+
+/// A name without what makes it raw.
+pub(crate) fn plain(name: &str) -> &str {
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+fn words(tokens: TokenStream) -> String {
+    let mut all = Vec::new();
+    collect(tokens, &mut all);
+    all.join(" ")
+}
+
+fn collect(tokens: TokenStream, all: &mut Vec<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::Brace => ("{", "}"),
+                    // What a macro put around its argument: not written by anybody.
+                    Delimiter::None => {
+                        collect(group.stream(), all);
+                        continue;
+                    }
+                };
+                all.push(open.to_owned());
+                collect(group.stream(), all);
+                all.push(close.to_owned());
+            }
+            TokenTree::Ident(name) => all.push(name.to_string()),
+            TokenTree::Punct(sign) => all.push(sign.as_char().to_string()),
+            TokenTree::Literal(literal) => all.push(literal.to_string()),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The clients of a service: their channels in one wait set, each served when it has said something.
+//!
+//! Stands on `session.rs` and on the channels' [`WaitSet`]; for a single client on any link there is
+//! [`serve`](crate::serve).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::channel::{
+    AddError, Channel, CreateError, Message, Seat, SendError, Sender, SetFull, Token, WaitSet,
+};
+use crate::clock::Deadline;
+use crate::service::dispatch::{ClientId, Dispatch};
+use crate::service::link::LinkError;
+use crate::service::session::{ServeError, Session, Step};
+
+/// How long a client may keep a service waiting by not taking an answer, unless it is set otherwise.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The next client's number, in this process.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// The clients of one or more services, over channels.
+pub struct Clients {
+    set: WaitSet,
+    clients: HashMap<Token, Client>,
+    tokens: HashMap<ClientId, Token>,
+    message: Message,
+    patience: Duration,
+}
+
+struct Client {
+    id: ClientId,
+    sender: Sender,
+    session: Session,
+}
+
+impl Clients {
+    /// Room for at most `clients` of them, 1 to 262,144.
+    pub fn new(clients: u32) -> Result<Clients, CreateError> {
+        Ok(Clients {
+            set: WaitSet::new(clients)?,
+            clients: HashMap::new(),
+            tokens: HashMap::new(),
+            message: Message::default(),
+            patience: PATIENCE,
+        })
+    }
+
+    /// Changes how long one client may keep all waiting by not taking an answer that is longer than what is free in its
+    /// ring, before it is dropped: one second by default.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// A seat, to make a channel with.
+    pub fn seat(&self) -> Result<Seat, SetFull> {
+        self.set.seat()
+    }
+
+    /// Serves the client at the other end of `channel`, which was made with a seat from here.
+    pub fn add(&mut self, channel: Channel) -> Result<ClientId, AddError> {
+        let token = self.set.add(channel.receiver)?;
+        let id = ClientId(NEXT.fetch_add(1, Ordering::Relaxed));
+        self.clients.insert(token, Client { id, sender: channel.sender, session: Session::new(id) });
+        self.tokens.insert(id, token);
+        Ok(id)
+    }
+
+    /// Drops a client. True if it was there.
+    pub fn remove(&mut self, client: ClientId) -> bool {
+        let Some(token) = self.tokens.remove(&client) else { return false };
+        self.clients.remove(&token);
+        self.set.remove(token);
+        true
+    }
+
+    /// How many clients there are.
+    pub fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// A client that has something to be served. Waits for one at most `timeout` (none: for ever); nothing if none had
+    /// anything in time, or there are none.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Option<ClientId> {
+        let mut deadline = Deadline::new(timeout);
+        loop {
+            let left = if deadline.none_left() { Duration::ZERO } else { deadline.left(Duration::MAX)? };
+            let token = self.set.wait(Some(left))?;
+            if let Some(client) = self.clients.get(&token) {
+                return Some(client.id);
+            }
+            // Not possible, as they are added and removed together; a receiver without a client is none.
+            self.set.remove(token);
+        }
+    }
+
+    /// Does the next call of `client` with `service`, if all of it is there. An error means that the client is gone:
+    /// closed, dead, or dropped as it broke the rules.
+    pub fn serve<D: Dispatch>(&mut self, client: ClientId, mut service: D) -> Result<(), ServeError> {
+        let served = self.serve_next(client, &mut service);
+        if served.is_err() {
+            self.remove(client);
+        }
+        served
+    }
+
+    fn serve_next<D: Dispatch>(&mut self, client: ClientId, service: &mut D) -> Result<(), ServeError> {
+        let gone = ServeError::Link(LinkError::Closed);
+        let Some(token) = self.tokens.get(&client) else { return Err(gone) };
+        let (Some(receiver), Some(client)) = (self.set.get(*token), self.clients.get_mut(token)) else {
+            return Err(gone);
+        };
+        if !receiver.try_recv(&mut self.message).map_err(LinkError::from)? {
+            return Ok(());
+        }
+        let step = client.session.handle(&self.message, service)?;
+        if step == Step::Nothing {
+            return Ok(());
+        }
+        let Client { sender, session, .. } = client;
+        let patience = Some(self.patience);
+        let sent = session.send_answer(|kind, bytes| match sender.try_send(kind, bytes) {
+            Err(SendError::Full | SendError::NeverFits { .. }) => Ok(sender.send(kind, bytes, patience)?),
+            other => Ok(other?),
+        });
+        if let Step::Farewell(why) = step {
+            return Err(why.into());
+        }
+        Ok(sent?)
+    }
+
+    /// Serves all clients with one service, until none is left, or none said anything for `timeout` (none: for ever).
+    pub fn serve_all<D: Dispatch>(&mut self, mut service: D, timeout: Option<Duration>) {
+        while let Some(client) = self.wait(timeout) {
+            // Why it is gone matters to nobody here.
+            let _ = self.serve(client, &mut service);
+        }
+    }
+}

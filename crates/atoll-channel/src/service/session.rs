@@ -1,0 +1,159 @@
+//! The service's end of one link: checks what the client sends, has it done, and answers.
+//!
+//! The other end is `caller.rs`. `Session` decides and touches no link, so that `serve` here and `clients.rs` share it, and
+//! tests can say anything to it.
+
+use std::time::Duration;
+
+use crate::channel::Message;
+use crate::service::dispatch::{Call, ClientId, Dispatch, Outcome, Refusal};
+use crate::service::hello::{BindError, Hello};
+use crate::service::link::{Link, LinkError};
+use crate::service::wire::{ANSWER, HELLO, begin_answer, refuse, request};
+
+/// Why a client is not served any more.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+pub enum ServeError {
+    /// It speaks something else. It was told what this end speaks.
+    #[error("{0}")]
+    Bind(#[from] BindError),
+    /// Nothing comes from it any more, or it does not take its answers.
+    #[error("{0}")]
+    Link(#[from] LinkError),
+    /// It sent a message that no client sends.
+    #[error("the client broke the link: it sent what is no call")]
+    NoCall,
+    /// It made a call that needs no answer and could not be done.
+    #[error("the client called method {method}, which has no answer: {why}")]
+    Oneway {
+        /// The method's number.
+        method: u16,
+        /// Why it was not done.
+        why: Refusal,
+    },
+}
+
+/// What to do after a message was handled.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Wait for the next.
+    Nothing,
+    /// Send the session's answer.
+    Answer,
+    /// Send it, and drop the client.
+    Farewell(BindError),
+}
+
+/// What a service knows of one client.
+pub(crate) struct Session {
+    client: ClientId,
+    bound: bool,
+    /// The number of its last call.
+    last: u32,
+    /// What is to be sent.
+    pub(crate) answer: Message,
+}
+
+impl Session {
+    pub(crate) fn new(client: ClientId) -> Session {
+        Session { client, bound: false, last: 0, answer: Message::default() }
+    }
+
+    /// Does what `message` says.
+    pub(crate) fn handle<D: Dispatch + ?Sized>(
+        &mut self,
+        message: &Message,
+        service: &mut D,
+    ) -> Result<Step, ServeError> {
+        if message.kind == HELLO {
+            return self.hello(&message.bytes, service);
+        }
+        if !self.bound {
+            return Err(BindError::NotAService("it did not say first which interface it speaks").into());
+        }
+        if message.kind & ANSWER != 0 {
+            return Err(ServeError::NoCall);
+        }
+        let (number, arguments) = request(&message.bytes).ok_or(ServeError::NoCall)?;
+        // Numbers only grow, so one that did not was done before.
+        if number.wrapping_sub(self.last).cast_signed() <= 0 {
+            return Ok(Step::Nothing);
+        }
+        self.last = number;
+        self.answer.kind = message.kind | ANSWER;
+        begin_answer(number, &mut self.answer.bytes);
+        let call = Call { method: message.kind, number, client: self.client };
+        match service.dispatch(&call, arguments, &mut self.answer.bytes) {
+            Outcome::Answer => Ok(Step::Answer),
+            Outcome::Nothing => Ok(Step::Nothing),
+            Outcome::Refuse(why) => {
+                refuse(why, &mut self.answer.bytes);
+                Ok(Step::Answer)
+            }
+            Outcome::HangUp(why) => Err(ServeError::Oneway { method: message.kind, why }),
+        }
+    }
+
+    /// Answers with this end's interface, whatever the client's is: it shall know as well why they do not agree.
+    fn hello<D: Dispatch + ?Sized>(&mut self, bytes: &[u8], service: &D) -> Result<Step, ServeError> {
+        let interface = service.interface();
+        let agreed = Hello::read(bytes).and_then(|theirs| theirs.agrees(&interface));
+        if let Err(why @ BindError::NotAService(_)) = agreed {
+            return Err(why.into());
+        }
+        self.answer.kind = HELLO | ANSWER;
+        Hello::new(&interface, self.last).write(&mut self.answer.bytes);
+        match agreed {
+            Ok(()) => {
+                self.bound = true;
+                Ok(Step::Answer)
+            }
+            Err(why) => Ok(Step::Farewell(why)),
+        }
+    }
+
+    /// Sends the answer with `send`; where it is too long, that.
+    pub(crate) fn send_answer(
+        &mut self,
+        mut send: impl FnMut(u16, &[u8]) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        match send(self.answer.kind, &self.answer.bytes) {
+            Err(LinkError::TooLong { .. }) if self.answer.kind != HELLO | ANSWER => {
+                refuse(Refusal::TooLong, &mut self.answer.bytes);
+                send(self.answer.kind, &self.answer.bytes)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Serves the client at the other end of `link` until it closes. Waits at most `timeout` (none: for ever, or until it dies)
+/// for each of its calls, and for it to take each answer.
+///
+/// What is not a call of this interface is refused, and ends nothing; a client that breaks the rules is an error.
+pub fn serve<L: Link, D: Dispatch>(
+    mut link: L,
+    mut service: D,
+    timeout: Option<Duration>,
+) -> Result<(), ServeError> {
+    let mut session = Session::new(ClientId(0));
+    let mut message = Message::default();
+    loop {
+        match link.recv(&mut message, timeout) {
+            Ok(()) => {}
+            Err(LinkError::Closed) => return Ok(()),
+            Err(why) => return Err(why.into()),
+        }
+        let step = session.handle(&message, &mut service)?;
+        if step == Step::Nothing {
+            continue;
+        }
+        let sent = session.send_answer(|kind, bytes| link.send(kind, bytes, timeout));
+        match (step, sent) {
+            (Step::Farewell(why), _) => return Err(why.into()),
+            (_, Ok(())) => {}
+            (_, Err(LinkError::Closed)) => return Ok(()),
+            (_, Err(why)) => return Err(why.into()),
+        }
+    }
+}
