@@ -23,6 +23,8 @@ mod channel;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+pub mod host;
+#[cfg(not(loom))]
 pub mod names;
 #[cfg(not(loom))]
 mod node;

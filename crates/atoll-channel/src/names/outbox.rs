@@ -112,9 +112,10 @@ impl Outbox {
                 return (news, true);
             }
             budget = budget.saturating_sub(cost);
-            match (&item, self.queued.get_mut(&watch)) {
-                (Item::Added(_) | Item::Removed(..), Some(queued)) => *queued -= 1,
-                _ => {}
+            if !matches!(item, Item::Missed(_))
+                && let Some(queued) = self.queued.get_mut(&watch)
+            {
+                *queued -= 1;
             }
             news.push(News { watch, change: item.change() });
         }

@@ -1,0 +1,138 @@
+//! The other processes of a test: this program, run again as a node, or as somebody who registers a name.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use atoll_channel::Node;
+use atoll_channel::host::NodeDirectory;
+use atoll_channel::names::{Level, Limits, NameClient, NameService};
+
+/// A process in a role; killed when dropped.
+pub(crate) struct Role {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Role {
+    /// Starts this program as `words`, with `stdin`, and waits until it says that it is ready.
+    pub(crate) fn start(words: &[&str], stdin: Stdio) -> Role {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(words)
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{words:?}");
+        Role { child, said }
+    }
+
+    /// Its process's number.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it, and waits until it is dead.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A node in a process of its own.
+pub(crate) struct NodeProcess {
+    pub(crate) role: Role,
+    pub(crate) directory: NodeDirectory,
+}
+
+impl NodeProcess {
+    /// Node `number`; `link` leads to the other node.
+    pub(crate) fn start(number: u32, link: Stdio) -> NodeProcess {
+        let directory = NodeDirectory::create(&std::env::temp_dir()).unwrap();
+        let role = Role::start(&["node", &number.to_string(), directory.path().to_str().unwrap()], link);
+        NodeProcess { role, directory }
+    }
+
+    /// A connection to its name service.
+    pub(crate) fn names(&self) -> NameClient {
+        NameClient::connect(self.directory.path()).unwrap()
+    }
+
+    /// A process that registers `name` there, and stays.
+    pub(crate) fn holder(&self, level: &str, name: &str) -> Role {
+        Role::start(&["hold", self.directory.path().to_str().unwrap(), level, name], Stdio::null())
+    }
+}
+
+/// Nodes 0 and 1, linked.
+pub(crate) fn two_nodes() -> [NodeProcess; 2] {
+    let (zero, one) = UnixStream::pair().unwrap();
+    // Node 0 is ready when it waits for the other.
+    [NodeProcess::start(0, OwnedFd::from(zero).into()), NodeProcess::start(1, OwnedFd::from(one).into())]
+}
+
+/// Plays the role that `words` say, if they say one.
+pub(crate) fn play(words: &[String]) -> bool {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["node", number, directory] => node(Node(number.parse().unwrap()), Path::new(directory)),
+        ["hold", directory, level, name] => {
+            let mut names = NameClient::connect(Path::new(directory)).unwrap();
+            let level = if *level == "global" { Level::Global } else { Level::Local };
+            names.register(level, &name.parse().unwrap(), b"held").unwrap();
+            ready();
+            stay();
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn ready() {
+    println!("ready");
+    std::io::stdout().flush().unwrap();
+}
+
+fn stay() {
+    std::thread::sleep(std::time::Duration::from_secs(100));
+}
+
+fn node(node: Node, directory: &Path) {
+    let names = NameService::start(node, directory, 100, Limits::default()).unwrap();
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let linked = is_socket(&stdin);
+    let link = UnixStream::from(stdin);
+    if node == Node(0) {
+        ready();
+        if linked {
+            names.link_node(Node(1), &link).unwrap();
+        }
+    } else {
+        if linked {
+            names.link_up(&link).unwrap();
+        }
+        ready();
+    }
+    drop(link);
+    stay();
+}
+
+/// Node alone: its standard input is no socket.
+fn is_socket(file: &OwnedFd) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::File::from(file.try_clone().unwrap()).metadata().unwrap().file_type().is_socket()
+}
