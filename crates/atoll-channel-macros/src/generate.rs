@@ -2,7 +2,7 @@
 //!
 //! What they do is in `atoll_channel`'s `service/`; here are only the types, so that the generated code stays small.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
 use syn::Type;
 
@@ -47,7 +47,7 @@ fn client(interface: &Interface) -> TokenStream {
         impl<L: ::atoll_channel::Link> #client<L> {
             /// Agrees with the service at the other end of `link` on the interface. It and each call after it take at
             /// most `timeout` (none: for ever, or until the peer dies or closes).
-            #visible fn bind(
+            pub fn bind(
                 link: L,
                 timeout: ::core::option::Option<::core::time::Duration>,
             ) -> ::core::result::Result<Self, ::atoll_channel::BindError> {
@@ -56,12 +56,12 @@ fn client(interface: &Interface) -> TokenStream {
             }
 
             /// Changes how long a call takes at most (none: for ever).
-            #visible fn set_timeout(&mut self, timeout: ::core::option::Option<::core::time::Duration>) {
+            pub fn set_timeout(&mut self, timeout: ::core::option::Option<::core::time::Duration>) {
                 self.caller.set_timeout(timeout);
             }
 
             /// Gives the link back, on which another client can be bound.
-            #visible fn into_link(self) -> L {
+            pub fn into_link(self) -> L {
                 self.caller.into_link()
             }
 
@@ -72,30 +72,70 @@ fn client(interface: &Interface) -> TokenStream {
 
 /// A client's method.
 fn call(method: &Method, number: u16) -> TokenStream {
-    let Method { name, docs, oneway, arguments, result } = method;
+    let Method { name, docs, oneway, arguments, result, .. } = method;
     let names: Vec<_> = arguments.iter().map(|(name, _)| name).collect();
     let types = arguments.iter().map(|(_, of)| of);
-    let result = result.as_ref().map_or_else(|| quote!(()), |of| quote!(#of));
+    let returned = result.as_ref().map_or_else(|| quote!(()), |of| quote!(#of));
     let how = if *oneway { quote!(notify) } else { quote!(call) };
     let text = plain(&name.to_string()).to_owned();
-    let values = arguments.iter().map(|(name, of)| value(name, of));
+    let values = arguments.iter().map(|(name, of)| Shape::of(of).encoded(&quote!(#name)));
+    let call = quote!(self.caller.#how(#number, #text, &(#(#values,)*)));
+    // A vector of bytes is read at once.
+    let call = match result {
+        Some(of) if Shape::of(of) == Shape::Vector => {
+            let read = Shape::Vector.decoded(of);
+            let value = Shape::Vector.value(&quote!(answer));
+            quote!(#call.map(|answer: #read| #value))
+        }
+        _ => call,
+    };
     quote! {
         #(#docs)*
         pub fn #name(
             &mut self,
             #(#names: #types),*
-        ) -> ::core::result::Result<#result, ::atoll_channel::CallError> {
-            self.caller.#how(#number, #text, &(#(#values,)*))
+        ) -> ::core::result::Result<#returned, ::atoll_channel::CallError> {
+            #call
         }
     }
 }
 
-/// An argument as it is encoded: bytes at once, and not one by one as serde does slices.
-fn value(name: &Ident, of: &Type) -> TokenStream {
-    if of.to_token_stream().to_string().replace(' ', "") == "&[u8]" {
-        quote!(::atoll_channel::__private::Bytes(#name))
-    } else {
-        quote!(&#name)
+/// Bytes are written and read at once, and not one by one as serde does slices and vectors; they are the same on the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// `&[u8]`
+    Slice,
+    /// `Vec<u8>`
+    Vector,
+    Other,
+}
+
+impl Shape {
+    fn of(written: &Type) -> Shape {
+        match written.to_token_stream().to_string().replace(' ', "").as_str() {
+            "&[u8]" => Shape::Slice,
+            "Vec<u8>" => Shape::Vector,
+            _ => Shape::Other,
+        }
+    }
+
+    /// What is encoded for `value` of this shape.
+    fn encoded(self, value: &TokenStream) -> TokenStream {
+        match self {
+            Shape::Slice => quote!(::atoll_channel::__private::Bytes::new(#value)),
+            Shape::Vector => quote!(::atoll_channel::__private::Bytes::new(&#value)),
+            Shape::Other => quote!(&#value),
+        }
+    }
+
+    /// What is decoded for the type `of` of this shape.
+    fn decoded(self, of: &Type) -> TokenStream {
+        if self == Shape::Vector { quote!(::atoll_channel::__private::ByteBuf) } else { quote!(#of) }
+    }
+
+    /// The value that was meant, of what was decoded.
+    fn value(self, decoded: &TokenStream) -> TokenStream {
+        if self == Shape::Vector { quote!(#decoded.into_vec()) } else { quote!(#decoded) }
     }
 }
 
@@ -121,7 +161,7 @@ fn service(interface: &Interface) -> TokenStream {
 
             fn dispatch(
                 &mut self,
-                call: &::atoll_channel::Call,
+                call: &::atoll_channel::Call<'_>,
                 arguments: &[u8],
                 reply: &mut ::std::vec::Vec<u8>,
             ) -> ::atoll_channel::Outcome {
@@ -137,11 +177,13 @@ fn service(interface: &Interface) -> TokenStream {
 /// What the service does at a call of `method`.
 fn arm(interface: &Interface, method: &Method, number: u16) -> TokenStream {
     let of = &interface.item.ident;
-    let Method { name, oneway, arguments, .. } = method;
+    let Method { name, oneway, arguments, later, result, .. } = method;
     // Names of our own, as those of the arguments could hide others.
     let names: Vec<_> = (0..arguments.len()).map(|i| format_ident!("argument_{i}")).collect();
-    let types = arguments.iter().map(|(_, of)| of);
-    let called = quote!(<S as #of>::#name(&mut *self.0, #(#names),*));
+    let types = arguments.iter().map(|(_, of)| Shape::of(of).decoded(of));
+    let values: Vec<_> =
+        names.iter().zip(arguments).map(|(name, (_, of))| Shape::of(of).value(&quote!(#name))).collect();
+    let called = quote!(<S as #of>::#name(&mut *self.0, #(#values),*));
     let (bad, good) = if *oneway {
         (
             quote!(HangUp),
@@ -150,8 +192,17 @@ fn arm(interface: &Interface, method: &Method, number: u16) -> TokenStream {
                 ::atoll_channel::Outcome::Nothing
             }),
         )
+    } else if *later {
+        (
+            quote!(Refuse),
+            quote!(::atoll_channel::__private::later(call, |answer| {
+                <S as #of>::#name(&mut *self.0, #(#values,)* answer)
+            })),
+        )
     } else {
-        (quote!(Refuse), quote!(::atoll_channel::__private::reply(&#called, reply)))
+        let shape = result.as_ref().map_or(Shape::Other, Shape::of);
+        let value = shape.encoded(&called);
+        (quote!(Refuse), quote!(::atoll_channel::__private::reply(#value, reply)))
     };
     quote! {
         #number => match ::atoll_channel::__private::decode::<(#(#types,)*)>(arguments) {

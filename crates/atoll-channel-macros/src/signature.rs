@@ -64,3 +64,53 @@ fn collect(tokens: TokenStream, all: &mut Vec<String>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(methods: &str) -> Interface {
+        let item = format!("pub trait Some {{ {methods} }}");
+        Interface::parse("version = 1".parse().unwrap(), item.parse().unwrap())
+            .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn the_text_has_every_word_and_no_other() {
+        let interface = parse(
+            "/// Documentation.
+             fn r#match(&mut self, number:u64, list : Vec< [ u8;4 ] >)->Result<u64,some::Error>;
+             #[oneway] fn note(&self, text: &str);
+             fn find(&mut self, name: String, answer: Answer<u8>);",
+        );
+        let expected = "Some\n\
+            match(u64, Vec < [ u8 ; 4 ] >) Result < u64 , some : : Error >\n\
+            oneway note(& str) ( )\n\
+            find(String) u8\n";
+        assert_eq!(text(&interface), expected);
+        // Both ends must come to the same, whatever compiled them.
+        assert_eq!(hash(&interface), xxhash_rust::xxh3::xxh3_64(expected.as_bytes()));
+        assert_eq!(hash(&parse("fn f(&self);")), 0x579200434693ebee);
+    }
+
+    #[test]
+    fn what_does_not_travel_does_not_count_and_what_does_counts() {
+        let of = |methods| hash(&parse(methods));
+        let one = of("fn f(&mut self, a: u8) -> u8;");
+        assert_eq!(one, of("/// Does it.\n fn f(&self, b: u8) -> u8 { b }"));
+        for other in [
+            "fn g(&mut self, a: u8) -> u8;",
+            "fn f(&mut self, a: u16) -> u8;",
+            "fn f(&mut self, a: u8) -> u16;",
+            "fn f(&mut self, a: u8);",
+            "fn f(&mut self, a: u8, b: u8) -> u8;",
+            "fn f(&mut self, a: u8) -> u8; fn g(&self);",
+        ] {
+            assert_ne!(one, of(other), "{other}");
+        }
+        assert_ne!(of("fn f(&self); fn g(&self);"), of("fn g(&self); fn f(&self);"));
+        assert_ne!(of("fn f(&self);"), of("#[oneway] fn f(&self);"));
+        // A result may come later without the client's knowing.
+        assert_eq!(one, of("fn f(&mut self, a: u8, answer: Answer<u8>);"));
+    }
+}

@@ -3,7 +3,7 @@
 //! Stands on `session.rs` and on the channels' [`WaitSet`]; for a single client on any link there is
 //! [`serve`](crate::serve).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use crate::channel::{
 };
 use crate::clock::Deadline;
 use crate::service::dispatch::{ClientId, Dispatch};
+use crate::service::later::Outbox;
 use crate::service::link::LinkError;
-use crate::service::session::{ServeError, Session, Step};
+use crate::service::session::{ServeError, Session, Step, send_answer};
 
 /// How long a client may keep a service waiting by not taking an answer, unless it is set otherwise.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -26,6 +27,9 @@ pub struct Clients {
     set: WaitSet,
     clients: HashMap<Token, Client>,
     tokens: HashMap<ClientId, Token>,
+    outbox: Outbox,
+    /// Those that failed while nobody asked, and why.
+    failed: VecDeque<(ClientId, ServeError)>,
     message: Message,
     patience: Duration,
 }
@@ -43,6 +47,8 @@ impl Clients {
             set: WaitSet::new(clients)?,
             clients: HashMap::new(),
             tokens: HashMap::new(),
+            outbox: Outbox::default(),
+            failed: VecDeque::new(),
             message: Message::default(),
             patience: PATIENCE,
         })
@@ -63,13 +69,17 @@ impl Clients {
     pub fn add(&mut self, channel: Channel) -> Result<ClientId, AddError> {
         let token = self.set.add(channel.receiver)?;
         let id = ClientId(NEXT.fetch_add(1, Ordering::Relaxed));
-        self.clients.insert(token, Client { id, sender: channel.sender, session: Session::new(id) });
+        self.clients.insert(
+            token,
+            Client { id, sender: channel.sender, session: Session::new(id, self.outbox.clone()) },
+        );
         self.tokens.insert(id, token);
         Ok(id)
     }
 
     /// Drops a client. True if it was there.
     pub fn remove(&mut self, client: ClientId) -> bool {
+        self.failed.retain(|(failed, _)| *failed != client);
         let Some(token) = self.tokens.remove(&client) else { return false };
         self.clients.remove(&token);
         self.set.remove(token);
@@ -88,7 +98,14 @@ impl Clients {
 
     /// A client that has something to be served. Waits for one at most `timeout` (none: for ever); nothing if none had
     /// anything in time, or there are none.
+    ///
+    /// Answers that were given later than their calls are sent first, and after each `serve`; a thread that gives one
+    /// does not end a wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Option<ClientId> {
+        self.send_later();
+        if let Some((client, _)) = self.failed.front() {
+            return Some(*client);
+        }
         let mut deadline = Deadline::new(timeout);
         loop {
             let left = if deadline.none_left() { Duration::ZERO } else { deadline.left(Duration::MAX)? };
@@ -104,11 +121,30 @@ impl Clients {
     /// Does the next call of `client` with `service`, if all of it is there. An error means that the client is gone:
     /// closed, dead, or dropped as it broke the rules.
     pub fn serve<D: Dispatch>(&mut self, client: ClientId, mut service: D) -> Result<(), ServeError> {
-        let served = self.serve_next(client, &mut service);
+        let failed = self.failed.iter().position(|(failed, _)| *failed == client);
+        let served = match failed.and_then(|at| self.failed.remove(at)) {
+            Some((_, why)) => Err(why),
+            None => self.serve_next(client, &mut service),
+        };
         if served.is_err() {
             self.remove(client);
         }
+        self.send_later();
         served
+    }
+
+    /// Sends what was answered later than it was asked.
+    fn send_later(&mut self) {
+        for (id, mut answer) in self.outbox.take() {
+            let token = self.tokens.get(&id);
+            // It may be gone by now.
+            let Some(client) = token.and_then(|token| self.clients.get_mut(token)) else { continue };
+            if let Err(why) = send(&mut client.sender, &mut answer, self.patience)
+                && !self.failed.iter().any(|(failed, _)| *failed == id)
+            {
+                self.failed.push_back((id, why.into()));
+            }
+        }
     }
 
     fn serve_next<D: Dispatch>(&mut self, client: ClientId, service: &mut D) -> Result<(), ServeError> {
@@ -125,11 +161,7 @@ impl Clients {
             return Ok(());
         }
         let Client { sender, session, .. } = client;
-        let patience = Some(self.patience);
-        let sent = session.send_answer(|kind, bytes| match sender.try_send(kind, bytes) {
-            Err(SendError::Full | SendError::NeverFits { .. }) => Ok(sender.send(kind, bytes, patience)?),
-            other => Ok(other?),
-        });
+        let sent = send(sender, &mut session.answer, self.patience);
         if let Step::Farewell(why) = step {
             return Err(why.into());
         }
@@ -143,4 +175,12 @@ impl Clients {
             let _ = self.serve(client, &mut service);
         }
     }
+}
+
+/// Sends an answer to a client, which may keep all others waiting as long as `patience`.
+fn send(sender: &mut Sender, answer: &mut Message, patience: Duration) -> Result<(), LinkError> {
+    send_answer(answer, |kind, bytes| match sender.try_send(kind, bytes) {
+        Err(SendError::Full | SendError::NeverFits { .. }) => Ok(sender.send(kind, bytes, Some(patience))?),
+        other => Ok(other?),
+    })
 }

@@ -2,9 +2,12 @@
 //!
 //! The attribute `interface` generates the `Dispatch` of each service; `session.rs` hands calls to it.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::service::hello::Interface;
+use crate::service::later::{MOST_PENDING, Outbox};
 use crate::service::wire::encode;
 
 /// Which client of a [`Clients`](crate::Clients) makes a call. No two clients of one process have the same.
@@ -12,14 +15,17 @@ use crate::service::wire::encode;
 pub struct ClientId(pub(crate) u64);
 
 /// A call, apart from its arguments.
-#[derive(Clone, Debug)]
-pub struct Call {
+pub struct Call<'a> {
     /// The number of the method, from 1 in the order of the trait.
     pub method: u16,
     /// The number of the call on its link.
     pub number: u32,
     /// Who makes it.
     pub client: ClientId,
+    /// There while the client is; each answer that it waits for points to it weakly.
+    pub(crate) alive: &'a Arc<()>,
+    /// Where answers go that are given later.
+    pub(crate) outbox: &'a Outbox,
 }
 
 /// Why a service did not do what a call says, or cannot tell what came of it.
@@ -38,13 +44,21 @@ pub enum Refusal {
     /// The result is longer than the link takes.
     #[error("the service's answer is longer than the link takes")]
     TooLong = 4,
+    /// The service dropped the call, and will not answer it.
+    #[error("the service has dropped the call without an answer")]
+    NoAnswer = 5,
+    /// The client waits for too many answers at once.
+    #[error("the service keeps no more than {MOST_PENDING} calls waiting for one client")]
+    TooMany = 6,
 }
 
 impl Refusal {
     /// The refusal with this number on the wire.
     pub(crate) fn numbered(number: u8) -> Option<Refusal> {
-        let all = [Refusal::UnknownMethod, Refusal::Arguments, Refusal::Answer, Refusal::TooLong];
-        all.into_iter().find(|refusal| *refusal as u8 == number)
+        use Refusal::{Answer, Arguments, NoAnswer, TooLong, TooMany, UnknownMethod};
+        [UnknownMethod, Arguments, Answer, TooLong, NoAnswer, TooMany]
+            .into_iter()
+            .find(|refusal| *refusal as u8 == number)
     }
 }
 
@@ -53,7 +67,7 @@ impl Refusal {
 pub enum Outcome {
     /// It was done, and the answer was written.
     Answer,
-    /// It was done, and needs no answer.
+    /// It was done, and needs no answer, or none yet.
     Nothing,
     /// It was not done, or there is no answer; the client is told why.
     Refuse(Refusal),
@@ -67,7 +81,7 @@ pub trait Dispatch {
     fn interface(&self) -> Interface;
 
     /// Does `call` with the encoded `arguments`, and appends its encoded result to `reply` if it has one.
-    fn dispatch(&mut self, call: &Call, arguments: &[u8], reply: &mut Vec<u8>) -> Outcome;
+    fn dispatch(&mut self, call: &Call<'_>, arguments: &[u8], reply: &mut Vec<u8>) -> Outcome;
 }
 
 impl<D: Dispatch + ?Sized> Dispatch for &mut D {
@@ -75,13 +89,13 @@ impl<D: Dispatch + ?Sized> Dispatch for &mut D {
         (**self).interface()
     }
 
-    fn dispatch(&mut self, call: &Call, arguments: &[u8], reply: &mut Vec<u8>) -> Outcome {
+    fn dispatch(&mut self, call: &Call<'_>, arguments: &[u8], reply: &mut Vec<u8>) -> Outcome {
         (**self).dispatch(call, arguments, reply)
     }
 }
 
 /// Appends what a method returned.
-pub fn reply<T: Serialize>(value: &T, reply: &mut Vec<u8>) -> Outcome {
+pub fn reply<T: Serialize + ?Sized>(value: &T, reply: &mut Vec<u8>) -> Outcome {
     match encode(value, reply) {
         Ok(()) => Outcome::Answer,
         Err(_) => Outcome::Refuse(Refusal::Answer),

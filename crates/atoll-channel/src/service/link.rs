@@ -56,6 +56,16 @@ impl<L: Link + ?Sized> Link for &mut L {
     }
 }
 
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn send(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), LinkError> {
+        (**self).send(kind, bytes, timeout)
+    }
+
+    fn recv(&mut self, message: &mut Message, timeout: Option<Duration>) -> Result<(), LinkError> {
+        (**self).recv(message, timeout)
+    }
+}
+
 impl Link for Channel {
     #[inline]
     fn send(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), LinkError> {

@@ -15,7 +15,11 @@
 mod caller;
 mod clients;
 mod dispatch;
+mod guard;
 mod hello;
+#[cfg(test)]
+mod hostile;
+mod later;
 mod link;
 mod session;
 mod wire;
@@ -27,6 +31,7 @@ pub use self::{
     clients::Clients,
     dispatch::{Call, ClientId, Dispatch, Outcome, Refusal},
     hello::{BindError, Interface},
+    later::Answer,
     link::{Link, LinkError},
     session::{ServeError, serve},
 };
@@ -36,5 +41,7 @@ pub use self::{
 pub mod __private {
     pub use super::caller::Caller;
     pub use super::dispatch::reply;
-    pub use super::wire::{Bytes, decode};
+    pub use super::later::later;
+    pub use super::wire::decode;
+    pub use serde_bytes::{ByteBuf, Bytes};
 }

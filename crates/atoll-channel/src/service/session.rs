@@ -3,13 +3,19 @@
 //! The other end is `caller.rs`. `Session` decides and touches no link, so that `serve` here and `clients.rs` share it, and
 //! tests can say anything to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::channel::Message;
+use crate::clock::Deadline;
 use crate::service::dispatch::{Call, ClientId, Dispatch, Outcome, Refusal};
 use crate::service::hello::{BindError, Hello};
+use crate::service::later::Outbox;
 use crate::service::link::{Link, LinkError};
 use crate::service::wire::{ANSWER, HELLO, begin_answer, refuse, request};
+
+/// How often `serve` looks for answers that are given later, while there are such.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// Why a client is not served any more.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
@@ -47,6 +53,8 @@ pub(crate) enum Step {
 /// What a service knows of one client.
 pub(crate) struct Session {
     client: ClientId,
+    alive: Arc<()>,
+    outbox: Outbox,
     bound: bool,
     /// The number of its last call.
     last: u32,
@@ -55,8 +63,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(client: ClientId) -> Session {
-        Session { client, bound: false, last: 0, answer: Message::default() }
+    pub(crate) fn new(client: ClientId, outbox: Outbox) -> Session {
+        Session { client, alive: Arc::new(()), outbox, bound: false, last: 0, answer: Message::default() }
+    }
+
+    /// It waits for answers that were not given yet.
+    fn pending(&self) -> bool {
+        Arc::weak_count(&self.alive) > 0
     }
 
     /// Does what `message` says.
@@ -80,14 +93,15 @@ impl Session {
             return Ok(Step::Nothing);
         }
         self.last = number;
-        self.answer.kind = message.kind | ANSWER;
-        begin_answer(number, &mut self.answer.bytes);
-        let call = Call { method: message.kind, number, client: self.client };
-        match service.dispatch(&call, arguments, &mut self.answer.bytes) {
+        let Session { client, alive, outbox, answer, .. } = self;
+        answer.kind = message.kind | ANSWER;
+        begin_answer(number, &mut answer.bytes);
+        let call = Call { method: message.kind, number, client: *client, alive, outbox };
+        match service.dispatch(&call, arguments, &mut answer.bytes) {
             Outcome::Answer => Ok(Step::Answer),
             Outcome::Nothing => Ok(Step::Nothing),
             Outcome::Refuse(why) => {
-                refuse(why, &mut self.answer.bytes);
+                refuse(why, &mut answer.bytes);
                 Ok(Step::Answer)
             }
             Outcome::HangUp(why) => Err(ServeError::Oneway { method: message.kind, why }),
@@ -111,19 +125,19 @@ impl Session {
             Err(why) => Ok(Step::Farewell(why)),
         }
     }
+}
 
-    /// Sends the answer with `send`; where it is too long, that.
-    pub(crate) fn send_answer(
-        &mut self,
-        mut send: impl FnMut(u16, &[u8]) -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        match send(self.answer.kind, &self.answer.bytes) {
-            Err(LinkError::TooLong { .. }) if self.answer.kind != HELLO | ANSWER => {
-                refuse(Refusal::TooLong, &mut self.answer.bytes);
-                send(self.answer.kind, &self.answer.bytes)
-            }
-            other => other,
+/// Sends `answer` with `send`; where it is too long, that.
+pub(crate) fn send_answer(
+    answer: &mut Message,
+    mut send: impl FnMut(u16, &[u8]) -> Result<(), LinkError>,
+) -> Result<(), LinkError> {
+    match send(answer.kind, &answer.bytes) {
+        Err(LinkError::TooLong { .. }) if answer.kind != HELLO | ANSWER => {
+            refuse(Refusal::TooLong, &mut answer.bytes);
+            send(answer.kind, &answer.bytes)
         }
+        other => other,
     }
 }
 
@@ -136,24 +150,48 @@ pub fn serve<L: Link, D: Dispatch>(
     mut service: D,
     timeout: Option<Duration>,
 ) -> Result<(), ServeError> {
-    let mut session = Session::new(ClientId(0));
+    let outbox = Outbox::default();
+    let mut session = Session::new(ClientId(0), outbox.clone());
+    match serve_until_end(&mut link, &mut service, &mut session, &outbox, timeout) {
+        ServeError::Link(LinkError::Closed) => Ok(()),
+        why => Err(why),
+    }
+}
+
+fn serve_until_end<L: Link, D: Dispatch>(
+    link: &mut L,
+    service: &mut D,
+    session: &mut Session,
+    outbox: &Outbox,
+    timeout: Option<Duration>,
+) -> ServeError {
     let mut message = Message::default();
+    let mut deadline = Deadline::new(timeout);
     loop {
-        match link.recv(&mut message, timeout) {
+        for (_, mut answer) in outbox.take() {
+            if let Err(why) = send_answer(&mut answer, |kind, bytes| link.send(kind, bytes, timeout)) {
+                return why.into();
+            }
+        }
+        // Another thread may give an answer, and cannot end a wait.
+        let longest = if session.pending() { GLANCE } else { Duration::MAX };
+        let Some(left) = deadline.left(longest) else { return LinkError::TimedOut.into() };
+        match link.recv(&mut message, Some(left)) {
             Ok(()) => {}
-            Err(LinkError::Closed) => return Ok(()),
-            Err(why) => return Err(why.into()),
+            Err(LinkError::TimedOut) => continue,
+            Err(why) => return why.into(),
         }
-        let step = session.handle(&message, &mut service)?;
-        if step == Step::Nothing {
-            continue;
-        }
-        let sent = session.send_answer(|kind, bytes| link.send(kind, bytes, timeout));
+        deadline = Deadline::new(timeout);
+        let step = match session.handle(&message, service) {
+            Ok(Step::Nothing) => continue,
+            Ok(step) => step,
+            Err(why) => return why,
+        };
+        let sent = send_answer(&mut session.answer, |kind, bytes| link.send(kind, bytes, timeout));
         match (step, sent) {
-            (Step::Farewell(why), _) => return Err(why.into()),
+            (Step::Farewell(why), _) => return why.into(),
             (_, Ok(())) => {}
-            (_, Err(LinkError::Closed)) => return Ok(()),
-            (_, Err(why)) => return Err(why.into()),
+            (_, Err(why)) => return why.into(),
         }
     }
 }

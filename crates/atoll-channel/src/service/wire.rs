@@ -13,9 +13,10 @@
 
 use postcard::ser_flavors::Flavor;
 use serde::de::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::service::dispatch::Refusal;
+use crate::service::guard::{Guarded, Limits};
 
 /// Kind of the message that begins.
 pub(crate) const HELLO: u16 = 0;
@@ -24,19 +25,12 @@ pub(crate) const ANSWER: u16 = 0x8000;
 /// Bytes of a call's number.
 const NUMBER: usize = 4;
 
-/// Bytes that are written at once; as a sequence of numbers on the wire.
-pub struct Bytes<'a>(pub &'a [u8]);
-
-impl Serialize for Bytes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(self.0)
-    }
-}
-
-/// All of `bytes` as one value.
+/// All of `bytes` as one value. What it takes is limited by their number, whatever they say: `guard.rs`.
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, postcard::Error> {
-    match postcard::take_from_bytes(bytes)? {
-        (value, []) => Ok(value),
+    let mut inner = postcard::Deserializer::from_bytes(bytes);
+    let value = T::deserialize(Guarded { inner: &mut inner, limits: &Limits::new(bytes.len()) })?;
+    match inner.finalize()? {
+        [] => Ok(value),
         _ => Err(postcard::Error::custom("more bytes than the value has")),
     }
 }
@@ -92,7 +86,7 @@ pub(crate) fn begin_answer(call: u32, bytes: &mut Vec<u8>) {
     bytes.push(0);
 }
 
-/// Makes the answer that was begun in `bytes` a refusal.
+/// Makes the answer in `bytes` a refusal.
 pub(crate) fn refuse(why: Refusal, bytes: &mut Vec<u8>) {
     bytes.truncate(NUMBER);
     bytes.push(why as u8);

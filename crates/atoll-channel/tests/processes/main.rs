@@ -8,6 +8,7 @@
 
 mod child;
 mod deaths;
+mod services;
 mod words;
 
 use std::os::unix::net::UnixStream;
@@ -33,6 +34,15 @@ fn main() {
             deaths::a_peer_killed_at_random_leaves_whole_messages,
         ),
         ("a_set_tells_of_killed_peers", deaths::a_set_tells_of_killed_peers),
+        (
+            "a_service_killed_in_a_call_is_an_error_soon",
+            services::a_service_killed_in_a_call_is_an_error_soon,
+        ),
+        ("a_client_killed_in_a_call_ends_its_service", services::a_client_killed_in_a_call_ends_its_service),
+        (
+            "clients_killed_at_random_end_nothing_but_themselves",
+            services::clients_killed_at_random_end_nothing_but_themselves,
+        ),
         ("ten_thousand_channels_in_a_set", ten_thousand_channels_in_a_set),
         ("a_dropped_copy_in_a_child_closes_nothing", a_dropped_copy_in_a_child_closes_nothing),
         ("a_channel_takes_8_kib_and_leaves_nothing", a_channel_takes_8_kib_and_leaves_nothing),

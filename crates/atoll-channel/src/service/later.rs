@@ -1,0 +1,99 @@
+//! Answers that a service gives after the method has returned: to a look-up of what is not there yet, say.
+//!
+//! A method whose last argument is an [`Answer`] is written so. What is given waits in the outbox until the loop that
+//! serves the client (`session.rs`, `clients.rs`) comes by.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use serde::Serialize;
+
+use crate::channel::Message;
+use crate::service::dispatch::{Call, ClientId, Outcome, Refusal};
+use crate::service::wire::{ANSWER, begin_answer, encode, refuse};
+
+/// Answers that one client may wait for at once; more calls are refused. Each takes a service's memory.
+pub(crate) const MOST_PENDING: usize = 1024;
+
+/// What was answered, and is not sent yet.
+#[derive(Clone, Default)]
+pub(crate) struct Outbox {
+    answers: Arc<Mutex<Vec<(ClientId, Message)>>>,
+}
+
+impl Outbox {
+    fn push(&self, client: ClientId, message: Message) {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push((client, message));
+    }
+
+    /// All that is there.
+    pub(crate) fn take(&self) -> Vec<(ClientId, Message)> {
+        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A client that waits for a `T`. Dropped without having been given one, it tells the client that there will be none.
+pub struct Answer<T> {
+    client: ClientId,
+    /// There while the client is.
+    alive: Weak<()>,
+    outbox: Outbox,
+    /// The refusal to send, until there is an answer.
+    message: Option<Message>,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Serialize> Answer<T> {
+    /// Answers. It is sent when the loop that serves the client goes on: after the method that does this, or before it waits
+    /// again.
+    pub fn give(mut self, value: &T) {
+        if let Some(mut message) = self.message.take() {
+            message.bytes.pop();
+            message.bytes.push(0);
+            if encode(value, &mut message.bytes).is_err() {
+                refuse(Refusal::Answer, &mut message.bytes);
+            }
+            self.outbox.push(self.client, message);
+        }
+    }
+}
+
+impl<T> Answer<T> {
+    /// Who waits.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Nobody waits any more: the client is gone. It may also have given up waiting, which it does not tell.
+    pub fn is_orphaned(&self) -> bool {
+        self.alive.strong_count() == 0
+    }
+}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take()
+            && !self.is_orphaned()
+        {
+            self.outbox.push(self.client, message);
+        }
+    }
+}
+
+/// Hands the method `go` the answer it will give, unless the client waits for too many.
+pub fn later<T>(call: &Call<'_>, go: impl FnOnce(Answer<T>)) -> Outcome {
+    if Arc::weak_count(call.alive) >= MOST_PENDING {
+        return Outcome::Refuse(Refusal::TooMany);
+    }
+    let mut message = Message { kind: call.method | ANSWER, bytes: Vec::new() };
+    begin_answer(call.number, &mut message.bytes);
+    refuse(Refusal::NoAnswer, &mut message.bytes);
+    go(Answer {
+        client: call.client,
+        alive: Arc::downgrade(call.alive),
+        outbox: call.outbox.clone(),
+        message: Some(message),
+        of: PhantomData,
+    });
+    Outcome::Nothing
+}
