@@ -30,6 +30,8 @@ pub mod names;
 mod node;
 #[cfg(not(loom))]
 mod service;
+#[cfg(not(loom))]
+pub mod spawn;
 
 #[cfg(not(loom))]
 pub use self::channel::*;

@@ -3,12 +3,16 @@
 //!
 //! `names/` and `spawn/` stand on it; it stands on `channel/` and `service/`.
 
+mod any_link;
+mod bell;
 mod directory;
 mod door;
 mod inlet;
 
 pub use self::directory::{DirectoryError, NODE_DIRECTORY, NodeDirectory};
 pub(crate) use self::{
+    any_link::AnyLink,
+    bell::{BELL_HELLO, Bell, Heard, SET_UP, bell_settings, listen},
     directory::from_environment,
     door::{Door, Visitor, visit},
     inlet::{Inlet, Outlet, inlet},

@@ -12,13 +12,13 @@ use std::time::Duration;
 use crate::Node;
 use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError, Settings};
 use crate::clock::Deadline;
-use crate::host::{DirectoryError, from_environment, visit};
+use crate::host::{BELL_HELLO, DirectoryError, SET_UP, bell_settings, from_environment, visit};
 use crate::names::entry::{Change, Entry, News, WaiterId, WatchId};
 use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL, GlobalLost, NamesClient};
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, RegisterError, UnregisterError, Wait};
-use crate::names::service::{BELL_HELLO, SET_UP, SOCKET, bell_settings};
+use crate::names::service::SOCKET;
 use crate::service::{BindError, CallError};
 
 /// How long the service may take for an answer.

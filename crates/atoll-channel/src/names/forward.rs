@@ -6,12 +6,10 @@
 //! Source: the barrelfish paper, section 6.8.2 and figure 6.3 (a co-processor's request goes through the host's driver).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::channel::{Channel, Message};
-use crate::host::{Inlet, Outlet};
-use crate::names::bell::Bell;
+use crate::channel::Channel;
+use crate::host::{AnyLink, Bell, Heard, Inlet, Outlet, listen};
 use crate::names::entry::{Entry, News, Owner, WaiterId, WatchId};
 use crate::names::interface::{
     BELL_GLOBAL, GlobalLost, Names, NamesService, NodeNamesClient, Reached, Remote,
@@ -20,25 +18,10 @@ use crate::names::limits::MOST_VALUE;
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, Page, RegisterError, UnregisterError, Wait};
-use crate::service::{CallError, ClientId, Clients, Link, LinkError};
+use crate::service::{CallError, ClientId, Clients, LinkError};
 
 /// How long node 0 may take for an answer before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often the thread that listens for the bell sees whether its link is still used.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// A link of any transport.
-pub(super) struct AnyLink(pub(super) Box<dyn Link + Send>);
-
-impl Link for AnyLink {
-    fn send(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), LinkError> {
-        self.0.send(kind, bytes, timeout)
-    }
-
-    fn recv(&mut self, message: &mut Message, timeout: Option<Duration>) -> Result<(), LinkError> {
-        self.0.recv(message, timeout)
-    }
-}
 
 /// What other threads hand to the loop.
 pub(super) enum ToForward {
@@ -58,8 +41,8 @@ pub(super) enum ToForward {
 struct Uplink {
     calls: NodeNamesClient<AnyLink>,
     number: u64,
-    /// Dropped with the link: who listens for its bell sees it.
-    _used: Arc<()>,
+    /// Its bell is listened for as long as this is held.
+    _heard: Heard,
 }
 
 /// The clients' side of the link to node 0.
@@ -166,13 +149,15 @@ impl Forward {
         let number = self.up.count;
         let linked =
             NodeNamesClient::bind(calls, Some(PATIENCE)).map_err(|e| e.to_string()).and_then(|calls| {
-                let used = Arc::new(());
-                let (inlet, weak) = (self.inlet.clone(), Arc::downgrade(&used));
-                let thread = std::thread::Builder::new().name("atoll global bell".into());
-                thread
-                    .spawn(move || listen(bell, number, &inlet, &weak))
-                    .map_err(|e| format!("a thread for its bell: {e}"))?;
-                Ok(Uplink { calls, number, _used: used })
+                let inlet = self.inlet.clone();
+                let heard = listen("atoll global bell", bell, move |heard| {
+                    inlet.send(match heard {
+                        Ok(()) => ToForward::Rang(number),
+                        Err(why) => ToForward::Lost(number, why),
+                    })
+                });
+                let heard = heard.map_err(|e| format!("a thread for its bell: {e}"))?;
+                Ok(Uplink { calls, number, _heard: heard })
             });
         match linked {
             Ok(link) => self.up.link = Some(link),
@@ -207,25 +192,6 @@ impl Forward {
 
 fn remote(owner: Owner) -> Remote {
     Remote { process: owner.process, connection: owner.connection }
-}
-
-/// Hands on what the bell of link `number` says, until the link is lost or not used any more.
-fn listen(mut bell: AnyLink, number: u64, inlet: &Inlet<ToForward>, used: &Weak<()>) {
-    let mut message = Message::default();
-    while used.strong_count() > 0 {
-        let said = match bell.recv(&mut message, Some(LOOK)) {
-            Ok(()) => ToForward::Rang(number),
-            Err(LinkError::TimedOut) => continue,
-            Err(why) => {
-                // The loop has ended: nobody is left to be told.
-                let _ = inlet.send(ToForward::Lost(number, why));
-                return;
-            }
-        };
-        if inlet.send(said).is_err() {
-            return;
-        }
-    }
 }
 
 /// Node 0's registry, and for which of this node's processes it is asked.

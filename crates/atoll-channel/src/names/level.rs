@@ -7,8 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::Node;
 use crate::channel::Channel;
-use crate::host::Outlet;
-use crate::names::bell::Bell;
+use crate::host::{Bell, Outlet};
 use crate::names::entry::Owner;
 use crate::names::interface::{NamesService, NodeNamesService, Remote};
 use crate::names::kept::{Kept, KeptForNode};

@@ -10,7 +10,6 @@
 //!
 //! Source: the barrelfish paper, sections 3.3.2 and 6.8.2, figure 6.3.
 
-mod bell;
 mod client;
 mod entry;
 mod forward;

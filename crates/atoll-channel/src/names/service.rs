@@ -10,14 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, Settings};
-use crate::host::{DirectoryError, Door, Inlet, Visitor, inlet};
-use crate::names::bell::Bell;
+use crate::host::{
+    AnyLink, BELL_HELLO, Bell, DirectoryError, Door, Inlet, SET_UP, Visitor, bell_settings, inlet,
+};
 use crate::names::entry::Owner;
-use crate::names::forward::{AnyLink, Forward, ToForward};
+use crate::names::forward::{Forward, ToForward};
 use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL};
 use crate::names::level::{Level, ToLevel};
 use crate::names::limits::Limits;
@@ -26,18 +26,8 @@ use crate::service::{Clients, Link};
 
 /// The socket's name in the node's directory.
 pub(super) const SOCKET: &str = "names";
-/// First message of a bell: the node's number, little-endian.
-pub(super) const BELL_HELLO: u16 = 0;
 /// Where global names are kept.
 const KEEPER: Node = Node(0);
-/// How long setting up channels with a visitor or another node may take.
-pub(super) const SET_UP: Option<Duration> = Some(Duration::from_secs(5));
-
-/// The settings of a bell's channel, from either end.
-pub(super) fn bell_settings() -> Settings {
-    Settings { longest: 56, ..Settings::default() }
-}
-
 /// Why a name service does not start.
 #[derive(thiserror::Error, Debug)]
 pub enum StartError {
@@ -179,7 +169,7 @@ impl NameService {
         let Global::Forwarded(inlet) = &self.global else {
             return Err(NodeLinkError::Nodes { here: self.node, there: KEEPER });
         };
-        let (calls, bell) = (AnyLink(Box::new(calls)), AnyLink(Box::new(bell)));
+        let (calls, bell) = (AnyLink::new(calls), AnyLink::new(bell));
         inlet.send(ToForward::Uplink(calls, bell)).map_err(|_| NodeLinkError::Full)
     }
 

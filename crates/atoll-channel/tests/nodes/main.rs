@@ -7,6 +7,7 @@
 
 mod names;
 mod role;
+mod spawning;
 
 use std::time::Instant;
 
@@ -29,6 +30,16 @@ fn main() {
         ("a_watch_misses_nothing_or_says_so", names::a_watch_misses_nothing_or_says_so),
         ("pages_of_entries_are_whole", names::pages_of_entries_are_whole),
         ("strangers_do_no_harm", names::strangers_do_no_harm),
+        ("a_program_runs_on_either_node", spawning::a_program_runs_on_either_node),
+        ("what_cannot_start_is_one_clear_error", spawning::what_cannot_start_is_one_clear_error),
+        ("a_worker_on_node_1_gets_a_capability", spawning::a_worker_on_node_1_gets_a_capability),
+        ("a_capability_can_come_later", spawning::a_capability_can_come_later),
+        ("a_grandchild_is_not_taken_for_a_child", spawning::a_grandchild_is_not_taken_for_a_child),
+        ("a_killed_process_takes_its_group_along", spawning::a_killed_process_takes_its_group_along),
+        ("what_somebody_ordered_ends_with_him", spawning::what_somebody_ordered_ends_with_him),
+        ("no_child_survives_its_service", spawning::no_child_survives_its_service),
+        ("only_what_was_started_can_be_killed", spawning::only_what_was_started_can_be_killed),
+        ("both_nodes_order_from_each_other_at_once", spawning::both_nodes_order_from_each_other_at_once),
     ];
     let filter = words.iter().find(|word| !word.starts_with('-'));
     for (name, test) in tests {

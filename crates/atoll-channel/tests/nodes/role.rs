@@ -1,6 +1,6 @@
 //! The other processes of a test: this program, run again as a node, or as somebody who registers a name.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -8,7 +8,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use atoll_channel::Node;
 use atoll_channel::host::NodeDirectory;
-use atoll_channel::names::{Level, Limits, NameClient, NameService};
+use atoll_channel::names::{Level, Limits, Name, NameClient, NameService};
+use atoll_channel::spawn::{Order, ParentError, SpawnClient, SpawnService, parent};
 
 /// A process in a role; killed when dropped.
 pub(crate) struct Role {
@@ -37,12 +38,17 @@ impl Role {
         self.child.id()
     }
 
+    /// The next line that it says.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
     /// Kills it, and waits until it is dead.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        let mut rest = String::new();
-        self.said.read_to_string(&mut rest).unwrap();
     }
 }
 
@@ -72,6 +78,11 @@ impl NodeProcess {
         NameClient::connect(self.directory.path()).unwrap()
     }
 
+    /// A connection to its spawning service.
+    pub(crate) fn spawning(&self) -> SpawnClient {
+        SpawnClient::connect(self.directory.path()).unwrap()
+    }
+
     /// A process that registers `name` there, and stays.
     pub(crate) fn holder(&self, level: &str, name: &str) -> Role {
         Role::start(&["hold", self.directory.path().to_str().unwrap(), level, name], Stdio::null())
@@ -97,6 +108,38 @@ pub(crate) fn play(words: &[String]) -> bool {
             ready();
             stay();
         }
+        ["order", directory, node] => {
+            let mut spawning = SpawnClient::connect(Path::new(directory)).unwrap();
+            let order = Order::program("sleep").argument("100");
+            let id = spawning.spawn(Node(node.parse().unwrap()), &order).unwrap();
+            println!("ready");
+            println!("{}", id.process);
+            std::io::stdout().flush().unwrap();
+            stay();
+        }
+        ["worker"] => {
+            let given = parent().unwrap();
+            assert!(matches!(parent(), Err(ParentError::Taken)));
+            let mut names = NameClient::from_environment().unwrap();
+            assert_eq!((names.node(), given.service.unwrap().node()), (given.id.node, given.id.node));
+            let name = Name::new("worker", given.id.node, given.id.serial as u32).unwrap();
+            names.register(Level::Global, &name, &given.capability).unwrap();
+            stay();
+        }
+        ["family"] => {
+            // Not asked by this process, so the descriptor is inherited by its child.
+            let child = Command::new(std::env::current_exe().unwrap()).arg("orphan").status().unwrap();
+            let given = parent().unwrap();
+            assert!(given.service.is_none());
+            std::process::exit(child.code().unwrap() + given.capability.len() as i32);
+        }
+        ["orphan"] => std::process::exit(if matches!(parent(), Err(ParentError::None)) { 40 } else { 1 }),
+        ["delegate"] => {
+            let mut service = parent().unwrap().service.unwrap();
+            let id = service.spawn(service.node(), &Order::program("sleep").argument("100")).unwrap();
+            println!("{}", id.process);
+            stay();
+        }
         _ => return false,
     }
     true
@@ -113,6 +156,7 @@ fn stay() {
 
 fn node(node: Node, directory: &Path) {
     let names = NameService::start(node, directory, 100, Limits::default()).unwrap();
+    let spawning = SpawnService::start(node, directory, 100).unwrap();
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let linked = is_socket(&stdin);
     let link = UnixStream::from(stdin);
@@ -120,10 +164,14 @@ fn node(node: Node, directory: &Path) {
         ready();
         if linked {
             names.link_node(Node(1), &link).unwrap();
+            spawning.link_to(Node(1), &link).unwrap();
+            spawning.admit(&link).unwrap();
         }
     } else {
         if linked {
             names.link_up(&link).unwrap();
+            spawning.admit(&link).unwrap();
+            spawning.link_to(Node(0), &link).unwrap();
         }
         ready();
     }
