@@ -2,8 +2,8 @@
 //!
 //! What they do is in `atoll_channel`'s `service/`; here are only the types, so that the generated code stays small.
 
-use proc_macro2::TokenStream;
-use quote::{ToTokens, format_ident, quote};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::Type;
 
 use crate::parse::{Interface, Method};
@@ -14,6 +14,7 @@ pub(crate) fn generate(interface: &Interface) -> TokenStream {
     let client = client(interface);
     let service = service(interface);
     quote! {
+        #[allow(dead_code, reason = "a program may have one end only")]
         #item
         #client
         #service
@@ -40,10 +41,12 @@ fn client(interface: &Interface) -> TokenStream {
     let docs = format!("Calls a [`{plain}`] at the other end of a link.");
     quote! {
         #[doc = #docs]
+        #[allow(dead_code, reason = "a program may have one end only")]
         #visible struct #client<L> {
             caller: ::atoll_channel::__private::Caller<L>,
         }
 
+        #[allow(dead_code, reason = "a program may have one end only")]
         impl<L: ::atoll_channel::Link> #client<L> {
             /// Agrees with the service at the other end of `link` on the interface. It and each call after it take at
             /// most `timeout` (none: for ever, or until the peer dies or closes).
@@ -76,10 +79,11 @@ fn call(method: &Method, number: u16) -> TokenStream {
     let names: Vec<_> = arguments.iter().map(|(name, _)| name).collect();
     let types = arguments.iter().map(|(_, of)| of);
     let returned = result.as_ref().map_or_else(|| quote!(()), |of| quote!(#of));
-    let how = if *oneway { quote!(notify) } else { quote!(call) };
+    let here = here(method);
+    let how = Ident::new(if *oneway { "notify" } else { "call" }, here);
     let text = plain(&name.to_string()).to_owned();
-    let values = arguments.iter().map(|(name, of)| Shape::of(of).encoded(&quote!(#name)));
-    let call = quote!(self.caller.#how(#number, #text, &(#(#values,)*)));
+    let values = arguments.iter().map(|(name, of)| Shape::of(of).encoded(&quote!(#name), here));
+    let call = quote_spanned!(here=> self.caller.#how(#number, #text, &(#(#values,)*)));
     // A vector of bytes is read at once.
     let call = match result {
         Some(of) if Shape::of(of) == Shape::Vector => {
@@ -100,7 +104,13 @@ fn call(method: &Method, number: u16) -> TokenStream {
     }
 }
 
-/// Bytes are written and read at once, and not one by one as serde does slices and vectors; they are the same on the wire.
+/// Where the compiler shows what is wrong with a type: at the method that has it.
+fn here(method: &Method) -> Span {
+    Span::call_site().located_at(method.name.span())
+}
+
+/// Bytes are written and read at once, and not one by one as serde does slices and vectors; they are the same on the
+/// wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// `&[u8]`
@@ -120,11 +130,11 @@ impl Shape {
     }
 
     /// What is encoded for `value` of this shape.
-    fn encoded(self, value: &TokenStream) -> TokenStream {
+    fn encoded(self, value: &TokenStream, here: Span) -> TokenStream {
         match self {
-            Shape::Slice => quote!(::atoll_channel::__private::Bytes::new(#value)),
-            Shape::Vector => quote!(::atoll_channel::__private::Bytes::new(&#value)),
-            Shape::Other => quote!(&#value),
+            Shape::Slice => quote_spanned!(here=> ::atoll_channel::__private::Bytes::new(#value)),
+            Shape::Vector => quote_spanned!(here=> ::atoll_channel::__private::Bytes::new(&#value)),
+            Shape::Other => quote_spanned!(here=> &#value),
         }
     }
 
@@ -149,6 +159,7 @@ fn service(interface: &Interface) -> TokenStream {
     let docs = format!("Serves a [`{plain}`]: what a loop that receives calls hands them to.");
     quote! {
         #[doc = #docs]
+        #[allow(dead_code, reason = "a program may have one end only")]
         #visible struct #service<'a, S: ?::core::marker::Sized>(
             /// The service itself.
             pub &'a mut S,
@@ -178,6 +189,7 @@ fn service(interface: &Interface) -> TokenStream {
 fn arm(interface: &Interface, method: &Method, number: u16) -> TokenStream {
     let of = &interface.item.ident;
     let Method { name, oneway, arguments, later, result, .. } = method;
+    let here = here(method);
     // Names of our own, as those of the arguments could hide others.
     let names: Vec<_> = (0..arguments.len()).map(|i| format_ident!("argument_{i}")).collect();
     let types = arguments.iter().map(|(_, of)| Shape::of(of).decoded(of));
@@ -201,10 +213,10 @@ fn arm(interface: &Interface, method: &Method, number: u16) -> TokenStream {
         )
     } else {
         let shape = result.as_ref().map_or(Shape::Other, Shape::of);
-        let value = shape.encoded(&called);
-        (quote!(Refuse), quote!(::atoll_channel::__private::reply(#value, reply)))
+        let value = shape.encoded(&called, here);
+        (quote!(Refuse), quote_spanned!(here=> ::atoll_channel::__private::reply(#value, reply)))
     };
-    quote! {
+    quote_spanned! {here=>
         #number => match ::atoll_channel::__private::decode::<(#(#types,)*)>(arguments) {
             ::core::result::Result::Ok((#(#names,)*)) => #good,
             ::core::result::Result::Err(_) => {

@@ -7,9 +7,12 @@
 
 mod generate;
 mod parse;
+#[cfg(test)]
+mod refused;
 mod signature;
 
-/// Makes a trait an interface; see `atoll_channel::interface`.
+// Documented where it is used from: `atoll_channel::interface`.
+#[allow(missing_docs, reason = "written at `atoll_channel::interface`")]
 #[proc_macro_attribute]
 pub fn interface(
     attribute: proc_macro::TokenStream,

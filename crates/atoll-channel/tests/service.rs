@@ -404,3 +404,31 @@ fn a_client_that_takes_no_answers_is_dropped_and_holds_up_nobody_for_long() {
     other.join().unwrap();
     assert_eq!(dropped, [ServeError::Link(LinkError::TimedOut), ServeError::Link(LinkError::Closed)]);
 }
+
+#[test]
+fn a_client_that_takes_no_later_answers_is_dropped_once() {
+    let mut clients = Clients::new(2).unwrap();
+    clients.set_patience(Duration::from_millis(20));
+    let (idle, busy) = (joined(&mut clients), joined(&mut clients));
+    let other = thread::spawn(move || {
+        let mut idle = BoardClient::bind(idle, SECONDS).unwrap();
+        idle.set_timeout(Some(Duration::ZERO));
+        // More answers than its ring takes; the service reads each call before the next is made.
+        let mut busy = BoardClient::bind(busy, SECONDS).unwrap();
+        for _ in 0..200 {
+            let _ = idle.find("x");
+            busy.put("y", 0).unwrap();
+        }
+        busy.put("x", 1).unwrap();
+        idle
+    });
+    let mut words = Words::default();
+    let mut dropped = Vec::new();
+    while let Some(client) = clients.wait(SECONDS) {
+        if let Err(why) = clients.serve(client, BoardService(&mut words)) {
+            dropped.push(why);
+        }
+    }
+    drop(other.join().unwrap());
+    assert_eq!(dropped, [ServeError::Link(LinkError::TimedOut), ServeError::Link(LinkError::Closed)]);
+}

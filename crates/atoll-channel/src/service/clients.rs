@@ -4,7 +4,6 @@
 //! [`serve`](crate::serve).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::channel::{
@@ -18,9 +17,6 @@ use crate::service::session::{ServeError, Session, Step, send_answer};
 
 /// How long a client may keep a service waiting by not taking an answer, unless it is set otherwise.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The next client's number, in this process.
-static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The clients of one or more services, over channels.
 pub struct Clients {
@@ -68,7 +64,7 @@ impl Clients {
     /// Serves the client at the other end of `channel`, which was made with a seat from here.
     pub fn add(&mut self, channel: Channel) -> Result<ClientId, AddError> {
         let token = self.set.add(channel.receiver)?;
-        let id = ClientId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let id = ClientId::new();
         self.clients.insert(
             token,
             Client { id, sender: channel.sender, session: Session::new(id, self.outbox.clone()) },
@@ -136,12 +132,13 @@ impl Clients {
     /// Sends what was answered later than it was asked.
     fn send_later(&mut self) {
         for (id, mut answer) in self.outbox.take() {
+            // It may be gone by now, or have used up the patience.
+            if self.failed.iter().any(|(failed, _)| *failed == id) {
+                continue;
+            }
             let token = self.tokens.get(&id);
-            // It may be gone by now.
             let Some(client) = token.and_then(|token| self.clients.get_mut(token)) else { continue };
-            if let Err(why) = send(&mut client.sender, &mut answer, self.patience)
-                && !self.failed.iter().any(|(failed, _)| *failed == id)
-            {
+            if let Err(why) = send(&mut client.sender, &mut answer, self.patience) {
                 self.failed.push_back((id, why.into()));
             }
         }

@@ -3,6 +3,7 @@
 //! The attribute `interface` generates the `Dispatch` of each service; `session.rs` hands calls to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
@@ -10,9 +11,17 @@ use crate::service::hello::Interface;
 use crate::service::later::{MOST_PENDING, Outbox};
 use crate::service::wire::encode;
 
-/// Which client of a [`Clients`](crate::Clients) makes a call. No two clients of one process have the same.
+/// Which client makes a call. No two clients of this process's services have the same, one after the other neither.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClientId(pub(crate) u64);
+pub struct ClientId(u64);
+
+impl ClientId {
+    /// One that nobody has had.
+    pub(crate) fn new() -> ClientId {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        ClientId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// A call, apart from its arguments.
 pub struct Call<'a> {

@@ -1,7 +1,7 @@
 //! Limits to what decoding a peer's bytes may take: how deep values nest, and how much they ask to be kept.
 //!
-//! Used by `wire.rs`, around postcard's deserializer. That one believes no length beyond the bytes that are there, but leaves
-//! two ways open: a type that contains itself nests as deep as the bytes are many, and a sequence of values
+//! Used by `wire.rs`, around postcard's deserializer. That one believes no length beyond the bytes that are there, but
+//! leaves two ways open: a type that contains itself nests as deep as the bytes are many, and a sequence of values
 //! that take no bytes (`()`, or many an `Option`) is as long as it says.
 
 use std::cell::Cell;

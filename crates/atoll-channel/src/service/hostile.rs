@@ -103,7 +103,7 @@ fn hello(last: u32) -> Vec<u8> {
 
 /// A session whose client has said who it is.
 fn bound(service: &mut Service) -> Session {
-    let mut session = Session::new(ClientId(1), Outbox::default());
+    let mut session = Session::new(ClientId::new(), Outbox::default());
     let agreed = session.handle(&message(0, &hello(0)), &mut EverythingService(service));
     assert_eq!(agreed, Ok(Step::Answer));
     session

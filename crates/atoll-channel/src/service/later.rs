@@ -3,6 +3,7 @@
 //! A method whose last argument is an [`Answer`] is written so. What is given waits in the outbox until the loop that
 //! serves the client (`session.rs`, `clients.rs`) comes by.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -44,8 +45,8 @@ pub struct Answer<T> {
 }
 
 impl<T: Serialize> Answer<T> {
-    /// Answers. It is sent when the loop that serves the client goes on: after the method that does this, or before it waits
-    /// again.
+    /// Answers. It is sent when the loop that serves the client goes on: after the method that does this, or before it
+    /// waits again.
     pub fn give(mut self, value: &T) {
         if let Some(mut message) = self.message.take() {
             message.bytes.pop();
@@ -67,6 +68,12 @@ impl<T> Answer<T> {
     /// Nobody waits any more: the client is gone. It may also have given up waiting, which it does not tell.
     pub fn is_orphaned(&self) -> bool {
         self.alive.strong_count() == 0
+    }
+}
+
+impl<T> fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer for {:?}", self.client)
     }
 }
 

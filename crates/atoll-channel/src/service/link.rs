@@ -1,7 +1,7 @@
 //! What carries calls: whole messages in order, each with a kind, between two ends.
 //!
-//! Implemented here for [`Channel`]; transports over a network implement it as well. `caller.rs` and `session.rs` use it
-//! and believe nothing that comes through it.
+//! Implemented here for [`Channel`]; transports over a network implement it as well. `caller.rs` and `session.rs` use
+//! it and believe nothing that comes through it.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub enum LinkError {
 
 /// One end of a link to one peer.
 ///
-/// Messages that arrive, arrive whole and in the order in which they were sent. After `Closed`, `Died` and `Broken` nothing
-/// comes any more.
+/// Messages that arrive, arrive whole and in the order in which they were sent. After `Closed`, `Died` and `Broken`
+/// nothing comes any more.
 pub trait Link {
     /// Sends a message. Waits at most `timeout` (none: for ever, or until the peer dies) for room, not for the peer to
     /// receive it.

@@ -24,6 +24,66 @@ mod link;
 mod session;
 mod wire;
 
+/// Makes a trait an interface: what one process does for others that call it.
+///
+/// `#[interface(version = 1)] trait Counter` stays a trait, which a service implements, and generates, equally visible,
+///
+/// - `CounterClient<L: Link>`: `CounterClient::bind(link, timeout)` agrees with the service at the other end of
+///   a [`Link`]. It has the trait's methods, all with `&mut self`, and each returns `Result<T, CallError>` for the
+///   trait's `T`. `set_timeout` and `into_link` do what they say.
+/// - `CounterService(&mut counter)`: what [`serve`] and [`Clients::serve`] call.
+///
+/// A method takes `&mut self` or `&self` and at most 16 arguments that implement serde's `Serialize` and `Deserialize`,
+/// by value, or `&str` and `&[u8]`, which the service reads where they arrived. Its result must implement both too. Two
+/// kinds of methods are not simply called and return:
+///
+/// - `#[oneway]`: it has no result, and the client does not wait for it.
+/// - With `answer: Answer<T>` as its last argument the method returns nothing, keeps the [`Answer`] and gives it a `T`
+///   whenever it likes, while other calls are served. The client's method lacks that argument; it waits for the `T`.
+///
+/// Both ends must have the same name, version and methods, which `bind` and the service compare: order and names of the
+/// methods, and types of arguments and results as they are written. What is in those types is not compared: who
+/// changes a field must change the version, as who changes a method must. Fields and variants travel in their order and
+/// without names, so serde's attributes that need names or leave fields out (`skip_serializing_if`, `untagged`,
+/// `flatten`) do not work. A `usize` travels as 64 bits, and is refused where it does not fit.
+///
+/// ```
+/// use std::time::Duration;
+/// use atoll_channel::{Answer, Peer, Settings, interface, pair, serve};
+///
+/// /// A gate that opens when enough have come.
+/// #[interface(version = 1)]
+/// trait Gate {
+///     /// Returns when the gate opens: how many have come.
+///     fn pass(&mut self, name: &str, answer: Answer<u32>);
+///     /// How many stand before it.
+///     fn waiting(&self) -> u32;
+/// }
+///
+/// struct Open(u32);
+///
+/// impl Gate for Open {
+///     fn pass(&mut self, _name: &str, answer: Answer<u32>) {
+///         self.0 += 1;
+///         answer.give(&self.0);
+///     }
+///     fn waiting(&self) -> u32 {
+///         0
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (near, far) = pair(Settings::default(), None)?;
+/// let (near, far) = (near.attach(Peer::this()?)?, far.attach(Peer::this()?)?);
+/// let service = std::thread::spawn(move || serve(near, GateService(&mut Open(0)), None));
+/// let mut gate = GateClient::bind(far, Some(Duration::from_secs(1)))?;
+/// assert_eq!(gate.pass("me")?, 1);
+/// assert_eq!(gate.waiting()?, 0);
+/// drop(gate);
+/// service.join().map_err(|_| "the service panicked")??;
+/// # Ok(())
+/// # }
+/// ```
 pub use atoll_channel_macros::interface;
 
 pub use self::{

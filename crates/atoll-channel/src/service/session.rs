@@ -1,7 +1,7 @@
 //! The service's end of one link: checks what the client sends, has it done, and answers.
 //!
-//! The other end is `caller.rs`. `Session` decides and touches no link, so that `serve` here and `clients.rs` share it, and
-//! tests can say anything to it.
+//! The other end is `caller.rs`. `Session` decides and touches no link, so that `serve` here and `clients.rs` share
+//! it, and tests can say anything to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,8 +141,8 @@ pub(crate) fn send_answer(
     }
 }
 
-/// Serves the client at the other end of `link` until it closes. Waits at most `timeout` (none: for ever, or until it dies)
-/// for each of its calls, and for it to take each answer.
+/// Serves the client at the other end of `link` until it closes. Waits at most `timeout` (none: for ever, or until it
+/// dies) for each of its calls, and for it to take each answer.
 ///
 /// What is not a call of this interface is refused, and ends nothing; a client that breaks the rules is an error.
 pub fn serve<L: Link, D: Dispatch>(
@@ -151,7 +151,7 @@ pub fn serve<L: Link, D: Dispatch>(
     timeout: Option<Duration>,
 ) -> Result<(), ServeError> {
     let outbox = Outbox::default();
-    let mut session = Session::new(ClientId(0), outbox.clone());
+    let mut session = Session::new(ClientId::new(), outbox.clone());
     match serve_until_end(&mut link, &mut service, &mut session, &outbox, timeout) {
         ServeError::Link(LinkError::Closed) => Ok(()),
         why => Err(why),

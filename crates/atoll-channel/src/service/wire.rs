@@ -1,7 +1,7 @@
 //! What travels in a call: kinds of messages, and how arguments and answers are written.
 //!
-//! Used by `caller.rs` and `session.rs`. The same on every instruction set: fixed numbers are little-endian, everything else is
-//! postcard's format (integers as varints, lengths before sequences, no names, no padding).
+//! Used by `caller.rs` and `session.rs`. The same on every instruction set: fixed numbers are little-endian,
+//! everything else is postcard's format (integers as varints, lengths before sequences, no names, no padding).
 //!
 //! | kind | bytes |
 //! | --- | --- |
