@@ -6,13 +6,25 @@
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::channel::{Channel, Peer, Seat, Settings, pair};
+use crate::channel::{Channel, CreateError, Peer, Seat, Settings, pair};
 use crate::interface;
 use crate::service::{ClientId, Clients};
 
 /// Seats kept ready; whoever needs one more waits a moment.
 const SPARE: usize = 32;
+
+/// A set for the clients of a loop: at most some `most` processes, with places for inlets, other nodes and spare seats
+/// beside.
+///
+/// Answers must fit into an empty ring: a client that makes the loop wait, because it does not take its answers, is
+/// dropped at once.
+pub(crate) fn client_set(most: u32) -> Result<Clients, CreateError> {
+    let mut clients = Clients::new(most.saturating_add(1024).min(262_144))?;
+    clients.set_patience(Duration::ZERO);
+    Ok(clients)
+}
 
 /// Wakes a loop.
 #[interface(version = 1)]
@@ -98,7 +110,7 @@ impl<T> Inlet<T> {
         }
         // The loop puts new ones in whenever it is awake.
         self.wake.lock().unwrap_or_else(PoisonError::into_inner).wake().ok()?;
-        seats.recv_timeout(std::time::Duration::from_secs(1)).ok()
+        seats.recv_timeout(Duration::from_secs(1)).ok()
     }
 }
 

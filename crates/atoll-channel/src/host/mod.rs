@@ -15,5 +15,5 @@ pub(crate) use self::{
     bell::{BELL_HELLO, Bell, Heard, SET_UP, bell_settings, listen},
     directory::from_environment,
     door::{Door, Visitor, visit},
-    inlet::{Inlet, Outlet, inlet},
+    inlet::{Inlet, Outlet, client_set, inlet},
 };

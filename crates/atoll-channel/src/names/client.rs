@@ -201,7 +201,8 @@ impl NameClient {
         }
     }
 
-    /// As `look_up`; where nothing matches, waits until something does, at most `timeout` (none: for ever).
+    /// As `look_up`; where nothing matches, waits until something does, at most `timeout` (none: for ever). Where global
+    /// names are out of reach, that is an error at once, in `Either` too.
     pub fn wait_for(
         &mut self,
         search: Search,

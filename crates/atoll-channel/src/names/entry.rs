@@ -33,6 +33,7 @@ pub struct Entry {
     pub name: Name,
     /// What its owner wants known: an address, a process's id, a capability; at most
     /// [`MOST_VALUE`](super::MOST_VALUE) bytes.
+    #[serde(with = "serde_bytes")]
     pub value: Vec<u8>,
     /// Who registered it.
     pub owner: Owner,

@@ -170,9 +170,16 @@ impl Forward {
         if self.up.link.as_ref().is_none_or(|up| up.number != link) {
             return;
         }
-        for of in self.up.call(NodeNamesClient::roused).unwrap_or_default() {
-            if let Some(bell) = self.bells.get(&of) {
-                bell.ring(BELL_GLOBAL);
+        loop {
+            // An error: the link is lost, and all are told.
+            let (roused, more) = self.up.call(NodeNamesClient::roused).unwrap_or_default();
+            for of in roused {
+                if let Some(bell) = self.bells.get(&of) {
+                    bell.ring(BELL_GLOBAL);
+                }
+            }
+            if !more {
+                return;
             }
         }
     }

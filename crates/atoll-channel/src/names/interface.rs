@@ -5,19 +5,28 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::channel::DEFAULT_LINES;
 use crate::interface;
 use crate::names::entry::{Entry, News, WaiterId, WatchId};
+use crate::names::limits::{MOST_SERVICE, MOST_VALUE};
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, Page, RegisterError, UnregisterError, Wait};
 
-/// Bytes of an answer's entries or changes, so that it stays well below a channel's longest message.
-pub(super) const PAGE: usize = 256 << 10;
+/// Bytes of an answer's entries or changes. Whole answers fit into an empty ring of a channel by default, of which a
+/// sender has three quarters for sure: a service never waits for a client to take one.
+pub(super) const PAGE: usize = 2300;
+
+const _: () =
+    assert!(PAGE > MOST_VALUE + MOST_SERVICE + 100 && PAGE + 100 < DEFAULT_LINES as usize * 56 * 3 / 4);
 
 /// Kind of a bell's message: it is about names of the node.
 pub(super) const BELL_LOCAL: u16 = 1;
 /// It is about global names.
 pub(super) const BELL_GLOBAL: u16 = 2;
+
+/// Clients in one answer: 15 bytes each at most, so that it fits as well.
+pub(super) const MOST_ROUSED: usize = PAGE / 15;
 
 /// Global names cannot be asked for; those of the node can.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -66,8 +75,8 @@ pub(super) trait NodeNames {
     fn unwatch(&mut self, of: Remote, watch: WatchId) -> bool;
     fn fetch(&mut self, of: Remote) -> (Vec<News>, bool);
 
-    /// Those of the node's clients that have something to fetch since the last call.
-    fn roused(&mut self) -> Vec<Remote>;
+    /// Some of the node's clients that have something to fetch since the last call, and whether there are more.
+    fn roused(&mut self) -> (Vec<Remote>, bool);
 
     /// A client has gone.
     #[oneway]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::Node;
 use crate::names::entry::{Entry, News, Owner, WaiterId, WatchId};
-use crate::names::interface::{Names, NodeNames, PAGE, Reached, Remote};
+use crate::names::interface::{MOST_ROUSED, Names, NodeNames, PAGE, Reached, Remote};
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{
@@ -116,8 +116,9 @@ impl NodeNames for KeptForNode<'_> {
         self.registry.fetch(self.owner(of), PAGE)
     }
 
-    fn roused(&mut self) -> Vec<Remote> {
-        std::mem::take(self.roused).into_iter().collect()
+    fn roused(&mut self) -> (Vec<Remote>, bool) {
+        let some: Vec<Remote> = std::iter::from_fn(|| self.roused.pop_first()).take(MOST_ROUSED).collect();
+        (some, !self.roused.is_empty())
     }
 
     fn gone(&mut self, of: Remote) {

@@ -38,7 +38,7 @@ struct Linked {
 }
 
 /// A registry and all who may ask it.
-pub(super) struct Level {
+pub(super) struct LevelLoop {
     node: Node,
     /// What its bells say.
     kind: u16,
@@ -50,16 +50,16 @@ pub(super) struct Level {
     nodes: HashMap<Node, Linked>,
 }
 
-impl Level {
+impl LevelLoop {
     pub(super) fn new(
         node: Node,
         kind: u16,
         registry: Registry,
         clients: Clients,
         outlet: Outlet<ToLevel>,
-    ) -> Level {
+    ) -> LevelLoop {
         let (who, bells, nodes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Level { node, kind, registry, clients, outlet, who, bells, nodes }
+        LevelLoop { node, kind, registry, clients, outlet, who, bells, nodes }
     }
 
     /// Serves until it is told to stop.

@@ -4,8 +4,9 @@
 
 /// Bytes of a service's name at most.
 pub const MOST_SERVICE: usize = 64;
-/// Bytes of an entry's value at most: room for the longest address of a transport, and for a capability.
-pub const MOST_VALUE: usize = 4096;
+/// Bytes of an entry's value at most: room for an address of a transport, and for a capability. An answer with one entry
+/// fits into an empty ring, so no service waits for a client to take it.
+pub const MOST_VALUE: usize = 2048;
 
 /// How much a registry holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { entries: 65_536, entries_each: 1024, waiters_each: 256, watches_each: 64, changes_each: 256 }
+        Limits { entries: 65_536, entries_each: 1024, waiters_each: 64, watches_each: 64, changes_each: 256 }
     }
 }

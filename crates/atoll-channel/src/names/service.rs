@@ -14,15 +14,15 @@ use std::thread::{Builder, JoinHandle};
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, Settings};
 use crate::host::{
-    AnyLink, BELL_HELLO, Bell, DirectoryError, Door, Inlet, SET_UP, Visitor, bell_settings, inlet,
+    AnyLink, BELL_HELLO, Bell, DirectoryError, Door, Inlet, SET_UP, Visitor, bell_settings, client_set, inlet,
 };
 use crate::names::entry::Owner;
 use crate::names::forward::{Forward, ToForward};
 use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL};
-use crate::names::level::{Level, ToLevel};
+use crate::names::level::{LevelLoop, ToLevel};
 use crate::names::limits::Limits;
 use crate::names::registry::Registry;
-use crate::service::{Clients, Link};
+use crate::service::Link;
 
 /// The socket's name in the node's directory.
 pub(super) const SOCKET: &str = "names";
@@ -92,8 +92,7 @@ impl NameService {
         clients: u32,
         limits: Limits,
     ) -> Result<NameService, StartError> {
-        // Places for inlets, other nodes and spare seats beside.
-        let set = || Clients::new(clients.saturating_add(1024).min(262_144));
+        let set = || client_set(clients);
         let mut loops = Vec::new();
         let mut run = |name: &str, run: Box<dyn FnOnce() + Send>| -> io::Result<()> {
             loops.push(Builder::new().name(name.into()).spawn(run)?);
@@ -103,13 +102,13 @@ impl NameService {
         let mut local_clients = set()?;
         let (local, outlet) = inlet(&mut local_clients)?;
         let registry = Registry::new(limits);
-        let level = Level::new(node, BELL_LOCAL, registry, local_clients, outlet);
+        let level = LevelLoop::new(node, BELL_LOCAL, registry, local_clients, outlet);
         run("atoll names", Box::new(move || level.run()))?;
 
         let mut global_clients = set()?;
         let global = if node == KEEPER {
             let (inlet, outlet) = inlet(&mut global_clients)?;
-            let level = Level::new(node, BELL_GLOBAL, Registry::new(limits), global_clients, outlet);
+            let level = LevelLoop::new(node, BELL_GLOBAL, Registry::new(limits), global_clients, outlet);
             run("atoll global", Box::new(move || level.run()))?;
             Global::Kept(inlet)
         } else {
@@ -220,4 +219,67 @@ fn greet(
         Global::Forwarded(inlet) => inlet.send(ToForward::Process(owner, global_calls, bell)),
     }
     .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::host::{NodeDirectory, visit};
+    use crate::names::interface::NamesClient;
+    use crate::names::name::Name;
+    use crate::names::registry::Page;
+    use crate::names::{Level, MOST_VALUE, NameClient, Search};
+
+    /// The calls' channel of a process that does what it likes, bound to the service of the node's names.
+    fn stranger(directory: &Path) -> (Channel, Channel, Channel) {
+        let stream = visit(directory, SOCKET).unwrap();
+        let local = Channel::connect(&stream, Settings::default(), None, SET_UP).unwrap();
+        let global = Channel::connect(&stream, Settings::default(), None, SET_UP).unwrap();
+        let bell = Channel::connect(&stream, bell_settings(), None, SET_UP).unwrap();
+        (NamesClient::bind(local, SET_UP).unwrap().into_link(), global, bell)
+    }
+
+    #[test]
+    fn a_client_that_takes_no_answers_is_dropped_and_holds_up_nobody() {
+        let directory = NodeDirectory::create(&std::env::temp_dir()).unwrap();
+        let service = NameService::start(Node(0), directory.path(), 10, Limits::default()).unwrap();
+        let mut client = NameClient::connect(directory.path()).unwrap();
+        let name = Name::new("long", Node(0), 0).unwrap();
+        client.register(Level::Local, &name, &[7; MOST_VALUE]).unwrap();
+        let (calls, _global, _bell) = stranger(directory.path());
+        // Look-ups of the long entry, of which no answer is received.
+        let Channel { mut sender, receiver } = calls;
+        let begin = Instant::now();
+        let mut number = 0u32;
+        let why = loop {
+            number += 1;
+            let mut request = number.to_le_bytes().to_vec();
+            request.push(8);
+            request.extend_from_slice(b"long@*.*");
+            if let Err(why) = sender.send(3, &request, SET_UP) {
+                break why;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(10), "it is served still");
+        };
+        assert_eq!(why, crate::SendError::Closed);
+        drop(receiver);
+        assert!(client.look_up(Search::Local, &"long".parse().unwrap()).unwrap().is_some());
+        drop(service);
+    }
+
+    #[test]
+    fn the_longest_answers_fit_into_an_empty_ring() {
+        let owner = Owner { node: Node(u32::MAX), process: u32::MAX, connection: u64::MAX };
+        let service = "x".repeat(crate::names::MOST_SERVICE);
+        let mut registry = Registry::new(Limits::default());
+        for instance in 0..3 {
+            let name = Name::new(&service, Node(u32::MAX), u32::MAX - instance).unwrap();
+            registry.register(owner, name, vec![0xff; MOST_VALUE]).unwrap();
+        }
+        let room = crate::channel::DEFAULT_LINES as usize * 56 * 3 / 4;
+        let page: Page = registry.look_up_all(&"*".parse().unwrap(), None, crate::names::interface::PAGE);
+        assert!(page.more && postcard::to_stdvec(&page).unwrap().len() + 8 < room);
+    }
 }

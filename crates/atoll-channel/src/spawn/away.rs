@@ -223,11 +223,16 @@ impl Spawning for Asked<'_> {
 
     fn state(&mut self, id: ProcessId) -> Result<State, ProcessError> {
         let client = self.client;
-        self.links.call(id.node, |link| {
+        let state = self.links.call(id.node, |link| {
             // Before it is asked: its bell may ring at once.
             link.interested.insert(client);
             link.calls.state(id)
-        })?
+        })?;
+        if matches!(state, Ok(State::Ended { .. }) | Err(_)) {
+            // Nothing is left to be killed.
+            self.ordered.retain(|ordered| *ordered != id);
+        }
+        state
     }
 
     fn signal(&mut self, id: ProcessId, signal: i32) -> Result<(), ProcessError> {

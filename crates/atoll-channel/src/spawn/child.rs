@@ -18,7 +18,7 @@ use rustix::process::{
 use crate::Node;
 use crate::spawn::interface::{Exit, SpawnError};
 use crate::spawn::letter::VARIABLE;
-use crate::spawn::order::{Order, Output, To, Word};
+use crate::spawn::order::{Order, Output, To, Word, shown};
 
 /// A process that was started, and has not been waited for.
 pub(super) struct Started {
@@ -40,7 +40,7 @@ impl Started {
         let os = |what: &str, why: &io::Error| SpawnError::Os {
             program: order.program_name(),
             node,
-            why: format!("{what}: {why}"),
+            why: format!("{}: {why}", shown(what)),
         };
         let (socket, theirs) = UnixStream::pair().map_err(|e| os("a socket", &e))?;
         let mut command = Command::new(order.program.os());
@@ -53,8 +53,8 @@ impl Started {
         }
         let [output, error] = outputs(order).map_err(|(path, e)| os(&path, &e))?;
         command.stdout(output).stderr(error);
-        command.envs(variables.iter().copied());
         command.envs(order.environment.iter().map(|(name, value)| (name.os(), value.os())));
+        command.envs(variables.iter().copied());
         command.env(VARIABLE, theirs.as_raw_fd().to_string());
 
         let parent = getpid();
@@ -63,7 +63,7 @@ impl Started {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // It may have died before that was set: nobody would tell.
             if getppid() != Some(parent) {
-                return Err(io::Error::other("the spawning service has ended"));
+                return Err(rustix::io::Errno::SRCH.into());
             }
             // In the child alone, so that no process started meanwhile inherits it.
             // SAFETY: the parent holds the descriptor until `spawn` returns, so the forked child has it.
@@ -71,8 +71,7 @@ impl Started {
             fcntl_setfd(theirs, FdFlags::empty())?;
             Ok(())
         };
-        // SAFETY: after the fork it makes three system calls without libc, and allocates nothing, unless it fails for
-        // want of a parent.
+        // SAFETY: after the fork it makes three system calls without libc, and allocates nothing.
         unsafe { command.pre_exec(before_exec) };
         let mut child = command.spawn().map_err(|e| {
             let program = order.program_name();

@@ -31,6 +31,7 @@ pub(super) const VARIABLE: &str = "ATOLL_PARENT";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Letter {
     pub(super) id: ProcessId,
+    #[serde(with = "serde_bytes")]
     pub(super) capability: Vec<u8>,
     /// The service makes channels now.
     pub(super) worker: bool,

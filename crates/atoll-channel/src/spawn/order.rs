@@ -36,7 +36,7 @@ impl fmt::Display for ProcessId {
 
 /// A word of the system's: any bytes, which travel as such.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Word(Vec<u8>);
+pub(super) struct Word(#[serde(with = "serde_bytes")] Vec<u8>);
 
 impl Word {
     pub(super) fn new(word: impl AsRef<OsStr>) -> Word {
@@ -96,7 +96,7 @@ impl Output {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Capability {
     /// This, which may be empty.
-    Now(Vec<u8>),
+    Now(#[serde(with = "serde_bytes")] Vec<u8>),
     /// What [`SpawnClient::hand_over`](super::SpawnClient::hand_over) says, once its orderer knows its id: it waits for
     /// that.
     Later,
@@ -188,7 +188,7 @@ impl Order {
 
     /// The program, as errors name it.
     pub(super) fn program_name(&self) -> String {
-        self.program.to_string()
+        shown(&self.program.to_string())
     }
 
     /// Bytes of all its words.
@@ -200,5 +200,15 @@ impl Order {
         });
         let words = self.arguments.iter().chain(pairs).chain(&self.directory).chain(outputs);
         self.program.len() + words.map(|word| word.len() + 1).sum::<usize>()
+    }
+}
+
+/// As much of a text as an error needs: an answer is to fit into an empty ring, so that no service waits for a client to
+/// take it.
+pub(super) fn shown(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }

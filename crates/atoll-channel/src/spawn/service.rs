@@ -12,8 +12,8 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, Settings};
-use crate::host::{AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, bell_settings, inlet};
-use crate::service::{Clients, Link};
+use crate::host::{AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, bell_settings, client_set, inlet};
+use crate::service::Link;
 use crate::spawn::away::{Away, ToAway};
 use crate::spawn::here::{Here, ToHere, Visit, greet};
 
@@ -65,9 +65,7 @@ impl SpawnService {
     /// Starts node `node`'s, for at most some `clients` processes of it, workers included, with its socket in
     /// `directory`.
     pub fn start(node: Node, directory: &Path, clients: u32) -> Result<SpawnService, StartError> {
-        // Places for inlets, other nodes and spare seats beside.
-        let set = || Clients::new(clients.saturating_add(1024).min(262_144));
-        let (mut here_clients, mut away_clients) = (set()?, set()?);
+        let (mut here_clients, mut away_clients) = (client_set(clients)?, client_set(clients)?);
         let (here, here_outlet) = inlet(&mut here_clients)?;
         let (away, away_outlet) = inlet(&mut away_clients)?;
         let mut loops = Vec::new();

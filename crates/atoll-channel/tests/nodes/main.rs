@@ -24,6 +24,7 @@ fn main() {
         ("a_name_registered_twice_says_by_whom", names::a_name_registered_twice_says_by_whom),
         ("a_look_up_that_nobody_answers_times_out", names::a_look_up_that_nobody_answers_times_out),
         ("a_look_up_waits_across_nodes", names::a_look_up_waits_across_nodes),
+        ("an_event_rouses_two_hundred_waiters", names::an_event_rouses_two_hundred_waiters),
         ("entries_of_a_killed_owner_disappear", names::entries_of_a_killed_owner_disappear),
         ("entries_of_a_killed_node_disappear", names::entries_of_a_killed_node_disappear),
         ("without_node_0_local_names_go_on", names::without_node_0_local_names_go_on),

@@ -137,6 +137,23 @@ pub(crate) fn a_look_up_waits_across_nodes() {
     }
 }
 
+/// More than node 0 can name in one message.
+pub(crate) fn an_event_rouses_two_hundred_waiters() {
+    let nodes = two_nodes();
+    let waiters: Vec<_> = (0..200)
+        .map(|_| {
+            let mut names = nodes[1].names();
+            std::thread::spawn(move || names.wait_for(Search::Global, &pattern("all-up"), SECONDS).unwrap())
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let mut zero = nodes[0].names();
+    zero.register(Level::Global, &name("all-up@0.0"), b"go").unwrap();
+    for waiter in waiters {
+        assert_eq!(waiter.join().unwrap().value, b"go");
+    }
+}
+
 pub(crate) fn entries_of_a_killed_owner_disappear() {
     let nodes = two_nodes();
     let mut one = nodes[1].names();
@@ -254,12 +271,12 @@ pub(crate) fn pages_of_entries_are_whole() {
     let mut one = nodes[1].names();
     for instance in 0..200 {
         let name = Name::new("big", Node(1), instance).unwrap();
-        one.register(Level::Global, &name, &[instance as u8; 4096]).unwrap();
+        one.register(Level::Global, &name, &[instance as u8; 2048]).unwrap();
     }
     let (all, _) = nodes[0].names().look_up_all(Level::Global, &pattern("big")).unwrap();
     assert_eq!(all.len(), 200);
     for (instance, entry) in all.iter().enumerate() {
-        assert_eq!((entry.name.instance(), &entry.value), (instance as u32, &vec![instance as u8; 4096]));
+        assert_eq!((entry.name.instance(), &entry.value), (instance as u32, &vec![instance as u8; 2048]));
     }
 }
 

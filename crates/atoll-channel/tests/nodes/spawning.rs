@@ -158,7 +158,7 @@ pub(crate) fn a_worker_on_node_1_gets_a_capability() {
     let mut spawning = nodes[0].spawning();
     let mut ids: Vec<ProcessId> = Vec::new();
     for node in [Node(1), Node(1), Node(0)] {
-        let capability = vec![0xca + ids.len() as u8; 4096];
+        let capability = vec![0xca + ids.len() as u8; 2048];
         let order = worker().capability(Capability::Now(capability.clone()));
         let id = spawning.spawn(node, &order).unwrap();
         assert_eq!(spawning.state(id).unwrap(), State::Running);
