@@ -65,6 +65,11 @@ impl Peer {
         self.process.as_fd()
     }
 
+    /// Its process number, if it lives and can be seen from here.
+    pub(crate) fn number(&self) -> Option<u32> {
+        number(&self.process)
+    }
+
     /// Tells one process from another, while both are held.
     pub(crate) fn key(&self) -> u64 {
         Arc::as_ptr(&self.process).addr() as u64

@@ -5,8 +5,8 @@
 //! Nothing outlives who ordered it: its children are killed when the orderer, its node, or the service is gone.
 //!
 //! A *worker* says that it is there, by calling [`parent`], before its start counts as done; a *program* is any other. To
-//! hand a worker a capability that only it can use, its orderer starts it with [`Capability::Later`], has the
-//! capability made out to the id, and calls [`SpawnClient::hand_over`].
+//! hand a worker a capability to memory, its orderer starts it with [`Capability::Later`], has the capability
+//! granted to the [`Holder`](crate::capability::Holder) that its id is, and calls [`SpawnClient::hand_over`].
 //!
 //! Source: the barrelfish paper, sections 6.1.3 (ids), 6.8.1 (`xeon_phi_client_spawn`).
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::Node;
+use crate::capability::Holder;
 
 /// Bytes of a capability at most.
 pub const MOST_CAPABILITY: usize = 4096;
@@ -26,6 +27,13 @@ pub struct ProcessId {
     pub serial: u64,
     /// The system's number for it there. Another process may get it afterwards.
     pub process: u32,
+}
+
+/// As capabilities name it. A process that no service started, such as a node's first, can be number 0 there.
+impl From<ProcessId> for Holder {
+    fn from(id: ProcessId) -> Holder {
+        Holder { node: id.node, process: id.serial }
+    }
 }
 
 impl fmt::Display for ProcessId {

@@ -35,6 +35,7 @@ fn main() {
         ("what_cannot_start_is_one_clear_error", spawning::what_cannot_start_is_one_clear_error),
         ("a_worker_on_node_1_gets_a_capability", spawning::a_worker_on_node_1_gets_a_capability),
         ("a_capability_can_come_later", spawning::a_capability_can_come_later),
+        ("a_worker_reaches_memory_that_it_was_given", spawning::a_worker_reaches_memory_that_it_was_given),
         ("a_grandchild_is_not_taken_for_a_child", spawning::a_grandchild_is_not_taken_for_a_child),
         ("a_killed_process_takes_its_group_along", spawning::a_killed_process_takes_its_group_along),
         ("what_somebody_ordered_ends_with_him", spawning::what_somebody_ordered_ends_with_him),

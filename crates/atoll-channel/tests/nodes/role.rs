@@ -6,10 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use atoll_channel::Node;
+use atoll_channel::capability::{Handle, Refused};
 use atoll_channel::host::NodeDirectory;
 use atoll_channel::names::{Level, Limits, Name, NameClient, NameService};
 use atoll_channel::spawn::{Order, ParentError, SpawnClient, SpawnService, parent};
+use atoll_channel::{Channel, Node, Settings};
+
+use crate::names::SECONDS;
 
 /// A process in a role; killed when dropped.
 pub(crate) struct Role {
@@ -126,6 +129,7 @@ pub(crate) fn play(words: &[String]) -> bool {
             names.register(Level::Global, &name, &given.capability).unwrap();
             stay();
         }
+        ["copy", socket] => copy(Path::new(socket)),
         ["family"] => {
             // Not asked by this process, so the descriptor is inherited by its child.
             let child = Command::new(std::env::current_exe().unwrap()).arg("orphan").status().unwrap();
@@ -183,4 +187,23 @@ fn node(node: Node, directory: &Path) {
 fn is_socket(file: &OwnedFd) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::File::from(file.try_clone().unwrap()).metadata().unwrap().file_type().is_socket()
+}
+
+/// Memory whose owner copies for those that have a capability.
+#[atoll_channel::interface(version = 1)]
+pub(crate) trait Copies {
+    fn copy_from(&mut self, handle: Handle, offset: u64, length: u32) -> Result<Vec<u8>, Refused>;
+}
+
+/// Has the memory that it was given a capability to copied to itself, and says so by its exit status.
+fn copy(socket: &Path) {
+    let given = parent().unwrap();
+    let handle: Handle = postcard::from_bytes(&given.capability).unwrap();
+    let stream = UnixStream::connect(socket).unwrap();
+    let channel = Channel::connect(&stream, Settings::default(), None, SECONDS).unwrap();
+    let mut copies = CopiesClient::bind(channel, SECONDS).unwrap();
+    assert_eq!(copies.copy_from(handle, 4, 6).unwrap().unwrap(), b"shared");
+    let beyond = copies.copy_from(handle, 4000, 200).unwrap();
+    assert!(matches!(beyond, Err(Refused::Range { .. })), "{beyond:?}");
+    std::process::exit(77);
 }

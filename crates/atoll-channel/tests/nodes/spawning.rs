@@ -1,30 +1,33 @@
 //! Spawning over processes and nodes: what starts, what cannot, and that nothing is left behind.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
+use atoll_channel::capability::{
+    Handle, Holder, Limits, Memory, Owner, Refused, Rights, Shared, Sharing, Span,
+};
 use atoll_channel::host::NodeDirectory;
 use atoll_channel::names::Search;
 use atoll_channel::spawn::{
     Capability, ClientError, Exit, Order, Output, ProcessError, ProcessId, SpawnClient, SpawnError, State,
 };
+use atoll_channel::{Channel, Node, Settings, serve};
 
 use crate::names::{SECONDS, pattern};
-use crate::role::{Role, two_nodes};
+use crate::role::{Copies, CopiesService, Role, two_nodes};
 
 const KILLED: Exit = Exit::Signal(9);
 
-/// This program in a role.
-fn this(role: &str) -> PathBuf {
-    assert!(["worker", "family", "delegate"].contains(&role));
+/// This program, to be started in a role.
+fn this_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
 fn worker() -> Order {
-    Order::worker(this("worker"), Duration::from_secs(20)).argument("worker")
+    Order::worker(this_program(), Duration::from_secs(20)).argument("worker")
 }
 
 fn sleep() -> Order {
@@ -196,10 +199,54 @@ pub(crate) fn a_capability_can_come_later() {
     assert!(matches!(why, ClientError::Process(ProcessError::Ended { .. })), "{why}");
 }
 
+/// The owner of some memory, and who is at the other end of the channel.
+struct Memories<'a> {
+    owner: &'a Owner,
+    by: Holder,
+}
+
+impl Copies for Memories<'_> {
+    fn copy_from(&mut self, handle: Handle, offset: u64, length: u32) -> Result<Vec<u8>, Refused> {
+        let mut bytes = vec![0; length.min(4096) as usize];
+        self.owner.copy_from(self.by, handle, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+pub(crate) fn a_worker_reaches_memory_that_it_was_given() {
+    let nodes = two_nodes();
+    let files = scratch();
+    let socket = files.path().join("memory");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let mut spawning = nodes[0].spawning();
+    // This process has memory on node 0.
+    let this = Holder { node: Node(0), process: 0 };
+    let mut owner = Owner::new(this, Limits::default()).unwrap();
+    let memory = Shared::new(4096, Sharing::Read).unwrap();
+    let root = owner.add(Memory::Shared(memory)).unwrap();
+    owner.copy_to(this, root, 4, b"shared").unwrap();
+
+    // Not a worker to this test, which could not serve it while it waits for it to be ready.
+    let order = Order::program(this_program()).argument("copy").argument(&socket);
+    let id = spawning.spawn(Node(1), &order.capability(Capability::Later)).unwrap();
+    let all = Span { offset: 0, length: 4096 };
+    let handle = owner.grant(this, root, id.into(), all, Rights::COPY_FROM).unwrap();
+    spawning.hand_over(id, &postcard::to_stdvec(&handle).unwrap()).unwrap();
+
+    let (stream, _) = listener.accept().unwrap();
+    let channel = Channel::connect(&stream, Settings::default(), None, SECONDS).unwrap();
+    // Whoever else has the handle cannot use it.
+    let why = owner.copy_from(this, handle, 0, &mut [0; 4]).unwrap_err();
+    assert!(matches!(why, Refused::NotHolder), "{why}");
+    // Done when it exits: closed, or dead.
+    let _ = serve(channel, CopiesService(&mut Memories { owner: &owner, by: id.into() }), SECONDS);
+    assert_eq!(spawning.wait(id, SECONDS).unwrap(), Exit::Status(77));
+}
+
 pub(crate) fn a_grandchild_is_not_taken_for_a_child() {
     let nodes = two_nodes();
     let mut spawning = nodes[0].spawning();
-    let order = Order::program(this("family")).argument("family").capability(Capability::Now(vec![1, 2]));
+    let order = Order::program(this_program()).argument("family").capability(Capability::Now(vec![1, 2]));
     let id = spawning.spawn(Node(1), &order).unwrap();
     assert_eq!(spawning.wait(id, SECONDS).unwrap(), Exit::Status(42));
 }
@@ -240,7 +287,7 @@ pub(crate) fn what_somebody_ordered_ends_with_him() {
     // What a worker ordered goes with the worker.
     let files = scratch();
     let mut spawning = nodes[0].spawning();
-    let order = Order::worker(this("delegate"), Duration::from_secs(20)).argument("delegate");
+    let order = Order::worker(this_program(), Duration::from_secs(20)).argument("delegate");
     let id = spawning.spawn(Node(1), &order.directory(files.path()).output(Output::file("out"))).unwrap();
     let process = number_in(&files.path().join("out"));
     assert!(lives(process));

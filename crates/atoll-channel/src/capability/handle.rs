@@ -1,0 +1,126 @@
+//! What travels between nodes: handles, who holds them, and which bytes are meant.
+//!
+//! `table.rs` gives handles out and takes them back. All of this is serialised with serde, and nothing in it is
+//! believed when it comes back: a handle is a claim, which the table of its node checks.
+
+use std::fmt;
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
+
+use crate::Node;
+
+/// Who may use a capability: one process of one node. Whoever asks the table knows from the channel who is at its
+/// other end, and says so; it is never taken from the message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Holder {
+    /// The node that the process belongs to.
+    pub node: Node,
+    /// The process's number on its node, never given to another one in the same job (so it is no process number of the
+    /// system's).
+    pub process: u64,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} of {}", self.process, self.node)
+    }
+}
+
+/// A name for a capability in the table of node `node`. It may be copied, kept and sent to anybody: it is of use to its
+/// holder only, and to nobody once it is revoked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Handle {
+    /// Whose memory it is, and whose table knows the capability.
+    pub node: Node,
+    /// The place in that table.
+    pub slot: u32,
+    /// How many capabilities that place had before.
+    pub generation: u32,
+    /// What nobody but the table can compute of the rest: a handle with another one was never given out.
+    pub check: u64,
+}
+
+/// A range of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Span {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub length: u64,
+}
+
+impl Span {
+    /// The bytes `part` of this range, counted from its beginning; none where they are not all in it.
+    #[must_use]
+    pub fn part(self, part: Span) -> Option<Span> {
+        let end = part.offset.checked_add(part.length)?;
+        if end > self.length {
+            return None;
+        }
+        Some(Span { offset: self.offset.checked_add(part.offset)?, length: part.length })
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {}", self.length, self.offset)
+    }
+}
+
+/// What a table's handles are checked with: 128 random bits that stay with it.
+#[derive(Clone)]
+pub struct Secret(pub [u8; 16]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret")
+    }
+}
+
+impl Secret {
+    /// The handle of a place and generation, with the word that belongs to it. SipHash is a pseudo-random function:
+    /// who has any number of handles can compute no other.
+    pub(super) fn handle(&self, node: Node, slot: u32, generation: u32) -> Handle {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(&node.0.to_le_bytes());
+        hasher.write(&slot.to_le_bytes());
+        hasher.write(&generation.to_le_bytes());
+        Handle { node, slot, generation, check: hasher.finish() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_inside_or_refused() {
+        let whole = Span { offset: 100, length: 50 };
+        let part =
+            |offset, length| whole.part(Span { offset, length }).map(|span| (span.offset, span.length));
+        assert_eq!(part(0, 50), Some((100, 50)));
+        assert_eq!(part(50, 0), Some((150, 0)));
+        assert_eq!(part(49, 1), Some((149, 1)));
+        for (offset, length) in
+            [(0, 51), (50, 1), (51, 0), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)]
+        {
+            assert_eq!(part(offset, length), None);
+        }
+        let last = Span { offset: u64::MAX, length: 10 };
+        assert_eq!(last.part(Span { offset: 1, length: 1 }), None);
+    }
+
+    #[test]
+    fn handles_survive_their_bytes_and_differ() {
+        let secret = Secret([7; 16]);
+        let handle = secret.handle(Node(3), 5, 9);
+        let bytes = postcard::to_allocvec(&handle).unwrap();
+        assert_eq!(postcard::from_bytes::<Handle>(&bytes), Ok(handle));
+        let others =
+            [secret.handle(Node(4), 5, 9), secret.handle(Node(3), 6, 9), secret.handle(Node(3), 5, 8)];
+        assert!(others.iter().all(|other| other.check != handle.check));
+        assert_ne!(Secret([8; 16]).handle(Node(3), 5, 9).check, handle.check);
+        assert_eq!(format!("{secret:?}"), "Secret");
+    }
+}

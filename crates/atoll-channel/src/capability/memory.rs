@@ -1,0 +1,142 @@
+//! What an owner's table holds capabilities to: memory that others can map, or an address range of the owner's.
+//!
+//! `owner.rs` fills a table with it. `Direct` is a part of it, or of a mapping of another owner's, that this process
+//! reaches with its own loads and stores.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::capability::access::AccessError;
+use crate::capability::handle::Span;
+use crate::capability::pages::Pages;
+use crate::capability::rights::Rights;
+use crate::capability::shared::Shared;
+
+/// An owner's memory.
+pub enum Memory {
+    /// Others can map it.
+    Shared(Shared),
+    /// Others cannot map it.
+    Private(Private),
+}
+
+/// An address range of this process that was not made for sharing: a heap block, the stack, an arena.
+pub struct Private {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: an address range; its maker promised that it stays, and its bytes are copied through raw pointers only.
+unsafe impl Send for Private {}
+// SAFETY: as above.
+unsafe impl Sync for Private {}
+
+impl Private {
+    /// The `length` bytes at `base`.
+    ///
+    /// # Safety
+    ///
+    /// They stay readable and writable as long as the value lives: in a table, until the last capability to them was
+    /// revoked and what that returned is dropped. Rust's rules about references hold for whoever gets a right on them:
+    /// no reference to them may be used while a holder writes.
+    pub unsafe fn new(base: NonNull<u8>, length: usize) -> Private {
+        Private { base, length }
+    }
+}
+
+impl Memory {
+    /// Where it begins in this process.
+    pub fn base(&self) -> NonNull<u8> {
+        match self {
+            Memory::Shared(shared) => shared.base(),
+            Memory::Private(private) => private.base,
+        }
+    }
+
+    /// How many bytes.
+    pub fn length(&self) -> usize {
+        match self {
+            Memory::Shared(shared) => shared.length(),
+            Memory::Private(private) => private.length,
+        }
+    }
+}
+
+/// Bytes that this process reaches itself, with some rights. Keeps them mapped.
+pub struct Direct {
+    base: NonNull<u8>,
+    length: usize,
+    rights: Rights,
+    /// Owns the range.
+    _keeps: Keeps,
+}
+
+enum Keeps {
+    Memory { _memory: Arc<Memory> },
+    Pages { _pages: Pages },
+}
+
+// SAFETY: an address range which the value keeps; its bytes are copied through raw pointers only.
+unsafe impl Send for Direct {}
+// SAFETY: as above.
+unsafe impl Sync for Direct {}
+
+impl Direct {
+    /// A part of this process's own memory; none where it is not inside.
+    pub(super) fn of(memory: &Arc<Memory>, span: Span, rights: Rights) -> Option<Direct> {
+        let whole = Span { offset: 0, length: memory.length() as u64 };
+        let span = whole.part(span)?;
+        let (offset, length) = (usize::try_from(span.offset).ok()?, usize::try_from(span.length).ok()?);
+        // SAFETY: inside the memory, as was checked.
+        let base = unsafe { memory.base().add(offset) };
+        Some(Direct { base, length, rights, _keeps: Keeps::Memory { _memory: memory.clone() } })
+    }
+
+    /// The first `length` bytes of a mapping, which has as many.
+    pub(super) fn mapped(pages: Pages, length: usize, rights: Rights) -> Direct {
+        Direct { base: pages.base(), length, rights, _keeps: Keeps::Pages { _pages: pages } }
+    }
+
+    /// Where they begin. They may be read as far as the rights say, and other processes may change them at any time:
+    /// make no reference to them unless something else rules that out.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.base.as_ptr()
+    }
+
+    /// Where they begin, for writing; none without that right.
+    pub fn as_mut_ptr(&self) -> Option<*mut u8> {
+        self.rights.contains(Rights::WRITE).then_some(self.base.as_ptr())
+    }
+
+    /// How many bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Reading and writing, or one of them.
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// Copies the bytes from `offset` on out of it.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        let at = self.at(offset, into.len(), Rights::READ)?;
+        // SAFETY: all of it is inside the range, which is mapped; any bytes are valid ones. `into` may lie in it.
+        unsafe { std::ptr::copy(at.as_ptr(), into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies `from` into it, from `offset` on.
+    pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
+        let at = self.at(offset, from.len(), Rights::WRITE)?;
+        // SAFETY: all of it is inside the range, which is mapped writable where there is the right to write.
+        unsafe { std::ptr::copy(from.as_ptr(), at.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    fn at(&self, offset: u64, length: usize, right: Rights) -> Result<NonNull<u8>, AccessError> {
+        AccessError::check(self.rights, right, self.length as u64, offset, length)?;
+        // SAFETY: inside, as was checked, so it fits an address too.
+        Ok(unsafe { self.base.add(offset as usize) })
+    }
+}

@@ -1,0 +1,442 @@
+//! A node's memory behind its table: lets others reach it, copies for them, and takes back what can be taken back.
+//!
+//! Stands on `table.rs`; a service hands it the requests of other processes, with who they came from. `import.rs` is
+//! the other side.
+//!
+//! Source: the barrelfish paper, section 6.6.3 (the driver that serialises base and size and translates them), and
+//! 6.9.3 (memory is registered by presenting a capability; later requests are checked against that).
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use crate::capability::description::{Description, Export, FileId, MOST_KEY, Place};
+use crate::capability::given::Given;
+use crate::capability::handle::{Handle, Holder, Secret, Span};
+use crate::capability::memory::{Direct, Memory};
+use crate::capability::refused::Refused;
+use crate::capability::rights::Rights;
+use crate::capability::table::{Checked, Limits, Revoked, Table, View};
+use crate::capability::transport::{Register, Registration};
+
+const DIRECT: Rights = Rights::READ.union(Rights::WRITE);
+
+/// How a holder is to reach memory.
+#[derive(Clone, Copy)]
+pub enum Way<'a> {
+    /// Map it: for processes of this machine, and capabilities to all of a [`Memory::Shared`].
+    Mapping,
+    /// Have the system copy it: for processes of this machine that are allowed to trace the owner.
+    Process,
+    /// Over a transport.
+    Transport(&'a dyn Register),
+}
+
+/// Why memory is not made accessible. Have the owner copy, with the rights for that.
+#[derive(thiserror::Error, Debug)]
+pub enum ExportError {
+    /// The table refuses.
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    /// The memory was not made for mapping.
+    #[error("this memory cannot be mapped by others: it was not made as shared memory")]
+    Private,
+    /// A file is mapped as a whole.
+    #[error("the capability is to {0} of a larger memory, and a mapping would give all of it")]
+    Part(Span),
+    /// A mapping of it gives more than the capability.
+    #[error("who maps this memory has the rights {would}, and the capability gives only {gives}")]
+    More {
+        /// The rights of who maps it.
+        would: Rights,
+        /// The capability's.
+        gives: Rights,
+    },
+    /// The transport's key is longer than what is sent.
+    #[error("the key of the transport {0} has {1} bytes, and may have {MOST_KEY}")]
+    Key(&'static str, usize),
+    /// The system or the transport refuses.
+    #[error("{0}: {1}")]
+    Os(&'static str, #[source] io::Error),
+}
+
+/// What a transport lets the holder of a capability reach.
+struct Registered {
+    name: &'static str,
+    registration: Registration,
+}
+
+/// A node's table with its memory.
+///
+/// Wherever a holder `by` is asked for: it is who asks, as the channel proves it.
+pub struct Owner {
+    this: Holder,
+    table: Table<Memory>,
+    registered: HashMap<Handle, Vec<Registered>>,
+    mapped: HashMap<Handle, Arc<Memory>>,
+}
+
+impl Owner {
+    /// Without any memory; `this` is the process that this is.
+    pub fn new(this: Holder, limits: Limits) -> io::Result<Owner> {
+        let mut secret = [0; 16];
+        let mut got = 0;
+        while got < secret.len() {
+            got += rustix::rand::getrandom(&mut secret[got..], rustix::rand::GetRandomFlags::empty())?;
+        }
+        let table = Table::new(this.node, limits, Secret(secret));
+        Ok(Owner { this, table, registered: HashMap::new(), mapped: HashMap::new() })
+    }
+
+    /// This process.
+    pub fn this(&self) -> Holder {
+        self.this
+    }
+
+    /// The table, for looking.
+    pub fn table(&self) -> &Table<Memory> {
+        &self.table
+    }
+
+    /// Takes memory in, and makes the first capability to it, with all rights, held by this process.
+    pub fn add(&mut self, memory: Memory) -> Result<Handle, Refused> {
+        let length = memory.length() as u64;
+        self.table.create(self.this, memory, length, Rights::all())
+    }
+
+    /// As [`Table::derive`].
+    pub fn derive(
+        &mut self,
+        by: Holder,
+        handle: Handle,
+        part: Span,
+        rights: Rights,
+    ) -> Result<Handle, Refused> {
+        self.table.derive(by, handle, part, rights)
+    }
+
+    /// As [`Table::grant`].
+    pub fn grant(
+        &mut self,
+        by: Holder,
+        handle: Handle,
+        to: Holder,
+        part: Span,
+        rights: Rights,
+    ) -> Result<Handle, Refused> {
+        self.table.grant(by, handle, to, part, rights)
+    }
+
+    /// As [`Table::split`].
+    pub fn split(&mut self, by: Holder, handle: Handle, at: u64) -> Result<(Handle, Handle), Refused> {
+        self.table.split(by, handle, at)
+    }
+
+    /// As [`Table::view`].
+    pub fn view(&self, by: Holder, handle: Handle) -> Result<View, Refused> {
+        self.table.view(by, handle)
+    }
+
+    /// As [`Table::revoke`]; what transports let others reach ends before it returns. For mappings see
+    /// [`Owner::renew`].
+    pub fn revoke(&mut self, by: Holder, handle: Handle) -> Result<Vec<Revoked<Memory>>, Refused> {
+        self.table.revoke(by, handle).map(|gone| self.end(gone))
+    }
+
+    /// As [`Table::delete`], otherwise as `revoke`.
+    pub fn delete(&mut self, by: Holder, handle: Handle) -> Result<Vec<Revoked<Memory>>, Refused> {
+        self.table.delete(by, handle).map(|gone| self.end(gone))
+    }
+
+    /// As [`Table::drop_holder`], otherwise as `revoke`.
+    pub fn drop_holder(&mut self, holder: Holder) -> Vec<Revoked<Memory>> {
+        let gone = self.table.drop_holder(holder);
+        self.end(gone)
+    }
+
+    /// Bytes that `by` may do with what `rights` say, for this process to do it on his behalf: the translation of
+    /// a handle that comes home. They stay mapped until this is dropped, even if the capability is revoked.
+    pub fn local(&self, by: Holder, handle: Handle, part: Span, rights: Rights) -> Result<Direct, Refused> {
+        let Checked { memory, span } = self.table.check(by, handle, part, rights)?;
+        // Copying takes the rights to copy, and is done by reading and writing.
+        let mut direct = rights & DIRECT;
+        direct.set(Rights::READ, rights.intersects(Rights::READ | Rights::COPY_FROM));
+        direct.set(Rights::WRITE, rights.intersects(Rights::WRITE | Rights::COPY_TO));
+        let length = memory.length() as u64;
+        Direct::of(memory, span, direct).ok_or(Refused::Range { asked: span, length })
+    }
+
+    /// Copies bytes from `offset` on for `by`, who needs the right to have them copied. A revoked capability is
+    /// refused at once.
+    pub fn copy_from(&self, by: Holder, handle: Handle, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
+        let part = Span { offset, length: into.len() as u64 };
+        let bytes = self.local(by, handle, part, Rights::COPY_FROM)?;
+        bytes.read_at(0, into).map_err(|_| Refused::Range { asked: part, length: bytes.length() as u64 })
+    }
+
+    /// Copies `from` to `offset` for `by`, who needs the right to have it copied there.
+    pub fn copy_to(&self, by: Holder, handle: Handle, offset: u64, from: &[u8]) -> Result<(), Refused> {
+        let part = Span { offset, length: from.len() as u64 };
+        let bytes = self.local(by, handle, part, Rights::COPY_TO)?;
+        bytes.write_at(0, from).map_err(|_| Refused::Range { asked: part, length: bytes.length() as u64 })
+    }
+
+    /// Makes what `handle` names accessible to its holder, as far as it has the rights to read or write. What to send
+    /// is returned; see the module for what revoking it will be worth.
+    pub fn export(&mut self, by: Holder, handle: Handle, way: Way<'_>) -> Result<Export, ExportError> {
+        let View { length, rights: gives } = self.table.view(by, handle)?;
+        let rights = gives & DIRECT;
+        if rights.is_empty() {
+            return Err(Refused::Rights { missing: DIRECT }.into());
+        }
+        let whole = Span { offset: 0, length };
+        let Checked { memory, span } = self.table.check(by, handle, whole, rights)?;
+        let memory = memory.clone();
+        let export =
+            |rights, place, file| Export { description: Description { handle, length, rights, place }, file };
+        let (export, given) = match way {
+            Way::Mapping => {
+                let rights = mappable(&memory, span, gives)?;
+                let Memory::Shared(shared) = &*memory else { return Err(ExportError::Private) };
+                let file = shared.file();
+                let id = FileId::of(&*file).map_err(|e| ExportError::Os("fstat", e))?;
+                self.mapped.insert(handle, memory.clone());
+                (export(rights, Place::File(id), Some(file)), Given::MAPPING)
+            }
+            Way::Process => {
+                let address = memory.base().as_ptr().addr() as u64 + span.offset;
+                (export(rights, Place::Process { address }, None), Given::ADDRESS)
+            }
+            Way::Transport(transport) => {
+                let place = self.register(handle, &memory, span, rights, transport)?;
+                (export(rights, place, None), Given::TRANSPORT)
+            }
+        };
+        self.table.note_given(by, handle, given)?;
+        Ok(export)
+    }
+
+    /// Takes memory from everybody who mapped it, after some of them lost the right to: its bytes move to a new
+    /// file, and mappings of the old one show zeros from now on. Its address in this process stays. Returns who had a
+    /// file of it and may still: they must be told to import it again, by an export
+    /// anew (also who was sent the old file and did not look yet: it would show him zeros).
+    ///
+    /// Nobody may write the memory meanwhile, or what he writes may be lost. Takes the time of copying it.
+    pub fn renew(&mut self, memory: &Memory) -> Result<Vec<(Holder, Handle)>, ExportError> {
+        let Memory::Shared(shared) = memory else { return Err(ExportError::Private) };
+        shared.renew().map_err(|e| ExportError::Os("a new file for shared memory", e))?;
+        let had = self.mapped.iter().filter(|(_, mapped)| std::ptr::eq(&***mapped, memory));
+        let had: Vec<Handle> = had.map(|(handle, _)| *handle).collect();
+        Ok(had.into_iter().filter_map(|handle| Some((self.table.holder(handle)?, handle))).collect())
+    }
+
+    fn register(
+        &mut self,
+        handle: Handle,
+        memory: &Arc<Memory>,
+        span: Span,
+        rights: Rights,
+        transport: &dyn Register,
+    ) -> Result<Place, ExportError> {
+        let name = transport.name();
+        let all = self.registered.entry(handle).or_default();
+        // Once for each transport: asking again and again costs the asker's time only.
+        if !all.iter().any(|registered| registered.name == name) {
+            let length = memory.length() as u64;
+            let bytes = Direct::of(memory, span, rights).ok_or(Refused::Range { asked: span, length })?;
+            let registration =
+                transport.register(bytes, rights).map_err(|e| ExportError::Os("registering memory", e))?;
+            if registration.key.len() > MOST_KEY {
+                return Err(ExportError::Key(name, registration.key.len()));
+            }
+            all.push(Registered { name, registration });
+        }
+        let found = all.iter().find(|registered| registered.name == name);
+        let Some(Registered { registration, .. }) = found else { return Err(Refused::Revoked.into()) };
+        Ok(Place::Remote { base: registration.base, key: registration.key.clone() })
+    }
+
+    /// Ends what was registered for capabilities that are gone.
+    fn end(&mut self, gone: Vec<Revoked<Memory>>) -> Vec<Revoked<Memory>> {
+        for one in &gone {
+            self.registered.remove(&one.handle);
+            self.mapped.remove(&one.handle);
+        }
+        gone
+    }
+}
+
+/// The rights of a mapping that gives no more than a capability with the rights `gives`.
+fn mappable(memory: &Memory, span: Span, gives: Rights) -> Result<Rights, ExportError> {
+    let Memory::Shared(shared) = memory else { return Err(ExportError::Private) };
+    if span != (Span { offset: 0, length: shared.length() as u64 }) {
+        return Err(ExportError::Part(span));
+    }
+    let would = shared.sharing().rights();
+    if gives.contains(would) { Ok(would) } else { Err(ExportError::More { would, gives }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+    use crate::Node;
+    use crate::capability::access::{Access, AccessError};
+    use crate::capability::import::{ImportError, With};
+    use crate::capability::shared::{Shared, Sharing};
+    use crate::capability::transport::{Reach, RemoteMemory};
+
+    const THIS: Holder = Holder { node: Node(1), process: 0 };
+    const PEER: Holder = Holder { node: Node(2), process: 0 };
+
+    /// A transport inside one process: what is registered, by number; the key is the number.
+    #[derive(Clone, Default)]
+    struct Within {
+        registered: Arc<Mutex<HashMap<u64, Arc<Direct>>>>,
+        key: usize,
+    }
+
+    struct Guard(Within, u64);
+
+    impl Within {
+        fn all(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Direct>>> {
+            self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.all().remove(&self.1);
+        }
+    }
+
+    impl Register for Within {
+        fn name(&self) -> &'static str {
+            "within"
+        }
+
+        fn register(&self, memory: Direct, rights: Rights) -> io::Result<Registration> {
+            assert_eq!(memory.rights(), rights);
+            let number = self.all().keys().max().map_or(1, |last| last + 1);
+            self.all().insert(number, Arc::new(memory));
+            let mut key = number.to_le_bytes().to_vec();
+            key.resize(key.len().max(self.key), 0);
+            Ok(Registration { base: 0, key, guard: Box::new(Guard(self.clone(), number)) })
+        }
+    }
+
+    impl Reach for Within {
+        fn reach(&self, _: Node, _: u64, length: u64, key: &[u8]) -> io::Result<Box<dyn RemoteMemory>> {
+            let number = u64::from_le_bytes(*key.first_chunk().ok_or(io::ErrorKind::InvalidData)?);
+            let bytes = self.all().get(&number).map(|bytes| bytes.length() as u64);
+            if bytes.is_none_or(|bytes| bytes < length) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            Ok(Box::new(Guard(self.clone(), number)))
+        }
+    }
+
+    impl Guard {
+        fn bytes(&self) -> io::Result<Arc<Direct>> {
+            self.0.all().get(&self.1).cloned().ok_or_else(|| io::ErrorKind::ConnectionReset.into())
+        }
+    }
+
+    impl RemoteMemory for Guard {
+        fn get(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+            self.bytes()?.read_at(offset, into).map_err(io::Error::other)
+        }
+
+        fn put(&self, offset: u64, from: &[u8]) -> io::Result<()> {
+            self.bytes()?.write_at(offset, from).map_err(io::Error::other)
+        }
+    }
+
+    fn span(offset: u64, length: u64) -> Span {
+        Span { offset, length }
+    }
+
+    fn owner() -> (Owner, Handle) {
+        let mut owner = Owner::new(THIS, Limits::default()).unwrap();
+        let root = owner.add(Memory::Shared(Shared::new(100, Sharing::ReadWrite).unwrap())).unwrap();
+        owner.copy_to(THIS, root, 0, &std::array::from_fn::<u8, 100, _>(|at| at as u8)).unwrap();
+        (owner, root)
+    }
+
+    #[test]
+    fn what_a_transport_reaches_ends_when_it_is_revoked() {
+        let (mut owner, root) = owner();
+        let within = Within::default();
+        let way = Way::Transport(&within);
+        let rights = Rights::READ | Rights::GRANT;
+        let handle = owner.grant(THIS, root, PEER, span(10, 20), rights).unwrap();
+        let sent = owner.export(PEER, handle, way).unwrap().description;
+        // Asked for again it is the same registration.
+        assert_eq!(owner.export(PEER, handle, way).unwrap().description, sent);
+        assert_eq!(within.all().len(), 1);
+        let with = || With { transport: Some(&within), ..With::default() };
+        let access = sent.import(with()).unwrap();
+        let mut bytes = [0; 3];
+        access.read_at(17, &mut bytes).unwrap();
+        assert_eq!(bytes, [27, 28, 29]);
+        assert!(matches!(access.read_at(18, &mut bytes), Err(AccessError::Range { .. })));
+        let refused = access.write_at(0, &bytes);
+        assert!(matches!(refused, Err(AccessError::Rights { missing: Rights::WRITE })));
+        let Access::Remote(remote) = &access else { panic!("reached in another way") };
+        assert_eq!((remote.owner(), remote.base()), (Node(1), 0));
+        assert!(matches!(sent.import(With::default()), Err(ImportError::NoTransport)));
+
+        let gone = owner.revoke(THIS, root).unwrap();
+        assert_eq!((gone.len(), gone[0].given), (1, Given::TRANSPORT));
+        assert!(within.all().is_empty() && owner.registered.is_empty());
+        assert!(matches!(access.read_at(0, &mut bytes), Err(AccessError::Os(..))));
+        assert!(matches!(sent.import(with()), Err(ImportError::Os(..))));
+        assert!(owner.export(PEER, handle, way).is_err());
+    }
+
+    #[test]
+    fn a_key_that_would_not_be_taken_is_not_sent() {
+        let (mut owner, root) = owner();
+        let within = Within { key: MOST_KEY + 1, ..Within::default() };
+        let refused = owner.export(THIS, root, Way::Transport(&within));
+        assert!(matches!(refused, Err(ExportError::Key("within", 4097))));
+        assert!(within.all().is_empty());
+        let within = Within { key: MOST_KEY, ..Within::default() };
+        assert!(owner.export(THIS, root, Way::Transport(&within)).is_ok());
+        owner.delete(THIS, root).unwrap();
+        assert!(within.all().is_empty());
+    }
+
+    #[test]
+    fn a_handle_that_comes_home_is_an_address() {
+        let (mut owner, root) = owner();
+        let handle = owner.grant(THIS, root, PEER, span(10, 20), Rights::COPY_FROM).unwrap();
+        let bytes = owner.local(PEER, handle, span(5, 5), Rights::COPY_FROM).unwrap();
+        assert_eq!((bytes.length(), bytes.rights()), (5, Rights::READ));
+        let missing = Rights::READ | Rights::WRITE;
+        let refused = owner.local(PEER, handle, span(0, 5), missing).err();
+        assert_eq!(refused, Some(Refused::Rights { missing }));
+        assert_eq!(owner.local(THIS, handle, span(0, 5), missing).err(), Some(Refused::NotHolder));
+        // What was given for a copy that began stays mapped, though nobody has a right on it any more.
+        owner.delete(THIS, root).unwrap();
+        assert!(owner.table().is_empty());
+        let mut read = [0; 5];
+        bytes.read_at(0, &mut read).unwrap();
+        assert_eq!(read, [15, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn memory_goes_with_the_last_right_on_it() {
+        let (mut owner, root) = owner();
+        let handle = owner.grant(THIS, root, PEER, span(0, 100), Rights::all()).unwrap();
+        owner.export(PEER, handle, Way::Mapping).unwrap();
+        owner.export(PEER, handle, Way::Process).unwrap();
+        assert_eq!(owner.drop_holder(PEER)[0].given, Given::MAPPING | Given::ADDRESS);
+        assert!(owner.mapped.is_empty());
+        let gone = owner.delete(THIS, root).unwrap();
+        assert_eq!(Arc::strong_count(&gone[0].memory), 1);
+        // Even then it can be taken from who has it.
+        assert_eq!(owner.renew(&gone[0].memory).unwrap(), []);
+    }
+}

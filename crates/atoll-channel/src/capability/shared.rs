@@ -1,0 +1,166 @@
+//! Memory of an owner that others can map: a file in memory of fixed size, and the owner's mapping of it.
+//!
+//! `memory.rs` puts it into the table, `owner.rs` hands out its file. Who has the file has all of it, so it is one
+//! object of capabilities and never a part of one; and it is decided once, and sealed, whether others can write it:
+//! a descriptor that is only opened for reading can be opened again for writing, through `/proc`, by any process of
+//! the same user.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+
+use crate::capability::pages::{PAGE, Pages};
+use crate::capability::rights::Rights;
+
+/// What processes other than the owner can do with memory that they map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Read it. The kernel refuses everybody else writing, whatever they do with the file.
+    Read,
+    /// Read and write it.
+    ReadWrite,
+}
+
+impl Sharing {
+    /// The rights of whoever has the file.
+    pub fn rights(self) -> Rights {
+        match self {
+            Sharing::Read => Rights::READ,
+            Sharing::ReadWrite => Rights::READ | Rights::WRITE,
+        }
+    }
+}
+
+/// Memory that can be mapped by others. Its address here never changes.
+pub struct Shared {
+    pages: Pages,
+    length: usize,
+    sharing: Sharing,
+    file: Mutex<Arc<OwnedFd>>,
+}
+
+impl Shared {
+    /// Zeros, `length` bytes (rounded up to pages for who maps them). They are allocated here and now, so running out
+    /// of memory is an error and not a signal later.
+    pub fn new(length: usize, sharing: Sharing) -> io::Result<Shared> {
+        let (file, pages) = create(length, sharing)?;
+        Ok(Shared { pages, length, sharing, file: Mutex::new(Arc::new(file)) })
+    }
+
+    /// Where it begins in this process. Other processes may change it at any time: make no reference to it.
+    pub fn base(&self) -> NonNull<u8> {
+        self.pages.base()
+    }
+
+    /// How many bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// What others can do with it.
+    pub fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    /// The file at this moment.
+    pub(super) fn file(&self) -> Arc<OwnedFd> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Moves the bytes into a new file and overwrites the old one with zeros. The address stays.
+    pub(super) fn renew(&self) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let (new_file, new) = create(self.length, self.sharing)?;
+        // SAFETY: both are mapped and at least `length` long, and do not overlap.
+        unsafe { self.base().copy_to_nonoverlapping(new.base(), self.length) };
+        let old = self.pages.replace(new)?;
+        *file = Arc::new(new_file);
+        old.wipe();
+        Ok(())
+    }
+}
+
+fn create(length: usize, sharing: Sharing) -> io::Result<(OwnedFd, Pages)> {
+    let most = isize::MAX as usize;
+    let bytes = length.checked_next_multiple_of(PAGE).filter(|bytes| (1..=most).contains(bytes));
+    let bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let file = rustix::fs::memfd_create("atoll-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&file, bytes as u64)?;
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
+    // Before the seal: it leaves this mapping writable, and the kernel makes no other one that is.
+    let pages = Pages::map(&file, bytes, true)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let write = match sharing {
+        Sharing::Read => SealFlags::FUTURE_WRITE,
+        Sharing::ReadWrite => SealFlags::empty(),
+    };
+    rustix::fs::fcntl_add_seals(&file, seals | write)?;
+    Ok((file, pages))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+
+    #[test]
+    fn memory_shared_for_reading_cannot_be_written_through_its_file() {
+        let shared = Shared::new(5000, Sharing::Read).unwrap();
+        let file = shared.file();
+        assert!(Pages::map(file.as_fd(), 8192, true).is_err());
+        assert!(rustix::io::pwrite(file.as_fd(), b"x", 0).is_err());
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        assert!(rustix::fs::fallocate(file.as_fd(), punch, 0, 4096).is_err());
+        // Nor when it is opened again.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let again = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        assert!(Pages::map(&again, 8192, true).is_err());
+        assert!(rustix::io::pwrite(&again, b"x", 0).is_err());
+        // A mapping for reading stays one.
+        let pages = Pages::map(&again, 8192, false).unwrap();
+        let write = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
+        // SAFETY: our own mapping, to which no reference exists.
+        let refused = unsafe { rustix::mm::mprotect(pages.base().as_ptr().cast(), 8192, write) };
+        assert_eq!(refused, Err(rustix::io::Errno::ACCESS));
+    }
+
+    #[test]
+    fn renewed_memory_keeps_address_and_bytes_and_its_old_file_is_empty() {
+        for sharing in [Sharing::Read, Sharing::ReadWrite] {
+            let shared = Shared::new(10_000, sharing).unwrap();
+            let write = |at: usize, byte| {
+                // SAFETY: inside.
+                unsafe { shared.base().add(at).write(byte) };
+            };
+            (0..10_000).for_each(|at| write(at, at as u8));
+            let old_file = shared.file();
+            let theirs = Pages::map(old_file.as_fd(), 12_288, sharing == Sharing::ReadWrite).unwrap();
+            // SAFETY: inside, and nobody changes it while this looks.
+            let seen =
+                |base: NonNull<u8>| unsafe { std::slice::from_raw_parts(base.as_ptr(), 10_000) }.to_vec();
+            let bytes = seen(shared.base());
+            assert_eq!(seen(theirs.base()), bytes);
+
+            let base = shared.base();
+            shared.renew().unwrap();
+            assert_eq!((shared.base(), seen(shared.base())), (base, bytes));
+            write(0, 77);
+            assert_eq!(seen(theirs.base()), vec![0; 10_000]);
+            let new = Pages::map(shared.file().as_fd(), 12_288, false).unwrap();
+            assert_eq!(seen(new.base())[0], 77);
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused() {
+        for length in [0, usize::MAX, usize::MAX - 4096, isize::MAX as usize] {
+            assert!(Shared::new(length, Sharing::Read).is_err(), "{length}");
+        }
+    }
+}

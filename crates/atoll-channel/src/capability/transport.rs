@@ -1,0 +1,44 @@
+//! What a transport does so that memory is reached from other nodes.
+//!
+//! The transports implement it; `owner.rs` registers memory with one, and `import.rs` reaches it at the other side.
+
+use std::io;
+
+use crate::Node;
+use crate::capability::memory::Direct;
+use crate::capability::rights::Rights;
+
+/// The owner's side of a transport.
+pub trait Register {
+    /// Its name, one for each transport: a capability is registered once with each.
+    fn name(&self) -> &'static str;
+
+    /// Lets other nodes reach `memory` with at most `rights`, which are reading and writing or one of them, until
+    /// what this returns is dropped. No byte besides it becomes reachable.
+    fn register(&self, memory: Direct, rights: Rights) -> io::Result<Registration>;
+}
+
+/// Memory that a transport lets others reach.
+pub struct Registration {
+    /// Where it begins, as the transport counts.
+    pub base: u64,
+    /// What it takes to reach it; nobody can guess it.
+    pub key: Vec<u8>,
+    /// Ends it when dropped: no access begins after that, and none is still going on. It owns the memory until then.
+    pub guard: Box<dyn Send + Sync>,
+}
+
+/// The other side.
+pub trait Reach {
+    /// Makes a key usable. Nothing of it is to be believed: it came from the owner.
+    fn reach(&self, owner: Node, base: u64, length: u64, key: &[u8]) -> io::Result<Box<dyn RemoteMemory>>;
+}
+
+/// Memory of another node. Offsets and lengths were checked.
+pub trait RemoteMemory: Send {
+    /// Fills `into` with the bytes from `offset` on.
+    fn get(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Writes `from` to `offset`; when it returns, the bytes are there.
+    fn put(&self, offset: u64, from: &[u8]) -> io::Result<()>;
+}
