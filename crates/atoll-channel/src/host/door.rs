@@ -9,9 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use rustix::net::{Shutdown, shutdown, sockopt::socket_peercred};
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::geteuid;
 
+use crate::host::credentials::credentials;
 use crate::host::directory::{DirectoryError, check};
 
 /// Most visitors that are greeted at once; the others wait at the socket.
@@ -21,7 +22,7 @@ const STACK: usize = 256 << 10;
 
 /// Who came in.
 pub(crate) struct Visitor {
-    /// Its process's number, at the time when it came.
+    /// Its process's number, at the time when it came; 0 if it runs in another container.
     pub(crate) process: u32,
 }
 
@@ -116,9 +117,9 @@ fn listen(listener: &UnixListener, greet: &Arc<impl Fn(&UnixStream, Visitor) + S
 
 /// Who is at the other end, if it is this user.
 fn who(stream: &UnixStream) -> Option<Visitor> {
-    let peer = socket_peercred(stream).ok()?;
-    let process = u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?;
-    (peer.uid == geteuid()).then_some(Visitor { process })
+    let peer = credentials(stream).ok()?;
+    let process = peer.process.map_or(0, |process| process.as_raw_nonzero().get().cast_unsigned());
+    (peer.user == Some(geteuid().as_raw())).then_some(Visitor { process })
 }
 
 /// Knocks at `name` in `directory`; what answers is a process of this user's.

@@ -5,6 +5,7 @@
 
 mod any_link;
 mod bell;
+mod credentials;
 mod directory;
 mod door;
 mod inlet;
@@ -13,6 +14,7 @@ pub use self::directory::{DirectoryError, NODE_DIRECTORY, NodeDirectory};
 pub(crate) use self::{
     any_link::AnyLink,
     bell::{BELL_HELLO, Bell, Heard, SET_UP, bell_settings, listen},
+    credentials::credentials,
     directory::from_environment,
     door::{Door, Visitor, visit},
     inlet::{Inlet, Outlet, client_set, inlet},

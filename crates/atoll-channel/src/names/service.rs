@@ -230,7 +230,7 @@ mod tests {
     use crate::names::interface::NamesClient;
     use crate::names::name::Name;
     use crate::names::registry::Page;
-    use crate::names::{Level, MOST_VALUE, NameClient, Search};
+    use crate::names::{Level, MOST_VALUE, NameClient, NamesError, Search};
 
     /// The calls' channel of a process that does what it likes, bound to the service of the node's names.
     fn stranger(directory: &Path) -> (Channel, Channel, Channel) {
@@ -267,6 +267,28 @@ mod tests {
         drop(receiver);
         assert!(client.look_up(Search::Local, &"long".parse().unwrap()).unwrap().is_some());
         drop(service);
+    }
+
+    #[test]
+    fn clients_of_a_service_that_ends_are_told() {
+        let directory = NodeDirectory::create(&std::env::temp_dir()).unwrap();
+        let service = NameService::start(Node(3), directory.path(), 10, Limits::default()).unwrap();
+        let mut client = NameClient::connect(directory.path()).unwrap();
+        let mut waiting = NameClient::connect(directory.path()).unwrap();
+        let what: crate::names::Pattern = "nobody".parse().unwrap();
+        let waiter = std::thread::spawn({
+            let what = what.clone();
+            move || waiting.wait_for(Search::Local, &what, Some(Duration::from_secs(20))).unwrap_err()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        drop(service);
+        let why = waiter.join().unwrap();
+        assert!(matches!(why, NamesError::Ended(_) | NamesError::Service(_)), "{why}");
+        let why = client.look_up(Search::Local, &what).unwrap_err();
+        assert!(matches!(why, NamesError::Service(_)), "{why}");
+        assert!(NameClient::connect(directory.path()).is_err());
+        // The next one can be started there.
+        drop(NameService::start(Node(3), directory.path(), 10, Limits::default()).unwrap());
     }
 
     #[test]

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::getppid;
 
+use crate::host::credentials;
 use crate::spawn::client::{ClientError, SpawnClient};
 use crate::spawn::letter::{Letter, VARIABLE};
 use crate::spawn::order::ProcessId;
@@ -54,8 +54,8 @@ pub fn parent() -> Result<Parent, ParentError> {
     }
     // SAFETY: only looked at, by calls that fail if it is not open, or not a socket.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
-    let made_by = socket_peercred(inherited).map_err(|_| ParentError::None)?.pid;
-    if Some(made_by) != getppid() {
+    let made_by = credentials(inherited).map_err(|_| ParentError::None)?.process;
+    if made_by.is_none() || made_by != getppid() {
         return Err(ParentError::None);
     }
     // SAFETY: the socket that the variable announces was left open for this, and is taken once.

@@ -9,7 +9,7 @@ use atoll_channel::names::{
     Change, Entry, Level, Name, NameClient, NamesError, Pattern, RegisterError, Search, UnregisterError,
 };
 
-use crate::role::{NodeProcess, two_nodes};
+use crate::role::{NodeProcess, Role, two_nodes};
 
 pub(crate) const SECONDS: Option<Duration> = Some(Duration::from_secs(20));
 
@@ -173,6 +173,28 @@ pub(crate) fn entries_of_a_killed_owner_disappear() {
         names.register(level, &name("mortal@1.0"), b"").unwrap();
         drop(names);
         wait_until_gone(&mut one, search, &what);
+    }
+}
+
+pub(crate) fn clients_killed_at_random_leave_nothing() {
+    let nodes = two_nodes();
+    let start = |number: usize| {
+        let directory = nodes[number % 2].directory.path().to_str().unwrap();
+        Role::start(&["restless", directory, &number.to_string()], Stdio::null())
+    };
+    let mut clients: Vec<Role> = (0..4).map(start).collect();
+    for round in 0..40u64 {
+        std::thread::sleep(Duration::from_micros(round * 7919 % 20_000));
+        let number = round as usize % clients.len();
+        clients[number].kill();
+        clients[number] = start(number);
+    }
+    drop(clients);
+    for node in &nodes {
+        let mut names = node.names();
+        for search in [Search::Local, Search::Global] {
+            wait_until_gone(&mut names, search, &pattern("*"));
+        }
     }
 }
 

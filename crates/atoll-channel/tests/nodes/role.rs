@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use atoll_channel::capability::{Handle, Refused};
 use atoll_channel::host::NodeDirectory;
-use atoll_channel::names::{Level, Limits, Name, NameClient, NameService};
+use atoll_channel::names::{Level, Limits, Name, NameClient, NameService, NamesError, RegisterError, Search};
 use atoll_channel::spawn::{Order, ParentError, SpawnClient, SpawnService, parent};
 use atoll_channel::{Channel, Node, Settings};
 
@@ -129,6 +129,7 @@ pub(crate) fn play(words: &[String]) -> bool {
             names.register(Level::Global, &name, &given.capability).unwrap();
             stay();
         }
+        ["restless", directory, number] => restless(Path::new(directory), number.parse().unwrap()),
         ["copy", socket] => copy(Path::new(socket)),
         ["family"] => {
             // Not asked by this process, so the descriptor is inherited by its child.
@@ -206,4 +207,31 @@ fn copy(socket: &Path) {
     let beyond = copies.copy_from(handle, 4000, 200).unwrap();
     assert!(matches!(beyond, Err(Refused::Range { .. })), "{beyond:?}");
     std::process::exit(77);
+}
+
+/// Uses both levels in every way, until it is killed.
+fn restless(directory: &Path, number: u32) {
+    let mut names = NameClient::connect(directory).unwrap();
+    let node = names.node();
+    ready();
+    for round in 0.. {
+        let level = if round % 2 == 0 { Level::Local } else { Level::Global };
+        let name = Name::new("restless", node, number * 1000 + round % 7).unwrap();
+        let (watch, _) = names.watch(level, &"restless*".parse().unwrap()).unwrap();
+        match names.register(level, &name, &[1; 2000]) {
+            Ok(_) => {}
+            // Of the one before that had this number: its death was not seen yet, or just now.
+            Err(NamesError::Register(RegisterError::Taken { .. })) => {}
+            Err(why) => panic!("{why}"),
+        }
+        names.look_up(Search::Either, &(&name).into()).unwrap();
+        let timeout = Some(std::time::Duration::from_millis(u64::from(round % 3)));
+        let _ = names.wait_for(Search::Either, &"restless@*.9999".parse().unwrap(), timeout);
+        names.look_up_all(level, &"*".parse().unwrap()).unwrap();
+        let _ = names.next_change(timeout).unwrap();
+        if round % 3 != 0 {
+            let _ = names.unregister(level, &name);
+        }
+        names.unwatch(watch).unwrap();
+    }
 }
