@@ -9,6 +9,7 @@ mod credentials;
 mod directory;
 mod door;
 mod inlet;
+mod lazy;
 
 pub use self::directory::{DirectoryError, NODE_DIRECTORY, NodeDirectory};
 pub(crate) use self::{
@@ -18,4 +19,5 @@ pub(crate) use self::{
     directory::from_environment,
     door::{Door, Visitor, visit},
     inlet::{Inlet, Outlet, client_set, inlet},
+    lazy::Lazy,
 };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::Node;
 use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError, Settings};
 use crate::clock::Deadline;
-use crate::host::{BELL_HELLO, DirectoryError, SET_UP, bell_settings, from_environment, visit};
+use crate::host::{BELL_HELLO, DirectoryError, Lazy, SET_UP, bell_settings, from_environment, visit};
 use crate::names::entry::{Change, Entry, News, WaiterId, WatchId};
 use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL, GlobalLost, NamesClient};
 use crate::names::name::Name;
@@ -97,6 +97,9 @@ pub enum NamesError {
     /// The node's own name service does not answer.
     #[error("the node's name service: {0}")]
     Service(#[from] CallError),
+    /// What it has for global names speaks something else, or does not answer.
+    #[error("the node's name service: {0}")]
+    Bind(#[from] BindError),
     /// It has ended, with all names of this node.
     #[error("the node's name service: {0}")]
     Ended(RecvError),
@@ -117,7 +120,7 @@ pub struct Watch {
 pub struct NameClient {
     node: Node,
     local: NamesClient<Channel>,
-    global: NamesClient<Channel>,
+    global: Lazy<NamesClient<Channel>>,
     bell: Receiver,
     message: Message,
     /// Changes that were fetched and not handed out, at most what one answer holds.
@@ -147,7 +150,7 @@ impl NameClient {
         };
         let node = Node(u32::from_le_bytes(node.ok_or(JoinError::NoNode)?));
         let local = NamesClient::bind(local, PATIENCE)?;
-        let global = NamesClient::bind(global, PATIENCE)?;
+        let global = Lazy::new(global, NamesClient::bind, PATIENCE);
         Ok(NameClient { node, local, global, bell, message, changes: VecDeque::new(), rang: [false; 2] })
     }
 
@@ -156,28 +159,28 @@ impl NameClient {
         self.node
     }
 
-    fn at(&mut self, level: Level) -> &mut NamesClient<Channel> {
+    fn at(&mut self, level: Level) -> Result<&mut NamesClient<Channel>, BindError> {
         match level {
-            Level::Local => &mut self.local,
-            Level::Global => &mut self.global,
+            Level::Local => Ok(&mut self.local),
+            Level::Global => self.global.get(),
         }
     }
 
     /// Makes `name`, which must be of this node, known with `value`, until it is unregistered or this is dropped.
     /// Returns the change's number.
     pub fn register(&mut self, level: Level, name: &Name, value: &[u8]) -> Result<u64, NamesError> {
-        Ok(self.at(level).register(name.clone(), value)???)
+        Ok(self.at(level)?.register(name.clone(), value)???)
     }
 
     /// Takes back what this connection registered. Returns the change's number.
     pub fn unregister(&mut self, level: Level, name: &Name) -> Result<u64, NamesError> {
-        Ok(self.at(level).unregister(name.clone())???)
+        Ok(self.at(level)?.unregister(name.clone())???)
     }
 
     /// The first entry that matches, by service, node, instance; in `Either` a local one, if there is any.
     pub fn look_up(&mut self, search: Search, pattern: &Pattern) -> Result<Option<Entry>, NamesError> {
         for level in search.levels() {
-            if let Some(entry) = self.at(*level).look_up(pattern.clone())?? {
+            if let Some(entry) = self.at(*level)?.look_up(pattern.clone())?? {
                 return Ok(Some(entry));
             }
         }
@@ -191,7 +194,7 @@ impl NameClient {
         let mut serial = None;
         loop {
             let after = entries.last().map(|entry| entry.name.clone());
-            let page = self.at(level).look_up_all(pattern.clone(), after)??;
+            let page = self.at(level)?.look_up_all(pattern.clone(), after)??;
             let serial = *serial.get_or_insert(page.serial);
             let more = page.more && !page.entries.is_empty();
             entries.extend(page.entries);
@@ -214,7 +217,8 @@ impl NameClient {
         // The others; and all of them, if it failed. One that was answered in the last moment is an answer.
         let mut late = None;
         for (level, waiter) in waiters {
-            if let Ok(Ok(entry)) = self.at(level).cancel(waiter) {
+            let cancelled = self.at(level).ok().map(|service| service.cancel(waiter));
+            if let Some(Ok(Ok(entry))) = cancelled {
                 late = late.or(entry);
             }
         }
@@ -233,7 +237,7 @@ impl NameClient {
     ) -> Result<Entry, NamesError> {
         let mut deadline = Deadline::new(timeout);
         for level in search.levels() {
-            match self.at(*level).wait(pattern.clone())??? {
+            match self.at(*level)?.wait(pattern.clone())??? {
                 Wait::Found(entry) => return Ok(entry),
                 Wait::Later(waiter) => waiters.push((*level, waiter)),
             }
@@ -246,7 +250,7 @@ impl NameClient {
             }
             for (level, waiter) in &*waiters {
                 let (level, waiter) = (*level, *waiter);
-                if let Some(entry) = self.at(level).answer(waiter)??? {
+                if let Some(entry) = self.at(level)?.answer(waiter)??? {
                     waiters.retain(|other| *other != (level, waiter));
                     return Ok(entry);
                 }
@@ -257,14 +261,14 @@ impl NameClient {
     /// From now on [`next_change`](NameClient::next_change) tells of everything that is registered or disappears and
     /// matches. Returns the number of the last change before, too.
     pub fn watch(&mut self, level: Level, pattern: &Pattern) -> Result<(Watch, u64), NamesError> {
-        let (id, serial) = self.at(level).watch(pattern.clone())???;
+        let (id, serial) = self.at(level)?.watch(pattern.clone())???;
         Ok((Watch { level, id }, serial))
     }
 
     /// Ends a watch; changes that were not handed out are forgotten.
     pub fn unwatch(&mut self, watch: Watch) -> Result<(), NamesError> {
         self.changes.retain(|(of, _)| *of != watch);
-        self.at(watch.level).unwatch(watch.id)??;
+        self.at(watch.level)?.unwatch(watch.id)??;
         Ok(())
     }
 
@@ -294,7 +298,7 @@ impl NameClient {
             if !std::mem::take(&mut self.rang[level as usize]) {
                 continue;
             }
-            let (news, more) = self.at(level).fetch()??;
+            let (news, more) = self.at(level)?.fetch()??;
             self.rang[level as usize] |= more;
             self.changes
                 .extend(news.into_iter().map(|News { watch, change }| (Watch { level, id: watch }, change)));

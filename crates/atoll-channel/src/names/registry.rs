@@ -1,7 +1,8 @@
 //! A registry: names and what they stand for, look-ups that wait, and watches. No clock, no thread, no system call.
 //!
 //! Each level of a name service drives one with its clients' requests; `model.rs` compares it with a slow one. Who
-//! waits or watches is not called back: its news are kept for it (`outbox.rs`), and `roused` says who has some.
+//! waits or watches is not called back: its news are kept for it (`outbox.rs`), and `roused` says who has some. A look-up
+//! of one service takes two searches in trees; registering looks at every waiter and watch, which `Limits` bound.
 //!
 //! Source: the barrelfish paper, section 6.8.2.
 

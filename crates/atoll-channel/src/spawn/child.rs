@@ -1,6 +1,7 @@
 //! Carries an order out: a process in a group of its own, with its socket, that dies with the thread that started it.
 //!
-//! `here.rs` has the children, `letter.rs` is what they are told.
+//! `here.rs` has the children, `letter.rs` is what they are told. A program that gets more privileges by being executed
+//! (setuid) loses the signal that the system sends at its parent's death; so may one that asks for that.
 
 use std::fs::File;
 use std::io;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::Node;
 use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError, Settings};
 use crate::clock::Deadline;
-use crate::host::{BELL_HELLO, DirectoryError, SET_UP, bell_settings, from_environment, visit};
+use crate::host::{BELL_HELLO, DirectoryError, Lazy, SET_UP, bell_settings, from_environment, visit};
 use crate::service::{BindError, CallError};
 use crate::spawn::interface::{Exit, ProcessError, SpawnError, SpawningClient, State};
 use crate::spawn::order::{Capability, MOST_WORDS, Order, ProcessId};
@@ -61,7 +61,7 @@ pub struct SpawnClient {
     node: Node,
     /// For processes of this node, and of others.
     here: SpawningClient<Channel>,
-    away: SpawningClient<Channel>,
+    away: Lazy<SpawningClient<Channel>>,
     bell: Receiver,
     message: Message,
 }
@@ -91,7 +91,7 @@ impl SpawnClient {
         };
         let node = Node(u32::from_le_bytes(node.ok_or(ClientError::NoNode)?));
         let here = SpawningClient::bind(here, PATIENCE)?;
-        let away = SpawningClient::bind(away, PATIENCE)?;
+        let away = Lazy::new(away, SpawningClient::bind, PATIENCE);
         Ok(SpawnClient { node, here, away, bell, message })
     }
 
@@ -100,8 +100,8 @@ impl SpawnClient {
         self.node
     }
 
-    fn at(&mut self, node: Node) -> &mut SpawningClient<Channel> {
-        if node == self.node { &mut self.here } else { &mut self.away }
+    fn at(&mut self, node: Node) -> Result<&mut SpawningClient<Channel>, BindError> {
+        if node == self.node { Ok(&mut self.here) } else { self.away.get() }
     }
 
     /// Starts what `order` says on `node`. A worker is ready then, unless it waits for its capability
@@ -111,7 +111,7 @@ impl SpawnClient {
         if bytes > MOST_WORDS {
             return Err(SpawnError::LongOrder { bytes: bytes as u64 }.into());
         }
-        let id = self.at(node).spawn(node, order.clone())??;
+        let id = self.at(node)?.spawn(node, order.clone())??;
         if order.capability != Capability::Later
             && let Some(exit) = self.ready(id)?
         {
@@ -122,7 +122,7 @@ impl SpawnClient {
 
     /// Gives a process that was started with [`Capability::Later`] its capability; a worker is ready then.
     pub fn hand_over(&mut self, id: ProcessId, capability: &[u8]) -> Result<(), ClientError> {
-        self.at(id.node).hand_over(id, capability)??;
+        self.at(id.node)?.hand_over(id, capability)??;
         match self.ready(id)? {
             Some(exit) => Err(ProcessError::Ended { id, exit }.into()),
             None => Ok(()),
@@ -140,7 +140,7 @@ impl SpawnClient {
 
     /// How a process is doing.
     pub fn state(&mut self, id: ProcessId) -> Result<State, ClientError> {
-        Ok(self.at(id.node).state(id)??)
+        Ok(self.at(id.node)?.state(id)??)
     }
 
     /// Waits for a process's end, at most `timeout` (none: for ever).
@@ -153,7 +153,7 @@ impl SpawnClient {
 
     /// Sends a process, and those that it started, a signal.
     pub fn signal(&mut self, id: ProcessId, signal: i32) -> Result<(), ClientError> {
-        Ok(self.at(id.node).signal(id, signal)??)
+        Ok(self.at(id.node)?.signal(id, signal)??)
     }
 
     /// Kills a process, and those that it started.

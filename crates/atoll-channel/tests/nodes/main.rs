@@ -28,6 +28,7 @@ fn main() {
         ("entries_of_a_killed_owner_disappear", names::entries_of_a_killed_owner_disappear),
         ("entries_of_a_killed_node_disappear", names::entries_of_a_killed_node_disappear),
         ("without_node_0_local_names_go_on", names::without_node_0_local_names_go_on),
+        ("a_node_0_that_hangs_holds_up_no_local_names", names::a_node_0_that_hangs_holds_up_no_local_names),
         ("clients_killed_at_random_leave_nothing", names::clients_killed_at_random_leave_nothing),
         ("a_watch_misses_nothing_or_says_so", names::a_watch_misses_nothing_or_says_so),
         ("pages_of_entries_are_whole", names::pages_of_entries_are_whole),

@@ -176,6 +176,32 @@ pub(crate) fn entries_of_a_killed_owner_disappear() {
     }
 }
 
+pub(crate) fn a_node_0_that_hangs_holds_up_no_local_names() {
+    let nodes = two_nodes();
+    let mut one = nodes[1].names();
+    one.register(Level::Local, &name("here@1.0"), b"").unwrap();
+    let mut other = nodes[1].names();
+    nodes[0].role.signal(libc::SIGSTOP);
+    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let asking = std::thread::spawn({
+        let done = done.clone();
+        move || {
+            let found = other.look_up(Search::Global, &pattern("there"));
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+            found
+        }
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..100 {
+        assert!(one.look_up(Search::Local, &pattern("here")).unwrap().is_some());
+    }
+    // Somebody who comes meanwhile, too.
+    assert!(nodes[1].names().look_up(Search::Either, &pattern("here")).unwrap().is_some());
+    assert!(!done.load(std::sync::atomic::Ordering::SeqCst));
+    nodes[0].role.signal(libc::SIGCONT);
+    assert_eq!(asking.join().unwrap().unwrap(), None);
+}
+
 pub(crate) fn clients_killed_at_random_leave_nothing() {
     let nodes = two_nodes();
     let start = |number: usize| {

@@ -41,6 +41,12 @@ impl Role {
         self.child.id()
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: no pointers; our own child, not waited for yet.
+        assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
+    }
+
     /// The next line that it says.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
