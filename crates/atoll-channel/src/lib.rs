@@ -27,11 +27,17 @@ mod channel;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+pub mod host;
+#[cfg(not(loom))]
+pub mod names;
+#[cfg(not(loom))]
 mod node;
 #[cfg(not(loom))]
 mod service;
 #[cfg(not(loom))]
 pub mod start;
+#[cfg(not(loom))]
+pub mod spawn;
 
 #[cfg(not(loom))]
 pub use self::channel::*;

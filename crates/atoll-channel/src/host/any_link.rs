@@ -1,0 +1,28 @@
+//! A link of any transport, as services keep them.
+//!
+//! To node 0's name service, and to other nodes' spawning services.
+
+use std::time::Duration;
+
+use crate::channel::Message;
+use crate::service::{Link, LinkError};
+
+/// A link of any transport.
+pub(crate) struct AnyLink(Box<dyn Link + Send>);
+
+impl AnyLink {
+    /// `link`, whatever it is.
+    pub(crate) fn new(link: impl Link + Send + 'static) -> AnyLink {
+        AnyLink(Box::new(link))
+    }
+}
+
+impl Link for AnyLink {
+    fn send(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), LinkError> {
+        self.0.send(kind, bytes, timeout)
+    }
+
+    fn recv(&mut self, message: &mut Message, timeout: Option<Duration>) -> Result<(), LinkError> {
+        self.0.recv(message, timeout)
+    }
+}

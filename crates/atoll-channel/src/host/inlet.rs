@@ -1,0 +1,142 @@
+//! How other threads hand something to a loop that serves clients: a queue, and a client of its own whose calls wake the
+//! loop.
+//!
+//! The loops of `names/` and `spawn/` have one each. The queue also carries seats the other way: who greets a visitor
+//! needs a seat of the loop's wait set to make the channel with.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::channel::{Channel, CreateError, Peer, Seat, Settings, pair};
+use crate::interface;
+use crate::service::{ClientId, Clients};
+
+/// Seats kept ready; whoever needs one more waits a moment.
+const SPARE: usize = 32;
+
+/// A set for the clients of a loop: at most some `most` processes, with places for inlets, other nodes and spare seats
+/// beside.
+///
+/// Answers must fit into an empty ring: a client that makes the loop wait, because it does not take its answers, is
+/// dropped at once.
+pub(crate) fn client_set(most: u32) -> Result<Clients, CreateError> {
+    let mut clients = Clients::new(most.saturating_add(1024).min(262_144))?;
+    clients.set_patience(Duration::ZERO);
+    Ok(clients)
+}
+
+/// Wakes a loop.
+#[interface(version = 1)]
+trait Wake {
+    /// There is something in the queue.
+    #[oneway]
+    fn wake(&mut self);
+}
+
+/// The loop does what is in its queue anyway.
+struct Woken;
+
+impl Wake for Woken {
+    fn wake(&mut self) {}
+}
+
+/// The end for all other threads.
+pub(crate) struct Inlet<T> {
+    queue: mpsc::Sender<T>,
+    seats: Arc<Mutex<mpsc::Receiver<Seat>>>,
+    wake: Arc<Mutex<WakeClient<Channel>>>,
+}
+
+impl<T> Clone for Inlet<T> {
+    fn clone(&self) -> Inlet<T> {
+        Inlet { queue: self.queue.clone(), seats: self.seats.clone(), wake: self.wake.clone() }
+    }
+}
+
+/// The loop's end.
+pub(crate) struct Outlet<T> {
+    queue: mpsc::Receiver<T>,
+    seats: mpsc::SyncSender<Seat>,
+    /// The inlets, as a client.
+    pub(crate) client: ClientId,
+    /// A seat that did not fit into the queue of spare ones.
+    spare: Option<Seat>,
+}
+
+/// The loop is gone.
+#[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
+#[error("the service has ended")]
+pub(crate) struct LoopEnded;
+
+fn other(why: impl std::fmt::Display) -> std::io::Error {
+    std::io::Error::other(why.to_string())
+}
+
+/// Makes both ends for a loop that serves `clients`, of which it takes a seat.
+pub(crate) fn inlet<T>(clients: &mut Clients) -> std::io::Result<(Inlet<T>, Outlet<T>)> {
+    let (near, far) = pair(Settings::default(), Some(clients.seat().map_err(other)?)).map_err(other)?;
+    let near = near.attach(Peer::this()?).map_err(other)?;
+    let far = far.attach(Peer::this()?).map_err(other)?;
+    let client = clients.add(near).map_err(other)?;
+    // To agree on the interface takes both ends.
+    let wake = std::thread::scope(|scope| {
+        let bound = scope.spawn(|| WakeClient::bind(far, None));
+        clients.wait(None);
+        let served = clients.serve(client, WakeService(&mut Woken));
+        let bound = bound.join().map_err(|_| other("the thread that binds panicked"))?;
+        served.map_err(other).and(bound.map_err(other))
+    })?;
+    let (to_loop, queue) = mpsc::channel();
+    let (seats, from_loop) = mpsc::sync_channel(SPARE);
+    let inlet =
+        Inlet { queue: to_loop, seats: Arc::new(Mutex::new(from_loop)), wake: Arc::new(Mutex::new(wake)) };
+    Ok((inlet, Outlet { queue, seats, client, spare: None }))
+}
+
+impl<T> Inlet<T> {
+    /// Hands `what` over.
+    pub(crate) fn send(&self, what: T) -> Result<(), LoopEnded> {
+        self.queue.send(what).map_err(|_| LoopEnded)?;
+        let mut wake = self.wake.lock().unwrap_or_else(PoisonError::into_inner);
+        wake.wake().map_err(|_| LoopEnded)
+    }
+
+    /// A seat of the loop's wait set; none if all are taken, or the loop has ended.
+    pub(crate) fn seat(&self) -> Option<Seat> {
+        let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(seat) = seats.try_recv() {
+            return Some(seat);
+        }
+        // The loop puts new ones in whenever it is awake.
+        self.wake.lock().unwrap_or_else(PoisonError::into_inner).wake().ok()?;
+        seats.recv_timeout(Duration::from_secs(1)).ok()
+    }
+}
+
+impl<T> Outlet<T> {
+    /// What was handed over, if there is anything. To be called until there is not, whenever the loop was woken.
+    pub(crate) fn next(&self) -> Option<T> {
+        self.queue.try_recv().ok()
+    }
+
+    /// Serves the inlets, and sees to it that they have seats.
+    pub(crate) fn serve(&mut self, clients: &mut Clients) {
+        // It cannot fail but when all inlets are gone.
+        let _ = clients.serve(self.client, WakeService(&mut Woken));
+        self.fill(clients);
+    }
+
+    /// Fills up the spare seats.
+    pub(crate) fn fill(&mut self, clients: &Clients) {
+        loop {
+            let Some(seat) = self.spare.take().or_else(|| clients.seat().ok()) else { return };
+            if let Err(mpsc::TrySendError::Full(seat) | mpsc::TrySendError::Disconnected(seat)) =
+                self.seats.try_send(seat)
+            {
+                self.spare = Some(seat);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The loop of a level whose registry is kept here: the node's own names, and at node 0 the global ones.
+//!
+//! One thread has the registry to itself. It does each request at once (`kept.rs`), so the node's names never wait for
+//! another node. `service.rs` starts it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::Node;
+use crate::channel::Channel;
+use crate::host::{Bell, Outlet};
+use crate::names::entry::Owner;
+use crate::names::interface::{NamesService, NodeNamesService, Remote};
+use crate::names::kept::{Kept, KeptForNode};
+use crate::names::registry::Registry;
+use crate::service::{ClientId, Clients};
+
+/// What other threads hand to the loop of a level.
+pub(super) enum ToLevel {
+    /// A process of this node.
+    Process(Owner, Box<Channel>, Bell),
+    /// Another node.
+    Node(Node, Box<Channel>, Bell),
+    /// It is over.
+    Stop,
+}
+
+/// Who a client is.
+enum Who {
+    Process(Owner),
+    Node(Node),
+}
+
+/// A node with a link to here.
+struct Linked {
+    client: ClientId,
+    bell: Bell,
+    roused: BTreeSet<Remote>,
+}
+
+/// A registry and all who may ask it.
+pub(super) struct LevelLoop {
+    node: Node,
+    /// What its bells say.
+    kind: u16,
+    registry: Registry,
+    clients: Clients,
+    outlet: Outlet<ToLevel>,
+    who: HashMap<ClientId, Who>,
+    bells: HashMap<Owner, Bell>,
+    nodes: HashMap<Node, Linked>,
+}
+
+impl LevelLoop {
+    pub(super) fn new(
+        node: Node,
+        kind: u16,
+        registry: Registry,
+        clients: Clients,
+        outlet: Outlet<ToLevel>,
+    ) -> LevelLoop {
+        let (who, bells, nodes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        LevelLoop { node, kind, registry, clients, outlet, who, bells, nodes }
+    }
+
+    /// Serves until it is told to stop.
+    pub(super) fn run(mut self) {
+        self.outlet.fill(&self.clients);
+        while let Some(client) = self.clients.wait(None) {
+            if client == self.outlet.client {
+                self.outlet.serve(&mut self.clients);
+                while let Some(event) = self.outlet.next() {
+                    match event {
+                        ToLevel::Process(owner, channel, bell) => self.add_process(owner, channel, bell),
+                        ToLevel::Node(node, channel, bell) => self.add_node(node, channel, bell),
+                        ToLevel::Stop => return,
+                    }
+                }
+            } else {
+                self.serve(client);
+            }
+            self.ring();
+        }
+    }
+
+    fn add_process(&mut self, owner: Owner, channel: Box<Channel>, bell: Bell) {
+        // An error: it is gone again, or cannot be watched; dropping its channel tells it.
+        if let Ok(client) = self.clients.add(*channel) {
+            self.who.insert(client, Who::Process(owner));
+            self.bells.insert(owner, bell);
+        }
+    }
+
+    /// A node that is linked anew has lost what it had.
+    fn add_node(&mut self, node: Node, channel: Box<Channel>, bell: Bell) {
+        if let Some(old) = self.nodes.remove(&node) {
+            self.clients.remove(old.client);
+            self.who.remove(&old.client);
+            self.registry.node_gone(node);
+        }
+        if let Ok(client) = self.clients.add(*channel) {
+            self.who.insert(client, Who::Node(node));
+            self.nodes.insert(node, Linked { client, bell, roused: BTreeSet::new() });
+        }
+    }
+
+    fn serve(&mut self, client: ClientId) {
+        let registry = &mut self.registry;
+        let served = match self.who.get(&client) {
+            Some(Who::Process(owner)) => {
+                self.clients.serve(client, NamesService(&mut Kept { registry, owner: *owner }))
+            }
+            Some(Who::Node(node)) => {
+                let Some(Linked { roused, .. }) = self.nodes.get_mut(node) else { return };
+                let mut kept = KeptForNode { registry, node: *node, roused };
+                self.clients.serve(client, NodeNamesService(&mut kept))
+            }
+            None => return,
+        };
+        if served.is_err() {
+            match self.who.remove(&client) {
+                Some(Who::Process(owner)) => {
+                    self.bells.remove(&owner);
+                    self.registry.owner_gone(owner);
+                }
+                Some(Who::Node(node)) => {
+                    self.nodes.remove(&node);
+                    self.registry.node_gone(node);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Tells those that have something to fetch.
+    fn ring(&mut self) {
+        for owner in self.registry.roused() {
+            if owner.node == self.node {
+                if let Some(bell) = self.bells.get(&owner) {
+                    bell.ring(self.kind);
+                }
+            } else if let Some(linked) = self.nodes.get_mut(&owner.node) {
+                linked.roused.insert(Remote { process: owner.process, connection: owner.connection });
+                linked.bell.ring(self.kind);
+            }
+        }
+    }
+}

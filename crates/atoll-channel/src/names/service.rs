@@ -1,0 +1,307 @@
+//! The name service of a node: a door for the node's processes, and a loop for each of the two levels.
+//!
+//! The loops are `level.rs` and, for the global names of every node but 0, `forward.rs`; clients are `client.rs`. A
+//! process is given three channels over one socket: for each level one, and its bell.
+//!
+//! Source: the barrelfish paper, section 6.8.2 and figure 6.3.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use crate::Node;
+use crate::channel::{Channel, ConnectError, CreateError, Settings};
+use crate::host::{
+    AnyLink, BELL_HELLO, Bell, DirectoryError, Door, Inlet, SET_UP, Visitor, bell_settings, client_set, inlet,
+};
+use crate::names::entry::Owner;
+use crate::names::forward::{Forward, ToForward};
+use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL};
+use crate::names::level::{LevelLoop, ToLevel};
+use crate::names::limits::Limits;
+use crate::names::registry::Registry;
+use crate::service::Link;
+
+/// The socket's name in the node's directory.
+pub(super) const SOCKET: &str = "names";
+/// Where global names are kept.
+const KEEPER: Node = Node(0);
+/// Why a name service does not start.
+#[derive(thiserror::Error, Debug)]
+pub enum StartError {
+    /// The directory for its socket cannot be used.
+    #[error("the name service's socket: {0}")]
+    Directory(#[from] DirectoryError),
+    /// The set of its clients cannot be made.
+    #[error("the name service's clients: {0}")]
+    Clients(#[from] CreateError),
+    /// The system refuses a thread, or memory.
+    #[error("the name service's threads: {0}")]
+    Os(#[from] io::Error),
+}
+
+/// Why two nodes' name services are not linked.
+#[derive(thiserror::Error, Debug)]
+pub enum NodeLinkError {
+    /// The channel was not made.
+    #[error("linking {node}: {why}")]
+    Connect {
+        /// The other node.
+        node: Node,
+        /// Why.
+        #[source]
+        why: ConnectError,
+    },
+    /// Only node 0 is linked to others, and others only to node 0.
+    #[error("{here} cannot be linked to {there}: the name service of node 0 is linked to each of the others")]
+    Nodes {
+        /// This node.
+        here: Node,
+        /// The other.
+        there: Node,
+    },
+    /// All places are taken, or the service has ended.
+    #[error("the name service takes no more clients")]
+    Full,
+}
+
+/// Where the global level's loop is fed.
+#[derive(Clone)]
+enum Global {
+    Kept(Inlet<ToLevel>),
+    Forwarded(Inlet<ToForward>),
+}
+
+/// A node's name service. It runs in threads of this process until it is dropped; its clients' calls fail from then on.
+pub struct NameService {
+    node: Node,
+    /// Goes first, so that nobody comes in any more.
+    door: Option<Door>,
+    local: Inlet<ToLevel>,
+    global: Global,
+    loops: Vec<JoinHandle<()>>,
+}
+
+impl NameService {
+    /// Starts node `node`'s, for at most some `clients` processes of it, with its socket in `directory`.
+    pub fn start(
+        node: Node,
+        directory: &Path,
+        clients: u32,
+        limits: Limits,
+    ) -> Result<NameService, StartError> {
+        let set = || client_set(clients);
+        let mut loops = Vec::new();
+        let mut run = |name: &str, run: Box<dyn FnOnce() + Send>| -> io::Result<()> {
+            loops.push(Builder::new().name(name.into()).spawn(run)?);
+            Ok(())
+        };
+
+        let mut local_clients = set()?;
+        let (local, outlet) = inlet(&mut local_clients)?;
+        let registry = Registry::new(limits);
+        let level = LevelLoop::new(node, BELL_LOCAL, registry, local_clients, outlet);
+        run("atoll names", Box::new(move || level.run()))?;
+
+        let mut global_clients = set()?;
+        let global = if node == KEEPER {
+            let (inlet, outlet) = inlet(&mut global_clients)?;
+            let level = LevelLoop::new(node, BELL_GLOBAL, Registry::new(limits), global_clients, outlet);
+            run("atoll global", Box::new(move || level.run()))?;
+            Global::Kept(inlet)
+        } else {
+            let (inlet, outlet) = inlet(&mut global_clients)?;
+            let forward = Forward::new(global_clients, inlet.clone(), outlet);
+            run("atoll global", Box::new(move || forward.run()))?;
+            Global::Forwarded(inlet)
+        };
+
+        let mut service = NameService { node, door: None, local, global, loops };
+        let next = AtomicU64::new(1);
+        let door = Door::open(directory, SOCKET, {
+            let (local, global) = (service.local.clone(), service.global.clone());
+            move |stream, visitor| {
+                let connection = next.fetch_add(1, Ordering::Relaxed);
+                // It sees by its socket that it was not let in, and has to come again.
+                let _ = greet(stream, &visitor, node, connection, &local, &global);
+            }
+        });
+        service.door = Some(door?);
+        Ok(service)
+    }
+
+    /// At node 0: lets `node` ask for global names, over a channel made with its
+    /// [`link_up`](NameService::link_up) at the other end of `stream`. Once it is lost, all global entries of that
+    /// node's processes are.
+    pub fn link_node(&self, node: Node, stream: &UnixStream) -> Result<(), NodeLinkError> {
+        let Global::Kept(inlet) = &self.global else {
+            return Err(NodeLinkError::Nodes { here: self.node, there: node });
+        };
+        if node == self.node {
+            return Err(NodeLinkError::Nodes { here: self.node, there: node });
+        }
+        let failed = |why| NodeLinkError::Connect { node, why };
+        let seat = inlet.seat().ok_or(NodeLinkError::Full)?;
+        let calls = Channel::connect(stream, Settings::default(), Some(seat), SET_UP).map_err(failed)?;
+        let bell = Channel::connect(stream, bell_settings(), None, SET_UP).map_err(failed)?;
+        inlet
+            .send(ToLevel::Node(node, Box::new(calls), Bell::new(bell.sender)))
+            .map_err(|_| NodeLinkError::Full)
+    }
+
+    /// At any other node: asks node 0 for global names from now on, over a channel made with its
+    /// [`link_node`](NameService::link_node) at the other end of `stream`.
+    pub fn link_up(&self, stream: &UnixStream) -> Result<(), NodeLinkError> {
+        let failed = |why| NodeLinkError::Connect { node: KEEPER, why };
+        let connect = |settings| Channel::connect(stream, settings, None, SET_UP).map_err(failed);
+        self.link_up_by(connect(Settings::default())?, connect(bell_settings())?)
+    }
+
+    /// The same over links of any transport: for calls, and for the bell.
+    pub fn link_up_by(
+        &self,
+        calls: impl Link + Send + 'static,
+        bell: impl Link + Send + 'static,
+    ) -> Result<(), NodeLinkError> {
+        let Global::Forwarded(inlet) = &self.global else {
+            return Err(NodeLinkError::Nodes { here: self.node, there: KEEPER });
+        };
+        let (calls, bell) = (AnyLink::new(calls), AnyLink::new(bell));
+        inlet.send(ToForward::Uplink(calls, bell)).map_err(|_| NodeLinkError::Full)
+    }
+
+    /// Whose it is.
+    pub fn node(&self) -> Node {
+        self.node
+    }
+}
+
+impl Drop for NameService {
+    fn drop(&mut self) {
+        self.door = None;
+        // Errors: the loop has ended already.
+        let _ = self.local.send(ToLevel::Stop);
+        let _ = match &self.global {
+            Global::Kept(inlet) => inlet.send(ToLevel::Stop),
+            Global::Forwarded(inlet) => inlet.send(ToForward::Stop),
+        };
+        for thread in self.loops.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes a visitor's channels, in the order in which `client.rs` does, and hands them to the loops.
+fn greet(
+    stream: &UnixStream,
+    visitor: &Visitor,
+    node: Node,
+    connection: u64,
+    local: &Inlet<ToLevel>,
+    global: &Global,
+) -> Option<()> {
+    let owner = Owner { node, process: visitor.process, connection };
+    let connect = |settings, seat| Channel::connect(stream, settings, seat, SET_UP).ok();
+    let local_calls = connect(Settings::default(), Some(local.seat()?))?;
+    let seat = match global {
+        Global::Kept(inlet) => inlet.seat(),
+        Global::Forwarded(inlet) => inlet.seat(),
+    };
+    let global_calls = Box::new(connect(Settings::default(), Some(seat?))?);
+    let mut sender = connect(bell_settings(), None)?.sender;
+    sender.try_send(BELL_HELLO, &node.0.to_le_bytes()).ok()?;
+    let bell = Bell::new(sender);
+    local.send(ToLevel::Process(owner, Box::new(local_calls), bell.clone())).ok()?;
+    match global {
+        Global::Kept(inlet) => inlet.send(ToLevel::Process(owner, global_calls, bell)),
+        Global::Forwarded(inlet) => inlet.send(ToForward::Process(owner, global_calls, bell)),
+    }
+    .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::host::{NodeDirectory, visit};
+    use crate::names::interface::NamesClient;
+    use crate::names::name::Name;
+    use crate::names::registry::Page;
+    use crate::names::{Level, MOST_VALUE, NameClient, NamesError, Search};
+
+    /// The calls' channel of a process that does what it likes, bound to the service of the node's names.
+    fn stranger(directory: &Path) -> (Channel, Channel, Channel) {
+        let stream = visit(directory, SOCKET).unwrap();
+        let local = Channel::connect(&stream, Settings::default(), None, SET_UP).unwrap();
+        let global = Channel::connect(&stream, Settings::default(), None, SET_UP).unwrap();
+        let bell = Channel::connect(&stream, bell_settings(), None, SET_UP).unwrap();
+        (NamesClient::bind(local, SET_UP).unwrap().into_link(), global, bell)
+    }
+
+    #[test]
+    fn a_client_that_takes_no_answers_is_dropped_and_holds_up_nobody() {
+        let directory = NodeDirectory::create(&std::env::temp_dir()).unwrap();
+        let service = NameService::start(Node(0), directory.path(), 10, Limits::default()).unwrap();
+        let mut client = NameClient::connect(directory.path()).unwrap();
+        let name = Name::new("long", Node(0), 0).unwrap();
+        client.register(Level::Local, &name, &[7; MOST_VALUE]).unwrap();
+        let (calls, _global, _bell) = stranger(directory.path());
+        // Look-ups of the long entry, of which no answer is received.
+        let Channel { mut sender, receiver } = calls;
+        let begin = Instant::now();
+        let mut number = 0u32;
+        let why = loop {
+            number += 1;
+            let mut request = number.to_le_bytes().to_vec();
+            request.push(8);
+            request.extend_from_slice(b"long@*.*");
+            if let Err(why) = sender.send(3, &request, SET_UP) {
+                break why;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(10), "it is served still");
+        };
+        assert_eq!(why, crate::SendError::Closed);
+        drop(receiver);
+        assert!(client.look_up(Search::Local, &"long".parse().unwrap()).unwrap().is_some());
+        drop(service);
+    }
+
+    #[test]
+    fn clients_of_a_service_that_ends_are_told() {
+        let directory = NodeDirectory::create(&std::env::temp_dir()).unwrap();
+        let service = NameService::start(Node(3), directory.path(), 10, Limits::default()).unwrap();
+        let mut client = NameClient::connect(directory.path()).unwrap();
+        let mut waiting = NameClient::connect(directory.path()).unwrap();
+        let what: crate::names::Pattern = "nobody".parse().unwrap();
+        let waiter = std::thread::spawn({
+            let what = what.clone();
+            move || waiting.wait_for(Search::Local, &what, Some(Duration::from_secs(20))).unwrap_err()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        drop(service);
+        let why = waiter.join().unwrap();
+        assert!(matches!(why, NamesError::Ended(_) | NamesError::Service(_)), "{why}");
+        let why = client.look_up(Search::Local, &what).unwrap_err();
+        assert!(matches!(why, NamesError::Service(_)), "{why}");
+        assert!(NameClient::connect(directory.path()).is_err());
+        // The next one can be started there.
+        drop(NameService::start(Node(3), directory.path(), 10, Limits::default()).unwrap());
+    }
+
+    #[test]
+    fn the_longest_answers_fit_into_an_empty_ring() {
+        let owner = Owner { node: Node(u32::MAX), process: u32::MAX, connection: u64::MAX };
+        let service = "x".repeat(crate::names::MOST_SERVICE);
+        let mut registry = Registry::new(Limits::default());
+        for instance in 0..3 {
+            let name = Name::new(&service, Node(u32::MAX), u32::MAX - instance).unwrap();
+            registry.register(owner, name, vec![0xff; MOST_VALUE]).unwrap();
+        }
+        let room = crate::channel::DEFAULT_LINES as usize * 56 * 3 / 4;
+        let page: Page = registry.look_up_all(&"*".parse().unwrap(), None, crate::names::interface::PAGE);
+        assert!(page.more && postcard::to_stdvec(&page).unwrap().len() + 8 < room);
+    }
+}

@@ -1,0 +1,190 @@
+//! A process's connection to the spawning service of its node.
+//!
+//! `service.rs` is the other end. Who waits for a process sleeps on the bell's channel.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Node;
+use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError, Settings};
+use crate::clock::Deadline;
+use crate::host::{BELL_HELLO, DirectoryError, Lazy, SET_UP, bell_settings, from_environment, visit};
+use crate::service::{BindError, CallError};
+use crate::spawn::interface::{Exit, ProcessError, SpawnError, SpawningClient, State};
+use crate::spawn::order::{Capability, MOST_WORDS, Order, ProcessId};
+use crate::spawn::service::SOCKET;
+
+/// How long the service may take for an answer; it may ask another node's, for half as long.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+
+/// Why a request has no result.
+#[derive(thiserror::Error, Debug)]
+pub enum ClientError {
+    /// The service's socket is not there, or cannot be trusted.
+    #[error("the node's spawning service: {0}")]
+    Directory(#[from] DirectoryError),
+    /// It does not make channels with this process.
+    #[error("the node's spawning service: {0}")]
+    Connect(#[from] ConnectError),
+    /// It does not answer, or speaks something else.
+    #[error("the node's spawning service: {0}")]
+    Bind(#[from] BindError),
+    /// It does not say which node this is.
+    #[error("the node's spawning service does not say which node this is")]
+    NoNode,
+    /// A call was not answered.
+    #[error("the node's spawning service: {0}")]
+    Call(#[from] CallError),
+    /// It has ended.
+    #[error("the node's spawning service: {0}")]
+    Ended(RecvError),
+    /// Nothing was started.
+    #[error("{0}")]
+    Spawn(#[from] SpawnError),
+    /// Nothing can be done with the process.
+    #[error("{0}")]
+    Process(#[from] ProcessError),
+    /// The process goes on.
+    #[error("{id} did not end within {within:?}")]
+    TimedOut {
+        /// The process.
+        id: ProcessId,
+        /// How long it was waited for.
+        within: Duration,
+    },
+}
+
+/// A connection to the node's spawning service. Dropped, all that was started through it is killed; the same where this
+/// process dies, within a second.
+pub struct SpawnClient {
+    node: Node,
+    /// For processes of this node, and of others.
+    here: SpawningClient<Channel>,
+    away: Lazy<SpawningClient<Channel>>,
+    bell: Receiver,
+    message: Message,
+}
+
+impl SpawnClient {
+    /// Connects to the service of the node that this process was started at
+    /// ([`NODE_DIRECTORY`](crate::host::NODE_DIRECTORY)).
+    pub fn from_environment() -> Result<SpawnClient, ClientError> {
+        SpawnClient::connect(&from_environment()?)
+    }
+
+    /// Connects to the service whose socket lies in `directory`.
+    pub fn connect(directory: &Path) -> Result<SpawnClient, ClientError> {
+        SpawnClient::over(&visit(directory, SOCKET)?)
+    }
+
+    /// Connects to the service at the other end of `stream`.
+    pub(super) fn over(stream: &UnixStream) -> Result<SpawnClient, ClientError> {
+        // In the order in which `service.rs` makes them.
+        let here = Channel::connect(stream, Settings::default(), None, SET_UP)?;
+        let away = Channel::connect(stream, Settings::default(), None, SET_UP)?;
+        let mut bell = Channel::connect(stream, bell_settings(), None, SET_UP)?.receiver;
+        let mut message = Message::default();
+        let node = match bell.recv(&mut message, SET_UP) {
+            Ok(()) if message.kind == BELL_HELLO => message.bytes.as_slice().try_into().ok(),
+            _ => None,
+        };
+        let node = Node(u32::from_le_bytes(node.ok_or(ClientError::NoNode)?));
+        let here = SpawningClient::bind(here, PATIENCE)?;
+        let away = Lazy::new(away, SpawningClient::bind, PATIENCE);
+        Ok(SpawnClient { node, here, away, bell, message })
+    }
+
+    /// Which node this is.
+    pub fn node(&self) -> Node {
+        self.node
+    }
+
+    fn at(&mut self, node: Node) -> Result<&mut SpawningClient<Channel>, BindError> {
+        if node == self.node { Ok(&mut self.here) } else { self.away.get() }
+    }
+
+    /// Starts what `order` says on `node`. A worker is ready then, unless it waits for its capability
+    /// ([`Capability::Later`]).
+    pub fn spawn(&mut self, node: Node, order: &Order) -> Result<ProcessId, ClientError> {
+        let bytes = order.bytes();
+        if bytes > MOST_WORDS {
+            return Err(SpawnError::LongOrder { bytes: bytes as u64 }.into());
+        }
+        let id = self.at(node)?.spawn(node, order.clone())??;
+        if order.capability != Capability::Later
+            && let Some(exit) = self.ready(id)?
+        {
+            return Err(SpawnError::DiedAtOnce { program: order.program_name(), node, exit }.into());
+        }
+        Ok(id)
+    }
+
+    /// Gives a process that was started with [`Capability::Later`] its capability; a worker is ready then.
+    pub fn hand_over(&mut self, id: ProcessId, capability: &[u8]) -> Result<(), ClientError> {
+        self.at(id.node)?.hand_over(id, capability)??;
+        match self.ready(id)? {
+            Some(exit) => Err(ProcessError::Ended { id, exit }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until a worker is ready; if it ended before, how.
+    fn ready(&mut self, id: ProcessId) -> Result<Option<Exit>, ClientError> {
+        // The service sees to it that it does not take for ever.
+        match self.until(id, None, |state| *state != State::Starting)? {
+            Some(State::Ended { exit, ready: false }) => Ok(Some(exit)),
+            _ => Ok(None),
+        }
+    }
+
+    /// How a process is doing.
+    pub fn state(&mut self, id: ProcessId) -> Result<State, ClientError> {
+        Ok(self.at(id.node)?.state(id)??)
+    }
+
+    /// Waits for a process's end, at most `timeout` (none: for ever).
+    pub fn wait(&mut self, id: ProcessId, timeout: Option<Duration>) -> Result<Exit, ClientError> {
+        match self.until(id, timeout, |state| matches!(state, State::Ended { .. }))? {
+            Some(State::Ended { exit, .. }) => Ok(exit),
+            _ => Err(ClientError::TimedOut { id, within: timeout.unwrap_or(Duration::MAX) }),
+        }
+    }
+
+    /// Sends a process, and those that it started, a signal.
+    pub fn signal(&mut self, id: ProcessId, signal: i32) -> Result<(), ClientError> {
+        Ok(self.at(id.node)?.signal(id, signal)??)
+    }
+
+    /// Kills a process, and those that it started.
+    pub fn kill(&mut self, id: ProcessId) -> Result<(), ClientError> {
+        self.signal(id, rustix::process::Signal::KILL.as_raw())
+    }
+
+    /// Waits until the state is what `done` says; none if it is not in time.
+    fn until(
+        &mut self,
+        id: ProcessId,
+        timeout: Option<Duration>,
+        done: impl Fn(&State) -> bool,
+    ) -> Result<Option<State>, ClientError> {
+        let mut deadline = Deadline::new(timeout);
+        loop {
+            // Rung before now: the state is newer.
+            while self.bell.try_recv(&mut self.message).map_err(ClientError::Ended)? {}
+            let state = self.state(id)?;
+            if done(&state) {
+                return Ok(Some(state));
+            }
+            let left = deadline.left(Duration::MAX).unwrap_or_default();
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match self.bell.recv(&mut self.message, Some(left)) {
+                Ok(()) => {}
+                Err(RecvError::TimedOut) => return Ok(None),
+                Err(why) => return Err(ClientError::Ended(why)),
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Two nodes as two processes of one machine, with their name and spawning services, and the processes that use them.
+//!
+//! Services have threads, so it forks nothing: it runs itself again in other roles (`role.rs`), and so has no test harness:
+//! `cargo test -p atoll-channel --test nodes [-- NAME]`. A test that takes longer than a minute is ended by SIGALRM.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod names;
+mod role;
+mod spawning;
+
+use std::time::Instant;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // SAFETY: sets a timer; its signal ends the process. Every role has it too.
+    unsafe { libc::alarm(60) };
+    if role::play(&words) {
+        return;
+    }
+    let tests: &[(&str, fn())] = &[
+        ("a_name_is_found_across_nodes", names::a_name_is_found_across_nodes),
+        ("levels_are_apart", names::levels_are_apart),
+        ("a_name_registered_twice_says_by_whom", names::a_name_registered_twice_says_by_whom),
+        ("a_look_up_that_nobody_answers_times_out", names::a_look_up_that_nobody_answers_times_out),
+        ("a_look_up_waits_across_nodes", names::a_look_up_waits_across_nodes),
+        ("an_event_rouses_two_hundred_waiters", names::an_event_rouses_two_hundred_waiters),
+        ("entries_of_a_killed_owner_disappear", names::entries_of_a_killed_owner_disappear),
+        ("entries_of_a_killed_node_disappear", names::entries_of_a_killed_node_disappear),
+        ("without_node_0_local_names_go_on", names::without_node_0_local_names_go_on),
+        ("a_node_0_that_hangs_holds_up_no_local_names", names::a_node_0_that_hangs_holds_up_no_local_names),
+        ("clients_killed_at_random_leave_nothing", names::clients_killed_at_random_leave_nothing),
+        ("a_watch_misses_nothing_or_says_so", names::a_watch_misses_nothing_or_says_so),
+        ("pages_of_entries_are_whole", names::pages_of_entries_are_whole),
+        ("strangers_do_no_harm", names::strangers_do_no_harm),
+        ("a_program_runs_on_either_node", spawning::a_program_runs_on_either_node),
+        ("what_cannot_start_is_one_clear_error", spawning::what_cannot_start_is_one_clear_error),
+        ("a_worker_on_node_1_gets_a_capability", spawning::a_worker_on_node_1_gets_a_capability),
+        ("a_capability_can_come_later", spawning::a_capability_can_come_later),
+        ("a_worker_reaches_memory_that_it_was_given", spawning::a_worker_reaches_memory_that_it_was_given),
+        ("a_grandchild_is_not_taken_for_a_child", spawning::a_grandchild_is_not_taken_for_a_child),
+        ("a_killed_process_takes_its_group_along", spawning::a_killed_process_takes_its_group_along),
+        ("what_somebody_ordered_ends_with_him", spawning::what_somebody_ordered_ends_with_him),
+        ("no_child_survives_its_service", spawning::no_child_survives_its_service),
+        ("only_what_was_started_can_be_killed", spawning::only_what_was_started_can_be_killed),
+        ("both_nodes_order_from_each_other_at_once", spawning::both_nodes_order_from_each_other_at_once),
+    ];
+    let filter = words.iter().find(|word| !word.starts_with('-'));
+    for (name, test) in tests {
+        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
+            continue;
+        }
+        // SAFETY: sets a timer; its signal ends the process.
+        unsafe { libc::alarm(60) };
+        let begin = Instant::now();
+        test();
+        println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
+    }
+}
