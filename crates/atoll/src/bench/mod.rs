@@ -8,6 +8,7 @@ mod latency;
 mod lists;
 mod machine;
 mod mapping;
+mod names;
 mod output;
 mod pair;
 mod paper;
@@ -58,6 +59,7 @@ pub(crate) fn bench(what: &Bench) -> ExitCode {
         Bench::Latency(args) => latency::bench(args),
         Bench::Throughput(args) => throughput::bench(args),
         Bench::Channel(args) => channel::bench(args),
+        Bench::Names(args) => names::bench(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,6 +24,11 @@ Two processes, each on its CPU: round trips by placement of the rings, messages 
 of many channels; beside them a bare cache line, and UCX where ucx_perftest is installed. The paper: table 5.2 and figures 5.7 to 5.9 of
 Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes half a minute; other work disturbs it.";
 
+const NAMES: &str = "\
+The services of two nodes in one process and a client in another: registering, looking up and waiting for names of the node and of
+all nodes, and starting a program on either node. The paper: section 6.8 of Message Passing and Bulk Transport on
+Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes some seconds; other work disturbs it.";
+
 /// `atoll bench`.
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Bench {
@@ -43,6 +48,9 @@ pub(crate) enum Bench {
     /// Measure messages between two processes
     #[command(after_long_help = CHANNEL)]
     Channel(BenchArgs),
+    /// Measure names and the starting of programs
+    #[command(after_long_help = NAMES)]
+    Names(BenchArgs),
 }
 
 /// Flags of the measurements that print tables.
