@@ -6,15 +6,19 @@
 //! Two protocols share one set of states. *Sequential consistency*: a page has many readers or one writer; its home
 //! keeps a directory entry ([`directory`]) and serves one request at a time, each node steps through the table of
 //! [`copy`]. *Multiple writers*, inside work-sharing regions: nodes write at once, each beside a twin, and the barrier
-//! merges what they wrote ([`merge`]). [`agent`] is a node's part in both.
+//! merges what they wrote ([`merge`], [`diff`]). [`agent`] is a node's part in both. [`region`] chooses between them, [`plan`]
+//! says what to fetch at a region's entry.
 //!
 //! Source: the Popcorn paper (`papers/popcorn-dsm.txt`), sections 2 to 4.
 
 pub mod agent;
 pub mod copy;
+pub mod diff;
 pub mod directory;
 pub mod merge;
 pub mod nodes;
+pub mod plan;
+pub mod region;
 mod table;
 
 pub use table::Impossible;
