@@ -6,7 +6,7 @@
 //!
 //! Source: the Popcorn paper, sections 3.1, 3.4 and 4.1.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
 use crate::copy::{self, Action, Event, State};
@@ -138,6 +138,8 @@ pub struct Agent<D, F> {
     copies: BTreeMap<Page, Copy<D, F>>,
     /// Of pages at home here that are not as they were at first.
     entries: BTreeMap<Page, Entry>,
+    /// Those of them that the next barrier must hear of.
+    written: BTreeSet<Page>,
     /// Requests of this node that are not served yet.
     asked: u32,
     /// Pages that wait for diffs.
@@ -157,6 +159,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
             layout,
             copies: BTreeMap::new(),
             entries: BTreeMap::new(),
+            written: BTreeSet::new(),
             asked: 0,
             merging: 0,
             came: BTreeMap::new(),
@@ -315,6 +318,13 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         } else if next == State::Merging && copy.state != State::Merging {
             self.merging += 1;
         }
+        if copy.state != next {
+            if next.written_among_many() {
+                self.written.insert(page);
+            } else if copy.state.written_among_many() {
+                self.written.remove(&page);
+            }
+        }
         copy.state = next;
         let to = match &cause {
             Some((_, Message::Forward(_, to, _))) => *to,
@@ -397,10 +407,8 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
             return;
         }
         let mut lists = vec![Vec::new(); usize::from(self.layout.nodes)];
-        for (&page, copy) in &self.copies {
-            if copy.state.written_among_many() {
-                lists[usize::from(self.layout.home(page))].push(page);
-            }
+        for &page in &self.written {
+            lists[usize::from(self.layout.home(page))].push(page);
         }
         self.barrier = Barrier::Waiting((0..self.layout.nodes).collect());
         let lists = (0..self.layout.nodes).zip(lists);
