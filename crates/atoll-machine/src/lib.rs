@@ -11,6 +11,7 @@ pub mod counts;
 pub mod describe;
 pub mod engine;
 mod feed;
+pub mod job;
 mod minimum;
 mod pages;
 pub mod setup;

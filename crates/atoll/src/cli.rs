@@ -20,7 +20,7 @@ mod trace;
 pub(crate) use bench::{Bench, BenchArgs};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use share::Share;
-pub(crate) use sim::{PagerArg, SimArgs};
+pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use atoll_machine::job::Consistency;
 use atoll_machine::{PageMode, Replacement};
 use atoll_pages::Size;
 use clap::{Args, ValueEnum, ValueHint};
@@ -18,6 +19,10 @@ Faults, invalidations and TLB misses are per worker, as in the CMCP paper's tabl
 computing, page walks, the work of faults, waiting for locks, sending invalidations, being interrupted by others', transfers, and
 waiting at barriers. Footprint is what the trace touches in 4K pages.
 
+With --nodes the trace's workers are spread over nodes that share no memory, and what keeping 4K pages coherent costs is simulated
+instead: faults that wait for other nodes, invalidations sent one by one and batched at barriers, pages and diffs that move. Time is to first order:
+compute, faults, links and barriers, without TLBs and near limits.
+
 A trace that leaves out what a worker has just seen (its header says so) shows fewer TLB misses than there were where a TLB is not
 larger than that filter.";
 
@@ -28,6 +33,36 @@ pub(crate) enum PagerArg {
     Kernel,
     /// A fault brings what its stream will want next, too
     Atoll,
+}
+
+/// Protocols between nodes.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConsistencyArg {
+    /// Sequential consistency: one writer of a page at a time
+    Sc,
+    /// Many writers of a page in every region, merged at its end
+    Mw,
+    /// Many writers where that saves invalidations
+    Smart,
+}
+
+impl From<ConsistencyArg> for Consistency {
+    fn from(arg: ConsistencyArg) -> Self {
+        match arg {
+            ConsistencyArg::Sc => Self::Sc,
+            ConsistencyArg::Mw => Self::Mw,
+            ConsistencyArg::Smart => Self::Smart,
+        }
+    }
+}
+
+/// Whether something is done.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnOff {
+    /// It is
+    On,
+    /// It is not
+    Off,
 }
 
 /// `atoll sim`.
@@ -81,6 +116,33 @@ pub(crate) struct SimArgs {
     /// Page only runs of touched memory of at least SIZE; stacks and small blocks stay near and are not counted
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub(crate) paged: Size,
+
+    /// Nodes that share no memory, over which the workers are spread in equal stretches
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=64),
+          conflicts_with_all = ["near", "page", "page_tables", "policy", "pager", "batch", "regions", "paged", "parquet"])]
+    pub(crate) nodes: Vec<u8>,
+
+    /// Protocols between the nodes
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PROTOCOLS",
+        value_delimiter = ',',
+        default_value = "sc,mw,smart",
+        requires = "nodes"
+    )]
+    pub(crate) consistency: Vec<ConsistencyArg>,
+
+    /// Whether nodes fetch at a region's entry what they had to wait for in a run before
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ON|OFF",
+        value_delimiter = ',',
+        default_value = "off,on",
+        requires = "nodes"
+    )]
+    pub(crate) prefetch: Vec<OnOff>,
 
     /// Write all counts and times to FILE, comma-separated
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -1,5 +1,6 @@
 //! `atoll sim`: a trace replayed on a machine that need not be there.
 
+mod job;
 #[cfg_attr(not(feature = "parquet"), path = "no_parquet.rs")]
 mod parquet;
 pub(crate) mod replay;
@@ -50,6 +51,9 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
     let trace = Trace::open(path, args.paged.0)?;
     if let Some(asked) = args.workers.filter(|&asked| asked != trace.workers) {
         return Err(SimError::Workers { trace: path.display().to_string(), has: trace.workers, asked });
+    }
+    if !args.nodes.is_empty() {
+        return job::job(args, &machine, &trace);
     }
     let regions = if args.regions.is_empty() { None } else { Some(trace.regions(&args.regions)?) };
     let footprint = trace.footprint(PageSize::K4);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use atoll_machine::job::{JobError, JobOutcome, JobSetup, Simulation};
 use atoll_machine::{
     Machine, MachineError, Node, Outcome, RunError, Setup, SetupError, SimulateError, Survey,
 };
@@ -42,6 +43,8 @@ pub(crate) enum SimError {
     Regions(String, String),
     #[error("{0} cannot be written: {1}")]
     Write(String, std::io::Error),
+    #[error("{0}: {1}")]
+    Job(String, JobError<TraceError>),
 }
 
 /// A machine by its name, or by the path of its description.
@@ -94,7 +97,8 @@ impl Trace {
         Ok(Self { path: path.to_owned(), header: reader.header().clone(), survey, names, areas, workers })
     }
 
-    fn name(&self) -> String {
+    /// Its path.
+    pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -157,6 +161,25 @@ impl Trace {
         bar.finish_and_clear();
         // Where one failed, others may not have begun; the first failure is what is told.
         results.into_inner().unwrap_or_default().into_iter().flatten().collect()
+    }
+
+    /// Replays the trace over several nodes, `warm` times whole and once more, and counts all of it.
+    pub(crate) fn job(&self, machine: &Machine, setup: JobSetup, warm: u32) -> Result<JobOutcome, SimError> {
+        let wrong = |error| SimError::Job(self.name(), error);
+        let mut simulation = Simulation::new(machine, setup).map_err(wrong)?;
+        let bar = progress((u64::from(warm) + 1) * self.survey.events, "replaying");
+        for _ in 0..=warm {
+            let mut reader = Reader::open(&self.path).map_err(|e| SimError::Trace(self.name(), e))?;
+            let next = |into: &mut Vec<Event>| {
+                let before = into.len();
+                let more = reader.next_chunk(into)?;
+                bar.inc((into.len() - before) as u64);
+                Ok(more)
+            };
+            simulation.run(next).map_err(wrong)?;
+        }
+        bar.finish_and_clear();
+        Ok(simulation.outcome())
     }
 
     fn one(

@@ -1,0 +1,479 @@
+//! A node's part in the protocols: its copies, the entries of the pages it is home of, and the barrier.
+//!
+//! Drives the tables of `copy.rs` and `directory.rs` and plans with `merge.rs`. What a page is made of, and how it is
+//! protected, is the business of [`Memory`]; how messages travel is that of whoever calls [`Agent::receive`] with them.
+//! They must arrive once, and in order from each node to each other.
+//!
+//! Source: the Popcorn paper, sections 3.1, 3.4 and 4.1.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::Hash;
+
+use crate::copy::{self, Action, Event, State};
+use crate::directory::{Entry, Order, Want};
+use crate::merge::{self, Orders, Page};
+use crate::nodes::{Node, Nodes};
+use crate::table::Impossible;
+
+/// What an agent does to its node's memory. Calls name pages the agent's state says are there.
+pub trait Memory {
+    /// A page's content.
+    type Data: Clone + Eq + Hash + std::fmt::Debug;
+    /// What changed in a page.
+    type Diff: Clone + Eq + Hash + std::fmt::Debug;
+
+    /// Puts content in place; workers may read it, and write it if `writable`.
+    fn install(&mut self, page: Page, data: &Self::Data, writable: bool);
+    /// Workers may write, or may not: writes that are under way end first.
+    fn protect(&mut self, page: Page, writable: bool);
+    /// Takes it from the workers.
+    fn remove(&mut self, page: Page);
+    /// Its content now.
+    fn read(&mut self, page: Page) -> Self::Data;
+    /// Keeps its content as a twin.
+    fn make_twin(&mut self, page: Page);
+    /// Forgets the twin.
+    fn drop_twin(&mut self, page: Page);
+    /// What differs from the twin.
+    fn diff(&mut self, page: Page) -> Self::Diff;
+    /// Writes what differs.
+    fn apply(&mut self, page: Page, diff: &Self::Diff);
+    /// Lets the workers go on that wait for the page.
+    fn resume(&mut self, page: Page);
+}
+
+/// What nodes say to each other.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Message<D, F> {
+    /// To the home: a copy is wanted.
+    Ask(Page, Want),
+    /// To the home: the request is served.
+    Installed(Page),
+    /// To the home: the copy is gone.
+    Dropped(Page),
+    /// From the home: drop the copy.
+    Invalidate(Page),
+    /// From the home: send a copy to that node.
+    Forward(Page, Node, Want),
+    /// From the home: the copy may be written.
+    Grant(Page),
+    /// The page.
+    Data(Page, Want, D),
+    /// To each home at the end of a region: its pages that were written among many. Also when there are none.
+    Written(Vec<Page>),
+    /// From each home, when every node has come.
+    Merge(Orders),
+    /// What differs from a page's twin.
+    Diff(Page, F),
+}
+
+/// How a region treats pages that several nodes write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// One writer at a time.
+    Single,
+    /// Many at once, merged at the barrier.
+    Many,
+}
+
+/// What a worker did that it may not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fault {
+    /// It read.
+    Read,
+    /// It wrote.
+    Write,
+}
+
+/// Where pages are at home, and who has them first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Layout {
+    /// How many nodes there are, 1 to 64.
+    pub nodes: Node,
+    /// Who has every page at first, and merges what several nodes wrote: where the program began.
+    pub origin: Node,
+    /// Pages in a row that have the same home; then comes the next node. 0: all are at home where the program began.
+    pub stretch: u64,
+}
+
+impl Layout {
+    /// The home of `page`.
+    #[must_use]
+    pub fn home(&self, page: Page) -> Node {
+        match page.checked_div(self.stretch) {
+            // Less than the number of nodes.
+            Some(stretch) => (stretch % u64::from(self.nodes)) as Node,
+            None => self.origin,
+        }
+    }
+}
+
+/// One page here.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Copy<D, F> {
+    state: State,
+    /// Diffs that are still to come, once the orders said how many.
+    diffs: u32,
+    /// From whom, and what.
+    deferred: VecDeque<(Node, Message<D, F>)>,
+}
+
+/// Where a node stands at a barrier.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Barrier {
+    /// In none.
+    Away,
+    /// Its workers are there; requests of its own are still under way.
+    Settling,
+    /// Waiting for these homes.
+    Waiting(Nodes),
+}
+
+/// A node's agent. Messages to send collect in `outbox`, in order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Agent<D, F> {
+    me: Node,
+    layout: Layout,
+    /// Pages that are not as they were at first.
+    copies: BTreeMap<Page, Copy<D, F>>,
+    /// Of pages at home here that are not as they were at first.
+    entries: BTreeMap<Page, Entry>,
+    /// Those of them that the next barrier must hear of.
+    written: BTreeSet<Page>,
+    /// Requests of this node that are not served yet.
+    asked: u32,
+    /// Pages that wait for diffs.
+    merging: u32,
+    /// Who is at the barrier, and what it wrote of the pages at home here.
+    came: BTreeMap<Node, Vec<Page>>,
+    barrier: Barrier,
+    outbox: Vec<(Node, Message<D, F>)>,
+}
+
+impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::Debug> Agent<D, F> {
+    /// The agent of node `me`.
+    #[must_use]
+    pub fn new(me: Node, layout: Layout) -> Self {
+        Self {
+            me,
+            layout,
+            copies: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            written: BTreeSet::new(),
+            asked: 0,
+            merging: 0,
+            came: BTreeMap::new(),
+            barrier: Barrier::Away,
+            outbox: Vec::new(),
+        }
+    }
+
+    /// Its node.
+    #[must_use]
+    pub fn me(&self) -> Node {
+        self.me
+    }
+
+    /// What this node has of `page`.
+    #[must_use]
+    pub fn state(&self, page: Page) -> State {
+        self.copies.get(&page).map_or_else(|| self.first_state(), |copy| copy.state)
+    }
+
+    fn first_state(&self) -> State {
+        if self.me == self.layout.origin { State::Exclusive } else { State::Nothing }
+    }
+
+    /// What is to be sent, in order; it is forgotten here.
+    pub fn take_outbox(&mut self) -> Vec<(Node, Message<D, F>)> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Is it past the barrier that it last arrived at?
+    #[must_use]
+    pub fn released(&self) -> bool {
+        self.barrier == Barrier::Away
+    }
+
+    /// A worker of this node faults in a region of `mode`. It waits until [`Memory::resume`] and tries again.
+    pub fn fault<M: Memory<Data = D, Diff = F>>(
+        &mut self,
+        page: Page,
+        fault: Fault,
+        mode: Mode,
+        memory: &mut M,
+    ) -> Result<(), Impossible> {
+        let event = match (fault, mode) {
+            (Fault::Read, _) => Event::ReadFault,
+            (Fault::Write, Mode::Single) => Event::WriteFault,
+            (Fault::Write, Mode::Many) if self.me == self.layout.origin => Event::OpenFault,
+            (Fault::Write, Mode::Many) => Event::TwinFault,
+        };
+        self.step(page, event, None, memory)?;
+        self.deliver_to_self(memory)
+    }
+
+    /// All workers of this node are at the barrier. It is over once [`Agent::released`] says so.
+    pub fn arrive<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
+        self.barrier = Barrier::Settling;
+        self.settle();
+        self.deliver_to_self(memory)
+    }
+
+    /// A message from node `from`.
+    pub fn receive<M: Memory<Data = D, Diff = F>>(
+        &mut self,
+        from: Node,
+        message: Message<D, F>,
+        memory: &mut M,
+    ) -> Result<(), Impossible> {
+        self.take(from, message, memory)?;
+        self.deliver_to_self(memory)
+    }
+
+    /// Messages to this node itself do not travel.
+    fn deliver_to_self<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
+        while let Some(at) = self.outbox.iter().position(|(to, _)| *to == self.me) {
+            let (_, message) = self.outbox.remove(at);
+            self.take(self.me, message, memory)?;
+        }
+        Ok(())
+    }
+
+    fn take<M: Memory<Data = D, Diff = F>>(
+        &mut self,
+        from: Node,
+        message: Message<D, F>,
+        memory: &mut M,
+    ) -> Result<(), Impossible> {
+        let (me, mut orders) = (self.me, Vec::new());
+        let event = match &message {
+            Message::Ask(page, want) => {
+                let (page, want) = (*page, *want);
+                self.entry(page).ask(me, from, want, &mut orders)?;
+                self.send_orders(page, &orders);
+                return Ok(());
+            }
+            Message::Installed(page) => {
+                let page = *page;
+                self.entry(page).installed(me, from, &mut orders)?;
+                self.send_orders(page, &orders);
+                return Ok(());
+            }
+            Message::Dropped(page) => {
+                let page = *page;
+                self.entry(page).dropped(me, from, &mut orders)?;
+                self.send_orders(page, &orders);
+                return Ok(());
+            }
+            Message::Written(pages) => return self.gather(from, pages.clone()),
+            Message::Merge(orders) => return self.merge(from, &orders.clone(), memory),
+            Message::Invalidate(page) => (*page, Event::Invalidate),
+            Message::Forward(page, _, Want::Read) => (*page, Event::ForwardRead),
+            Message::Forward(page, _, Want::Write) => (*page, Event::ForwardWrite),
+            Message::Grant(page) => (*page, Event::Grant),
+            Message::Data(page, Want::Read, _) => (*page, Event::SharedData),
+            Message::Data(page, Want::Write, _) => (*page, Event::ExclusiveData),
+            Message::Diff(page, _) => {
+                let last = self.copies.get(page).is_some_and(|copy| copy.diffs == 1);
+                (*page, if last { Event::LastDiff } else { Event::Diff })
+            }
+        };
+        self.step(event.0, event.1, Some((from, message)), memory)
+    }
+
+    fn entry(&mut self, page: Page) -> &mut Entry {
+        let origin = self.layout.origin;
+        self.entries.entry(page).or_insert_with(|| Entry::owned(origin))
+    }
+
+    fn send_orders(&mut self, page: Page, orders: &[Order]) {
+        for order in orders {
+            self.outbox.push(match *order {
+                Order::Invalidate { to } => (to, Message::Invalidate(page)),
+                Order::Forward { from, to, want } => (from, Message::Forward(page, to, want)),
+                Order::Grant { to } => (to, Message::Grant(page)),
+            });
+        }
+    }
+
+    /// Steps through the table of copies and does what it says; `cause` is the message that brought the event.
+    fn step<M: Memory<Data = D, Diff = F>>(
+        &mut self,
+        page: Page,
+        event: Event,
+        cause: Option<(Node, Message<D, F>)>,
+        memory: &mut M,
+    ) -> Result<(), Impossible> {
+        let (next, actions) = copy::step(self.state(page), event)?;
+        let first = self.first_state();
+        let home = self.layout.home(page);
+        let copy = self.copies.entry(page).or_insert_with(|| Copy {
+            state: first,
+            diffs: 0,
+            deferred: VecDeque::new(),
+        });
+        if copy.state == State::Merging && next != State::Merging {
+            self.merging -= 1;
+        } else if next == State::Merging && copy.state != State::Merging {
+            self.merging += 1;
+        }
+        if copy.state != next {
+            if next.written_among_many() {
+                self.written.insert(page);
+            } else if copy.state.written_among_many() {
+                self.written.remove(&page);
+            }
+        }
+        copy.state = next;
+        let to = match &cause {
+            Some((_, Message::Forward(_, to, _))) => *to,
+            _ => home,
+        };
+        for action in actions {
+            match action {
+                Action::AskRead | Action::AskWrite => {
+                    self.asked += 1;
+                    let want = if *action == Action::AskRead { Want::Read } else { Want::Write };
+                    self.outbox.push((home, Message::Ask(page, want)));
+                }
+                Action::InstallShared | Action::InstallExclusive => {
+                    if let Some((_, Message::Data(_, want, data))) = &cause {
+                        memory.install(page, data, *want == Want::Write);
+                    }
+                }
+                Action::AllowWrite => memory.protect(page, true),
+                Action::DenyWrite => memory.protect(page, false),
+                Action::Drop => {
+                    // Its content may be sent on: see `SendExclusive`.
+                    if !actions.contains(&Action::SendExclusive) {
+                        memory.remove(page);
+                    }
+                }
+                Action::MakeTwin => memory.make_twin(page),
+                Action::DropTwin => memory.drop_twin(page),
+                Action::SendShared => {
+                    let data = memory.read(page);
+                    self.outbox.push((to, Message::Data(page, Want::Read, data)));
+                }
+                Action::SendExclusive => {
+                    // Nobody writes any more when it is read.
+                    memory.protect(page, false);
+                    let data = memory.read(page);
+                    memory.remove(page);
+                    self.outbox.push((to, Message::Data(page, Want::Write, data)));
+                }
+                Action::SendDiff => {
+                    if let Some((_, Message::Forward(_, to, _))) = &cause {
+                        let diff = memory.diff(page);
+                        self.outbox.push((*to, Message::Diff(page, diff)));
+                    }
+                }
+                Action::ApplyDiff => {
+                    if let Some((_, Message::Diff(_, diff))) = &cause {
+                        memory.apply(page, diff);
+                    }
+                    if let Some(copy) = self.copies.get_mut(&page) {
+                        copy.diffs -= 1;
+                    }
+                }
+                Action::AckInvalidate => self.outbox.push((home, Message::Dropped(page))),
+                Action::AckInstalled => {
+                    self.asked -= 1;
+                    self.outbox.push((home, Message::Installed(page)));
+                    self.settle();
+                }
+                Action::Defer => {
+                    if let (Some(copy), Some(cause)) = (self.copies.get_mut(&page), cause.clone()) {
+                        copy.deferred.push_back(cause);
+                    }
+                }
+                Action::Replay => {
+                    let deferred = self.copies.get_mut(&page).map(|copy| std::mem::take(&mut copy.deferred));
+                    for (from, message) in deferred.into_iter().flatten() {
+                        self.take(from, message, memory)?;
+                    }
+                    self.settle_merges();
+                }
+                Action::Resume => memory.resume(page),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells every home what was written, once nothing that this node asked for is under way.
+    fn settle(&mut self) {
+        if self.barrier != Barrier::Settling || self.asked > 0 {
+            return;
+        }
+        let mut lists = vec![Vec::new(); usize::from(self.layout.nodes)];
+        for &page in &self.written {
+            lists[usize::from(self.layout.home(page))].push(page);
+        }
+        self.barrier = Barrier::Waiting((0..self.layout.nodes).collect());
+        let lists = (0..self.layout.nodes).zip(lists);
+        self.outbox.extend(lists.map(|(home, pages)| (home, Message::Written(pages))));
+    }
+
+    /// A node is at the barrier; when all are, every one gets its orders.
+    fn gather(&mut self, from: Node, pages: Vec<Page>) -> Result<(), Impossible> {
+        let stray = pages.iter().any(|page| self.layout.home(*page) != self.me);
+        if stray || self.came.insert(from, pages).is_some() {
+            return Err(Impossible { state: "Gathering", event: "Written" });
+        }
+        if self.came.len() < usize::from(self.layout.nodes) {
+            return Ok(());
+        }
+        let came = std::mem::take(&mut self.came);
+        let written = merge::writers(came.iter().map(|(node, pages)| (*node, pages.as_slice())));
+        let mut orders = vec![Orders::default(); usize::from(self.layout.nodes)];
+        let origin = self.layout.origin;
+        for (page, writers) in written {
+            merge::plan(page, self.entry(page), writers, origin, &mut orders)?;
+        }
+        self.outbox
+            .extend((0..self.layout.nodes).zip(orders).map(|(node, orders)| (node, Message::Merge(orders))));
+        Ok(())
+    }
+
+    fn merge<M: Memory<Data = D, Diff = F>>(
+        &mut self,
+        from: Node,
+        orders: &Orders,
+        memory: &mut M,
+    ) -> Result<(), Impossible> {
+        let Barrier::Waiting(homes) = self.barrier else {
+            return Err(Impossible { state: "Away", event: "Merge" });
+        };
+        if !homes.has(from) {
+            return Err(Impossible { state: "Waiting", event: "Merge" });
+        }
+        for &page in &orders.drop {
+            self.step(page, Event::OrderDrop, None, memory)?;
+        }
+        for &page in &orders.keep {
+            self.step(page, Event::OrderKeep, None, memory)?;
+        }
+        for &(page, to) in &orders.send {
+            // To whom the diff goes travels as a forward does.
+            let cause = Some((from, Message::Forward(page, to, Want::Write)));
+            self.step(page, Event::OrderSend, cause, memory)?;
+        }
+        for &(page, diffs) in &orders.merge {
+            if let Some(copy) = self.copies.get_mut(&page) {
+                copy.diffs = diffs;
+            }
+            self.step(page, Event::OrderMerge, None, memory)?;
+        }
+        self.barrier = Barrier::Waiting(homes.without(from));
+        self.settle_merges();
+        Ok(())
+    }
+
+    /// The barrier is over when every home has spoken and every diff has come.
+    fn settle_merges(&mut self) {
+        if self.merging == 0 && self.barrier == Barrier::Waiting(Nodes::NONE) {
+            self.barrier = Barrier::Away;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What was changed in a page since its twin was made, byte by byte.
+//!
+//! A node that wrote beside others sends this to whoever merges the page (`merge.rs`). Bytes that did not change are not in
+//! it: they may be another node's, which a coarser diff would overwrite with what they were. A diff carries what the bytes
+//! became and not the exclusive or of both, so that it says the same whatever was merged before.
+//!
+//! The format: numbers in LEB128; an even number 2n skips n blocks of 64 bytes; an odd number 2n + 1 with n > 0 is followed
+//! by n blocks that changed in every byte; 1 is followed by one block's mask, 8 bytes, little-endian, bit i for byte
+//! i, and by the bytes whose bit is set. Pages are whole blocks. A block costs at most 9 bytes more than it has.
+//!
+//! Source: the Popcorn paper, sections 3.1 and 4.1 (differential logging).
+
+/// Bytes of a block.
+pub const BLOCK: usize = 64;
+
+/// Why bytes are no diff of a page of this size.
+#[derive(thiserror::Error, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffError {
+    /// It ends in the middle of something.
+    #[error("the diff ends in the middle, after {0} bytes")]
+    CutOff(usize),
+    /// It goes beyond the page.
+    #[error("the diff goes beyond its page, at byte {0} of the diff")]
+    Beyond(usize),
+}
+
+/// Appends to `out` what changed from `twin` to `page`, which have the same whole number of blocks. Nothing is appended
+/// where nothing changed.
+///
+/// # Panics
+///
+/// If the sizes differ or are not whole blocks.
+pub fn encode(twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
+    let (before, rest) = twin.as_chunks::<BLOCK>();
+    let (after, rest_after) = page.as_chunks::<BLOCK>();
+    assert!(
+        rest.is_empty() && rest_after.is_empty() && before.len() == after.len(),
+        "pages are whole blocks"
+    );
+    let mut at = 0;
+    while at < after.len() {
+        let equal = before[at..].iter().zip(&after[at..]).take_while(|(old, new)| same(old, new)).count();
+        if at + equal == after.len() {
+            return;
+        }
+        if equal > 0 {
+            number(2 * equal as u64, out);
+        }
+        at += equal;
+        // All that follows without an equal block or one that changed in part.
+        let full =
+            before[at..].iter().zip(&after[at..]).take_while(|(old, new)| changed(old, new) == u64::MAX);
+        let full = full.count();
+        if full > 0 {
+            number(2 * full as u64 + 1, out);
+            out.extend_from_slice(after[at..at + full].as_flattened());
+            at += full;
+            continue;
+        }
+        let mask = changed(&before[at], &after[at]);
+        number(1, out);
+        out.extend_from_slice(&mask.to_le_bytes());
+        let mut left = mask;
+        while left != 0 {
+            out.push(after[at][left.trailing_zeros() as usize]);
+            left &= left - 1;
+        }
+        at += 1;
+    }
+}
+
+/// Writes what `diff` says into `page`. On an error nothing more is written; what was before it is.
+pub fn apply(diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
+    let (blocks, _) = page.as_chunks_mut::<BLOCK>();
+    let mut reader = Reader { bytes: diff, at: 0 };
+    let mut at = 0_usize;
+    while reader.at < diff.len() {
+        let number = reader.number()?;
+        let count = usize::try_from(number / 2).unwrap_or(usize::MAX);
+        let beyond = DiffError::Beyond(reader.at);
+        match (number % 2, count) {
+            (0, skip) => at = at.checked_add(skip).filter(|at| *at <= blocks.len()).ok_or(beyond)?,
+            (_, 0) => {
+                let mask = u64::from_le_bytes(*reader.take::<8>()?);
+                let block = blocks.get_mut(at).ok_or(beyond)?;
+                let values = reader.slice(mask.count_ones() as usize)?;
+                let mut left = mask;
+                for value in values {
+                    block[left.trailing_zeros() as usize] = *value;
+                    left &= left - 1;
+                }
+                at += 1;
+            }
+            (_, full) => {
+                let end = at.checked_add(full).filter(|end| *end <= blocks.len()).ok_or(beyond)?;
+                let values = reader.slice(full * BLOCK)?;
+                blocks[at..end].as_flattened_mut().copy_from_slice(values);
+                at = end;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Are all bytes the same? Compiled to vector instructions.
+#[inline]
+fn same(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> bool {
+    let (old, new) = (old.as_chunks::<8>().0, new.as_chunks::<8>().0);
+    old.iter().zip(new).fold(0, |all, (a, b)| all | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b))) == 0
+}
+
+/// Which bytes differ, bit i for byte i.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn changed(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> u64 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8};
+    let mut mask = 0;
+    for part in (0..BLOCK).step_by(16) {
+        // SAFETY: 16 bytes from `part` on are in both blocks; every x86-64 processor has these instructions.
+        let equal = unsafe {
+            let a = _mm_loadu_si128(old.as_ptr().add(part).cast());
+            let b = _mm_loadu_si128(new.as_ptr().add(part).cast());
+            _mm_movemask_epi8(_mm_cmpeq_epi8(a, b))
+        };
+        mask |= u64::from(!equal as u16) << part;
+    }
+    mask
+}
+
+/// Which bytes differ, bit i for byte i.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn changed(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> u64 {
+    old.iter().zip(new).enumerate().fold(0, |mask, (i, (a, b))| mask | u64::from(a != b) << i)
+}
+
+/// Appends a number in LEB128.
+fn number(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn slice(&mut self, count: usize) -> Result<&'a [u8], DiffError> {
+        let end = self.at.checked_add(count).ok_or(DiffError::CutOff(self.at))?;
+        let slice = self.bytes.get(self.at..end).ok_or(DiffError::CutOff(self.at))?;
+        self.at = end;
+        Ok(slice)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<&'a [u8; N], DiffError> {
+        let at = self.at;
+        self.slice(N)?.first_chunk().ok_or(DiffError::CutOff(at))
+    }
+
+    fn number(&mut self) -> Result<u64, DiffError> {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let [byte] = *self.take::<1>()?;
+            if shift >= 63 && byte > 1 {
+                return Err(DiffError::Beyond(self.at));
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn diff(twin: &[u8], page: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(twin, page, &mut out);
+        out
+    }
+
+    /// A page of some blocks, and the same with some bytes changed.
+    fn pages() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+        let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 1..200_usize), 0..20);
+        (1..20_usize, any::<u8>(), changes).prop_map(|(blocks, fill, changes)| {
+            let twin = vec![fill; blocks * BLOCK];
+            let mut page = twin.clone();
+            for (at, value, len) in changes {
+                let at = at.index(page.len());
+                let end = (at + len).min(page.len());
+                page[at..end].fill(value);
+            }
+            (twin, page)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_changed_arrives((twin, page) in pages()) {
+            let diff = diff(&twin, &page);
+            let mut other = twin.clone();
+            apply(&diff, &mut other).unwrap();
+            prop_assert_eq!(&other, &page);
+            prop_assert_eq!(diff.is_empty(), twin == page);
+            prop_assert!(diff.len() <= page.len() / BLOCK * (BLOCK + 9) + 10);
+        }
+
+        #[test]
+        fn two_nodes_that_wrote_different_bytes_lose_none(
+            (twin, ours) in pages(), theirs in prop::collection::vec(any::<(u16, u8)>(), 0..50)
+        ) {
+            // They write only where we did not.
+            let (mut there, mut both) = (twin.clone(), ours.clone());
+            for (at, value) in theirs {
+                let at = usize::from(at) % twin.len();
+                if ours[at] == twin[at] {
+                    (there[at], both[at]) = (value, value);
+                }
+            }
+            let mut merged = ours;
+            apply(&diff(&twin, &there), &mut merged).unwrap();
+            prop_assert_eq!(&merged, &both);
+        }
+
+        #[test]
+        fn any_bytes_are_a_diff_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut page = [0; 4 * BLOCK];
+            let _ = apply(&bytes, &mut page);
+        }
+    }
+
+    #[test]
+    fn a_diff_that_is_cut_off_or_too_long_is_an_error() {
+        let (twin, mut page) = ([0; 4096], [0; 4096]);
+        page[100] = 1;
+        page[4095] = 2;
+        let whole = diff(&twin, &page);
+        let mut out = [0; 4096];
+        for end in 1..whole.len() {
+            // Between two parts it is a diff of less.
+            let _ = apply(&whole[..end], &mut out);
+        }
+        assert_eq!(apply(&whole[..3], &mut out), Err(DiffError::CutOff(2)));
+        assert_eq!(apply(&whole, &mut out[..2048]), Err(DiffError::Beyond(12)));
+        assert!(matches!(apply(&[0xff; 11], &mut out), Err(DiffError::Beyond(_))));
+    }
+}

@@ -1,0 +1,325 @@
+//! What a page's home knows: who has copies, whose request is being served, and who waits.
+//!
+//! `copy.rs` is the other side. The home serves one request of a page at a time, from the first message to the requester's
+//! last word, so that the messages of two requests never meet; requests for different pages do not wait for each other.
+//!
+//! Source: the Popcorn paper, section 2; the home's turn-taking is ours.
+
+use std::collections::VecDeque;
+
+use crate::nodes::{Node, Nodes};
+use crate::table::{self, Impossible, Row, names, rows};
+
+names! {
+    /// Where a page stands.
+    State {
+        /// One node has it and may write.
+        Owned,
+        /// Nodes have it to read.
+        Shared,
+        /// A copy to read is on its way.
+        Reading,
+        /// Copies are being dropped.
+        Collecting,
+        /// A copy to write, or leave to write, is on its way.
+        Writing,
+    }
+}
+
+names! {
+    /// What happens to a page's entry. A request is one of several events, by who asks.
+    Event {
+        /// A node without a copy reads.
+        Read,
+        /// The one node that has a copy writes.
+        WriteAlone,
+        /// A node that has a copy, as others have, writes.
+        WriteAmong,
+        /// A node without a copy writes, and one node has it.
+        Write,
+        /// A node without a copy writes, and several have it.
+        WriteMany,
+        /// Somebody asks while another's request is served.
+        Busy,
+        /// A copy was dropped, others not yet.
+        Dropped,
+        /// The last one was; the requester has a copy.
+        AllDroppedOfHolder,
+        /// The last one was; the requester has none.
+        AllDroppedOfOther,
+        /// The requester has what it asked for.
+        Installed,
+    }
+}
+
+names! {
+    /// What the home does.
+    Action {
+        /// Have a node that has a copy send one to read to the requester: the owner, else the home itself, else the first.
+        ForwardRead,
+        /// Have the only node that has a copy send it to the requester, and drop it.
+        ForwardWrite,
+        /// Give the requester leave to write its copy.
+        Grant,
+        /// Have all drop their copies, but the requester; where it has none, but the home or the first, who sends it then.
+        InvalidateOthers,
+        /// Put the request at the end of the queue.
+        Queue,
+        /// The requester is one of the readers.
+        AddReader,
+        /// The requester is the owner.
+        SetOwner,
+        /// Serve who waits longest.
+        Next,
+    }
+}
+
+/// What happens to an entry, whole.
+pub static TABLE: &[Row<State, Event, Action>] = rows![
+    Owned + Read => Reading [ForwardRead];
+    Owned + Write => Writing [ForwardWrite];
+    Shared + Read => Reading [ForwardRead];
+    Shared + WriteAlone => Writing [Grant];
+    Shared + WriteAmong => Collecting [InvalidateOthers];
+    Shared + Write => Writing [ForwardWrite];
+    Shared + WriteMany => Collecting [InvalidateOthers];
+
+    Reading + Busy => Reading [Queue];
+    Collecting + Busy => Collecting [Queue];
+    Writing + Busy => Writing [Queue];
+
+    Collecting + Dropped => Collecting [];
+    Collecting + AllDroppedOfHolder => Writing [Grant];
+    Collecting + AllDroppedOfOther => Writing [ForwardWrite];
+
+    Reading + Installed => Shared [AddReader, Next];
+    Writing + Installed => Owned [SetOwner, Next];
+];
+
+/// What a node asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Want {
+    /// A copy to read.
+    Read,
+    /// A copy to write, or leave to write.
+    Write,
+}
+
+/// A message from the home to a node, about the entry's page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Order {
+    /// `to` is to drop its copy and tell the home.
+    Invalidate {
+        /// Whose.
+        to: Node,
+    },
+    /// `from` is to send a copy to `to`.
+    Forward {
+        /// Who has one.
+        from: Node,
+        /// Who asked.
+        to: Node,
+        /// To read, or to write.
+        want: Want,
+    },
+    /// `to` may write its copy.
+    Grant {
+        /// Who asked.
+        to: Node,
+    },
+}
+
+/// A page's entry at its home.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Entry {
+    state: State,
+    holders: Nodes,
+    /// Whose request is served; meaningless in `Owned` and `Shared`.
+    requester: Node,
+    /// Who was told to drop its copy and did not say yet that it has.
+    dropping: Nodes,
+    waiting: VecDeque<(Node, Want)>,
+}
+
+impl Entry {
+    /// A page that `owner` alone has.
+    #[must_use]
+    pub fn owned(owner: Node) -> Self {
+        let holders = Nodes::one(owner);
+        Self {
+            state: State::Owned,
+            holders,
+            requester: owner,
+            dropping: Nodes::NONE,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Where the page stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Who has a copy, as far as the home was told.
+    #[must_use]
+    pub fn holders(&self) -> Nodes {
+        self.holders
+    }
+
+    /// `by` asks; the home is `home`. Orders go out in order.
+    pub fn ask(
+        &mut self,
+        home: Node,
+        by: Node,
+        want: Want,
+        orders: &mut Vec<Order>,
+    ) -> Result<(), Impossible> {
+        let busy = !matches!(self.state, State::Owned | State::Shared);
+        if busy {
+            self.step(home, Event::Busy, (by, want), orders)
+        } else {
+            self.requester = by;
+            let holds = self.holders.has(by);
+            let event = match (want, holds, self.holders.count()) {
+                (Want::Read, _, _) => Event::Read,
+                (Want::Write, true, 1) => Event::WriteAlone,
+                (Want::Write, true, _) => Event::WriteAmong,
+                (Want::Write, false, 1) => Event::Write,
+                (Want::Write, false, _) => Event::WriteMany,
+            };
+            if want == Want::Read && holds {
+                // It has one, so it does not ask.
+                return Err(Impossible { state: self.state.name(), event: Event::Read.name() });
+            }
+            self.step(home, event, (by, want), orders)
+        }
+    }
+
+    /// `by` dropped its copy, as it was told.
+    pub fn dropped(&mut self, home: Node, by: Node, orders: &mut Vec<Order>) -> Result<(), Impossible> {
+        if !self.dropping.has(by) {
+            return Err(Impossible { state: self.state.name(), event: Event::Dropped.name() });
+        }
+        self.dropping = self.dropping.without(by);
+        self.holders = self.holders.without(by);
+        let event = match (self.dropping.is_empty(), self.holders.has(self.requester)) {
+            (false, _) => Event::Dropped,
+            (true, true) => Event::AllDroppedOfHolder,
+            (true, false) => Event::AllDroppedOfOther,
+        };
+        self.step(home, event, (self.requester, Want::Write), orders)
+    }
+
+    /// `by` has what it asked for.
+    pub fn installed(&mut self, home: Node, by: Node, orders: &mut Vec<Order>) -> Result<(), Impossible> {
+        if by != self.requester {
+            return Err(Impossible { state: self.state.name(), event: Event::Installed.name() });
+        }
+        self.step(home, Event::Installed, (by, Want::Read), orders)
+    }
+
+    /// After a barrier `owner` alone has the page; what was planned is in `merge.rs`.
+    pub(crate) fn merged(&mut self, owner: Node) {
+        self.state = State::Owned;
+        self.holders = Nodes::one(owner);
+    }
+
+    fn step(
+        &mut self,
+        home: Node,
+        event: Event,
+        (by, want): (Node, Want),
+        orders: &mut Vec<Order>,
+    ) -> Result<(), Impossible> {
+        let row = table::find(TABLE, &self.state, &event);
+        let row = row.ok_or(Impossible { state: self.state.name(), event: event.name() })?;
+        self.state = row.next;
+        for action in row.actions {
+            match action {
+                Action::ForwardRead => {
+                    let from = self.source(home);
+                    orders.extend(from.map(|from| Order::Forward { from, to: by, want: Want::Read }));
+                }
+                Action::ForwardWrite => {
+                    let from = self.source(home);
+                    orders.extend(from.map(|from| Order::Forward { from, to: by, want: Want::Write }));
+                }
+                Action::Grant => orders.push(Order::Grant { to: by }),
+                Action::InvalidateOthers => {
+                    let keeps = if self.holders.has(by) { Some(by) } else { self.source(home) };
+                    self.dropping = self.holders.minus(keeps.into_iter().collect());
+                    orders.extend(self.dropping.iter().map(|to| Order::Invalidate { to }));
+                }
+                Action::Queue => self.waiting.push_back((by, want)),
+                Action::AddReader => self.holders = self.holders.with(by),
+                Action::SetOwner => self.holders = Nodes::one(by),
+                Action::Next => {
+                    if let Some((by, want)) = self.waiting.pop_front() {
+                        self.ask(home, by, want, orders)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who sends the page: the home if it has a copy, as it needs no message to itself.
+    fn source(&self, home: Node) -> Option<Node> {
+        if self.holders.has(home) { Some(home) } else { self.holders.first() }
+    }
+}
+
+/// The table as `docs/coherence.md` prints it.
+#[must_use]
+pub fn markdown() -> String {
+    table::markdown(TABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_and_an_event_have_one_row_at_most() {
+        for &state in State::ALL {
+            for &event in Event::ALL {
+                let rows = TABLE.iter().filter(|row| row.state == state && row.event == event).count();
+                assert!(rows <= 1, "{state:?} + {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_writer_waits_until_every_reader_dropped_its_copy() {
+        let mut entry = Entry::owned(0);
+        let mut orders = Vec::new();
+        for reader in [1, 2] {
+            entry.ask(0, reader, Want::Read, &mut orders).unwrap();
+            assert_eq!(orders, [Order::Forward { from: 0, to: reader, want: Want::Read }]);
+            orders.clear();
+            entry.installed(0, reader, &mut orders).unwrap();
+        }
+        entry.ask(0, 2, Want::Write, &mut orders).unwrap();
+        assert_eq!(orders, [Order::Invalidate { to: 0 }, Order::Invalidate { to: 1 }]);
+        orders.clear();
+        // Another's request waits its turn.
+        entry.ask(0, 3, Want::Read, &mut orders).unwrap();
+        entry.dropped(0, 1, &mut orders).unwrap();
+        assert!(orders.is_empty());
+        entry.dropped(0, 0, &mut orders).unwrap();
+        assert_eq!(orders, [Order::Grant { to: 2 }]);
+        orders.clear();
+        entry.installed(0, 2, &mut orders).unwrap();
+        assert_eq!(orders, [Order::Forward { from: 2, to: 3, want: Want::Read }]);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_refused() {
+        let mut entry = Entry::owned(0);
+        let mut orders = Vec::new();
+        assert!(entry.dropped(0, 1, &mut orders).is_err());
+        assert!(entry.installed(0, 0, &mut orders).is_err());
+        assert!(entry.ask(0, 0, Want::Read, &mut orders).is_err());
+    }
+}

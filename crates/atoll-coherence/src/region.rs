@@ -1,0 +1,126 @@
+//! Which protocol a work-sharing region runs under: many writers where that saves invalidations, one writer where not.
+//!
+//! `agent.rs` is told the mode at a region's begin. Who drives this keeps one [`Region`] for each key (function, call
+//! site, loop) and tells every node the same.
+//!
+//! Source: the Popcorn paper, sections 3.3 and 4.2 (smart regions). There a region that fell back stays so; here it comes
+//! back when its invalidations would pay again.
+
+use crate::agent::Mode;
+
+/// When a region changes its protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Invalidations in a run from which many writers pay. The paper: a node's number of cores.
+    pub threshold: u32,
+    /// Runs in a row below it after which the region falls back. The paper: 10.
+    pub probation: u32,
+    /// Runs in a row at or above it after which the region comes back.
+    pub comeback: u32,
+}
+
+impl Rules {
+    /// The paper's, for nodes of `workers` each.
+    #[must_use]
+    pub fn of(workers: u32) -> Self {
+        Self { threshold: workers.max(1), probation: 10, comeback: 3 }
+    }
+}
+
+/// Why a region runs as it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It did not run often enough to tell.
+    New,
+    /// It saves invalidations.
+    Pays,
+    /// It saved too few in so many runs in a row.
+    Probation(u32),
+    /// It saved too few for too long.
+    FellBack,
+    /// As a region of one writer it sent many invalidations again.
+    CameBack,
+}
+
+/// What is known of a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region {
+    mode: Mode,
+    why: Why,
+    /// Runs in a row that speak against the mode.
+    against: u32,
+}
+
+impl Default for Region {
+    fn default() -> Self {
+        Self { mode: Mode::Many, why: Why::New, against: 0 }
+    }
+}
+
+impl Region {
+    /// How its next run goes.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// And why.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        self.why
+    }
+
+    /// A run ended. `invalidations` are of all nodes: batched at the barrier, or sent one by one.
+    pub fn ended(&mut self, invalidations: u32, rules: &Rules) {
+        let many = invalidations >= rules.threshold;
+        let against = many != (self.mode == Mode::Many);
+        self.against = if against { self.against + 1 } else { 0 };
+        match self.mode {
+            Mode::Many if !against => self.why = Why::Pays,
+            Mode::Many if self.against < rules.probation => self.why = Why::Probation(self.against),
+            Mode::Many => *self = Self { mode: Mode::Single, why: Why::FellBack, against: 0 },
+            Mode::Single if self.against >= rules.comeback => {
+                *self = Self { mode: Mode::Many, why: Why::CameBack, against: 0 };
+            }
+            Mode::Single => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_runs_below_the_threshold_and_a_region_falls_back() {
+        let rules = Rules::of(16);
+        let mut region = Region::default();
+        region.ended(100, &rules);
+        assert_eq!((region.mode(), region.why()), (Mode::Many, Why::Pays));
+        for run in 1..10 {
+            region.ended(15, &rules);
+            assert_eq!((region.mode(), region.why()), (Mode::Many, Why::Probation(run)));
+        }
+        // One run that pays ends the probation.
+        region.ended(16, &rules);
+        assert_eq!(region.why(), Why::Pays);
+        for _ in 0..10 {
+            region.ended(0, &rules);
+        }
+        assert_eq!((region.mode(), region.why()), (Mode::Single, Why::FellBack));
+    }
+
+    #[test]
+    fn it_comes_back_when_it_would_pay_again() {
+        let rules = Rules::of(4);
+        let mut region = Region::default();
+        (0..10).for_each(|_| region.ended(0, &rules));
+        region.ended(1000, &rules);
+        region.ended(0, &rules);
+        region.ended(1000, &rules);
+        region.ended(1000, &rules);
+        assert_eq!(region.mode(), Mode::Single);
+        region.ended(1000, &rules);
+        assert_eq!((region.mode(), region.why()), (Mode::Many, Why::CameBack));
+    }
+}

@@ -1,0 +1,134 @@
+//! What the modelled nodes do.
+
+use atoll_coherence::agent::{Layout, Mode};
+use atoll_coherence::merge::Page;
+
+/// One step of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Reads a word, which must be what was written there last.
+    Read(Page, usize),
+    /// Writes a word.
+    Write(Page, usize, u8),
+    /// Waits for all; the region after it is of this mode.
+    Barrier(Mode),
+}
+
+use Mode::{Many, Single};
+use Step::{Barrier, Read, Write};
+
+/// A program: steps by node. It begins in a region of one writer.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) layout: Layout,
+    pub(crate) pages: Page,
+    pub(crate) nodes: &'static [&'static [Step]],
+}
+
+const fn layout(nodes: u8, stretch: u64) -> Layout {
+    Layout { nodes, origin: 0, stretch }
+}
+
+/// Programs of one writer may race: then a read must see what was written last in that interleaving. Programs of many
+/// writers are free of races, as theirs is no order but the barriers'.
+pub(crate) const PROGRAMS: &[Program] = &[
+    Program {
+        name: "two nodes write and read one page",
+        layout: layout(2, 0),
+        pages: 1,
+        nodes: &[&[Write(0, 0, 1), Read(0, 0), Write(0, 0, 2)], &[Read(0, 0), Write(0, 0, 3), Read(0, 0)]],
+    },
+    Program {
+        name: "three nodes write one page",
+        layout: layout(3, 0),
+        pages: 1,
+        nodes: &[&[Read(0, 0), Write(0, 0, 1)], &[Read(0, 0), Write(0, 0, 2)], &[Write(0, 0, 3), Read(0, 0)]],
+    },
+    Program {
+        name: "three nodes upgrade what all of them read, home elsewhere",
+        layout: layout(3, 1),
+        pages: 2,
+        nodes: &[&[Read(1, 0), Write(1, 0, 1)], &[Read(1, 0), Write(1, 0, 2)], &[Read(1, 0), Write(1, 0, 3)]],
+    },
+    Program {
+        name: "two pages, two homes, crosswise",
+        layout: layout(3, 1),
+        pages: 2,
+        nodes: &[
+            &[Write(0, 0, 1), Read(1, 0)],
+            &[Write(1, 0, 2), Read(0, 0)],
+            &[Read(0, 0), Read(1, 0), Write(0, 0, 3)],
+        ],
+    },
+    Program {
+        name: "two nodes write one page at once, and read it after the barrier",
+        layout: layout(2, 0),
+        pages: 1,
+        nodes: &[
+            &[Barrier(Many), Write(0, 0, 1), Barrier(Single), Read(0, 0), Read(0, 1)],
+            &[Barrier(Many), Write(0, 1, 2), Barrier(Single), Read(0, 0), Read(0, 1)],
+        ],
+    },
+    Program {
+        name: "the same, again and again, with a value put back",
+        layout: layout(2, 0),
+        pages: 1,
+        nodes: &[
+            &[Barrier(Many), Write(0, 0, 1), Barrier(Many), Write(0, 0, 0), Barrier(Single), Read(0, 1)],
+            &[
+                Barrier(Many),
+                Write(0, 1, 2),
+                Barrier(Many),
+                Write(0, 1, 3),
+                Read(0, 1),
+                Barrier(Single),
+                Read(0, 0),
+            ],
+        ],
+    },
+    Program {
+        name: "three nodes, two pages written at once, a writer merges",
+        layout: layout(3, 1),
+        pages: 2,
+        nodes: &[
+            &[Barrier(Many), Barrier(Single), Read(1, 0), Read(1, 1)],
+            &[Barrier(Many), Write(1, 0, 1), Write(0, 0, 3), Barrier(Single)],
+            &[Barrier(Many), Write(1, 1, 2), Barrier(Single), Read(1, 0), Read(0, 0)],
+        ],
+    },
+    Program {
+        name: "three nodes, the default owner merges, one writes on at once",
+        layout: layout(3, 0),
+        pages: 1,
+        nodes: &[
+            &[Barrier(Many), Write(0, 0, 1), Barrier(Single), Read(0, 1)],
+            &[Barrier(Many), Write(0, 1, 2), Barrier(Single), Write(0, 1, 4)],
+            &[Barrier(Many), Barrier(Single), Read(0, 0)],
+        ],
+    },
+    Program {
+        name: "a page that one node had alone is read and written by others in the region",
+        layout: layout(3, 0),
+        pages: 1,
+        nodes: &[
+            &[Barrier(Many), Barrier(Many), Barrier(Single), Read(0, 0)],
+            &[Write(0, 1, 5), Barrier(Many), Write(0, 0, 1), Barrier(Many), Barrier(Single), Read(0, 0)],
+            &[Barrier(Many), Read(0, 1), Barrier(Many), Write(0, 1, 2), Barrier(Single)],
+        ],
+    },
+    Program {
+        name: "the merging node lets who asks wait",
+        layout: layout(3, 0),
+        pages: 1,
+        nodes: &[
+            &[Barrier(Many), Barrier(Single), Write(0, 0, 7)],
+            &[Read(0, 0), Barrier(Many), Write(0, 0, 1), Barrier(Single)],
+            &[Read(0, 0), Barrier(Many), Write(0, 1, 2), Barrier(Single), Read(0, 1)],
+        ],
+    },
+];
+
+/// The mode before the first barrier.
+pub(crate) const fn first_mode() -> Mode {
+    Single
+}

@@ -1,0 +1,212 @@
+//! The modelled job: agents, memories, messages under way, and where each program stands.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use atoll_coherence::agent::{Agent, Fault, Message, Mode};
+use atoll_coherence::nodes::Node;
+use stateright::{Model, Property};
+
+use crate::memory::{Data, Diff, Pages, WORDS};
+use crate::programs::{Program, Step, first_mode};
+
+type Sent = Message<Data, Diff>;
+
+/// What stateright explores.
+pub(crate) struct System {
+    program: &'static Program,
+    /// For the test of the checker itself.
+    pub(crate) loses_invalidations: bool,
+}
+
+impl System {
+    pub(crate) fn new(program: &'static Program) -> Self {
+        Self { program, loses_invalidations: false }
+    }
+}
+
+/// What a node waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Waits {
+    Nothing,
+    Page,
+    Barrier,
+}
+
+/// A node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    agent: Agent<Data, Diff>,
+    memory: Pages,
+    /// The next step.
+    at: usize,
+    waits: Waits,
+    mode: Mode,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct State {
+    places: Vec<Place>,
+    network: BTreeMap<(Node, Node), VecDeque<Sent>>,
+    /// What was written last, by page.
+    last: Vec<[u8; WORDS]>,
+    stale: bool,
+    impossible: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Move {
+    /// The node does its next step, or faults.
+    Run(Node),
+    /// The oldest message from one to the other arrives.
+    Deliver(Node, Node),
+}
+
+impl System {
+    fn step(&self, place: &Place) -> Option<Step> {
+        self.program.nodes[usize::from(place.me())].get(place.at).copied()
+    }
+}
+
+impl Place {
+    fn me(&self) -> Node {
+        self.agent.me()
+    }
+}
+
+impl State {
+    fn send(&mut self, system: &System, from: Node) {
+        for (to, message) in self.places[usize::from(from)].agent.take_outbox() {
+            if system.loses_invalidations && matches!(message, Message::Invalidate(_)) {
+                // As if the other had said that it dropped its copy, and kept it.
+                let Message::Invalidate(page) = message else { continue };
+                self.network.entry((to, from)).or_default().push_back(Message::Dropped(page));
+                continue;
+            }
+            self.network.entry((from, to)).or_default().push_back(message);
+        }
+    }
+
+    fn wake(&mut self, node: Node) {
+        let place = &mut self.places[usize::from(node)];
+        let resumed = !std::mem::take(&mut place.memory.resumed).is_empty();
+        if place.waits == Waits::Page && resumed {
+            place.waits = Waits::Nothing;
+        }
+    }
+}
+
+impl Model for System {
+    type State = State;
+    type Action = Move;
+
+    fn init_states(&self) -> Vec<State> {
+        let layout = self.program.layout;
+        let place = |node: Node| Place {
+            agent: Agent::new(node, layout),
+            memory: if node == layout.origin { Pages::with(self.program.pages) } else { Pages::default() },
+            at: 0,
+            waits: Waits::Nothing,
+            mode: first_mode(),
+        };
+        vec![State {
+            places: (0..layout.nodes).map(place).collect(),
+            network: BTreeMap::new(),
+            last: vec![[0; WORDS]; self.program.pages as usize],
+            stale: false,
+            impossible: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Move>) {
+        if state.stale || state.impossible {
+            return;
+        }
+        for place in &state.places {
+            if place.waits == Waits::Nothing && self.step(place).is_some() {
+                actions.push(Move::Run(place.me()));
+            }
+        }
+        for (&(from, to), messages) in &state.network {
+            if !messages.is_empty() {
+                actions.push(Move::Deliver(from, to));
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Move) -> Option<State> {
+        let mut state = before.clone();
+        let node = match action {
+            Move::Deliver(from, to) => {
+                let queue = state.network.get_mut(&(from, to))?;
+                let message = queue.pop_front()?;
+                if queue.is_empty() {
+                    state.network.remove(&(from, to));
+                }
+                let place = &mut state.places[usize::from(to)];
+                let done = place.agent.receive(from, message, &mut place.memory);
+                state.impossible |= done.is_err();
+                if place.waits == Waits::Barrier && place.agent.released() {
+                    place.waits = Waits::Nothing;
+                }
+                to
+            }
+            Move::Run(node) => {
+                let place = &mut state.places[usize::from(node)];
+                let step = self.step(place)?;
+                let copy = |page| place.agent.state(page);
+                match step {
+                    Step::Read(page, word) if copy(page).readable() => {
+                        let value = place.memory.load(page, word);
+                        state.stale |= value != Some(state.last[page as usize][word]);
+                        place.at += 1;
+                    }
+                    Step::Write(page, word, value) if copy(page).writable() => {
+                        state.impossible |= !place.memory.store(page, word, value);
+                        state.last[page as usize][word] = value;
+                        place.at += 1;
+                    }
+                    Step::Read(page, _) | Step::Write(page, ..) => {
+                        let fault = if matches!(step, Step::Read(..)) { Fault::Read } else { Fault::Write };
+                        place.waits = Waits::Page;
+                        let done = place.agent.fault(page, fault, place.mode, &mut place.memory);
+                        state.impossible |= done.is_err();
+                    }
+                    Step::Barrier(mode) => {
+                        place.at += 1;
+                        place.mode = mode;
+                        let done = place.agent.arrive(&mut place.memory);
+                        place.waits = if place.agent.released() { Waits::Nothing } else { Waits::Barrier };
+                        state.impossible |= done.is_err();
+                    }
+                }
+                node
+            }
+        };
+        state.wake(node);
+        state.send(self, node);
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no read is stale", |_, state: &State| !state.stale),
+            Property::always("no step is impossible", |_, state: &State| !state.impossible),
+            Property::always("one writer, or many by leave", |system: &Self, state: &State| {
+                (0..system.program.pages).all(|page| {
+                    // What a node has that waits at a barrier nobody there reads; its orders are under way.
+                    let awake = || state.places.iter().filter(|place| place.waits != Waits::Barrier);
+                    let copies = || awake().map(|place| place.agent.state(page));
+                    let exclusive = copies().filter(|copy| *copy == atoll_coherence::copy::State::Exclusive);
+                    match exclusive.count() {
+                        0 => true,
+                        1 => copies().filter(|copy| copy.readable()).count() == 1,
+                        _ => false,
+                    }
+                })
+            }),
+            Property::eventually("all programs end", |system: &Self, state: &State| {
+                state.network.is_empty() && state.places.iter().all(|place| system.step(place).is_none())
+            }),
+        ]
+    }
+}

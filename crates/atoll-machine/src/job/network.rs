@@ -1,0 +1,110 @@
+//! Messages between simulated nodes: each pair has a link in each direction.
+//!
+//! What agents say is put in order of arrival here; order between two nodes is kept, as the agents need it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use atoll_coherence::agent::Message;
+
+use crate::describe::Machine;
+
+/// Bytes of a message without a page: the line of a channel.
+const LINE: u64 = 64;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Bytes of a diff, on average: the trace does not say which bytes were written. A quarter of a page.
+const DIFF: u64 = PAGE / 4;
+/// Bytes of a page's number in a list.
+const NUMBER: u64 = 8;
+
+type Said = Message<(), ()>;
+
+/// A message that arrives.
+pub(super) struct Arrival {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) clock: u64,
+    pub(super) message: Said,
+}
+
+impl Arrival {
+    /// It takes a copy from a node, by itself.
+    pub(super) fn is_invalidation(&self) -> bool {
+        use atoll_coherence::directory::Want;
+        matches!(self.message, Message::Invalidate(_) | Message::Forward(_, _, Want::Write))
+    }
+}
+
+/// The links and what is on them.
+pub(super) struct Network {
+    nodes: usize,
+    latency: u64,
+    /// Picoseconds of a byte.
+    byte: f64,
+    /// When each link is free: from `f` to `t` at `f * nodes + t`.
+    free: Vec<u64>,
+    /// By arrival, then by number, which keeps the order of a link.
+    waiting: BinaryHeap<Reverse<(u64, u64)>>,
+    /// From, to and what, by number less those that are gone; taken when they arrive.
+    messages_by_number: std::collections::BTreeMap<u64, (usize, usize, Said)>,
+    next: u64,
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    /// Copies that barriers' orders invalidated.
+    pub(super) batched: u64,
+}
+
+impl Network {
+    /// Of `machine`'s link; a machine of one node gets what a shared memory between its processes would be.
+    pub(super) fn new(machine: &Machine, nodes: u8) -> Self {
+        let nodes = usize::from(nodes);
+        let link = machine.link.as_ref();
+        let latency = link.map_or(200.0, |link| *link.latency_ns);
+        let bandwidth = link.map_or_else(|| *machine.node().far.gb_per_s, |link| *link.gb_per_s);
+        Self {
+            nodes,
+            latency: (latency * 1e3) as u64,
+            byte: 1e3 / bandwidth,
+            free: vec![0; nodes * nodes],
+            waiting: BinaryHeap::new(),
+            messages_by_number: std::collections::BTreeMap::new(),
+            next: 0,
+            messages: 0,
+            bytes: 0,
+            batched: 0,
+        }
+    }
+
+    /// Node `from` says all that at `clock`.
+    pub(super) fn send(&mut self, from: usize, outbox: Vec<(u8, Said)>, clock: u64) {
+        for (to, message) in outbox {
+            let to = usize::from(to);
+            let bytes = match &message {
+                Message::Data(..) => LINE + PAGE,
+                Message::Diff(..) => LINE + DIFF,
+                Message::Written(pages) => LINE + NUMBER * pages.len() as u64,
+                Message::Merge(orders) => {
+                    self.batched += orders.invalidations() as u64;
+                    let pages = orders.invalidations() + orders.keep.len() + orders.merge.len();
+                    LINE + NUMBER * pages as u64
+                }
+                _ => LINE,
+            };
+            let free = &mut self.free[from * self.nodes + to];
+            *free = clock.max(*free) + (bytes as f64 * self.byte) as u64;
+            self.waiting.push(Reverse((*free + self.latency, self.next)));
+            self.messages_by_number.insert(self.next, (from, to, message));
+            self.next += 1;
+            self.messages += 1;
+            self.bytes += bytes;
+        }
+    }
+
+    /// The message that arrives next.
+    pub(super) fn next(&mut self) -> Option<Arrival> {
+        let Reverse((clock, number)) = self.waiting.pop()?;
+        let (from, to, message) = self.messages_by_number.remove(&number)?;
+        Some(Arrival { from, to, clock, message })
+    }
+}

@@ -1,0 +1,46 @@
+//! The memory of a simulated node: nothing is in it, but what is done to it is counted.
+
+use atoll_coherence::agent::Memory;
+
+/// What was done since somebody looked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Moved {
+    pub(super) pages: u64,
+    pub(super) twins: u64,
+    pub(super) diffs: u64,
+}
+
+/// A node's.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    pub(super) counts: Moved,
+}
+
+impl Memory for Shadow {
+    type Data = ();
+    type Diff = ();
+
+    fn install(&mut self, _: u64, (): &(), _: bool) {
+        self.counts.pages += 1;
+    }
+
+    fn protect(&mut self, _: u64, _: bool) {}
+
+    fn remove(&mut self, _: u64) {}
+
+    fn read(&mut self, _: u64) {}
+
+    fn make_twin(&mut self, _: u64) {
+        self.counts.twins += 1;
+    }
+
+    fn drop_twin(&mut self, _: u64) {}
+
+    fn diff(&mut self, _: u64) {
+        self.counts.diffs += 1;
+    }
+
+    fn apply(&mut self, _: u64, (): &()) {}
+
+    fn resume(&mut self, _: u64) {}
+}

@@ -1,0 +1,172 @@
+//! Which region runs, in which mode, and what each node fetches at its entry.
+//!
+//! Keeps a `Region` and plans of `atoll-coherence` for each mark that a program passes; the simulation says what happens.
+
+use std::collections::{BTreeSet, HashMap};
+
+use atoll_coherence::agent::Mode;
+use atoll_coherence::plan::{Costs, Plan};
+use atoll_coherence::region::{Region, Rules};
+
+use super::Consistency;
+use super::counts::{Job, RegionOutcome};
+
+/// What is known of one.
+struct Known {
+    region: Region,
+    /// By node.
+    plans: Vec<Plan>,
+    outcome: RegionOutcome,
+}
+
+/// What a node did in the run that is under way.
+#[derive(Default, Clone)]
+struct Run {
+    /// Fetched at the entry and not used yet.
+    ahead: BTreeSet<u64>,
+    used: BTreeSet<u64>,
+    /// Picoseconds of the entry.
+    entry: u64,
+}
+
+/// All of a job's.
+pub(super) struct Regions {
+    consistency: Consistency,
+    prefetch: bool,
+    rules: Rules,
+    nodes: usize,
+    index: HashMap<u64, usize>,
+    known: Vec<Known>,
+    /// None between regions.
+    current: Option<usize>,
+    began: u64,
+    runs: Vec<Run>,
+    /// Counts between regions, which nobody asks for.
+    between: Job,
+    /// Picoseconds of read faults, and how many, for what a fault costs.
+    faults: (u64, u64),
+    before: Job,
+}
+
+impl Regions {
+    pub(super) fn new(consistency: Consistency, prefetch: bool, workers: usize, nodes: u8) -> Self {
+        let nodes = usize::from(nodes);
+        Self {
+            consistency,
+            prefetch,
+            rules: Rules::of(workers.div_ceil(nodes) as u32),
+            nodes,
+            index: HashMap::new(),
+            known: Vec::new(),
+            current: None,
+            began: 0,
+            runs: vec![Run::default(); nodes],
+            between: Job::default(),
+            faults: (0, 0),
+            before: Job::default(),
+        }
+    }
+
+    /// How the region that runs treats pages that several nodes write.
+    pub(super) fn mode(&self) -> Mode {
+        match (self.consistency, self.current) {
+            (Consistency::Sc, _) | (_, None) => Mode::Single,
+            (Consistency::Mw, Some(_)) => Mode::Many,
+            (Consistency::Smart, Some(at)) => self.known[at].region.mode(),
+        }
+    }
+
+    /// What happens in the region that runs.
+    pub(super) fn counts(&mut self) -> &mut Job {
+        match self.current {
+            Some(at) => &mut self.known[at].outcome.counts,
+            None => &mut self.between,
+        }
+    }
+
+    /// A worker of `node` reads `page`.
+    pub(super) fn used(&mut self, node: usize, page: u64) {
+        let run = &mut self.runs[node];
+        if !run.ahead.is_empty() && run.ahead.remove(&page) {
+            run.used.insert(page);
+            self.counts().fetched_used += 1;
+        }
+    }
+
+    /// A worker of `node` had to wait for `page` to read it.
+    pub(super) fn faulted(&mut self, node: usize, page: u64) {
+        if let (true, Some(at)) = (self.prefetch, self.current) {
+            self.known[at].plans[node].faulted(page);
+        }
+    }
+
+    /// A worker waited so long for a page.
+    pub(super) fn waited(&mut self, time: u64, write: bool) {
+        if !write {
+            self.faults = (self.faults.0 + time, self.faults.1 + 1);
+        }
+    }
+
+    /// The pages that `node` is to fetch now.
+    pub(super) fn plan(&mut self, node: usize) -> Vec<u64> {
+        match self.current {
+            Some(at) if self.prefetch => self.known[at].plans[node].enter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Those of them that were not there.
+    pub(super) fn fetched(&mut self, node: usize, pages: Vec<u64>) {
+        self.counts().fetched += pages.len() as u64;
+        self.runs[node] = Run { ahead: pages.into_iter().collect(), ..Run::default() };
+    }
+
+    /// It took `node` so long.
+    pub(super) fn entered(&mut self, node: usize, time: u64) {
+        self.runs[node].entry = time;
+    }
+
+    /// What ran is over; what is called `mark` begins, or nothing.
+    pub(super) fn next(&mut self, mark: Option<u64>, clock: u64, all: &mut Job) {
+        if let Some(at) = self.current {
+            let known = &mut self.known[at];
+            known.outcome.elapsed += clock.saturating_sub(self.began);
+            let sent = |job: &Job| job.invalidations + job.batched;
+            let invalidations = sent(&known.outcome.counts) - sent(&self.before);
+            known.region.ended(u32::try_from(invalidations).unwrap_or(u32::MAX), &self.rules);
+            all.fetched_used += known.outcome.counts.fetched_used - self.before.fetched_used;
+            let fault = self.faults.0.checked_div(self.faults.1).unwrap_or(0);
+            for (plan, run) in known.plans.iter_mut().zip(&mut self.runs) {
+                let run = std::mem::take(run);
+                // A page that was there already is no waste.
+                plan.ended(Costs { entry: run.entry, fault }, |page| !run.ahead.contains(&page));
+            }
+        }
+        self.began = clock;
+        self.current = mark.map(|name| {
+            *self.index.entry(name).or_insert_with(|| {
+                let counts = Job::default();
+                let outcome = RegionOutcome { name, runs: 0, many: 0, elapsed: 0, counts };
+                let plans = vec![Plan::default(); self.nodes];
+                self.known.push(Known { region: Region::default(), plans, outcome });
+                self.known.len() - 1
+            })
+        });
+        if let Some(at) = self.current {
+            let many = self.mode() == Mode::Many;
+            let outcome = &mut self.known[at].outcome;
+            outcome.runs += 1;
+            outcome.many += u64::from(many);
+            self.before = outcome.counts;
+        }
+    }
+
+    /// The trace is over.
+    pub(super) fn end(&mut self, all: &mut Job) {
+        self.next(None, self.began, all);
+    }
+
+    pub(super) fn outcomes(&self) -> Vec<RegionOutcome> {
+        self.known.iter().map(|known| known.outcome.clone()).collect()
+    }
+}

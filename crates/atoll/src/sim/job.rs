@@ -1,0 +1,133 @@
+//! `atoll sim --nodes`: what coherence between nodes costs, as a table.
+//!
+//! The simulation is `atoll-machine`'s `job`; one line for each number of nodes, protocol and prefetch.
+
+use std::fmt::Write;
+
+use atoll_machine::Machine;
+use atoll_machine::job::{JobOutcome, JobSetup};
+
+use super::replay::{SimError, Trace};
+use crate::cli::{ConsistencyArg, OnOff, SimArgs};
+use crate::run::summary::count;
+
+/// A line of the table.
+struct Line {
+    nodes: u8,
+    consistency: &'static str,
+    prefetch: bool,
+    outcome: JobOutcome,
+}
+
+/// Simulates the grid and prints it.
+pub(super) fn job(args: &SimArgs, machine: &Machine, trace: &Trace) -> Result<(), SimError> {
+    let mut lines = Vec::new();
+    for &nodes in &args.nodes {
+        for &consistency in &args.consistency {
+            for &prefetch in &args.prefetch {
+                let setup = JobSetup {
+                    workers: trace.workers,
+                    nodes,
+                    consistency: consistency.into(),
+                    prefetch: prefetch == OnOff::On,
+                    stretch: 0,
+                };
+                let outcome = trace.job(machine, setup, args.warm)?;
+                lines.push(Line { nodes, consistency: name(consistency), prefetch: setup.prefetch, outcome });
+            }
+        }
+    }
+    println!(
+        "{}: {} on {}; {} workers, {} events\n",
+        trace.name(),
+        trace.header.arguments.join(" "),
+        machine.name,
+        trace.workers,
+        count(trace.survey.events)
+    );
+    print!("{}", text(&lines));
+    match &args.csv {
+        Some(path) => super::write(path, &csv(&machine.name, &lines)),
+        None => Ok(()),
+    }
+}
+
+fn name(consistency: ConsistencyArg) -> &'static str {
+    match consistency {
+        ConsistencyArg::Sc => "sc",
+        ConsistencyArg::Mw => "mw",
+        ConsistencyArg::Smart => "smart",
+    }
+}
+
+const COLUMNS: [&str; 16] = [
+    "nodes",
+    "protocol",
+    "prefetch",
+    "seconds",
+    "read_faults",
+    "write_faults",
+    "upgrades",
+    "invalidations",
+    "batched",
+    "pages",
+    "twins",
+    "diffs",
+    "fetched",
+    "fetched_used",
+    "messages",
+    "megabytes",
+];
+
+fn values(line: &Line) -> [String; 16] {
+    let Line { nodes, consistency, prefetch, outcome } = line;
+    let all = &outcome.all;
+    [
+        nodes.to_string(),
+        (*consistency).to_owned(),
+        if *prefetch { "on" } else { "off" }.to_owned(),
+        format!("{:.4}", outcome.elapsed as f64 / 1e12),
+        all.read_faults.to_string(),
+        all.write_faults.to_string(),
+        all.upgrades.to_string(),
+        all.invalidations.to_string(),
+        all.batched.to_string(),
+        all.pages.to_string(),
+        all.twins.to_string(),
+        all.diffs.to_string(),
+        all.fetched.to_string(),
+        all.fetched_used.to_string(),
+        outcome.messages.to_string(),
+        format!("{:.1}", outcome.bytes as f64 / 1e6),
+    ]
+}
+
+fn text(lines: &[Line]) -> String {
+    let rows: Vec<[String; 16]> = lines.iter().map(values).collect();
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].len()).chain([COLUMNS[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let mut text = String::new();
+    let mut put = |row: [&str; 16]| {
+        for (cell, width) in row.into_iter().zip(&widths) {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{cell:>width$}  ");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    };
+    put(COLUMNS);
+    for row in &rows {
+        put(std::array::from_fn(|column| row[column].as_str()));
+    }
+    text
+}
+
+fn csv(machine: &str, lines: &[Line]) -> String {
+    let mut text = format!("machine,{}\n", COLUMNS.join(","));
+    for line in lines {
+        text += &format!("{machine},{}\n", values(line).join(","));
+    }
+    text
+}
