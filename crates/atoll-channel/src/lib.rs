@@ -20,6 +20,8 @@ mod channel;
 mod clock;
 #[cfg(not(loom))]
 mod node;
+#[cfg(not(loom))]
+pub mod transport;
 
 #[cfg(not(loom))]
 pub use self::channel::*;

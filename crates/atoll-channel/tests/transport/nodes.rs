@@ -1,0 +1,111 @@
+//! Nodes as forked processes, that exchange addresses and meet through their parent.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use atoll_channel::Node;
+
+/// Seconds after which a node is ended by SIGALRM.
+const LIMIT: u32 = 40;
+
+/// A node's place in a test.
+pub(crate) struct Spot {
+    pub(crate) node: Node,
+    pub(crate) nodes: u32,
+    stream: UnixStream,
+}
+
+type Anything = Box<dyn std::error::Error + Send + Sync>;
+
+impl Spot {
+    /// Gives `mine` to all nodes, and returns what each gave; nothing from those that have ended.
+    pub(crate) fn exchange(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Anything> {
+        write(&self.stream, mine)?;
+        (0..self.nodes).map(|_| read(&self.stream)).collect()
+    }
+
+    /// Waits for all nodes that live, not using any transport.
+    pub(crate) fn meet(&self) {
+        self.exchange(b"here").unwrap();
+    }
+
+    /// Ends this process as a kill from outside does.
+    pub(crate) fn die(&self) -> ! {
+        // SAFETY: no pointers.
+        unsafe {
+            libc::kill(libc::getpid(), libc::SIGKILL);
+            libc::_exit(1)
+        }
+    }
+}
+
+fn write(mut stream: &UnixStream, bytes: &[u8]) -> Result<(), Anything> {
+    stream.write_all(&(bytes.len() as u32).to_le_bytes())?;
+    stream.write_all(bytes)?;
+    Ok(())
+}
+
+fn read(mut stream: &UnixStream) -> Result<Vec<u8>, Anything> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Runs `work` in `nodes` forked processes. All must end well but those in `die`, which must be killed.
+pub(crate) fn processes(nodes: u32, die: &[u32], work: impl Fn(Spot)) {
+    let mut children = Vec::new();
+    for number in 0..nodes {
+        let (here, there) = UnixStream::pair().unwrap();
+        // SAFETY: this process has one thread.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+        if pid == 0 {
+            // SAFETY: no pointers. The child ends with its parent, and by its own alarm.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::alarm(LIMIT);
+            }
+            children.clear();
+            drop(here);
+            let spot = Spot { node: Node(number), nodes, stream: there };
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(spot)));
+            // SAFETY: ends this process without its parent's destructors.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) };
+        }
+        children.push((number, pid, Some(here)));
+    }
+    serve(&mut children);
+    let mut wrong = Vec::new();
+    for (number, pid, _) in children {
+        let mut status = 0;
+        // SAFETY: our own child; a number to write to.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        let killed = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL;
+        if if die.contains(&number) { !killed } else { status != 0 } {
+            wrong.push((number, status));
+        }
+    }
+    assert!(wrong.is_empty(), "nodes and how they ended: {wrong:?}");
+}
+
+/// Passes on what the nodes exchange, until all have ended.
+fn serve(children: &mut [(u32, i32, Option<UnixStream>)]) {
+    while children.iter().any(|(_, _, stream)| stream.is_some()) {
+        let mut all = Vec::new();
+        for (_, _, stream) in children.iter_mut() {
+            let bytes = stream.as_ref().and_then(|stream| read(stream).ok());
+            if bytes.is_none() {
+                *stream = None;
+            }
+            all.push(bytes.unwrap_or_default());
+        }
+        for stream in children.iter().filter_map(|(_, _, stream)| stream.as_ref()) {
+            for bytes in &all {
+                // One that has just died shows at the next round.
+                let _ = write(stream, bytes);
+            }
+        }
+    }
+}
