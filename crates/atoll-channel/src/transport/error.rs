@@ -2,7 +2,7 @@
 //!
 //! Errors of joining are beside what joins: `shm/`, `ucx/`.
 
-use super::Buffer;
+use super::{Buffer, RESERVED_KINDS};
 use crate::Node;
 
 /// Why something was not done.
@@ -22,6 +22,9 @@ pub enum TransportError {
     /// The node has not proven the job's secret (yet).
     #[error("{0} has not proven that it belongs to the job")]
     NotProven(Node),
+    /// The kind of a message is one of those that layers keep to themselves.
+    #[error("{0} is no kind of a message: kinds are below {RESERVED_KINDS}")]
+    Kind(u16),
     /// The message is longer than the transport allows.
     #[error("the message has {length} bytes, and the transport's longest has {longest}")]
     TooLong {
@@ -105,6 +108,8 @@ pub enum LostWhy {
     Broken(&'static str),
     /// This node took it for lost.
     Cut,
+    /// It took this node for lost.
+    CutByPeer,
 }
 
 impl std::fmt::Display for LostWhy {
@@ -115,6 +120,7 @@ impl std::fmt::Display for LostWhy {
             LostWhy::WrongSecret => write!(f, "it does not know the job's secret"),
             LostWhy::Broken(what) => write!(f, "it broke the protocol: {what}"),
             LostWhy::Cut => write!(f, "this node cut the connection"),
+            LostWhy::CutByPeer => write!(f, "it cut the connection"),
         }
     }
 }

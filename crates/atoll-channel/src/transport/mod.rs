@@ -31,8 +31,11 @@
 
 mod buffer;
 mod error;
+mod faulty;
 mod key;
 mod memory;
+mod proof;
+mod shm;
 mod ucx;
 
 use std::sync::Arc;
@@ -40,9 +43,16 @@ use std::time::Duration;
 
 pub use self::buffer::{Buffer, Piece};
 pub use self::error::{KeyError, LostWhy, Refused, TransportError};
+pub use self::faulty::{Faults, Faulty};
 pub use self::memory::{Memory, OutOfMemory, OutOfRange};
+pub use self::proof::{JoinError, Proven, Secret};
+pub use self::shm::{Place, Settings as ShmSettings, Shm, ShmError, mesh};
 pub use self::ucx::{LoadError, Settings as UcxSettings, Ucx, UcxError};
 use crate::Node;
+
+/// Kinds of messages from this on are for layers that stand on a transport and are one themselves. After such a message a transport
+/// that knows tags tells nothing more of its sender in the same `progress`, so that the layer can set them first.
+pub const RESERVED_KINDS: u16 = 0xfff0;
 
 /// A way to the other nodes of a job. See the module's documentation for what it promises.
 ///
@@ -57,10 +67,11 @@ pub trait Transport: Send {
     /// Bytes of the longest message.
     fn longest(&self) -> usize;
 
-    /// Sends a message to another node, which gets it in its `progress`. `kind` is what its receiver makes of it.
+    /// Sends a message to another node, which gets it in its `progress`. `kind`, below [`RESERVED_KINDS`], is what its receiver makes of it.
     ///
     /// Never waits. What cannot leave at once is kept in a queue, of limited bytes for each node; where that is full the
-    /// message is refused with [`TransportError::Full`], nothing of it is sent, and it is to be sent again after some `progress`.
+    /// message is refused with [`TransportError::Full`], nothing of it is sent, and it is to be sent again after some `progress`;
+    /// a `wait` before ends when there may be room.
     fn send(&mut self, to: Node, kind: u16, bytes: &[u8]) -> Result<(), TransportError>;
 
     /// Lets other nodes put to and get from `memory`. Returns its key: bytes to hand to them, which `attach` takes.
@@ -105,6 +116,54 @@ pub trait Transport: Send {
     fn tag(&mut self, node: Node, tags: Tags);
 }
 
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn node(&self) -> Node {
+        (**self).node()
+    }
+    fn nodes(&self) -> u32 {
+        (**self).nodes()
+    }
+    fn longest(&self) -> usize {
+        (**self).longest()
+    }
+    fn send(&mut self, to: Node, kind: u16, bytes: &[u8]) -> Result<(), TransportError> {
+        (**self).send(to, kind, bytes)
+    }
+    fn register(&mut self, memory: Arc<Memory>) -> Result<Vec<u8>, TransportError> {
+        (**self).register(memory)
+    }
+    fn attach(&mut self, owner: Node, key: &[u8]) -> Result<Remote, TransportError> {
+        (**self).attach(owner, key)
+    }
+    fn detach(&mut self, remote: Remote) {
+        (**self).detach(remote);
+    }
+    fn put(&mut self, to: Remote, offset: u64, from: Buffer, token: u64) -> Result<(), Refused> {
+        (**self).put(to, offset, from, token)
+    }
+    fn get(&mut self, from: Remote, offset: u64, into: Buffer, token: u64) -> Result<(), Refused> {
+        (**self).get(from, offset, into, token)
+    }
+    fn flush(&mut self, node: Node, token: u64) -> Result<(), TransportError> {
+        (**self).flush(node, token)
+    }
+    fn progress(&mut self, handler: &mut dyn FnMut(Event<'_>)) -> Result<usize, TransportError> {
+        (**self).progress(handler)
+    }
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), TransportError> {
+        (**self).wait(timeout)
+    }
+    fn waker(&self) -> Waker {
+        (**self).waker()
+    }
+    fn cut(&mut self, node: Node) {
+        (**self).cut(node);
+    }
+    fn tag(&mut self, node: Node, tags: Tags) {
+        (**self).tag(node, tags);
+    }
+}
+
 /// What both ends of a proof know and nobody else: see [`Transport::tag`].
 #[derive(Clone, Copy, Default)]
 pub struct Tags {
@@ -130,7 +189,7 @@ pub enum Event<'a> {
     Done {
         /// As given when it was started.
         token: u64,
-        /// The buffer of a put or get.
+        /// The buffer of a put or get. None is a flush's, or that of an operation to a lost node which the network does not give back.
         buffer: Option<Buffer>,
         /// Whether it was done. After an error the buffer holds anything.
         result: Result<(), TransportError>,

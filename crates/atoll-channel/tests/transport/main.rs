@@ -1,45 +1,107 @@
-//! Transports between processes.
+//! One suite for all transports, each bare and with faults and the proof over it: shared memory between threads and processes, UCX over
+//! shared memory and TCP, and UCX between two network namespaces.
+//!
+//! It forks, so it has no test harness with its threads: `cargo test -p atoll-channel --test transport [-- WORDS]` runs the
+//! tests whose names have all the words. A node that takes longer than a minute is ended by SIGALRM.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod nodes;
+mod run;
+mod suite;
+#[path = "../processes/words.rs"]
+mod words;
 
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
-use atoll_channel::transport::{Event, Transport, Ucx, UcxSettings};
+use atoll_channel::transport::{
+    Event, Faults, Faulty, Proven, Secret, Shm, ShmSettings, Transport, Ucx, UcxSettings,
+};
 
 use crate::nodes::Spot;
+use crate::run::{LONG, Run};
+use crate::suite::SUITE;
 
-fn ucx(spot: &Spot, tls: &str) -> Ucx {
-    let settings = UcxSettings { transports: Some(tls.into()), ..UcxSettings::default() };
-    Ucx::join(spot.node, spot.nodes, settings, |mine| spot.exchange(&mine)).unwrap()
+/// What stands over a transport.
+#[derive(Clone, Copy)]
+enum Over {
+    Nothing,
+    /// Faults over the proof over faults.
+    Everything,
 }
 
-fn main() {
-    for tls in ["tcp", "shm", "all"] {
-        nodes::processes(2, &[], |spot| {
-            let mut t = ucx(&spot, tls);
-            let other = Node(1 - spot.node.0);
-            for i in 0..100u16 {
-                t.send(other, i, &vec![i as u8; 10 << (i % 16)]).unwrap();
-            }
-            let mut next = 0u16;
-            let end = Instant::now() + Duration::from_secs(10);
-            while next < 100 {
-                t.progress(&mut |e| match e {
-                    Event::Message { from, kind, bytes } => {
-                        assert_eq!((from, kind), (other, next));
-                        assert_eq!(bytes, vec![next as u8; 10 << (next % 16)]);
-                        next += 1;
-                    }
-                    e => panic!("{e:?}"),
-                })
-                .unwrap();
-                t.wait(Some(Duration::from_millis(100))).unwrap();
-                assert!(Instant::now() < end, "{next}");
-            }
-            drop(t);
-        });
-        println!("{tls} ok");
+/// A node with a transport, bare or with everything over it.
+fn node(spot: &Spot, over: Over, transport: Box<dyn Transport>) -> Run<'_> {
+    let faults = |seed| Faults { seed, delayed: 150, full: 50, duplicated: 0, cut: None };
+    match over {
+        Over::Nothing => Run::new(spot, transport),
+        Over::Everything => {
+            let secret = Secret::new(b"the secret of this test").unwrap();
+            let mut proven = Proven::new(Faulty::new(transport, faults(1)), secret).unwrap();
+            let (mut early, mut joined) = (Vec::new(), 0);
+            let all = proven.join_all(LONG, &mut |event| match event {
+                Event::Joined(_) => joined += 1,
+                Event::Message { from, kind, bytes } => early.push((from, kind, bytes.to_vec())),
+                event => panic!("{event:?}"),
+            });
+            all.unwrap();
+            assert_eq!(joined, spot.nodes - 1);
+            Run::new(spot, Box::new(Faulty::new(proven, faults(2)))).early(early)
+        }
     }
+}
+
+fn ucx(spot: &Spot, transports: &str, devices: Option<&str>) -> Box<dyn Transport> {
+    let settings = UcxSettings {
+        transports: Some(transports.into()),
+        devices: devices.map(str::to_owned),
+        ..UcxSettings::default()
+    };
+    Box::new(Ucx::join(spot.node, spot.nodes, settings, |mine| spot.exchange(&mine)).unwrap())
+}
+
+/// Each kind of nodes runs a program of the suite.
+type Kind = (&'static str, fn(Over, fn(Run<'_>), u32));
+
+const KINDS: &[Kind] = &[
+    ("shm_processes", |wrap, program, die| {
+        let mut places: Vec<_> = atoll_channel::transport::mesh(3).unwrap().into_iter().map(Some).collect();
+        let places = std::cell::RefCell::new(&mut places);
+        nodes::processes(3, &[2][..die as usize], |spot| {
+            let place = places.borrow_mut()[spot.node.0 as usize].take().unwrap();
+            places.borrow_mut().clear();
+            let shm = Shm::join(place, ShmSettings::default(), LONG).unwrap();
+            program(node(&spot, wrap, Box::new(shm)));
+        });
+    }),
+    ("ucx_shm", |wrap, program, die| {
+        nodes::processes(3, &[2][..die as usize], |spot| {
+            program(node(&spot, wrap, ucx(&spot, "shm", None)));
+        });
+    }),
+    ("ucx_tcp", |wrap, program, die| {
+        nodes::processes(3, &[2][..die as usize], |spot| {
+            program(node(&spot, wrap, ucx(&spot, "tcp", None)));
+        });
+    }),
+];
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let mut tests: Vec<(String, Box<dyn Fn()>)> = Vec::new();
+    for (kind, start) in KINDS {
+        for (layers, wrap) in [("bare", Over::Nothing), ("faulty", Over::Everything)] {
+            for (name, program, die) in SUITE {
+                let test = move || start(wrap, *program, *die);
+                tests.push((format!("{kind} {layers} {name}"), Box::new(test)));
+            }
+        }
+    }
+    tests.retain(|(name, _)| words.iter().all(|word| name.contains(word.as_str())));
+    for (name, test) in tests {
+        let begin = Instant::now();
+        test();
+        println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
+    }
+    let _ = Duration::ZERO;
 }

@@ -1,6 +1,7 @@
 //! Nodes as forked processes, that exchange addresses and meet through their parent.
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 use atoll_channel::Node;
@@ -24,9 +25,20 @@ impl Spot {
         (0..self.nodes).map(|_| read(&self.stream)).collect()
     }
 
-    /// Waits for all nodes that live, not using any transport.
-    pub(crate) fn meet(&self) {
-        self.exchange(b"here").unwrap();
+    /// Waits for all nodes that live, not using any transport, with `meanwhile` again and again.
+    pub(crate) fn meet(&self, mut meanwhile: impl FnMut()) {
+        write(&self.stream, b"here").unwrap();
+        let mut byte = [0];
+        self.stream.set_nonblocking(true).unwrap();
+        // SAFETY: one byte to write to.
+        while unsafe { libc::recv(self.stream.as_raw_fd(), byte.as_mut_ptr().cast(), 1, libc::MSG_PEEK) } < 1
+        {
+            meanwhile();
+        }
+        self.stream.set_nonblocking(false).unwrap();
+        for _ in 0..self.nodes {
+            read(&self.stream).unwrap();
+        }
     }
 
     /// Ends this process as a kill from outside does.

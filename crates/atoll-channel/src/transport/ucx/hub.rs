@@ -104,11 +104,27 @@ pub(super) struct Op {
 
 /// What is under way.
 pub(super) enum What {
-    Send { header: [u8; HEADER], bytes: Vec<u8> },
-    OneSided { name: &'static str, token: u64, buffer: Buffer, remote: Arc<RemoteKey> },
-    Flush { token: u64 },
-    Fetch { header: Header, bytes: Vec<u8> },
-    Close { force: bool },
+    Send {
+        header: [u8; HEADER],
+        bytes: Vec<u8>,
+    },
+    /// A put or get; `id` tells it from all others of its peer.
+    OneSided {
+        id: u64,
+        name: &'static str,
+        buffer: Buffer,
+        remote: Arc<RemoteKey>,
+    },
+    Flush {
+        id: u64,
+    },
+    Fetch {
+        header: Header,
+        bytes: Vec<u8>,
+    },
+    Close {
+        force: bool,
+    },
 }
 
 /// An unpacked key.

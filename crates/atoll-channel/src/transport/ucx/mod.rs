@@ -18,6 +18,7 @@
 //! memory goes away; `UCX_MEM_EVENTS=n` keeps it from that.
 
 mod context;
+mod deaths;
 mod hub;
 #[cfg(test)]
 mod layout;
@@ -37,12 +38,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use self::context::{Worker, check};
+use self::deaths::{Deaths, Identity};
 use self::hub::{Arrived, Data, HubPointer, Op, RemoteKey, What};
 use self::peer::{AM_ID, Peer, fetch};
 use self::wire::{Address, Class, Header};
 use super::key::{Key, Kind};
 use super::{
-    Buffer, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
+    Buffer, Event, KeyError, LostWhy, Memory, RESERVED_KINDS, Refused, Remote, Tags, Transport,
+    TransportError, Waker,
 };
 use crate::Node;
 
@@ -68,10 +71,13 @@ pub struct Ucx {
     ended: VecDeque<Ended>,
     /// Peers whose loss is to be told when nothing to them is under way any more.
     losing: Vec<u32>,
+    /// Peers of which nothing more is told in this `progress`: see [`RESERVED_KINDS`].
+    paused: Vec<u32>,
     hub: HubPointer,
     /// Taken when the transport is dropped.
     worker: Option<Worker>,
     wake: Arc<OwnedFd>,
+    deaths: Deaths,
     /// Messages that were thrown away as they bore no or a wrong tag.
     untagged: u64,
 }
@@ -108,6 +114,7 @@ impl Ucx {
             .map_err(|e| UcxError::Os("getrandom", e.into()))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| UcxError::Os("eventfd", e.into()))?;
+        let deaths = Deaths::new().map_err(|e| UcxError::Os("epoll_create", e))?;
         static INSTANCES: AtomicU32 = AtomicU32::new(0);
         let mut worker = Worker::new(&settings, nodes)?;
         let hub = HubPointer::new(node.0, settings.longest);
@@ -123,9 +130,11 @@ impl Ucx {
             registered: Vec::new(),
             ended: VecDeque::new(),
             losing: Vec::new(),
+            paused: Vec::new(),
             hub,
             worker: Some(worker),
             wake: Arc::new(wake),
+            deaths,
             untagged: 0,
             settings,
         };
@@ -146,6 +155,7 @@ impl Ucx {
             longest: self.settings.longest as u64,
             queue: self.settings.queue as u64,
             run: self.run,
+            process: Identity::this(),
             worker: worker.address()?,
         };
         let all = exchange(mine.encode()).map_err(UcxError::Exchange)?;
@@ -169,6 +179,7 @@ impl Ucx {
             }
             let peer = Peer::connect(worker, self.hub, number, theirs.run, &theirs.worker, most_held)?;
             self.peers.push(Some(peer));
+            self.deaths.watch(number, theirs.process, &mine.process);
         }
         for peer in self.peers.iter_mut().flatten() {
             peer.send(worker, self.node.0, Class::Hello, 0, &[]);
@@ -224,7 +235,7 @@ impl Ucx {
             Ok(found) => found,
             Err(why) => return Err(Refused { why, buffer }),
         };
-        if peer.one_sided >= operations {
+        if peer.tokens.len() >= operations {
             return Err(Refused { why: TransportError::Full(remote.owner), buffer });
         }
         let Some(endpoint) = peer.endpoint() else {
@@ -234,9 +245,9 @@ impl Ucx {
             self.ended.push_back(Ended { token, buffer: Some(buffer), result: Ok(()) });
             return Ok(());
         }
-        peer.one_sided += 1;
         let put = name == PUT;
-        peer.start(worker, What::OneSided { name, token, buffer, remote: key }, |what, param| {
+        let id = peer.note(token);
+        peer.start(worker, What::OneSided { id, name, buffer, remote: key }, |what, param| {
             let What::OneSided { buffer, remote, .. } = what else { return std::ptr::null_mut() };
             let (base, length) = (buffer.base().cast(), buffer.len());
             let (address, rkey) = (remote.address + offset, remote.handle);
@@ -260,10 +271,16 @@ impl Ucx {
             return;
         };
         if peer.lost.is_none() {
-            // What was sent to a peer that closes is still to come out: the answer to its bye.
-            peer.close(worker, why != LostWhy::Closed);
+            let gone = matches!(why, LostWhy::Died(_) | LostWhy::CutByPeer);
+            if !gone && why != LostWhy::Closed {
+                peer.send(worker, self.node.0, Class::Cut, 0, &[]);
+            }
+            // The answer to a bye, or the word that it is cut, is still to come out, unless the peer holds that up.
+            let stuck = why != LostWhy::Closed && peer.under_way > 0;
+            peer.close(worker, gone || stuck);
             peer.lost = Some(why);
             self.losing.push(node);
+            self.deaths.forget(node);
         }
     }
 
@@ -286,7 +303,7 @@ impl Ucx {
         let broken = match data {
             Data::TooLong => Some("it sent a message longer than its longest"),
             Data::Here(bytes) => {
-                if peer.order.pass(&header) {
+                if !peer.paused && peer.order.pass(&header) {
                     let told = self.tell(header, &bytes, handler);
                     // SAFETY: no call into UCX.
                     unsafe { self.hub.with(|hub| hub.recycle(bytes)) };
@@ -324,6 +341,7 @@ impl Ucx {
         let mut told = 0;
         while let Some(Some(peer)) = self.peers.get_mut(node as usize)
             && peer.lost.is_none()
+            && !peer.paused
             && let Some((header, bytes)) = peer.order.next()
         {
             told += self.tell(header, &bytes, handler);
@@ -339,13 +357,17 @@ impl Ucx {
             return 0;
         };
         // One that was held may have come before its sender's tag was known.
-        if !same(&peer.incoming_tag, &header.tag) {
+        if peer.incoming_tag != [0; 16] && !same(&peer.incoming_tag, &header.tag) {
             self.untagged += 1;
             return 0;
         }
         match header.class {
             Class::Hello => 0,
             Class::Message => {
+                if header.kind >= RESERVED_KINDS {
+                    peer.paused = true;
+                    self.paused.push(header.from);
+                }
                 handler(Event::Message { from: Node(header.from), kind: header.kind, bytes });
                 1
             }
@@ -356,6 +378,10 @@ impl Ucx {
             }
             Class::ByeSeen => {
                 peer.bye_seen = true;
+                0
+            }
+            Class::Cut => {
+                self.lose(header.from, LostWhy::CutByPeer);
                 0
             }
         }
@@ -393,13 +419,16 @@ impl Ucx {
                     self.lose(op.node, LostWhy::Died(ucx.say(status)));
                 }
             }
-            What::OneSided { name, token, buffer, .. } => {
-                peer.one_sided -= 1;
-                self.ended.push_back(Ended { token, buffer: Some(buffer), result: result(name) });
+            // One that is not noted was told as lost already.
+            What::OneSided { id, name, buffer, .. } => {
+                let token = peer.tokens.remove(&id);
+                let ended = |token| Ended { token, buffer: Some(buffer), result: result(name) };
+                self.ended.extend(token.map(ended));
             }
-            What::Flush { token } => {
-                peer.one_sided -= 1;
-                self.ended.push_back(Ended { token, buffer: None, result: result("a flush") });
+            What::Flush { id } => {
+                let token = peer.tokens.remove(&id);
+                let ended = |token| Ended { token, buffer: None, result: result("a flush") };
+                self.ended.extend(token.map(ended));
             }
         }
     }
@@ -413,6 +442,12 @@ impl Ucx {
             }
         }
         let mut told = 0;
+        for node in std::mem::take(&mut self.paused) {
+            if let Some(Some(peer)) = self.peers.get_mut(node as usize) {
+                peer.paused = false;
+            }
+            told += self.tell_held(node, handler);
+        }
         let hub = self.hub;
         // SAFETY: no call into UCX.
         let mut arrived = unsafe { hub.with(|hub| std::mem::take(&mut hub.arrived)) };
@@ -444,6 +479,9 @@ impl Ucx {
             let why = worker.ucx.say(status);
             self.lose(node, LostWhy::Died(why));
         }
+        for node in self.deaths.look() {
+            self.lose(node, LostWhy::Died("its process has ended".into()));
+        }
         while let Some(Ended { token, buffer, result }) = self.ended.pop_front() {
             handler(Event::Done { token, buffer, result });
             told += 1;
@@ -456,8 +494,15 @@ impl Ucx {
         let peers = &mut self.peers;
         self.losing.retain(|node| {
             let Some(Some(peer)) = peers.get_mut(*node as usize) else { return false };
-            if peer.under_way > 0 {
+            let now = Instant::now();
+            if peer.under_way > 0 && now < *peer.patience.get_or_insert(now + PATIENCE) {
                 return true;
+            }
+            // UCX does not give these back, and keeps their buffers.
+            for (_, token) in peer.tokens.drain() {
+                let result = Err(TransportError::Lost(Node(*node)));
+                handler(Event::Done { token, buffer: None, result });
+                told += 1;
             }
             if let (Some(why), false) = (&peer.lost, peer.told) {
                 handler(Event::Lost { node: Node(*node), why: why.clone() });
@@ -475,7 +520,7 @@ impl Ucx {
         let noted = unsafe {
             self.hub.with(|hub| !hub.arrived.is_empty() || !hub.finished.is_empty() || !hub.failed.is_empty())
         };
-        noted || !self.ended.is_empty()
+        noted || !self.ended.is_empty() || !self.paused.is_empty()
     }
 }
 
@@ -577,7 +622,7 @@ impl Transport for Ucx {
     fn flush(&mut self, node: Node, token: u64) -> Result<(), TransportError> {
         let operations = self.settings.operations;
         let (peer, worker) = self.peer(node)?;
-        if peer.one_sided >= operations {
+        if peer.tokens.len() >= operations {
             return Err(TransportError::Full(node));
         }
         peer.flush(worker, token);
@@ -598,12 +643,19 @@ impl Transport for Ucx {
             return Ok(());
         }
         let event = worker.event();
-        let mut fds = [PollFd::new(&event, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
-        let timeout = timeout.map(|timeout| Timespec {
+        let input = PollFlags::IN;
+        let mut fds = [
+            PollFd::new(&event, input),
+            PollFd::new(&self.wake, input),
+            PollFd::new(self.deaths.event(), input),
+        ];
+        let most = if self.losing.is_empty() { None } else { Some(PATIENCE / 10) };
+        let timeout = timeout.into_iter().chain(most).min().map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
         match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) if !fds[2].revents().is_empty() => self.deaths.hurry(),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(failed(e.to_string())),
         }
@@ -680,6 +732,9 @@ impl Drop for Ucx {
     }
 }
 
+/// How long the loss of a node waits for what is under way to it. UCX 1.13 does not end operations over shared memory whose queue is full
+/// when its reader dies.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long endpoints may take to close.
 const CLOSING: Duration = Duration::from_secs(1);
 

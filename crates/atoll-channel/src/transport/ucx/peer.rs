@@ -2,8 +2,10 @@
 //!
 //! `mod.rs` has one of these for each other node; `hub.rs` says what became of what was started here.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::null;
+use std::time::Instant;
 
 use super::context::{UcxError, Worker, check};
 use super::hub::{HubPointer, Watched, What, failed, start};
@@ -31,16 +33,22 @@ pub(super) struct Peer {
     watched: *mut Watched,
     hub: HubPointer,
     next_number: u64,
-    /// Operations that have not ended, and among them messages and one-sided ones.
+    /// Operations that have not ended, and among them messages.
     pub(super) under_way: usize,
     pub(super) sends: usize,
-    pub(super) one_sided: usize,
+    /// Puts, gets and flushes that have not ended: their tokens.
+    pub(super) tokens: HashMap<u64, u64>,
+    next_id: u64,
     /// Bytes of messages sent since there was none under way: what the receiver may have to hold at most.
     pub(super) queued: usize,
     pub(super) order: Order,
     pub(super) outgoing_tag: [u8; 16],
     pub(super) incoming_tag: [u8; 16],
+    /// Its messages are held until the next `progress`.
+    pub(super) paused: bool,
     pub(super) lost: Option<LostWhy>,
+    /// Until when its loss is kept back for what is under way to it.
+    pub(super) patience: Option<Instant>,
     /// Its loss was told.
     pub(super) told: bool,
     /// It has everything that this node sent before its bye.
@@ -93,12 +101,15 @@ impl Peer {
             next_number: 0,
             under_way: 0,
             sends: 0,
-            one_sided: 0,
+            tokens: HashMap::new(),
+            next_id: 0,
             queued: 0,
             order: Order::new(most_held),
             outgoing_tag: [0; 16],
             incoming_tag: [0; 16],
+            paused: false,
             lost: None,
+            patience: None,
             told: false,
             bye_seen: false,
         })
@@ -192,11 +203,18 @@ impl Peer {
         drop(unsafe { Box::from_raw(self.watched) });
     }
 
+    /// Notes that an operation with `token` is under way.
+    pub(super) fn note(&mut self, token: u64) -> u64 {
+        self.next_id += 1;
+        self.tokens.insert(self.next_id, token);
+        self.next_id
+    }
+
     /// Starts a flush.
     pub(super) fn flush(&mut self, worker: &Worker, token: u64) {
         let Some(endpoint) = self.endpoint() else { return };
-        self.one_sided += 1;
-        self.start(worker, What::Flush { token }, |_, param| {
+        let id = self.note(token);
+        self.start(worker, What::Flush { id }, |_, param| {
             // SAFETY: an endpoint that was not closed.
             unsafe { (worker.ucx.call.ep_flush_nbx)(endpoint, param) }
         });

@@ -3,7 +3,8 @@
 //! UCX gives no order between messages of different sizes and does not say who sent one: the header does. Everything is little-endian
 //! and the same on every instruction set. `hub.rs` takes headers apart, `order.rs` makes an order of the numbers.
 
-use super::super::key::{Reader, sum};
+use super::deaths::Identity;
+use crate::transport::key::{Reader, sum};
 
 /// The format of headers and addresses; a change to either makes a new one.
 const VERSION: u16 = 1;
@@ -22,6 +23,8 @@ pub(super) enum Class {
     Bye = 2,
     /// The sender has everything up to the receiver's bye.
     ByeSeen = 3,
+    /// The sender takes the receiver for lost.
+    Cut = 4,
 }
 
 /// A message's header.
@@ -61,6 +64,7 @@ impl Header {
             [1, 0] => Class::Hello,
             [2, 0] => Class::Bye,
             [3, 0] => Class::ByeSeen,
+            [4, 0] => Class::Cut,
             _ => return None,
         };
         let kind = u16::from_le_bytes(rest.take().ok()?);
@@ -86,6 +90,7 @@ pub(super) struct Address {
     pub(super) longest: u64,
     pub(super) queue: u64,
     pub(super) run: [u8; 16],
+    pub(super) process: Identity,
     pub(super) worker: Vec<u8>,
 }
 
@@ -93,7 +98,7 @@ const ADDRESS_MAGIC: [u8; 4] = *b"atux";
 
 impl Address {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.worker.len());
+        let mut out = Vec::with_capacity(96 + self.worker.len());
         out.extend_from_slice(&ADDRESS_MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.node.to_le_bytes());
@@ -101,6 +106,9 @@ impl Address {
         out.extend_from_slice(&self.longest.to_le_bytes());
         out.extend_from_slice(&self.queue.to_le_bytes());
         out.extend_from_slice(&self.run);
+        out.extend_from_slice(&self.process.host);
+        out.extend_from_slice(&self.process.process.to_le_bytes());
+        out.extend_from_slice(&self.process.started.to_le_bytes());
         out.extend_from_slice(&self.worker);
         let sum = sum(&out);
         out.extend_from_slice(&sum);
@@ -128,6 +136,11 @@ impl Address {
             longest: u64::from_le_bytes(rest.take().map_err(|_| CUT)?),
             queue: u64::from_le_bytes(rest.take().map_err(|_| CUT)?),
             run: rest.take().map_err(|_| CUT)?,
+            process: Identity {
+                host: rest.take().map_err(|_| CUT)?,
+                process: u32::from_le_bytes(rest.take().map_err(|_| CUT)?),
+                started: u64::from_le_bytes(rest.take().map_err(|_| CUT)?),
+            },
             worker: rest.0.to_vec(),
         })
     }
@@ -142,10 +155,10 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back_and_nonsense_does_not(
-            class in 0u8..4, kind: u16, from: u32, to: u32, number: u64, tag: [u8; 16],
+            class in 0u8..5, kind: u16, from: u32, to: u32, number: u64, tag: [u8; 16],
             nonsense in prop::collection::vec(any::<u8>(), 0..60),
         ) {
-            let class = [Class::Message, Class::Hello, Class::Bye, Class::ByeSeen][usize::from(class)];
+            let class = [Class::Message, Class::Hello, Class::Bye, Class::ByeSeen, Class::Cut][usize::from(class)];
             let header = Header { class, kind, from, to, number, tag };
             prop_assert_eq!(Header::decode(&header.encode()), Some(header));
             if let Some(read) = Header::decode(&nonsense) {
@@ -154,8 +167,10 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_address_is_refused(at in 0usize..80, bit in 0u8..8) {
-            let address = Address { node: 1, nodes: 2, longest: 3, queue: 4, run: [5; 16], worker: vec![6; 30] };
+        fn a_damaged_address_is_refused(at in 0usize..110, bit in 0u8..8) {
+            let process = Identity { host: [7; 16], process: 8, started: 9 };
+            let address =
+                Address { node: 1, nodes: 2, longest: 3, queue: 4, run: [5; 16], process, worker: vec![6; 30] };
             let bytes = address.encode();
             prop_assert_eq!(Address::decode(&bytes), Ok(address));
             prop_assert!(Address::decode(&bytes[..at]).is_err());
