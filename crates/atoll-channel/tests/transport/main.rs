@@ -6,13 +6,17 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod alone;
+mod namespaces;
 mod nodes;
 mod run;
 mod suite;
 #[path = "../processes/words.rs"]
 mod words;
 
-use std::time::{Duration, Instant};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
 
 use atoll_channel::transport::{
     Event, Faults, Faulty, Proven, Secret, Shm, ShmSettings, Transport, Ucx, UcxSettings,
@@ -84,18 +88,55 @@ const KINDS: &[Kind] = &[
             program(node(&spot, wrap, ucx(&spot, "tcp", None)));
         });
     }),
+    ("shm_threads", |wrap, program, die| {
+        // A thread cannot be killed alone.
+        if die == 0 {
+            nodes::threads(3, |spot, place| {
+                let shm = Shm::join(place, ShmSettings::default(), LONG).unwrap();
+                program(node(spot, wrap, Box::new(shm)));
+            });
+        }
+    }),
+    ("shm_directory", |wrap, program, die| {
+        let directory =
+            tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
+        nodes::processes(3, &[2][..die as usize], |spot| {
+            let settings = ShmSettings { lines: 1000, ..ShmSettings::default() };
+            let shm = Shm::join_in(directory.path(), spot.node, spot.nodes, settings, LONG).unwrap();
+            program(node(&spot, wrap, Box::new(shm)));
+        });
+    }),
 ];
+
+/// The whole suite between two hosts, which take a second to come up.
+fn two_hosts(wrap: Over) {
+    if let Some(why) = namespaces::missing() {
+        return println!("skipped: {why}");
+    }
+    let (last, _, die) = SUITE[SUITE.len() - 1];
+    nodes::processes(2, &[1][..die as usize], |spot| {
+        namespaces::host(&spot);
+        for (name, program, die) in SUITE {
+            assert!(*die == 0 || *name == last, "whoever is killed cannot go on");
+            program(node(&spot, wrap, ucx(&spot, "tcp", Some(namespaces::DEVICE))));
+        }
+    });
+}
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let mut tests: Vec<(String, Box<dyn Fn()>)> = Vec::new();
-    for (kind, start) in KINDS {
-        for (layers, wrap) in [("bare", Over::Nothing), ("faulty", Over::Everything)] {
+    for (layers, wrap) in [("bare", Over::Nothing), ("faulty", Over::Everything)] {
+        for (kind, start) in KINDS {
             for (name, program, die) in SUITE {
-                let test = move || start(wrap, *program, *die);
-                tests.push((format!("{kind} {layers} {name}"), Box::new(test)));
+                tests
+                    .push((format!("{kind} {layers} {name}"), Box::new(move || start(wrap, *program, *die))));
             }
         }
+        tests.push((format!("ucx_two_hosts {layers} suite"), Box::new(move || two_hosts(wrap))));
+    }
+    for (name, test) in alone::TESTS {
+        tests.push(((*name).to_owned(), Box::new(test)));
     }
     tests.retain(|(name, _)| words.iter().all(|word| name.contains(word.as_str())));
     for (name, test) in tests {
@@ -103,5 +144,4 @@ fn main() {
         test();
         println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
     }
-    let _ = Duration::ZERO;
 }

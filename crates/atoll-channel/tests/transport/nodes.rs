@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 use atoll_channel::Node;
+use atoll_channel::transport::{Place, mesh};
 
 /// Seconds after which a node is ended by SIGALRM.
 const LIMIT: u32 = 40;
@@ -100,6 +101,23 @@ pub(crate) fn processes(nodes: u32, die: &[u32], work: impl Fn(Spot)) {
         }
     }
     assert!(wrong.is_empty(), "nodes and how they ended: {wrong:?}");
+}
+
+/// Runs `work` in `nodes` threads of a forked process, with their places of shared memory.
+pub(crate) fn threads(nodes: u32, work: impl Fn(&Spot, Place) + Sync) {
+    processes(1, &[], |_| {
+        let mut children = Vec::new();
+        std::thread::scope(|scope| {
+            for place in mesh(nodes).unwrap() {
+                let (here, there) = UnixStream::pair().unwrap();
+                let number = children.len() as u32;
+                children.push((number, 0, Some(here)));
+                let (spot, work) = (Spot { node: Node(number), nodes, stream: there }, &work);
+                scope.spawn(move || work(&spot, place));
+            }
+            serve(&mut children);
+        });
+    });
 }
 
 /// Passes on what the nodes exchange, until all have ended.

@@ -358,6 +358,7 @@ fn what_was_sent_before_closing_arrives(mut run: Run<'_>) {
 fn a_cut_node_is_lost_on_both_sides(mut run: Run<'_>) {
     let last = Node(run.spot.nodes - 1);
     run.share(b"all here");
+    run.meet();
     if run.spot.node == Node(0) {
         run.transport.cut(last);
         let why = run.until("the loss", |run| run.lost.get(&last).cloned());
