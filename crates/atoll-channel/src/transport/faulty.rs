@@ -26,10 +26,13 @@ pub struct Faults {
     pub cut: Option<(Node, u64)>,
 }
 
-/// Something kept back.
-enum Kept {
-    Put(Remote, u64, Buffer, u64),
-    Get(Remote, u64, Buffer, u64),
+/// A put or get that is kept back.
+struct Kept {
+    put: bool,
+    remote: Remote,
+    offset: u64,
+    buffer: Buffer,
+    token: u64,
 }
 
 /// What is kept back for one node.
@@ -126,25 +129,17 @@ impl<T: Transport> Faulty<T> {
             }
             let at = (self.random() % count as u64) as usize;
             let peer = &mut self.peers[node.0 as usize];
-            let (refused, back): (_, fn(Remote, u64, Buffer, u64) -> Kept) = match peer
-                .operations
-                .swap_remove(at)
-            {
-                Kept::Put(remote, offset, buffer, token) => (
-                    self.inner.put(remote, offset, buffer, token).err().map(|r| (r, remote, offset, token)),
-                    Kept::Put,
-                ),
-                Kept::Get(remote, offset, buffer, token) => (
-                    self.inner.get(remote, offset, buffer, token).err().map(|r| (r, remote, offset, token)),
-                    Kept::Get,
-                ),
+            let Kept { put, remote, offset, buffer, token } = peer.operations.swap_remove(at);
+            let started = match put {
+                true => self.inner.put(remote, offset, buffer, token),
+                false => self.inner.get(remote, offset, buffer, token),
             };
-            match refused {
-                None => {}
-                Some((Refused { why: TransportError::Full(_), buffer }, remote, offset, token)) => {
-                    return peer.operations.push(back(remote, offset, buffer, token));
+            match started {
+                Ok(()) => {}
+                Err(Refused { why: TransportError::Full(_), buffer }) => {
+                    return peer.operations.push(Kept { put, remote, offset, buffer, token });
                 }
-                Some((Refused { why, buffer }, _, _, token)) => self.ended.push_back((token, buffer, why)),
+                Err(Refused { why, buffer }) => self.ended.push_back((token, buffer, why)),
             }
         }
     }
@@ -163,6 +158,24 @@ impl<T: Transport> Faulty<T> {
             return Err(TransportError::Full(remote.owner));
         }
         Ok(self.delays(remote.owner))
+    }
+
+    fn one_sided(&mut self, operation: Kept) -> Result<(), Refused> {
+        match self.keeps(operation.remote, operation.offset, operation.buffer.len()) {
+            Ok(false) => {
+                let Kept { put, remote, offset, buffer, token } = operation;
+                if put {
+                    self.inner.put(remote, offset, buffer, token)
+                } else {
+                    self.inner.get(remote, offset, buffer, token)
+                }
+            }
+            Ok(true) => {
+                self.peers[operation.remote.owner.0 as usize].operations.push(operation);
+                Ok(())
+            }
+            Err(why) => Err(Refused { why, buffer: operation.buffer }),
+        }
     }
 
     /// Nothing is kept back.
@@ -245,25 +258,11 @@ impl<T: Transport> Transport for Faulty<T> {
     }
 
     fn put(&mut self, to: Remote, offset: u64, from: Buffer, token: u64) -> Result<(), Refused> {
-        match self.keeps(to, offset, from.len()) {
-            Ok(false) => self.inner.put(to, offset, from, token),
-            Ok(true) => {
-                self.peers[to.owner.0 as usize].operations.push(Kept::Put(to, offset, from, token));
-                Ok(())
-            }
-            Err(why) => Err(Refused { why, buffer: from }),
-        }
+        self.one_sided(Kept { put: true, remote: to, offset, buffer: from, token })
     }
 
     fn get(&mut self, from: Remote, offset: u64, into: Buffer, token: u64) -> Result<(), Refused> {
-        match self.keeps(from, offset, into.len()) {
-            Ok(false) => self.inner.get(from, offset, into, token),
-            Ok(true) => {
-                self.peers[from.owner.0 as usize].operations.push(Kept::Get(from, offset, into, token));
-                Ok(())
-            }
-            Err(why) => Err(Refused { why, buffer: into }),
-        }
+        self.one_sided(Kept { put: false, remote: from, offset, buffer: into, token })
     }
 
     fn flush(&mut self, node: Node, token: u64) -> Result<(), TransportError> {
@@ -297,9 +296,7 @@ impl<T: Transport> Transport for Faulty<T> {
                 && let Some(peer) = peers.get_mut(node.0 as usize)
             {
                 // The loss is the last event of a node.
-                for Kept::Put(_, _, buffer, token) | Kept::Get(_, _, buffer, token) in
-                    peer.operations.drain(..)
-                {
+                for Kept { buffer, token, .. } in peer.operations.drain(..) {
                     ended.push_back((token, buffer, TransportError::Lost(*node)));
                 }
                 while let Some((token, buffer, why)) = ended.pop_front() {

@@ -24,6 +24,7 @@
 //!   for one-sided operations too: over TCP, UCX needs the target's `progress` to serve them.
 //! - Any order between different nodes; any order of puts among themselves and against messages, unless there is a flush
 //!   between them; any order of gets.
+//! - Being taken for lost by others, where it does not call `progress` for seconds: see [`UcxSettings::silence`].
 //! - `Full`, at any time, for any length of time.
 //! - The loss of a node at any time, with messages to it that it never saw.
 //!

@@ -131,6 +131,11 @@ impl<T: Transport> Proven<T> {
         Ok(this)
     }
 
+    /// The transport below.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
     /// Waits until all nodes have joined, at most `timeout`. They may send at once then: what comes meanwhile is told to `handler`.
     pub fn join_all(
         &mut self,

@@ -17,9 +17,11 @@ use crate::run::{LONG, Run, pause};
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("ucx_listens_on_loopback_or_the_interface_given", ucx_listens_on_loopback_or_the_interface_given),
     ("ucx_leaves_the_handlers_of_crashes_alone", ucx_leaves_the_handlers_of_crashes_alone),
+    ("ucx_loses_a_node_behind_a_dead_link", ucx_loses_a_node_behind_a_dead_link),
     ("ucx_refuses_wrong_settings", ucx_refuses_wrong_settings),
     ("ucx_survives_strangers_at_its_port", ucx_survives_strangers_at_its_port),
     ("a_node_with_a_wrong_secret_is_reported", a_node_with_a_wrong_secret_is_reported),
+    ("ucx_lets_no_stranger_speak_for_a_node", ucx_lets_no_stranger_speak_for_a_node),
     ("a_node_that_speaks_before_its_proof_is_reported", a_node_that_speaks_before_its_proof_is_reported),
     ("a_repeated_proof_joins_once", a_repeated_proof_joins_once),
     ("a_cut_by_a_fault_is_told", a_cut_by_a_fault_is_told),
@@ -99,6 +101,46 @@ fn ucx_leaves_the_handlers_of_crashes_alone() {
         assert_eq!(handlers(), before);
         run.finish();
         assert_eq!(handlers(), before);
+    });
+}
+
+/// Nobody has died, but nothing comes through any more.
+fn ucx_loses_a_node_behind_a_dead_link() {
+    if let Some(why) = crate::namespaces::missing() {
+        return println!("skipped: {why}");
+    }
+    with_ucx(2, |spot| {
+        crate::namespaces::host(&spot);
+        let settings = UcxSettings {
+            transports: Some("tcp".into()),
+            devices: Some(crate::namespaces::DEVICE.into()),
+            silence: Some(Duration::from_secs(1)),
+            ..UcxSettings::default()
+        };
+        let ucx = Ucx::join(spot.node, spot.nodes, settings, |mine| spot.exchange(&mine)).unwrap();
+        let mut run = Run::new(&spot, Box::new(ucx));
+        run.share(b"before");
+        // Silent, but there.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(1500) {
+            run.pump();
+            run.transport.wait(Some(Duration::from_secs(5))).unwrap();
+        }
+        assert!(run.lost.is_empty());
+        run.meet();
+        if spot.node.0 == 0 {
+            crate::namespaces::ip(&format!("link set {} down", crate::namespaces::DEVICE)).unwrap();
+        }
+        let begin = Instant::now();
+        let other = Node(1 - spot.node.0);
+        while !run.lost.contains_key(&other) {
+            run.pump();
+            run.transport.wait(Some(Duration::from_millis(500))).unwrap();
+            assert!(begin.elapsed() < LONG);
+        }
+        let why = &run.lost[&other];
+        assert!(matches!(why, LostWhy::Died(_)), "{why:?}");
+        spot.meet(pause);
     });
 }
 
@@ -212,6 +254,61 @@ fn a_node_with_a_wrong_secret_is_reported() {
             assert!(Instant::now() < end);
         }
         spot.meet(pause);
+    });
+}
+
+/// Two nodes, and a third process that knows an address and says that it is the second.
+fn ucx_lets_no_stranger_speak_for_a_node() {
+    with_ucx(3, |spot| {
+        let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
+        if spot.node == Node(2) {
+            let addresses = spot.exchange(b"a stranger").unwrap();
+            spot.meet(pause);
+            let mut forged =
+                Ucx::join(Node(1), 2, UcxSettings { linger: Duration::ZERO, ..settings }, |own| {
+                    Ok(vec![addresses[0].clone(), own])
+                })
+                .unwrap();
+            for number in 0..100u16 {
+                // What it says has every number that could be the next, whatever the size.
+                let _ = forged.send(Node(0), number, &vec![1; 1000 * usize::from(number)]);
+                forged.progress(&mut |_| ()).unwrap();
+            }
+            spot.meet(|| {
+                let _ = forged.progress(&mut |_| ());
+            });
+            return;
+        }
+        let ucx = Ucx::join(spot.node, 2, settings, |mine| {
+            let mut all = spot.exchange(&mine)?;
+            all.truncate(2);
+            Ok(all)
+        });
+        let other = Node(1 - spot.node.0);
+        let mut proven = Proven::new(ucx.unwrap(), secret("the secret of the job")).unwrap();
+        proven.join_all(LONG, &mut |event| assert!(matches!(event, Event::Joined(_)))).unwrap();
+        spot.meet(pause);
+        let mut next = 0u16;
+        let begin = Instant::now();
+        let mut sent = 0u16;
+        while next < 100 || sent < 100 || (spot.node.0 == 0 && proven.inner().untagged() < 50) {
+            if sent < 100 && proven.send(other, sent, b"from a node").is_ok() {
+                sent += 1;
+            }
+            let events = proven.progress(&mut |event| match event {
+                Event::Message { from, kind, bytes } => {
+                    assert_eq!((from, kind, bytes), (other, next, &b"from a node"[..]));
+                    next += 1;
+                }
+                event => panic!("{event:?}"),
+            });
+            events.unwrap();
+            proven.wait(Some(Duration::from_millis(1))).unwrap();
+            assert!(begin.elapsed() < LONG, "{} untagged", proven.inner().untagged());
+        }
+        spot.meet(|| {
+            let _ = proven.progress(&mut |_| ());
+        });
     });
 }
 

@@ -24,7 +24,7 @@ use atoll_channel::transport::{
 
 use crate::nodes::Spot;
 use crate::run::{LONG, Run};
-use crate::suite::SUITE;
+use crate::suite::{Program, SUITE};
 
 /// What stands over a transport.
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ fn ucx(spot: &Spot, transports: &str, devices: Option<&str>) -> Box<dyn Transpor
 }
 
 /// Each kind of nodes runs a program of the suite.
-type Kind = (&'static str, fn(Over, fn(Run<'_>), u32));
+type Kind = (&'static str, fn(Over, Program, u32));
 
 const KINDS: &[Kind] = &[
     ("shm_processes", |wrap, program, die| {

@@ -9,8 +9,11 @@ use atoll_channel::transport::{Buffer, KeyError, LostWhy, Memory, Piece, Remote,
 use crate::run::{Run, pause};
 use crate::words::{Random, check, message};
 
+/// What a node does.
+pub(crate) type Program = fn(Run<'_>);
+
 /// The programs, with how many of the last nodes are killed.
-pub(crate) const SUITE: &[(&str, fn(Run<'_>), u32)] = &[
+pub(crate) const SUITE: &[(&str, Program, u32)] = &[
     ("messages_arrive_whole_once_in_order", messages_arrive_whole_once_in_order, 0),
     ("puts_and_gets_move_what_they_should", puts_and_gets_move_what_they_should, 0),
     ("a_message_behind_a_flush_finds_the_put", a_message_behind_a_flush_finds_the_put, 0),

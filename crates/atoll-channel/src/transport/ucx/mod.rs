@@ -48,6 +48,7 @@ use super::{
     TransportError, Waker,
 };
 use crate::Node;
+use crate::clock::coarse;
 
 pub use self::context::UcxError;
 pub use self::library::LoadError;
@@ -78,6 +79,8 @@ pub struct Ucx {
     worker: Option<Worker>,
     wake: Arc<OwnedFd>,
     deaths: Deaths,
+    /// When `beat` had its last turn.
+    beaten: Duration,
     /// Messages that were thrown away as they bore no or a wrong tag.
     untagged: u64,
 }
@@ -109,6 +112,9 @@ impl Ucx {
             let longest = settings.longest;
             return Err(UcxError::Setting(format!("a longest message of {longest} bytes is not possible")));
         }
+        if settings.silence.is_some_and(|silence| silence < Duration::from_millis(100)) {
+            return Err(UcxError::Setting("`silence` cannot be shorter than 100 ms".into()));
+        }
         let mut run = [0; 16];
         rustix::rand::getrandom(&mut run, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| UcxError::Os("getrandom", e.into()))?;
@@ -135,6 +141,7 @@ impl Ucx {
             worker: Some(worker),
             wake: Arc::new(wake),
             deaths,
+            beaten: coarse(),
             untagged: 0,
             settings,
         };
@@ -300,6 +307,7 @@ impl Ucx {
             }
             return 0;
         };
+        peer.heard = coarse();
         let broken = match data {
             Data::TooLong => Some("it sent a message longer than its longest"),
             Data::Here(bytes) => {
@@ -362,7 +370,7 @@ impl Ucx {
             return 0;
         }
         match header.class {
-            Class::Hello => 0,
+            Class::Hello | Class::Alive => 0,
             Class::Message => {
                 if header.kind >= RESERVED_KINDS {
                     peer.paused = true;
@@ -479,6 +487,7 @@ impl Ucx {
             let why = worker.ucx.say(status);
             self.lose(node, LostWhy::Died(why));
         }
+        self.beat();
         for node in self.deaths.look() {
             self.lose(node, LostWhy::Died("its process has ended".into()));
         }
@@ -487,6 +496,32 @@ impl Ucx {
             told += 1;
         }
         told + self.tell_losses(handler)
+    }
+
+    /// Says to all that this node is there, and takes those for lost that have been silent for too long.
+    fn beat(&mut self) {
+        let (Some(silence), Some(worker)) = (self.settings.silence, self.worker.as_ref()) else { return };
+        let now = coarse();
+        let since = now.saturating_sub(self.beaten);
+        if since < silence / 8 {
+            return;
+        }
+        self.beaten = now;
+        let mut silent = Vec::new();
+        for peer in self.peers.iter_mut().flatten().filter(|peer| peer.lost.is_none()) {
+            if since >= silence / 2 {
+                // This node was away: what they said meanwhile is still to be read.
+                peer.heard = now;
+            }
+            if now.saturating_sub(peer.heard) > silence {
+                silent.push(peer.node);
+            } else if now.saturating_sub(peer.spoke) >= silence / 4 && peer.sends == 0 {
+                peer.send(worker, self.node.0, Class::Alive, 0, &[]);
+            }
+        }
+        for node in silent {
+            self.lose(node, LostWhy::Died(format!("nothing was heard from it for {silence:?}")));
+        }
     }
 
     fn tell_losses(&mut self, handler: &mut dyn FnMut(Event<'_>)) -> usize {
@@ -649,8 +684,9 @@ impl Transport for Ucx {
             PollFd::new(&self.wake, input),
             PollFd::new(self.deaths.event(), input),
         ];
-        let most = if self.losing.is_empty() { None } else { Some(PATIENCE / 10) };
-        let timeout = timeout.into_iter().chain(most).min().map(|timeout| Timespec {
+        let losing = (!self.losing.is_empty()).then_some(PATIENCE / 10);
+        let beat = self.settings.silence.map(|silence| silence / 8);
+        let timeout = timeout.into_iter().chain(losing).chain(beat).min().map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });

@@ -5,13 +5,14 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::null;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::context::{UcxError, Worker, check};
 use super::hub::{HubPointer, Watched, What, failed, start};
 use super::order::Order;
 use super::sys::{self, Handle, Started, started};
 use super::wire::{Class, Header};
+use crate::clock::coarse;
 use crate::transport::LostWhy;
 
 /// The number that all messages between nodes come with; the header says more.
@@ -44,6 +45,9 @@ pub(super) struct Peer {
     pub(super) order: Order,
     pub(super) outgoing_tag: [u8; 16],
     pub(super) incoming_tag: [u8; 16],
+    /// When something was sent to it last, and when something came, by the coarse clock.
+    pub(super) spoke: Duration,
+    pub(super) heard: Duration,
     /// Its messages are held until the next `progress`.
     pub(super) paused: bool,
     pub(super) lost: Option<LostWhy>,
@@ -107,6 +111,8 @@ impl Peer {
             order: Order::new(most_held),
             outgoing_tag: [0; 16],
             incoming_tag: [0; 16],
+            spoke: coarse(),
+            heard: coarse(),
             paused: false,
             lost: None,
             patience: None,
@@ -123,6 +129,7 @@ impl Peer {
     /// Sends a message, whatever the queue holds.
     pub(super) fn send(&mut self, worker: &Worker, from: u32, class: Class, kind: u16, bytes: &[u8]) {
         let Some(endpoint) = self.endpoint() else { return };
+        self.spoke = coarse();
         let number = self.next_number;
         self.next_number += 1;
         let tag = self.outgoing_tag;

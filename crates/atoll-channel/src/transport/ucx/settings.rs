@@ -19,6 +19,10 @@ pub struct Settings {
     pub queue: usize,
     /// Puts, gets and flushes that may be under way to one node before `Full`.
     pub operations: usize,
+    /// How long nothing may be heard of a node before it is taken for lost, 100 ms or more. That a process has ended is told at once where its
+    /// machine still runs; this is for machines and cables. A node that does not call `progress` for this long is lost for the others; none
+    /// leaves it to UCX, which may take a quarter of an hour. All nodes' should be the same.
+    pub silence: Option<Duration>,
     /// How long a transport that is dropped waits for others to take what was sent.
     pub linger: Duration,
 }
@@ -31,6 +35,7 @@ impl Default for Settings {
             longest: 1 << 20,
             queue: 4 << 20,
             operations: 1024,
+            silence: Some(Duration::from_secs(10)),
             linger: Duration::from_secs(2),
         }
     }
@@ -40,12 +45,15 @@ impl Default for Settings {
 /// the transport, or with that of the table within.
 const NAMED_FROM: u32 = 17;
 
+/// A name and a value.
+type Setting = (&'static str, &'static str);
+
 /// What UCX is told of itself, by names without `UCX_`.
-const GENERAL: [(&str, &str); 2] = [("KEEPALIVE_INTERVAL", "1s"), ("KEEPALIVE_NUM_EPS", "inf")];
+const GENERAL: [Setting; 2] = [("KEEPALIVE_INTERVAL", "1s"), ("KEEPALIVE_NUM_EPS", "inf")];
 /// A peer whose host has gone is noticed after some seconds.
-const TCP: [(&str, &str); 3] = [("KEEPIDLE", "2s"), ("KEEPINTVL", "1s"), ("KEEPCNT", "3")];
+const TCP: [Setting; 3] = [("KEEPIDLE", "2s"), ("KEEPINTVL", "1s"), ("KEEPCNT", "3")];
 /// Without this UCX does not use shared memory where the death of a peer is to be told.
-const MEMORY: [(&str, &str); 1] = [("ERROR_HANDLING", "y")];
+const MEMORY: [Setting; 1] = [("ERROR_HANDLING", "y")];
 
 /// What UCX of version 1.`minor` is to be told, as far as the environment does not say otherwise. It warns of settings of
 /// transports that it does not use in the end, so only those are there that the `transports` and `devices` lead to.
@@ -59,7 +67,7 @@ pub(super) fn chosen(
     list.retain(|(name, _)| !environment(name));
     let used = |names: &[&str]| transports.split(',').any(|word| word == "all" || names.contains(&word));
     let interface = devices.split(',').any(|device| !device.contains(':'));
-    let mut kinds: Vec<(&str, &str, &[(&str, &'static str)])> = Vec::new();
+    let mut kinds: Vec<(&str, &str, &[Setting])> = Vec::new();
     if interface && used(&["tcp"]) {
         kinds.push(("TCP_", "", &TCP));
     }

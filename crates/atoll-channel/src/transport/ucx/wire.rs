@@ -25,6 +25,8 @@ pub(super) enum Class {
     ByeSeen = 3,
     /// The sender takes the receiver for lost.
     Cut = 4,
+    /// Nothing: the sender is there.
+    Alive = 5,
 }
 
 /// A message's header.
@@ -65,6 +67,7 @@ impl Header {
             [2, 0] => Class::Bye,
             [3, 0] => Class::ByeSeen,
             [4, 0] => Class::Cut,
+            [5, 0] => Class::Alive,
             _ => return None,
         };
         let kind = u16::from_le_bytes(rest.take().ok()?);
@@ -155,10 +158,10 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back_and_nonsense_does_not(
-            class in 0u8..5, kind: u16, from: u32, to: u32, number: u64, tag: [u8; 16],
+            class in 0u8..6, kind: u16, from: u32, to: u32, number: u64, tag: [u8; 16],
             nonsense in prop::collection::vec(any::<u8>(), 0..60),
         ) {
-            let class = [Class::Message, Class::Hello, Class::Bye, Class::ByeSeen, Class::Cut][usize::from(class)];
+            let class = [Class::Message, Class::Hello, Class::Bye, Class::ByeSeen, Class::Cut, Class::Alive][usize::from(class)];
             let header = Header { class, kind, from, to, number, tag };
             prop_assert_eq!(Header::decode(&header.encode()), Some(header));
             if let Some(read) = Header::decode(&nonsense) {
