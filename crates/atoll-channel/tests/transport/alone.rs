@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("ucx_loses_a_node_behind_a_dead_link", ucx_loses_a_node_behind_a_dead_link),
     ("ucx_refuses_wrong_settings", ucx_refuses_wrong_settings),
     ("ucx_survives_strangers_at_its_port", ucx_survives_strangers_at_its_port),
-    ("a_node_with_a_wrong_secret_is_reported", a_node_with_a_wrong_secret_is_reported),
+    ("a_node_of_ucx_with_a_wrong_secret_is_reported", a_node_of_ucx_with_a_wrong_secret_is_reported),
     ("ucx_lets_no_stranger_speak_for_a_node", ucx_lets_no_stranger_speak_for_a_node),
     ("a_node_that_speaks_before_its_proof_is_reported", a_node_that_speaks_before_its_proof_is_reported),
     ("a_repeated_proof_joins_once", a_repeated_proof_joins_once),
@@ -32,11 +32,6 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 fn tcp(spot: &Spot) -> Ucx {
     let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
     Ucx::join(spot.node, spot.nodes, settings, |mine| spot.exchange(&mine)).unwrap()
-}
-
-/// UCX is here; a word if not.
-fn with_ucx(nodes: u32, work: impl Fn(Spot)) {
-    nodes::processes(nodes, &[], work);
 }
 
 /// Addresses and ports that this process listens on, as `ss` tells.
@@ -53,7 +48,7 @@ fn listening() -> Option<Vec<(String, u16)>> {
 }
 
 fn ucx_listens_on_loopback_or_the_interface_given() {
-    with_ucx(2, |spot| {
+    nodes::processes(2, &[], |spot| {
         let run = Run::new(&spot, Box::new(tcp(&spot)));
         match listening() {
             None => println!("skipped: the command ss is not installed"),
@@ -68,7 +63,7 @@ fn ucx_listens_on_loopback_or_the_interface_given() {
     if let Some(why) = crate::namespaces::missing() {
         return println!("skipped: {why}");
     }
-    with_ucx(2, |spot| {
+    nodes::processes(2, &[], |spot| {
         crate::namespaces::host(&spot);
         crate::namespaces::ip("link set lo up").unwrap();
         let settings =
@@ -95,7 +90,7 @@ fn ucx_leaves_the_handlers_of_crashes_alone() {
             }
         })
     };
-    with_ucx(2, |spot| {
+    nodes::processes(2, &[], |spot| {
         let before = handlers();
         let run = Run::new(&spot, Box::new(tcp(&spot)));
         assert_eq!(handlers(), before);
@@ -109,7 +104,7 @@ fn ucx_loses_a_node_behind_a_dead_link() {
     if let Some(why) = crate::namespaces::missing() {
         return println!("skipped: {why}");
     }
-    with_ucx(2, |spot| {
+    nodes::processes(2, &[], |spot| {
         crate::namespaces::host(&spot);
         let settings = UcxSettings {
             transports: Some("tcp".into()),
@@ -145,7 +140,7 @@ fn ucx_loses_a_node_behind_a_dead_link() {
 }
 
 fn ucx_refuses_wrong_settings() {
-    with_ucx(1, |spot| {
+    nodes::processes(1, &[], |spot| {
         let join =
             |settings: UcxSettings| Ucx::join(Node(0), 1, settings, |mine| Ok(vec![mine])).err().unwrap();
         let devices = |devices: &str| UcxSettings { devices: Some(devices.into()), ..UcxSettings::default() };
@@ -175,7 +170,7 @@ fn ucx_refuses_wrong_settings() {
 
 /// Whoever connects and talks nonsense is dropped by UCX, and the job goes on.
 fn ucx_survives_strangers_at_its_port() {
-    with_ucx(2, |spot| {
+    nodes::processes(2, &[], |spot| {
         let mut run = Run::new(&spot, Box::new(tcp(&spot)));
         run.share(b"before");
         let Some(addresses) = listening() else {
@@ -202,8 +197,8 @@ fn secret(text: &str) -> Secret {
 }
 
 /// Three nodes over UCX, of which the last has another secret.
-fn a_node_with_a_wrong_secret_is_reported() {
-    with_ucx(3, |spot| {
+fn a_node_of_ucx_with_a_wrong_secret_is_reported() {
+    nodes::processes(3, &[], |spot| {
         let last = Node(2);
         let mine = if spot.node == last { "not the job's secret" } else { "the secret of the job" };
         let mut proven = Proven::new(tcp(&spot), secret(mine)).unwrap();
@@ -259,7 +254,7 @@ fn a_node_with_a_wrong_secret_is_reported() {
 
 /// Two nodes, and a third process that knows an address and says that it is the second.
 fn ucx_lets_no_stranger_speak_for_a_node() {
-    with_ucx(3, |spot| {
+    nodes::processes(3, &[], |spot| {
         let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
         if spot.node == Node(2) {
             let addresses = spot.exchange(b"a stranger").unwrap();

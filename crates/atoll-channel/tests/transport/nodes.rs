@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 use atoll_channel::Node;
-use atoll_channel::transport::{Place, mesh};
+use atoll_channel::transport::{Place, Ucx, mesh};
 
 /// Seconds after which a node is ended by SIGALRM.
 const LIMIT: u32 = 40;
@@ -101,6 +101,21 @@ pub(crate) fn processes(nodes: u32, die: &[u32], work: impl Fn(Spot)) {
         }
     }
     assert!(wrong.is_empty(), "nodes and how they ended: {wrong:?}");
+}
+
+/// Why there is no UCX here, if so. Asked in a process of its own, as UCX is not made for forks.
+pub(crate) fn ucx_missing() -> Option<String> {
+    let (mut here, mut there) = UnixStream::pair().unwrap();
+    let child = move || {
+        let why = Ucx::available().err().map(|why| why.to_string()).unwrap_or_default();
+        there.write_all(why.as_bytes()).unwrap();
+    };
+    let child = std::cell::Cell::new(Some(child));
+    processes(1, &[], |_| child.take().unwrap()());
+    drop(child);
+    let mut why = String::new();
+    here.read_to_string(&mut why).unwrap();
+    Some(why).filter(|why| !why.is_empty())
 }
 
 /// Runs `work` in `nodes` threads of a forked process, with their places of shared memory.

@@ -51,7 +51,10 @@ fn load(file: &str) -> Result<Library, LoadError> {
     // SAFETY: UCX's constructors read its settings and set signal handlers, which are put back below.
     let opened = unsafe { libloading::Library::new(file) };
     kept.put_back();
-    let library = opened.map_err(|e| LoadError::Missing(e.to_string()))?;
+    let library = opened.map_err(|e| {
+        let source = std::error::Error::source(&e).map(ToString::to_string);
+        LoadError::Missing(source.unwrap_or_else(|| e.to_string()))
+    })?;
     type GetVersion = unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint);
     // SAFETY: the function's type is the same in all versions.
     let get_version = unsafe { library.get::<GetVersion>(b"ucp_get_version\0") };
@@ -119,6 +122,7 @@ mod tests {
     fn a_missing_library_names_the_package_and_a_wrong_one_its_version() {
         let missing = load("libno-such-thing.so.7").err().unwrap();
         assert!(missing.to_string().contains("libucx0"), "{missing}");
+        assert!(missing.to_string().contains("libno-such-thing.so.7"), "{missing}");
         assert_eq!(check(1, 10, 0), Ok(()));
         assert_eq!(check(1, 99, 0), Ok(()));
         assert!(check(1, 9, 5).unwrap_err().to_string().contains("UCX 1.9.5"));
