@@ -197,3 +197,80 @@ fn copy(process: i32, address: u64, local: *mut u8, length: usize, way: Way) -> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use rustix::fs::MemfdFlags;
+
+    use super::*;
+    use crate::Node;
+
+    const RUN: [u8; 16] = [3; 16];
+
+    /// 3,000 bytes in the middle of a mapping of `file`, registered as a part of `named`.
+    fn middle(file: &OwnedFd, named: OwnedFd) -> Arc<Memory> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, which is never unmapped.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), 16384, access, MapFlags::SHARED, file, 0) };
+        // SAFETY: inside of the mapping.
+        Arc::new(unsafe { Memory::existing(base.unwrap().cast::<u8>().add(5000), 3000, Some((named, 5000))) })
+    }
+
+    /// Puts and gets through its key, in this process; whether it was mapped for that.
+    fn reached(memory: &Arc<Memory>) -> bool {
+        let key = key(memory, Node(1), RUN);
+        let key = Key::decode(&key, Kind::Shm, Node(1), &RUN).unwrap();
+        let reach = reach(&key, &Peer::this().unwrap()).unwrap();
+        let mut bytes = *b"through the key";
+        // SAFETY: the array is as long as it is, and the range inside of the memory.
+        unsafe { reach.copy(2985, bytes.as_mut_ptr(), bytes.len(), Way::Put).unwrap() };
+        let mut found = [0; 15];
+        memory.read(2985, &mut found).unwrap();
+        assert_eq!(&found, b"through the key");
+        memory.write(0, b"and back").unwrap();
+        // SAFETY: as above.
+        unsafe { reach.copy(0, bytes.as_mut_ptr(), 8, Way::Get).unwrap() };
+        assert_eq!(&bytes[..8], b"and back");
+        matches!(reach, Reach::Mapped(_))
+    }
+
+    #[test]
+    fn only_the_sealed_file_that_is_meant_is_mapped() {
+        let sealed = || crate::channel::create("atoll-test", 16384).unwrap();
+        let file = sealed();
+        assert!(reached(&middle(&file, file.try_clone().unwrap())));
+        let open = rustix::fs::memfd_create("atoll-test", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&open, 16384).unwrap();
+        assert!(!reached(&middle(&open, open.try_clone().unwrap())));
+
+        let memory = middle(&file, file.try_clone().unwrap());
+        let good = Key::decode(&key(&memory, Node(1), RUN), Kind::Shm, Node(1), &RUN).unwrap();
+        let this = Peer::this().unwrap();
+        let mapped = |key: &Key| matches!(reach(key, &this), Ok(Reach::Mapped(_)));
+        assert!(mapped(&good));
+        // Longer than the file; another file; no file at all: what is left is the process's memory.
+        for (at, byte) in [(22, 0xff), (12, 0xff), (0, 0xff)] {
+            let mut bad = good.clone();
+            bad.extra[at] ^= byte;
+            assert!(!mapped(&bad), "byte {at}");
+        }
+        let mut short = good.clone();
+        short.extra.pop();
+        assert_eq!(reach(&short, &this).err(), Some(KeyError::Truncated));
+        let nowhere = Key { extra: Vec::new(), address: 16, ..good };
+        assert!(matches!(reach(&nowhere, &this).err(), Some(KeyError::Unreachable(_))));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_reached() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let peer = Peer::process(child.id()).unwrap();
+        child.wait().unwrap();
+        let memory = Arc::new(Memory::new(10).unwrap());
+        let key = Key::decode(&key(&memory, Node(1), RUN), Kind::Shm, Node(1), &RUN).unwrap();
+        assert!(matches!(reach(&key, &peer).err(), Some(KeyError::Unreachable(_))));
+    }
+}
