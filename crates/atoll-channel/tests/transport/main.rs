@@ -56,9 +56,9 @@ fn node(spot: &Spot, over: Over, transport: Box<dyn Transport>) -> Run<'_> {
     }
 }
 
-fn ucx(spot: &Spot, transports: &str, devices: Option<&str>) -> Box<dyn Transport> {
+fn ucx(spot: &Spot, transports: Option<&str>, devices: Option<&str>) -> Box<dyn Transport> {
     let settings = UcxSettings {
-        transports: Some(transports.into()),
+        transports: transports.map(str::to_owned),
         devices: devices.map(str::to_owned),
         ..UcxSettings::default()
     };
@@ -81,12 +81,17 @@ const KINDS: &[Kind] = &[
     }),
     ("ucx_shm", |wrap, program, die| {
         nodes::processes(3, &[2][..die as usize], |spot| {
-            program(node(&spot, wrap, ucx(&spot, "shm", None)));
+            program(node(&spot, wrap, ucx(&spot, Some("shm"), None)));
         });
     }),
     ("ucx_tcp", |wrap, program, die| {
         nodes::processes(3, &[2][..die as usize], |spot| {
-            program(node(&spot, wrap, ucx(&spot, "tcp", None)));
+            program(node(&spot, wrap, ucx(&spot, Some("tcp"), None)));
+        });
+    }),
+    ("ucx_default", |wrap, program, die| {
+        nodes::processes(3, &[2][..die as usize], |spot| {
+            program(node(&spot, wrap, ucx(&spot, None, None)));
         });
     }),
     ("shm_threads", |wrap, program, die| {
@@ -119,7 +124,7 @@ fn two_hosts(wrap: Over) {
         namespaces::host(&spot);
         for (name, program, die) in SUITE {
             assert!(*die == 0 || *name == last, "whoever is killed cannot go on");
-            program(node(&spot, wrap, ucx(&spot, "tcp", Some(namespaces::DEVICE))));
+            program(node(&spot, wrap, ucx(&spot, Some("tcp"), Some(namespaces::DEVICE))));
         }
     });
 }

@@ -261,8 +261,11 @@ impl Drop for Ucx {
             }
         }
         deadline = deadline.max(Instant::now() + CLOSING);
-        let ended =
-            self.work_until(deadline, |this| this.peers.iter().flatten().all(|peer| peer.under_way == 0));
+        // What is under way to one whose loss was told is not waited for any more.
+        self.work_until(deadline, |this| {
+            this.peers.iter().flatten().all(|peer| peer.under_way == 0 || peer.told)
+        });
+        let ended = self.peers.iter().flatten().all(|peer| peer.under_way == 0);
         let Some(worker) = self.worker.take() else { return };
         if !ended {
             // UCX may still write to what it was given: that stays, for ever.
@@ -289,16 +292,13 @@ impl Drop for Ucx {
 const CLOSING: Duration = Duration::from_secs(1);
 
 impl Ucx {
-    /// Works, with nobody to tell events to, until something is so; false if that was not in time.
-    fn work_until(&mut self, deadline: Instant, mut so: impl FnMut(&Ucx) -> bool) -> bool {
+    /// Works, with nobody to tell events to, until something is so, or the time is over.
+    fn work_until(&mut self, deadline: Instant, mut so: impl FnMut(&Ucx) -> bool) {
         loop {
             self.step(&mut |_| ());
-            if so(self) {
-                return true;
-            }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.wait(Some(left)).is_err() {
-                return false;
+            if so(self) || left.is_zero() || self.wait(Some(left)).is_err() {
+                return;
             }
         }
     }
