@@ -38,6 +38,8 @@ mod service;
 pub mod start;
 #[cfg(not(loom))]
 pub mod spawn;
+#[cfg(not(loom))]
+pub mod transport;
 
 #[cfg(not(loom))]
 pub use self::channel::*;

@@ -1,0 +1,135 @@
+//! What can be chosen of UCX: devices, transports, how much may be under way.
+//!
+//! `context.rs` hands it to UCX by its configuration calls, never by the environment. What the user set there (`UCX_…`)
+//! goes before what atoll would choose, except that UCX always stays on the devices of [`Settings::devices`].
+
+use std::time::Duration;
+
+/// What a job chooses; `longest` and `queue` must be the same on all its nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Network devices that UCX may use and listen on, with commas between them: interfaces (`eth0`) or ports of RDMA cards
+    /// (`mlx5_0:1`). None takes those of `UCX_NET_DEVICES`, or else `lo`: only nodes on this machine.
+    pub devices: Option<String>,
+    /// UCX's transports, as `UCX_TLS` names them (`tcp`, `rc`, `shm`…). None takes those of `UCX_TLS`, or else all.
+    pub transports: Option<String>,
+    /// Bytes of the longest message, 64 to 1 GiB.
+    pub longest: usize,
+    /// Bytes of messages that may be under way to one node before `Full`.
+    pub queue: usize,
+    /// Puts, gets and flushes that may be under way to one node before `Full`.
+    pub operations: usize,
+    /// How long nothing may be heard of a node before it is taken for lost, 100 ms or more. That a process has ended is told at once where its
+    /// machine still runs; this is for machines and cables. A node that does not call `progress` for this long is lost for the others; none
+    /// leaves it to UCX, which may take a quarter of an hour. All nodes' should be the same.
+    pub silence: Option<Duration>,
+    /// How long a transport that is dropped waits for others to take what was sent.
+    pub linger: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            devices: None,
+            transports: None,
+            longest: 1 << 20,
+            queue: 4 << 20,
+            operations: 1024,
+            silence: Some(Duration::from_secs(10)),
+            linger: Duration::from_secs(2),
+        }
+    }
+}
+
+/// From this minor version on UCX wants the names of a transport's settings as in its environment; before, without the name of
+/// the transport, or with that of the table within.
+const NAMED_FROM: u32 = 17;
+
+/// A name and a value.
+type Setting = (&'static str, &'static str);
+
+/// What UCX is told of itself, by names without `UCX_`.
+const GENERAL: [Setting; 2] = [("KEEPALIVE_INTERVAL", "1s"), ("KEEPALIVE_NUM_EPS", "inf")];
+/// A peer whose host has gone is noticed after some seconds.
+/// Puts go as messages of UCX's, as gets do: with its own kind of put over TCP, UCX 1.13 ends the process by a failed assertion, in one of
+/// some forty cases, when a node dies that puts are under way to.
+const TCP: [Setting; 4] = [("KEEPIDLE", "2s"), ("KEEPINTVL", "1s"), ("KEEPCNT", "3"), ("PUT_ENABLE", "n")];
+/// Without this UCX does not use shared memory where the death of a peer is to be told.
+const MEMORY: [Setting; 1] = [("ERROR_HANDLING", "y")];
+
+/// What UCX of version 1.`minor` is to be told, as far as the environment does not say otherwise. It warns of settings of
+/// transports that it does not use in the end, so only those are there that the `transports` and `devices` lead to.
+pub(super) fn chosen(
+    minor: u32,
+    transports: &str,
+    devices: &str,
+    environment: impl Fn(&str) -> bool,
+) -> Vec<(String, &'static str)> {
+    let mut list: Vec<_> = GENERAL.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    list.retain(|(name, _)| !environment(name));
+    let used = |names: &[&str]| transports.split(',').any(|word| word == "all" || names.contains(&word));
+    let interface = devices.split(',').any(|device| !device.contains(':'));
+    let mut kinds: Vec<(&str, &str, &[Setting])> = Vec::new();
+    if interface && used(&["tcp"]) {
+        kinds.push(("TCP_", "", &TCP));
+    }
+    for (prefix, word) in [("POSIX_", "posix"), ("SYSV_", "sysv")] {
+        if used(&["sm", "shm", "mm", word]) {
+            kinds.push((prefix, "MM_", &MEMORY));
+        }
+    }
+    for (prefix, table, settings) in kinds {
+        for (name, value) in settings {
+            let full = format!("{prefix}{name}");
+            if environment(&full) {
+                continue;
+            }
+            let name = if minor < NAMED_FROM { format!("{table}{name}") } else { full };
+            if !list.iter().any(|(known, _)| *known == name) {
+                list.push((name, value));
+            }
+        }
+    }
+    list
+}
+
+/// The devices to use: explicit ones, or the environment's, or the loopback interface.
+pub(super) fn devices(chosen: Option<&str>, environment: Option<&str>) -> Result<String, String> {
+    let devices = chosen.or(environment).unwrap_or("lo");
+    let plain = |device: &str| {
+        !device.is_empty()
+            && device != "all"
+            && device.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:@".contains(&b))
+    };
+    if devices.split(',').all(plain) { Ok(devices.to_owned()) } else { Err(devices.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_settings_of_transports_that_are_used_are_told() {
+        let names = |minor, transports, devices, set: &'static str| -> Vec<String> {
+            let list = chosen(minor, transports, devices, |name| name == set);
+            list.into_iter().map(|(name, _)| name).filter(|name| !name.starts_with("KEEPALIVE")).collect()
+        };
+        assert_eq!(names(13, "tcp", "lo", ""), ["KEEPIDLE", "KEEPINTVL", "KEEPCNT", "PUT_ENABLE"]);
+        assert_eq!(names(13, "posix,cma", "lo", ""), ["MM_ERROR_HANDLING"]);
+        assert_eq!(names(13, "all", "mlx5_0:1", ""), ["MM_ERROR_HANDLING"]);
+        assert_eq!(names(18, "sm", "lo", ""), ["POSIX_ERROR_HANDLING", "SYSV_ERROR_HANDLING"]);
+        assert_eq!(names(18, "posix", "lo", ""), ["POSIX_ERROR_HANDLING"]);
+        assert_eq!(names(18, "posix", "lo", "POSIX_ERROR_HANDLING"), [""; 0]);
+        assert_eq!(chosen(18, "rc", "mlx5_0:1", |name| name == "KEEPALIVE_NUM_EPS").len(), 1);
+    }
+
+    #[test]
+    fn only_named_devices_are_used_and_loopback_by_default() {
+        assert_eq!(devices(None, None).unwrap(), "lo");
+        assert_eq!(devices(None, Some("mlx5_0:1,eth0")).unwrap(), "mlx5_0:1,eth0");
+        assert_eq!(devices(Some("lo"), Some("eth0")).unwrap(), "lo");
+        for all in ["all", "", "eth0,all", "^eth0", "eth0,", "e*"] {
+            assert_eq!(devices(Some(all), None), Err(all.to_owned()));
+        }
+    }
+}
