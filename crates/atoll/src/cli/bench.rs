@@ -20,9 +20,9 @@ a file, each engine by itself and as the manager chooses; UCX beside them where 
 of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes a minute and 600 MB; other work disturbs it.";
 
 const CHANNEL: &str = "\
-Two processes, each on its CPU: round trips by placement of the rings, messages a second by size, and what a message costs in a set
-of many channels; beside them a bare cache line, and UCX where ucx_perftest is installed. The paper: table 5.2 and figures 5.7 to 5.9 of
-Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes half a minute; other work disturbs it.";
+Two processes, each on its CPU: round trips by placement of the rings, messages a second by size, what a message costs in a set of many
+channels, and messages and gets over every transport; beside them a bare cache line, and UCX where ucx_perftest is installed. The paper: table 5.2 and figures 5.7 to 5.9 of
+Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes one or two minutes; other work disturbs it.";
 
 const NAMES: &str = "\
 The services of two nodes in one process and a client in another: registering, looking up and waiting for names of the node and of
