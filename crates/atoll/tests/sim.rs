@@ -157,3 +157,41 @@ fn results_are_written_as_parquet() {
         );
     }
 }
+
+#[test]
+fn workers_on_two_nodes_fetch_what_the_other_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, csv) = (trace(folder.path()), folder.path().join("out.csv"));
+    let (path, csv) = (path.to_str().unwrap(), csv.to_str().unwrap());
+    let machine = "xeon-e5-2620+thunderx";
+    let words = ["sim", "--machine", machine, "--nodes", "1,2", "--prefetch", "off", "--csv", csv, path];
+    let (out, err, ok) = atoll(&words);
+    assert!(ok && err.is_empty() && out.contains("2 workers"), "{err}{out}");
+    let written = std::fs::read_to_string(csv).unwrap();
+    let mut lines = written.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows: Vec<BTreeMap<&str, &str>> =
+        lines.map(|line| names.iter().copied().zip(line.split(',')).collect()).collect();
+    let row = |nodes, protocol| {
+        rows.iter().find(|row| row["nodes"] == nodes && row["protocol"] == protocol).unwrap().clone()
+    };
+    // One node has everything; the second has to fetch the 300 pages that its worker writes, once.
+    assert_eq!(row("1", "sc")["messages"], "0");
+    let sc = row("2", "sc");
+    assert_eq!(
+        (sc["write_faults"], sc["pages"], sc["invalidations"], sc["batched"]),
+        ("300", "300", "300", "0")
+    );
+    let mw = row("2", "mw");
+    assert_eq!(
+        (mw["write_faults"], mw["twins"], mw["invalidations"], mw["batched"]),
+        ("300", "300", "0", "300")
+    );
+    // No page is written by both.
+    assert_eq!((mw["diffs"], mw["read_faults"]), ("0", "0"));
+
+    let (_, err, ok) = atoll(&["sim", "--nodes", "2", "--near", "50%", path]);
+    assert!(!ok && err.contains("--near"), "{err}");
+    let (_, err, ok) = atoll(&["sim", "--nodes", "3", path]);
+    assert!(!ok && err.contains("3 nodes for 2 workers"), "{err}");
+}

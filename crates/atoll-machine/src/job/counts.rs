@@ -13,7 +13,7 @@ pub struct Job {
     pub upgrades: u64,
     /// Writes that faulted and needed nobody: the first write beside a twin, or at the default owner.
     pub local_writes: u64,
-    /// Copies invalidated by a message each.
+    /// Copies invalidated one by one.
     pub invalidations: u64,
     /// Copies invalidated by the orders of a barrier.
     pub batched: u64,

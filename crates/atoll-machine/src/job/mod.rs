@@ -302,30 +302,26 @@ impl Simulation {
         let Place { agent, shadow, .. } = &mut self.places[node];
         agent.fault(page, fault, mode, shadow)?;
         self.network.send(node, agent.take_outbox(), clock);
-        Ok(self.deliver()?[node].max(clock))
+        Ok(self.deliver(false)?[node].max(clock))
     }
 
-    /// Carries messages until there are none; returns when each node got its last one.
-    fn deliver(&mut self) -> Result<Vec<u64>, Impossible> {
+    /// Carries messages, those of a `barrier` or not, until there are none; returns when each node got its last one.
+    fn deliver(&mut self, barrier: bool) -> Result<Vec<u64>, Impossible> {
         let mut last = vec![0; self.places.len()];
         while let Some(arrival) = self.network.next() {
             let Place { agent, shadow, fault, .. } = &mut self.places[arrival.to];
             // Taking a message costs what a fault does: somebody looks a page up and changes its mapping.
             let clock = arrival.clock + if arrival.to == arrival.from { 0 } else { *fault };
-            let invalidation = arrival.is_invalidation();
             agent.receive(arrival.from as u8, arrival.message, shadow)?;
             let outbox = agent.take_outbox();
             self.network.send(arrival.to, outbox, clock);
             last[arrival.to] = clock;
-            if invalidation {
-                self.job.invalidations += 1;
-                self.regions.counts().invalidations += 1;
-            }
         }
         for place in &mut self.places {
             let moved = std::mem::take(&mut place.shadow.counts);
             for job in [&mut self.job, self.regions.counts()] {
                 job.pages += moved.pages;
+                *if barrier { &mut job.batched } else { &mut job.invalidations } += moved.removed;
                 job.twins += moved.twins;
                 job.diffs += moved.diffs;
             }
@@ -351,11 +347,7 @@ impl Simulation {
             self.network.send(node, agent.take_outbox(), clock);
         }
         self.job.barriers += 1;
-        let batched = self.network.batched;
-        let last = self.deliver()?;
-        let batched = self.network.batched - batched;
-        self.job.batched += batched;
-        self.regions.counts().batched += batched;
+        let last = self.deliver(true)?;
         debug_assert!(self.places.iter().all(|place| place.agent.released()));
         let clocks: Vec<u64> = (0..nodes).map(|node| last[node].max(arrived[node])).collect();
 
@@ -394,7 +386,7 @@ impl Simulation {
             self.job.fetched += fetched.len() as u64;
             self.regions.fetched(node, fetched);
         }
-        let last = self.deliver()?;
+        let last = self.deliver(false)?;
         let done: Vec<u64> = last.iter().zip(clocks).map(|(last, clock)| *last.max(clock)).collect();
         for (node, (done, clock)) in done.iter().zip(clocks).enumerate() {
             self.regions.entered(node, done - clock);

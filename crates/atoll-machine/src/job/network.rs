@@ -28,14 +28,6 @@ pub(super) struct Arrival {
     pub(super) message: Said,
 }
 
-impl Arrival {
-    /// It takes a copy from a node, by itself.
-    pub(super) fn is_invalidation(&self) -> bool {
-        use atoll_coherence::directory::Want;
-        matches!(self.message, Message::Invalidate(_) | Message::Forward(_, _, Want::Write))
-    }
-}
-
 /// The links and what is on them.
 pub(super) struct Network {
     nodes: usize,
@@ -51,8 +43,6 @@ pub(super) struct Network {
     next: u64,
     pub(super) messages: u64,
     pub(super) bytes: u64,
-    /// Copies that barriers' orders invalidated.
-    pub(super) batched: u64,
 }
 
 impl Network {
@@ -72,7 +62,6 @@ impl Network {
             next: 0,
             messages: 0,
             bytes: 0,
-            batched: 0,
         }
     }
 
@@ -85,7 +74,6 @@ impl Network {
                 Message::Diff(..) => LINE + DIFF,
                 Message::Written(pages) => LINE + NUMBER * pages.len() as u64,
                 Message::Merge(orders) => {
-                    self.batched += orders.invalidations() as u64;
                     let pages = orders.invalidations() + orders.keep.len() + orders.merge.len();
                     LINE + NUMBER * pages as u64
                 }

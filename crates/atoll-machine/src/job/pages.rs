@@ -6,6 +6,8 @@ use atoll_coherence::agent::Memory;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moved {
     pub(super) pages: u64,
+    /// Copies taken from the workers.
+    pub(super) removed: u64,
     pub(super) twins: u64,
     pub(super) diffs: u64,
 }
@@ -26,7 +28,9 @@ impl Memory for Shadow {
 
     fn protect(&mut self, _: u64, _: bool) {}
 
-    fn remove(&mut self, _: u64) {}
+    fn remove(&mut self, _: u64) {
+        self.counts.removed += 1;
+    }
 
     fn read(&mut self, _: u64) {}
 
