@@ -16,12 +16,10 @@
 #[cfg(not(loom))]
 extern crate self as atoll_channel;
 
-mod ring;
-
-#[cfg(not(loom))]
-pub mod capability;
 #[cfg(not(loom))]
 pub mod bulk;
+#[cfg(not(loom))]
+pub mod capability;
 #[cfg(not(loom))]
 mod channel;
 #[cfg(not(loom))]
@@ -32,12 +30,15 @@ pub mod host;
 pub mod names;
 #[cfg(not(loom))]
 mod node;
+mod ring;
 #[cfg(not(loom))]
 mod service;
 #[cfg(not(loom))]
-pub mod start;
+mod socket;
 #[cfg(not(loom))]
 pub mod spawn;
+#[cfg(not(loom))]
+pub mod start;
 
 #[cfg(not(loom))]
 pub use self::channel::*;
