@@ -27,6 +27,8 @@ mod clock;
 #[cfg(not(loom))]
 pub mod host;
 #[cfg(not(loom))]
+mod memory_file;
+#[cfg(not(loom))]
 pub mod names;
 #[cfg(not(loom))]
 mod node;
