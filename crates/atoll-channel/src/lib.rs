@@ -3,7 +3,11 @@
 //! Stands on no other crate of atoll's; what workers and nodes say to each other will go through it. A message costs
 //! no lock and, unless its receiver sleeps, no system call. [`Channel::connect`] makes a channel over a Unix socket,
 //! [`pair()`] one to inherit over a fork; [`WaitSet`] serves many. Nothing that a peer writes is believed: at worst it
-//! breaks its own channel. Whose memory may be touched by whom is in [`capability`].
+//! breaks its own channel.
+//!
+//! On channels stand typed calls (`service/`: [`interface`]), whose memory may be touched by whom ([`capability`]), copies of
+//! much memory and of files ([`bulk`]), names for who serves what ([`names`]) and processes started on any node
+//! ([`spawn`]), with the sockets that a node's services share ([`host`]); [`start`] starts the nodes of a job.
 //!
 //! Source: the barrelfish paper (`papers/barrelfish-xeon-phi.txt`), sections 3.4, 5.5 and 6.7. The guarantees and the
 //! memory's layout: `docs/channels.md`, with a complete small service.
