@@ -36,6 +36,8 @@ mod memory_file;
 pub mod names;
 #[cfg(not(loom))]
 mod node;
+#[cfg(not(loom))]
+mod random;
 mod ring;
 #[cfg(not(loom))]
 mod service;
