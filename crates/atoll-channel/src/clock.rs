@@ -1,10 +1,13 @@
 //! Time: one clock that is cheap enough for every send, and deadlines.
 //!
-//! Used by `peer.rs`, `sender.rs`, `receiver.rs` and `wait_set.rs`.
+//! Used by all that waits: channels, sockets and what stands on them.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+
+/// Longest wait of a system call without a deadline, which is then begun again: the calls cannot all wait for ever.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
 /// Time since some start, to a few milliseconds; read without a system call.
 #[inline]

@@ -1,20 +1,17 @@
 //! Shared memory of this process: a file in memory whose size nobody can change, and its mapping.
 //!
-//! `memory.rs` registers it, `pool/` keeps its buffers in it. It differs from the rings' files
-//! (`channel/file.rs`) in that it can be mapped for reading only and that its maker can keep the right to
-//! write to itself.
+//! Stands on `memory_file.rs`; `memory.rs` registers it, `pool/` keeps its buffers in it. Unlike the rings' files it can be
+//! mapped for reading only, and its maker can keep the right to write to itself.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::fs::SealFlags;
 
 use crate::bulk::error::MemoryError;
 use crate::bulk::memory::Access;
+use crate::memory_file::{self, FIXED, FileError, Mapping};
 
-/// The magic number of the file system that ordinary memfds lie in, as `fstatfs` gives it.
-const TMPFS: u64 = 0x0102_1994;
 /// Most bytes of anything registered: what keeps every sum of an offset and a size inside 64 bits.
 pub(crate) const MOST_BYTES: u64 = 1 << 62;
 
@@ -28,100 +25,36 @@ pub enum Writers {
     Maker,
 }
 
-/// A mapped range; unmapped when dropped.
-pub(crate) struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
+/// Makes `bytes` zeros that only this process and its children have.
+pub(crate) fn anonymous(bytes: u64) -> Result<Mapping, MemoryError> {
+    Mapping::anonymous(in_memory(bytes)?).map_err(os("mmap"))
 }
 
-// SAFETY: an address range that lives as long as the value; its bytes are only touched through kernel.rs,
-// whose copies are opaque to the compiler.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
+/// Makes a file of `bytes` zeros in memory, allocated here and now, closed on exec, and maps it for reading and writing.
+pub(crate) fn create(name: &str, bytes: u64, writers: Writers) -> Result<(OwnedFd, Mapping), MemoryError> {
+    let size = in_memory(bytes)?;
+    let file = memory_file::create(name, bytes).map_err(os("making a file in memory"))?;
+    // Populated: it is allocated already, so the first copy need not pay for page faults. Who attaches does not know
+    // that, and a hole that is populated takes memory.
+    let mapping = Mapping::populated(&file, size).map_err(os("mmap"))?;
+    // Behind our own mapping, which the seal of the maker would not allow any more.
+    let seals = match writers {
+        Writers::Everyone => FIXED,
+        Writers::Maker => FIXED | SealFlags::FUTURE_WRITE,
+    };
+    memory_file::seal(&file, seals).map_err(os("sealing the file"))?;
+    Ok((file, mapping))
+}
 
-impl Mapping {
-    /// Makes `bytes` zeros that only this process and its children have.
-    pub(crate) fn anonymous(bytes: u64) -> Result<Mapping, MemoryError> {
-        let size = in_memory(bytes)?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base =
-            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size, access, MapFlags::PRIVATE) }
-                .map_err(|e| MemoryError::Os("mmap", e.into()))?;
-        Ok(Mapping { base: NonNull::new(base.cast()).ok_or(MemoryError::Size(bytes))?, bytes: size })
-    }
+/// Maps the whole of a file that was handed over, after a check that it cannot be cut under the mapping.
+pub(crate) fn attach(file: BorrowedFd<'_>, access: Access) -> Result<Mapping, MemoryError> {
+    let size = in_memory(memory_file::sealed_size(file, SealFlags::SHRINK)?)?;
+    // Readable even where only writing is allowed: no processor maps otherwise.
+    Mapping::of(file, size, access.write).map_err(os("mmap"))
+}
 
-    /// Makes a file of `bytes` zeros in memory, allocated here and now, closed on exec, and maps it for
-    /// reading and writing.
-    pub(crate) fn create(
-        name: &str,
-        bytes: u64,
-        writers: Writers,
-    ) -> Result<(OwnedFd, Mapping), MemoryError> {
-        let os = |call| move |e: rustix::io::Errno| MemoryError::Os(call, e.into());
-        let size = in_memory(bytes)?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create(name, flags).map_err(os("memfd_create"))?;
-        rustix::fs::ftruncate(&file, bytes).map_err(os("ftruncate"))?;
-        rustix::io::retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes))
-            .map_err(os("fallocate"))?;
-        // Populated: it is allocated already, so the first copy need not pay for page faults. Who attaches
-        // does not know that, and a hole that is populated takes memory.
-        let mapping = Mapping::shared(file.as_fd(), size, Access::READ_WRITE, MapFlags::POPULATE)?;
-        // Behind our own mapping, which the seal of the maker would not allow any more.
-        let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        if writers == Writers::Maker {
-            seals |= SealFlags::FUTURE_WRITE;
-        }
-        rustix::fs::fcntl_add_seals(&file, seals).map_err(os("sealing the file"))?;
-        Ok((file, mapping))
-    }
-
-    /// Maps the whole of a file that was handed over, after a check that it cannot be cut under the mapping.
-    pub(crate) fn attach(file: BorrowedFd<'_>, access: Access) -> Result<Mapping, MemoryError> {
-        let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| MemoryError::NotSealed)?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err(MemoryError::NotSealed);
-        }
-        // Pages of other kinds of memory (huge ones) can be missing when they are touched.
-        let kind = rustix::fs::fstatfs(file).map_err(|e| MemoryError::Os("fstatfs", e.into()))?.f_type;
-        if kind as u64 != TMPFS {
-            return Err(MemoryError::NotMemory);
-        }
-        // Behind the seal: it cannot become less any more.
-        let size = rustix::fs::fstat(file).map_err(|e| MemoryError::Os("fstat", e.into()))?.st_size;
-        Mapping::shared(file, in_memory(u64::try_from(size).unwrap_or(0))?, access, MapFlags::empty())
-    }
-
-    fn shared(
-        file: BorrowedFd<'_>,
-        bytes: usize,
-        access: Access,
-        flags: MapFlags,
-    ) -> Result<Mapping, MemoryError> {
-        // Readable even where only writing is allowed: no processor maps otherwise.
-        let mut protection = ProtFlags::READ;
-        if access.write {
-            protection |= ProtFlags::WRITE;
-        }
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED | flags, file, 0)
-        }
-        .map_err(|e| MemoryError::Os("mmap", e.into()))?;
-        Ok(Mapping { base: NonNull::new(base.cast()).ok_or(MemoryError::Size(bytes as u64))?, bytes })
-    }
-
-    /// Where it begins, aligned to a page.
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    /// Its size.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes as u64
-    }
+fn os(call: &'static str) -> impl Fn(io::Error) -> MemoryError {
+    move |why| MemoryError::Os(call, why)
 }
 
 /// A size that can be mapped.
@@ -132,9 +65,12 @@ fn in_memory(bytes: u64) -> Result<usize, MemoryError> {
     }
 }
 
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of which no pointer is used after the last holder is gone.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+impl From<FileError> for MemoryError {
+    fn from(why: FileError) -> MemoryError {
+        match why {
+            FileError::NotSealed => MemoryError::NotSealed,
+            FileError::NotMemory => MemoryError::NotMemory,
+            FileError::Os(what, why) => MemoryError::Os(what, why),
+        }
     }
 }

@@ -16,9 +16,10 @@ use std::sync::Arc;
 
 use crate::bulk::error::{CopyError, MemoryError};
 use crate::bulk::kernel;
-use crate::bulk::mapping::{MOST_BYTES, Mapping, Writers};
+use crate::bulk::mapping::{self, MOST_BYTES, Writers};
 use crate::bulk::transfer::within;
 use crate::channel::Peer;
+use crate::memory_file::Mapping;
 
 /// What transfers may do with memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,21 +117,21 @@ impl Memory {
     }
 
     fn mapped(mapping: Mapping, access: Access, file: Option<FileId>) -> Memory {
-        let (base, bytes) = (mapping.base(), mapping.bytes());
+        let (base, bytes) = (mapping.base(), mapping.bytes() as u64);
         let place = Place::Mapping { base, _keeper: Arc::new(mapping) };
         Memory::register(place, bytes, access, file)
     }
 
     /// `bytes` zeros of this process's own; pages are allocated as they are touched.
     pub fn new(bytes: u64) -> Result<Memory, MemoryError> {
-        Ok(Memory::mapped(Mapping::anonymous(bytes)?, Access::READ_WRITE, None))
+        Ok(Memory::mapped(mapping::anonymous(bytes)?, Access::READ_WRITE, None))
     }
 
     /// `bytes` zeros in shared memory, and the descriptor by which others map them (`Memory::attach`). All of
     /// it is allocated here and now, its size is sealed, and `writers` says who else can be given the right
     /// to write.
     pub fn shared(bytes: u64, writers: Writers) -> Result<(Memory, OwnedFd), MemoryError> {
-        let (file, mapping) = Mapping::create("atoll-bulk", bytes, writers)?;
+        let (file, mapping) = mapping::create("atoll-bulk", bytes, writers)?;
         let id = identity(file.as_fd(), 0)?;
         Ok((Memory::mapped(mapping, Access::READ_WRITE, Some(id)), file))
     }
@@ -138,7 +139,7 @@ impl Memory {
     /// Maps shared memory that was handed over, the whole of it. Only a file whose size is sealed is taken.
     pub fn attach(file: BorrowedFd<'_>, access: Access) -> Result<Memory, MemoryError> {
         let id = identity(file, 0)?;
-        Ok(Memory::mapped(Mapping::attach(file, access)?, access, Some(id)))
+        Ok(Memory::mapped(mapping::attach(file, access)?, access, Some(id)))
     }
 
     /// Memory that is mapped in this process already: `bytes` from `base`, which `keeper` keeps.

@@ -20,6 +20,7 @@ use crate::bulk::error::CopyError;
 use crate::bulk::file::{FileCopy, FileIo, MOST};
 use crate::bulk::memory::Memory;
 use crate::bulk::transfer::Transfer;
+use crate::clock::LONG;
 
 /// Operations under way at once.
 const DEPTH: usize = 32;
@@ -27,8 +28,6 @@ const DEPTH: usize = 32;
 const TRIES: u8 = 100;
 /// How long a dropped ring waits for the kernel to let go of memory.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest wait of one call.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Number of completions that are no transfer's.
 const NOBODY: u64 = u64::MAX;
 
@@ -149,7 +148,7 @@ impl Uring {
     /// Hands the kernel what is queued, and waits up to `wait` for something to complete.
     fn enter(&mut self, wait: Duration, finished: &mut Vec<Finished>) {
         // The kernel refuses times that it cannot count.
-        let timeout = Timespec::from(wait.min(LONGEST_WAIT));
+        let timeout = Timespec::from(wait.min(LONG));
         let entered = if wait.is_zero() {
             self.ring.submit()
         } else {

@@ -3,21 +3,15 @@
 //! For processes that may not fetch a file from each other (`import.rs` can, where the system allows it). Each is four
 //! bytes of length, little-endian, and the description in postcard's format; the file comes with the first byte.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
-
 use crate::capability::description::{Description, Export, MOST_KEY};
 use crate::clock::Deadline;
+use crate::service::wire::decode;
+use crate::socket::{self, SocketError};
 
 /// Bytes of a description at most: a key and some numbers.
 const MOST: usize = MOST_KEY + 256;
@@ -39,6 +33,16 @@ pub enum HandOverError {
     Os(&'static str, #[source] io::Error),
 }
 
+impl From<SocketError> for HandOverError {
+    fn from(why: SocketError) -> HandOverError {
+        match why {
+            SocketError::Closed => HandOverError::Closed,
+            SocketError::TimedOut => HandOverError::TimedOut,
+            SocketError::Os(what, why) => HandOverError::Os(what, why),
+        }
+    }
+}
+
 impl Export {
     /// Sends it. Waits while the socket is full, at most `timeout` (none: for ever); after an error the socket is of
     /// no use.
@@ -49,21 +53,8 @@ impl Export {
         debug_assert!(body.len() <= MOST);
         let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
         bytes.extend(body);
-        let mut deadline = Deadline::new(timeout);
-        let mut done = 0;
-        while done < bytes.len() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            let file: Vec<_> = self.file().into_iter().collect();
-            if done == 0 && !file.is_empty() {
-                let fits = control.push(SendAncillaryMessage::ScmRights(&file));
-                debug_assert!(fits);
-            }
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            let sent = || sendmsg(stream, &[IoSlice::new(&bytes[done..])], &mut control, flags);
-            done += once(stream, PollFlags::OUT, &mut deadline, sent)?.unwrap_or(0);
-        }
-        Ok(())
+        let files: Vec<_> = self.file().into_iter().collect();
+        Ok(socket::send(stream, &bytes, &files, &mut Deadline::new(timeout))?)
     }
 }
 
@@ -77,71 +68,17 @@ impl Description {
         let mut deadline = Deadline::new(timeout);
         let mut files = Vec::new();
         let mut length = [0; 4];
-        fill(stream, &mut length, &mut files, &mut deadline)?;
+        socket::receive(stream, &mut length, &mut files, &mut deadline)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MOST {
             return Err(HandOverError::Nonsense("too much"));
         }
         let mut body = vec![0; length];
-        fill(stream, &mut body, &mut files, &mut deadline)?;
-        let (description, rest) =
-            postcard::take_from_bytes(&body).map_err(|_| HandOverError::Nonsense("other bytes"))?;
-        match (rest, files.len()) {
-            ([], 0 | 1) => Ok((description, files.pop())),
-            ([], _) => Err(HandOverError::Nonsense("several files")),
-            _ => Err(HandOverError::Nonsense("more bytes")),
+        socket::receive(stream, &mut body, &mut files, &mut deadline)?;
+        let description = decode(&body).map_err(|_| HandOverError::Nonsense("other bytes"))?;
+        match files.len() {
+            0 | 1 => Ok((description, files.pop())),
+            _ => Err(HandOverError::Nonsense("several files")),
         }
-    }
-}
-
-/// Reads until `into` is full; appends the files that come along, which are close on exec.
-fn fill(
-    stream: &UnixStream,
-    into: &mut [u8],
-    files: &mut Vec<OwnedFd>,
-    deadline: &mut Deadline,
-) -> Result<(), HandOverError> {
-    let mut done = 0;
-    while done < into.len() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let read = || recvmsg(stream, &mut [IoSliceMut::new(&mut into[done..])], &mut control, flags);
-        let Some(got) = once(stream, PollFlags::IN, deadline, read)? else { continue };
-        // More files than fit were closed by the kernel; these are closed when dropped.
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                files.extend(rights);
-            }
-        }
-        // With every byte could come another one.
-        files.truncate(2);
-        if got.bytes == 0 {
-            return Err(HandOverError::Closed);
-        }
-        done += got.bytes;
-    }
-    Ok(())
-}
-
-/// Waits until the socket is ready and makes the call; none if it was not ready after all.
-fn once<T>(
-    stream: &UnixStream,
-    ready: PollFlags,
-    deadline: &mut Deadline,
-    call: impl FnOnce() -> rustix::io::Result<T>,
-) -> Result<Option<T>, HandOverError> {
-    let left = deadline.left(Duration::from_secs(3600)).ok_or(HandOverError::TimedOut)?;
-    let left = Timespec::try_from(left).ok();
-    match poll(&mut [PollFd::new(stream, ready)], left.as_ref()) {
-        Ok(0) | Err(Errno::INTR) => return Ok(None),
-        Ok(_) => {}
-        Err(e) => return Err(HandOverError::Os("poll", e.into())),
-    }
-    match call() {
-        Ok(done) => Ok(Some(done)),
-        Err(Errno::INTR | Errno::AGAIN) => Ok(None),
-        Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(HandOverError::Closed),
-        Err(e) => Err(HandOverError::Os("the socket", e.into())),
     }
 }

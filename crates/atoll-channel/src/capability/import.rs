@@ -17,13 +17,10 @@ use crate::capability::access::{Access, Remote};
 use crate::capability::description::{Description, FileId, MOST_KEY, Place};
 use crate::capability::in_process::InProcess;
 use crate::capability::memory::Direct;
-use crate::capability::pages::{PAGE, Pages};
+use crate::capability::pages::Pages;
 use crate::capability::rights::Rights;
 use crate::capability::transport::Reach;
-
-/// The magic number of the file system that memory files lie in, as `fstatfs` gives it. Pages of others (huge ones)
-/// can be missing when they are touched.
-const TMPFS: u64 = 0x0102_1994;
+use crate::memory_file::{FileError, PAGE, sealed_size};
 
 /// Why memory cannot be reached from here.
 #[derive(thiserror::Error, Debug)]
@@ -146,15 +143,10 @@ fn map(file: BorrowedFd<'_>, id: FileId, length: u64, rights: Rights) -> Result<
     if (found.device, found.inode) != (id.device, id.inode) {
         return Err(ImportError::OtherFile);
     }
-    let sealed = SealFlags::SHRINK | SealFlags::GROW;
-    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| ImportError::NotMemory)?;
-    let kind = rustix::fs::fstatfs(file).map_err(|e| ImportError::Os("fstatfs", e.into()))?.f_type;
-    if !seals.contains(sealed) || kind as u64 != TMPFS {
-        return Err(ImportError::NotMemory);
-    }
-    // Behind the seals: the size cannot change any more.
-    let bytes = rustix::fs::fstat(file).map_err(|e| ImportError::Os("fstat", e.into()))?.st_size;
-    let bytes = u64::try_from(bytes).unwrap_or(0);
+    let bytes = sealed_size(file, SealFlags::SHRINK | SealFlags::GROW).map_err(|e| match e {
+        FileError::NotSealed | FileError::NotMemory => ImportError::NotMemory,
+        FileError::Os(what, why) => ImportError::Os(what, why),
+    })?;
     let short = ImportError::Short { bytes, length };
     let whole = usize::try_from(length).ok().and_then(|length| length.checked_next_multiple_of(PAGE));
     let whole = whole.filter(|whole| *whole > 0 && *whole as u64 <= bytes).ok_or(short)?;

@@ -18,6 +18,7 @@ use crate::capability::refused::Refused;
 use crate::capability::rights::Rights;
 use crate::capability::table::{Checked, Limits, Revoked, Table, View};
 use crate::capability::transport::{Register, Registration};
+use crate::random;
 
 const DIRECT: Rights = Rights::READ.union(Rights::WRITE);
 
@@ -79,12 +80,7 @@ pub struct Owner {
 impl Owner {
     /// Without any memory; `this` is the process that this is.
     pub fn new(this: Holder, limits: Limits) -> io::Result<Owner> {
-        let mut secret = [0; 16];
-        let mut got = 0;
-        while got < secret.len() {
-            got += rustix::rand::getrandom(&mut secret[got..], rustix::rand::GetRandomFlags::empty())?;
-        }
-        let table = Table::new(this.node, limits, Secret(secret));
+        let table = Table::new(this.node, limits, Secret(random::bytes()?));
         Ok(Owner { this, table, registered: HashMap::new(), mapped: HashMap::new() })
     }
 

@@ -10,10 +10,11 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::SealFlags;
 
-use crate::capability::pages::{PAGE, Pages};
+use crate::capability::pages::Pages;
 use crate::capability::rights::Rights;
+use crate::memory_file::{self, FIXED, PAGE};
 
 /// What processes other than the owner can do with memory that they map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,17 +88,14 @@ fn create(length: usize, sharing: Sharing) -> io::Result<(OwnedFd, Pages)> {
     let most = isize::MAX as usize;
     let bytes = length.checked_next_multiple_of(PAGE).filter(|bytes| (1..=most).contains(bytes));
     let bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let file = rustix::fs::memfd_create("atoll-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&file, bytes as u64)?;
-    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
+    let file = memory_file::create("atoll-memory", bytes as u64)?;
     // Before the seal: it leaves this mapping writable, and the kernel makes no other one that is.
     let pages = Pages::map(&file, bytes, true)?;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let write = match sharing {
         Sharing::Read => SealFlags::FUTURE_WRITE,
         Sharing::ReadWrite => SealFlags::empty(),
     };
-    rustix::fs::fcntl_add_seals(&file, seals | write)?;
+    memory_file::seal(&file, FIXED | write)?;
     Ok((file, pages))
 }
 
@@ -105,7 +103,7 @@ fn create(length: usize, sharing: Sharing) -> io::Result<(OwnedFd, Pages)> {
 mod tests {
     use std::os::fd::{AsFd, AsRawFd};
 
-    use rustix::fs::{Mode, OFlags};
+    use rustix::fs::{FallocateFlags, Mode, OFlags};
 
     use super::*;
 

@@ -43,19 +43,19 @@ impl Channel {
         let mut files = vec![this.descriptor()];
         files.extend(outgoing.iter().chain(&incoming).map(AsFd::as_fd));
         files.extend(seat.as_ref().map(Seat::file));
-        Greeting::new(&settings, seat.as_ref().map(Seat::number)).send(stream, &files)?;
+        Greeting::new(&settings, seat.as_ref().map(Seat::number)).send(stream, &files, &mut deadline)?;
 
         let attached = Greeting::receive(stream, &mut deadline)
             .and_then(|(greeting, theirs)| attach(settings, outgoing, incoming, seat, &greeting, theirs));
         match attached {
             Ok(channel) => {
-                send_verdict(stream, true)?;
+                send_verdict(stream, true, &mut deadline)?;
                 receive_verdict(stream, &mut deadline)?;
                 Ok(channel)
             }
             Err(why) => {
                 // The peer may be gone; this end's own error is the one to tell.
-                let _ = send_verdict(stream, false);
+                let _ = send_verdict(stream, false, &mut deadline);
                 Err(why)
             }
         }
@@ -107,8 +107,9 @@ mod tests {
     /// What `connect` makes of a peer that sends `files` with its greeting, and then its verdict.
     fn meet(seat: Option<u32>, files: &[BorrowedFd<'_>], verdict: bool) -> Result<Channel, ConnectError> {
         let (here, there) = UnixStream::pair().unwrap();
-        Greeting::new(&Settings::default(), seat).send(&there, files).unwrap();
-        send_verdict(&there, verdict).unwrap();
+        let deadline = &mut Deadline::new(None);
+        Greeting::new(&Settings::default(), seat).send(&there, files, deadline).unwrap();
+        send_verdict(&there, verdict, deadline).unwrap();
         Channel::connect(&here, Settings::default(), None, Some(Duration::from_secs(5)))
     }
 

@@ -6,6 +6,7 @@
 use std::io;
 
 use crate::channel::settings::SettingsError;
+use crate::socket::SocketError;
 
 /// Why the memory of a channel or a wait set cannot be made.
 #[derive(thiserror::Error, Debug)]
@@ -102,4 +103,14 @@ pub enum ConnectError {
     /// The system refuses something: what, and why.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
+}
+
+impl From<SocketError> for ConnectError {
+    fn from(why: SocketError) -> ConnectError {
+        match why {
+            SocketError::Closed => ConnectError::Closed,
+            SocketError::TimedOut => ConnectError::TimedOut,
+            SocketError::Os(what, why) => ConnectError::Os(what, why),
+        }
+    }
 }

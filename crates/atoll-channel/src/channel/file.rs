@@ -1,36 +1,21 @@
-//! Shared memory as a file: a memfd of a size that nobody can change, and its mapping.
+//! A file of a channel's, a ring or a wait set: makes it, says what it is, and maps one that was handed over.
 //!
-//! `ring_file.rs` and `set_file.rs` give it its meaning. The size is sealed, so a peer cannot cut the file under a
-//! mapping, which would end this process by SIGBUS.
+//! Stands on `memory_file.rs`; `ring_file.rs` and `set_file.rs` give it its meaning.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
-
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::channel::error::AttachError;
+use crate::memory_file::{self, FIXED, FileError, Mapping};
 use crate::ring::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The format of rings, wait sets and greetings; a change to any makes a new one.
 pub const VERSION: u32 = 1;
 
-/// Sizes are multiples of this.
-pub(crate) const PAGE: usize = 4096;
-
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-
-/// The magic number of the file system that ordinary memfds lie in, as `fstatfs` gives it.
-const TMPFS: u64 = 0x0102_1994;
-
-/// Makes a file of `bytes` zeros, sealed, closed on exec. Its memory is allocated here and now, so it is this
-/// process's, and running out of it is an error and not a signal later.
+/// Makes a file of `bytes` zeros, sealed, closed on exec.
 pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&file, bytes as u64)?;
-    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
-    rustix::fs::fcntl_add_seals(&file, SEALS)?;
+    let file = memory_file::create(name, bytes as u64)?;
+    memory_file::seal(&file, FIXED)?;
     Ok(file)
 }
 
@@ -55,59 +40,22 @@ pub(crate) fn check_identity(magic: &AtomicU64, version: &AtomicU32, ours: u64) 
     Ok(())
 }
 
-/// A mapped file; unmapped when dropped.
-pub(crate) struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
+/// Maps `file`, which must be sealed as `create` seals and hold `least` bytes; of what it holds, at most `most`. What its
+/// maker did not allocate is allocated here, so that must be no more than a ring or a wait set has.
+pub(crate) fn map(file: BorrowedFd<'_>, least: usize, most: usize) -> Result<Mapping, AttachError> {
+    let bytes = usize::try_from(memory_file::sealed_size(file, FIXED)?).unwrap_or(usize::MAX);
+    if bytes < least {
+        return Err(AttachError::Truncated { bytes, least });
+    }
+    Mapping::populated(file, bytes.min(most)).map_err(|e| AttachError::Os("mmap", e))
 }
 
-// SAFETY: an address range that lives as long as the value; what is in it is used as atomics only.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps the whole of `file`, which must be sealed as `create` seals and hold `least` bytes.
-    pub(crate) fn new(file: BorrowedFd<'_>, least: usize) -> Result<Mapping, AttachError> {
-        let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| AttachError::NotSealed)?;
-        if !seals.contains(SEALS) {
-            return Err(AttachError::NotSealed);
+impl From<FileError> for AttachError {
+    fn from(why: FileError) -> AttachError {
+        match why {
+            FileError::NotSealed => AttachError::NotSealed,
+            FileError::NotMemory => AttachError::NotMemory,
+            FileError::Os(what, why) => AttachError::Os(what, why),
         }
-        // Pages of other kinds of memory (huge ones) can be missing when they are touched.
-        let kind = rustix::fs::fstatfs(file).map_err(|e| AttachError::Os("fstatfs", e.into()))?.f_type;
-        if kind as u64 != TMPFS {
-            return Err(AttachError::NotMemory);
-        }
-        // Behind the seals: the size cannot change any more.
-        let size = rustix::fs::fstat(file).map_err(|e| AttachError::Os("fstat", e.into()))?.st_size;
-        let bytes = usize::try_from(size).unwrap_or(0);
-        if bytes < least || bytes > isize::MAX as usize {
-            return Err(AttachError::Truncated { bytes, least });
-        }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // Populated: the first message does not pay for page faults.
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) }
-            .map_err(|e| AttachError::Os("mmap", e.into()))?;
-        let base = NonNull::new(base.cast()).ok_or(AttachError::Truncated { bytes, least })?;
-        Ok(Mapping { base, bytes })
-    }
-
-    /// Where it begins, aligned to a page.
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    /// Its size.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of which no pointer is used after the last holder is gone.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

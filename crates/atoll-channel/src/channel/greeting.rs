@@ -3,28 +3,19 @@
 //! `connect.rs` exchanges them over a Unix socket. Magic and version keep their places in every version, and so does
 //! the length, so ends of different versions can tell each other what they are.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
 
 use crate::channel::error::{AttachError, ConnectError};
 use crate::channel::file::VERSION;
 use crate::channel::settings::{Placement, Settings};
 use crate::clock::Deadline;
+use crate::socket;
 
 /// `ATOLLGRT` in the order of the bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLGRT");
 /// Bytes of a greeting.
 const BYTES: usize = 64;
-/// Most descriptors of one: the process, two rings, a wait set.
-pub(crate) const MOST_FILES: usize = 4;
 
 /// What an end says: its settings, and its seat if its receiver is to sit in a wait set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,15 +88,14 @@ impl Greeting {
         Ok(Greeting { lines, longest, outgoing, incoming, seat })
     }
 
-    /// Sends it with `files`, at most `MOST_FILES`.
-    pub(crate) fn send(&self, stream: &UnixStream, files: &[BorrowedFd<'_>]) -> Result<(), ConnectError> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fits = control.push(SendAncillaryMessage::ScmRights(files));
-        debug_assert!(fits);
-        let bytes = self.pack();
-        let sent = retry(|| sendmsg(stream, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL))?;
-        if sent == BYTES { Ok(()) } else { Err(ConnectError::Os("sendmsg", io::ErrorKind::WriteZero.into())) }
+    /// Sends it with `files`: the process, rings and wait set, as many as there are.
+    pub(crate) fn send(
+        &self,
+        stream: &UnixStream,
+        files: &[BorrowedFd<'_>],
+        deadline: &mut Deadline,
+    ) -> Result<(), ConnectError> {
+        Ok(socket::send(stream, &self.pack(), files, deadline)?)
     }
 
     /// Receives the peer's, with its descriptors.
@@ -115,72 +105,25 @@ impl Greeting {
     ) -> Result<(Greeting, Vec<OwnedFd>), ConnectError> {
         let mut bytes = [0; BYTES];
         let mut files = Vec::new();
-        let mut got = 0;
-        while got < BYTES {
-            got += receive(stream, &mut bytes[got..], &mut files, deadline)?;
-        }
+        socket::receive(stream, &mut bytes, &mut files, deadline)?;
         Ok((Greeting::unpack(&bytes)?, files))
     }
 }
 
 /// Says whether this end attached, behind the greetings.
-pub(crate) fn send_verdict(stream: &UnixStream, attached: bool) -> Result<(), ConnectError> {
-    let verdict = [u8::from(attached)];
-    let mut control = SendAncillaryBuffer::default();
-    retry(|| sendmsg(stream, &[IoSlice::new(&verdict)], &mut control, SendFlags::NOSIGNAL))?;
-    Ok(())
+pub(crate) fn send_verdict(
+    stream: &UnixStream,
+    attached: bool,
+    deadline: &mut Deadline,
+) -> Result<(), ConnectError> {
+    Ok(socket::send(stream, &[u8::from(attached)], &[], deadline)?)
 }
 
 /// Waits for the peer to say whether it attached.
 pub(crate) fn receive_verdict(stream: &UnixStream, deadline: &mut Deadline) -> Result<(), ConnectError> {
     let mut verdict = [0];
-    receive(stream, &mut verdict, &mut Vec::new(), deadline)?;
+    socket::receive(stream, &mut verdict, &mut Vec::new(), deadline)?;
     if verdict == [1] { Ok(()) } else { Err(ConnectError::Refused) }
-}
-
-/// One read of at least a byte; appends the descriptors that came along, which the kernel made close on exec.
-fn receive(
-    stream: &UnixStream,
-    into: &mut [u8],
-    files: &mut Vec<OwnedFd>,
-    deadline: &mut Deadline,
-) -> Result<usize, ConnectError> {
-    wait(stream, deadline)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got =
-        retry(|| recvmsg(stream, &mut [IoSliceMut::new(&mut *into)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
-    // More descriptors than fit were closed by the kernel; these are closed when dropped.
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            files.extend(rights);
-        }
-    }
-    if got.bytes == 0 { Err(ConnectError::Closed) } else { Ok(got.bytes) }
-}
-
-/// Waits until there is something to read.
-fn wait(stream: &UnixStream, deadline: &mut Deadline) -> Result<(), ConnectError> {
-    loop {
-        let longest = std::time::Duration::from_secs(3600);
-        let left = deadline.left(longest).ok_or(ConnectError::TimedOut)?;
-        let left = rustix::event::Timespec::try_from(left).ok();
-        match poll(&mut [PollFd::new(stream, PollFlags::IN)], left.as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(e) => return Err(ConnectError::Os("poll", e.into())),
-        }
-    }
-}
-
-/// Again where a signal came in between; a peer that is gone is `Closed`.
-fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, ConnectError> {
-    use rustix::io::Errno;
-    match rustix::io::retry_on_intr(&mut call) {
-        Ok(done) => Ok(done),
-        Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(ConnectError::Closed),
-        Err(e) => Err(ConnectError::Os("the socket", e.into())),
-    }
 }
 
 #[cfg(test)]

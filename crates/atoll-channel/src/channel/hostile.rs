@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -17,6 +17,7 @@ use crate::channel::ring_file::{self, MAGIC};
 use crate::channel::sender::SendError;
 use crate::channel::settings::Settings;
 use crate::channel::{file, set_file};
+use crate::memory_file::{FIXED, PAGE};
 use crate::ring::line::{FIRST, Header, LAST};
 use crate::ring::memory::{Control, Ring};
 use crate::ring::sync::Ordering;
@@ -118,7 +119,7 @@ proptest! {
         start in any::<[u32; 8]>(), known in 0..4u8, pages in 1..4usize, lines in 2..200u32
     ) {
         let settings = Settings { lines, longest: LONGEST, ..Settings::default() };
-        let file = file::create("atoll-test", pages * file::PAGE).unwrap();
+        let file = file::create("atoll-test", pages * PAGE).unwrap();
         let mut bytes: Vec<u8> = start.iter().flat_map(|word| word.to_le_bytes()).collect();
         if known > 0 { bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes()); }
         if known > 1 { bytes[8..12].copy_from_slice(&VERSION.to_le_bytes()); }
@@ -129,7 +130,7 @@ proptest! {
         rustix::io::pwrite(&file, &bytes, 0).unwrap();
         match ring_file::attach(file.as_fd(), &settings) {
             Ok(ring) => {
-                prop_assert!(known == 3 && settings.ring_bytes() <= pages * file::PAGE);
+                prop_assert!(known == 3 && settings.ring_bytes() <= pages * PAGE);
                 let _ = ring.line(lines - 1).header();
             }
             Err(AttachError::Truncated { .. }) => prop_assert!(known == 3),
@@ -179,6 +180,28 @@ fn a_file_that_could_be_cut_or_is_too_short_or_is_no_memory_is_refused() {
     assert!(matches!(file(4096, SealFlags::GROW), AttachError::NotSealed));
     let null = std::fs::File::open("/dev/null").unwrap();
     assert!(matches!(ring_file::attach(null.as_fd(), &settings()), Err(AttachError::NotSealed)));
+}
+
+#[test]
+fn a_huge_sparse_file_of_a_peer_is_not_allocated_here() {
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
+    // A ring, or a set, as it should be at the file's begin, and a hole behind.
+    let grown = |honest: OwnedFd, bytes: usize| {
+        let file = memfd_create("atoll-test", MemfdFlags::ALLOW_SEALING).unwrap();
+        let mut begin = vec![0; bytes];
+        rustix::io::pread(&honest, &mut begin, 0).unwrap();
+        rustix::io::pwrite(&file, &begin, 0).unwrap();
+        ftruncate(&file, 256 << 20).unwrap();
+        fcntl_add_seals(&file, FIXED).unwrap();
+        file
+    };
+    let allocated = |file: &OwnedFd| fstat(file).unwrap().st_blocks as usize * 512;
+    let ring = grown(ring_file::create(&settings()).unwrap(), settings().ring_bytes());
+    let _attached = ring_file::attach(ring.as_fd(), &settings()).unwrap();
+    assert_eq!(allocated(&ring), settings().ring_bytes());
+    let set = grown(set_file::create(10).unwrap(), PAGE);
+    let _attached = set_file::attach(set.as_fd()).unwrap();
+    assert!(allocated(&set) <= 64 << 10, "{}", allocated(&set));
 }
 
 #[test]

@@ -19,7 +19,7 @@ mod set_file;
 mod settings;
 mod wait_set;
 
-pub(crate) use self::file::{PAGE, create};
+pub(crate) use self::file::create;
 pub use self::{
     ends::Channel,
     error::{AttachError, ConnectError, CreateError},

@@ -3,12 +3,13 @@
 //! Stands on `file.rs` and gives out `memory.rs`; `pair.rs` and `connect.rs` hand the files over.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::channel::error::AttachError;
-use crate::channel::file::{self, Mapping};
+use crate::channel::file;
 use crate::channel::settings::Settings;
+use crate::memory_file::Mapping;
 use crate::ring::memory::{CONTROL_BYTES, Control, Ring, Side};
 use crate::ring::sync::Ordering;
 
@@ -18,7 +19,7 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLRNG");
 /// Makes an empty ring in a file.
 pub(crate) fn create(settings: &Settings) -> io::Result<OwnedFd> {
     let file = file::create("atoll-ring", settings.ring_bytes())?;
-    let mapping = Mapping::new(file.as_fd(), settings.ring_bytes()).map_err(io::Error::other)?;
+    let mapping = Mapping::populated(&file, settings.ring_bytes())?;
     // SAFETY: the mapping begins with a control part, aligned to a page; zeros are a valid one.
     let control = unsafe { mapping.base().cast::<Control>().as_ref() };
     // Relaxed: nobody else has the file yet, and handing it over is a system call.
@@ -31,7 +32,7 @@ pub(crate) fn create(settings: &Settings) -> io::Result<OwnedFd> {
 /// Maps the ring in `file` and checks that it is one, of `settings`. Everything is read once: the peer may change it
 /// at any time.
 pub(crate) fn attach(file: BorrowedFd<'_>, settings: &Settings) -> Result<Ring, AttachError> {
-    let mapping = Mapping::new(file, CONTROL_BYTES)?;
+    let mapping = file::map(file, CONTROL_BYTES, settings.ring_bytes())?;
     // SAFETY: the mapping holds a control part, aligned to a page, used as atomics only.
     let control = unsafe { mapping.base().cast::<Control>().as_ref() };
     file::check_identity(&control.identity.magic, &control.identity.version, MAGIC)?;

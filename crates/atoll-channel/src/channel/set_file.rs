@@ -3,12 +3,13 @@
 //! Stands on `file.rs` and gives out `ready.rs`; `wait_set.rs` owns sets, `connect.rs` and `pair.rs` hand them to
 //! producers.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::channel::cache::Cache;
 use crate::channel::error::{AttachError, CreateError};
-use crate::channel::file::{self, Mapping, PAGE};
+use crate::channel::file;
+use crate::memory_file::{Mapping, PAGE};
 use crate::ring::ready::{MOST_SEATS, ReadySet, SetControl, leaf_words, summary_words};
 use crate::ring::sync::Ordering;
 
@@ -27,10 +28,9 @@ pub(crate) fn create(seats: u32) -> Result<OwnedFd, CreateError> {
     if !(1..=MOST_SEATS).contains(&seats) {
         return Err(CreateError::Seats(seats));
     }
-    let file =
-        file::create("atoll-set", bytes(seats)).map_err(|e| CreateError::Os("a wait set's memory", e))?;
-    let mapping = Mapping::new(file.as_fd(), bytes(seats))
-        .map_err(|e| CreateError::Os("a wait set's memory", std::io::Error::other(e)))?;
+    let os = |e| CreateError::Os("a wait set's memory", e);
+    let file = file::create("atoll-set", bytes(seats)).map_err(os)?;
+    let mapping = Mapping::populated(&file, bytes(seats)).map_err(os)?;
     // SAFETY: the mapping begins with a control part, aligned to a page; zeros are a valid one.
     let control = unsafe { mapping.base().cast::<SetControl>().as_ref() };
     // Relaxed: nobody else has the file yet, and handing it over is a system call.
@@ -43,7 +43,7 @@ pub(crate) fn create(seats: u32) -> Result<OwnedFd, CreateError> {
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<ReadySet, AttachError> {
     let stat = rustix::fs::fstat(file).map_err(|e| AttachError::Os("fstat", e.into()))?;
     let id = (stat.st_dev, stat.st_ino);
-    let make = || Mapping::new(file, size_of::<SetControl>()).map(Arc::new);
+    let make = || file::map(file, size_of::<SetControl>(), bytes(MOST_SEATS)).map(Arc::new);
     let mapping = MAPPED.get(id, |_| true, make)?;
     // SAFETY: the mapping holds a control part, aligned to a page, used as atomics only.
     let control = unsafe { mapping.base().cast::<SetControl>().as_ref() };

@@ -4,7 +4,7 @@
 //!
 //! Source: the barrelfish paper, section 5.5.3 (where the buffers lie is a parameter).
 
-use crate::channel::file::PAGE;
+use crate::memory_file::PAGE;
 use crate::ring::line::{Line, PAYLOAD};
 use crate::ring::memory::CONTROL_BYTES;
 

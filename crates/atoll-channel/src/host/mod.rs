@@ -5,6 +5,7 @@
 
 mod any_link;
 mod bell;
+mod connection;
 mod credentials;
 mod directory;
 mod door;
@@ -14,7 +15,8 @@ mod lazy;
 pub use self::directory::{DirectoryError, NODE_DIRECTORY, NodeDirectory};
 pub(crate) use self::{
     any_link::AnyLink,
-    bell::{BELL_HELLO, Bell, Heard, SET_UP, bell_settings, listen},
+    bell::{Bell, Heard, SET_UP, bell_settings, listen},
+    connection::{Admitted, Connected, NotConnected, admit, connect},
     credentials::credentials,
     directory::from_environment,
     door::{Door, Visitor, visit},

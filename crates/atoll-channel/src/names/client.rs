@@ -10,9 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::Node;
-use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError, Settings};
+use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError};
 use crate::clock::Deadline;
-use crate::host::{BELL_HELLO, DirectoryError, Lazy, SET_UP, bell_settings, from_environment, visit};
+use crate::host::{Connected, DirectoryError, Lazy, NotConnected, connect, from_environment, visit};
 use crate::names::entry::{Change, Entry, News, WaiterId, WatchId};
 use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL, GlobalLost, NamesClient};
 use crate::names::name::Name;
@@ -69,6 +69,15 @@ pub enum JoinError {
     /// It does not say which node this is.
     #[error("the node's name service does not say which node this is")]
     NoNode,
+}
+
+impl From<NotConnected> for JoinError {
+    fn from(why: NotConnected) -> JoinError {
+        match why {
+            NotConnected::Connect(why) => why.into(),
+            NotConnected::NoNode => JoinError::NoNode,
+        }
+    }
 }
 
 /// Why a request has no result.
@@ -139,18 +148,10 @@ impl NameClient {
     /// Connects to the service whose socket lies in `directory`.
     pub fn connect(directory: &Path) -> Result<NameClient, JoinError> {
         let stream = visit(directory, SOCKET)?;
-        // In the order in which `service.rs` makes them.
-        let local = Channel::connect(&stream, Settings::default(), None, SET_UP)?;
-        let global = Channel::connect(&stream, Settings::default(), None, SET_UP)?;
-        let mut bell = Channel::connect(&stream, bell_settings(), None, SET_UP)?.receiver;
-        let mut message = Message::default();
-        let node = match bell.recv(&mut message, SET_UP) {
-            Ok(()) if message.kind == BELL_HELLO => message.bytes.as_slice().try_into().ok(),
-            _ => None,
-        };
-        let node = Node(u32::from_le_bytes(node.ok_or(JoinError::NoNode)?));
+        let Connected { node, calls: [local, global], bell } = connect(&stream)?;
         let local = NamesClient::bind(local, PATIENCE)?;
         let global = Lazy::new(global, NamesClient::bind, PATIENCE);
+        let message = Message::default();
         Ok(NameClient { node, local, global, bell, message, changes: VecDeque::new(), rang: [false; 2] })
     }
 

@@ -14,7 +14,8 @@ use std::thread::{Builder, JoinHandle};
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, Settings};
 use crate::host::{
-    AnyLink, BELL_HELLO, Bell, DirectoryError, Door, Inlet, SET_UP, Visitor, bell_settings, client_set, inlet,
+    Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, Visitor, admit, bell_settings, client_set,
+    inlet,
 };
 use crate::names::entry::Owner;
 use crate::names::forward::{Forward, ToForward};
@@ -193,7 +194,7 @@ impl Drop for NameService {
     }
 }
 
-/// Makes a visitor's channels, in the order in which `client.rs` does, and hands them to the loops.
+/// Lets a visitor in, and hands its channels to the loops.
 fn greet(
     stream: &UnixStream,
     visitor: &Visitor,
@@ -203,17 +204,13 @@ fn greet(
     global: &Global,
 ) -> Option<()> {
     let owner = Owner { node, process: visitor.process, connection };
-    let connect = |settings, seat| Channel::connect(stream, settings, seat, SET_UP).ok();
-    let local_calls = connect(Settings::default(), Some(local.seat()?))?;
-    let seat = match global {
+    let global_seat = || match global {
         Global::Kept(inlet) => inlet.seat(),
         Global::Forwarded(inlet) => inlet.seat(),
     };
-    let global_calls = Box::new(connect(Settings::default(), Some(seat?))?);
-    let mut sender = connect(bell_settings(), None)?.sender;
-    sender.try_send(BELL_HELLO, &node.0.to_le_bytes()).ok()?;
-    let bell = Bell::new(sender);
-    local.send(ToLevel::Process(owner, Box::new(local_calls), bell.clone())).ok()?;
+    let admitted = admit(stream, node, [&|| local.seat(), &global_seat], SET_UP)?;
+    let Admitted { calls: [local_calls, global_calls], bell } = admitted;
+    local.send(ToLevel::Process(owner, local_calls, bell.clone())).ok()?;
     match global {
         Global::Kept(inlet) => inlet.send(ToLevel::Process(owner, global_calls, bell)),
         Global::Forwarded(inlet) => inlet.send(ToForward::Process(owner, global_calls, bell)),

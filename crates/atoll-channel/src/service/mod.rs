@@ -22,7 +22,7 @@ mod hostile;
 mod later;
 mod link;
 mod session;
-mod wire;
+pub(crate) mod wire;
 
 /// Makes a trait an interface: what one process does for others that call it.
 ///

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::Node;
-use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError, Settings};
+use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError};
 use crate::clock::Deadline;
-use crate::host::{BELL_HELLO, DirectoryError, Lazy, SET_UP, bell_settings, from_environment, visit};
+use crate::host::{Connected, DirectoryError, Lazy, NotConnected, connect, from_environment, visit};
 use crate::service::{BindError, CallError};
 use crate::spawn::interface::{Exit, ProcessError, SpawnError, SpawningClient, State};
 use crate::spawn::order::{Capability, MOST_WORDS, Order, ProcessId};
@@ -55,6 +55,15 @@ pub enum ClientError {
     },
 }
 
+impl From<NotConnected> for ClientError {
+    fn from(why: NotConnected) -> ClientError {
+        match why {
+            NotConnected::Connect(why) => why.into(),
+            NotConnected::NoNode => ClientError::NoNode,
+        }
+    }
+}
+
 /// A connection to the node's spawning service. Dropped, all that was started through it is killed; the same where this
 /// process dies, within a second.
 pub struct SpawnClient {
@@ -80,18 +89,10 @@ impl SpawnClient {
 
     /// Connects to the service at the other end of `stream`.
     pub(super) fn over(stream: &UnixStream) -> Result<SpawnClient, ClientError> {
-        // In the order in which `service.rs` makes them.
-        let here = Channel::connect(stream, Settings::default(), None, SET_UP)?;
-        let away = Channel::connect(stream, Settings::default(), None, SET_UP)?;
-        let mut bell = Channel::connect(stream, bell_settings(), None, SET_UP)?.receiver;
-        let mut message = Message::default();
-        let node = match bell.recv(&mut message, SET_UP) {
-            Ok(()) if message.kind == BELL_HELLO => message.bytes.as_slice().try_into().ok(),
-            _ => None,
-        };
-        let node = Node(u32::from_le_bytes(node.ok_or(ClientError::NoNode)?));
+        let Connected { node, calls: [here, away], bell } = connect(stream)?;
         let here = SpawningClient::bind(here, PATIENCE)?;
         let away = Lazy::new(away, SpawningClient::bind, PATIENCE);
+        let message = Message::default();
         Ok(SpawnClient { node, here, away, bell, message })
     }
 

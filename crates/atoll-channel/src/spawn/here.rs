@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::Node;
-use crate::channel::{Channel, Settings};
-use crate::host::{BELL_HELLO, Bell, Inlet, Outlet, SET_UP, bell_settings};
+use crate::channel::Channel;
+use crate::host::{Admitted, Bell, Inlet, Outlet, admit};
 use crate::service::{ClientId, Clients};
 use crate::spawn::away::ToAway;
 use crate::spawn::child::Started;
@@ -27,13 +27,6 @@ use crate::spawn::reaper::Reaper;
 const MOST: usize = 4096;
 /// Most ended ones that are remembered for those who may ask.
 const MOST_ENDED: usize = 4096;
-
-/// What a client of a node's two loops has.
-pub(super) struct Visit {
-    pub(super) here: Box<Channel>,
-    pub(super) away: Box<Channel>,
-    pub(super) bell: Bell,
-}
 
 /// What other threads hand to the loop.
 pub(super) enum ToHere {
@@ -241,10 +234,10 @@ impl Processes {
         let (node, here, away) = (self.node, self.inlet.clone(), self.away.clone());
         let thread = std::thread::Builder::new().name("atoll greeting".into()).stack_size(256 << 10);
         let greeting = thread.spawn(move || {
-            let made = greet(&socket, node, &here, &away, Some(within));
-            let made = made.and_then(|Visit { here, away: theirs, bell }| {
+            let made = admit(&socket, node, [&|| here.seat(), &|| away.seat()], Some(within));
+            let made = made.and_then(|Admitted { calls: [calls, theirs], bell }| {
                 away.send(ToAway::Client(theirs, bell.clone())).ok()?;
-                Some((here, bell))
+                Some((calls, bell))
             });
             // An error: the loop has ended, and the process with it.
             let _ = here.send(ToHere::Greeted(serial, made));
@@ -310,22 +303,6 @@ impl Processes {
     fn child(&mut self, id: ProcessId) -> Result<&mut Child, ProcessError> {
         self.children.get_mut(&id.serial).filter(|child| child.id == id).ok_or(ProcessError::Unknown(id))
     }
-}
-
-/// Makes the channels of a client of both loops at the other end of `stream`, in the order in which `client.rs` does.
-/// It may take `within` to begin.
-pub(super) fn greet(
-    stream: &std::os::unix::net::UnixStream,
-    node: Node,
-    here: &Inlet<ToHere>,
-    away: &Inlet<ToAway>,
-    within: Option<Duration>,
-) -> Option<Visit> {
-    let calls = Channel::connect(stream, Settings::default(), Some(here.seat()?), within).ok()?;
-    let theirs = Channel::connect(stream, Settings::default(), Some(away.seat()?), SET_UP).ok()?;
-    let mut sender = Channel::connect(stream, bell_settings(), None, SET_UP).ok()?.sender;
-    sender.try_send(BELL_HELLO, &node.0.to_le_bytes()).ok()?;
-    Some(Visit { here: Box::new(calls), away: Box::new(theirs), bell: Bell::new(sender) })
 }
 
 /// The node's processes, and who asks.

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use rustix::net::{SendFlags, send};
 use serde::{Deserialize, Serialize};
 
-use crate::service::__private::decode;
+use crate::service::wire::decode;
 use crate::spawn::order::{MOST_CAPABILITY, ProcessId};
 
 const MAGIC: &[u8; 8] = b"ATOLLPAR";

@@ -12,10 +12,12 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, Settings};
-use crate::host::{AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, bell_settings, client_set, inlet};
+use crate::host::{
+    Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, admit, bell_settings, client_set, inlet,
+};
 use crate::service::Link;
 use crate::spawn::away::{Away, ToAway};
-use crate::spawn::here::{Here, ToHere, Visit, greet};
+use crate::spawn::here::{Here, ToHere};
 
 /// The socket's name in the node's directory.
 pub(super) const SOCKET: &str = "spawn";
@@ -85,8 +87,8 @@ impl SpawnService {
         let (here, away) = (service.here.clone(), service.away.clone());
         service.door = Some(Door::open(directory, SOCKET, move |stream, _| {
             // Without: it sees by its socket that it was not let in, and has to come again.
-            if let Some(Visit { here: calls, away: theirs, bell }) = greet(stream, node, &here, &away, SET_UP)
-            {
+            let admitted = admit(stream, node, [&|| here.seat(), &|| away.seat()], SET_UP);
+            if let Some(Admitted { calls: [calls, theirs], bell }) = admitted {
                 // Errors: the loop has ended.
                 let _ = away.send(ToAway::Client(theirs, bell.clone()));
                 let _ = here.send(ToHere::Client(calls, bell));

@@ -7,6 +7,8 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+use crate::service::wire::decode;
+
 /// Of the frames; any change to them is a new one.
 pub(super) const VERSION: u32 = 1;
 
@@ -152,10 +154,7 @@ pub(super) fn read(from: &mut impl Read) -> Result<Option<Frame>, FrameError> {
     if bytes.len() != length as usize {
         return Err(FrameError::Cut);
     }
-    match postcard::take_from_bytes(&bytes) {
-        Ok((frame, [])) => Ok(Some(frame)),
-        _ => Err(FrameError::Broken),
-    }
+    decode(&bytes).map(Some).map_err(|_| FrameError::Broken)
 }
 
 #[cfg(test)]

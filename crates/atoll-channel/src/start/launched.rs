@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::error::StartError;
 use super::frame::{self, Frame, FrameError, Welcome};
 use crate::Node;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, LONG};
 
 /// Names the socket by its descriptor and its inode, `5:12345`: a descendant whose descriptor 5 is something else is
 /// told from one that inherited it.
@@ -111,7 +111,7 @@ struct Timed<'a> {
 
 impl Read for Timed<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.deadline.left(Duration::from_secs(3600)).ok_or(io::ErrorKind::TimedOut)?;
+        let left = self.deadline.left(LONG).ok_or(io::ErrorKind::TimedOut)?;
         self.socket.set_read_timeout(Some(left))?;
         match (&mut &*self.socket).read(into) {
             // Once an hour, or at the deadline: the caller reads again, and the deadline is looked at above.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use crate::random;
 
 /// 32 random bytes that only this job's nodes know.
 #[derive(Clone, PartialEq, Eq)]
@@ -15,12 +15,7 @@ pub struct Secret([u8; 32]);
 impl Secret {
     /// A new one.
     pub(super) fn random() -> io::Result<Secret> {
-        let mut bytes = [0; 32];
-        let mut have = 0;
-        while have < bytes.len() {
-            have += getrandom(&mut bytes[have..], GetRandomFlags::empty())?;
-        }
-        Ok(Secret(bytes))
+        random::bytes().map(Secret)
     }
 
     /// One that was handed over.

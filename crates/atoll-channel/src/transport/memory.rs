@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::channel::PAGE;
+use crate::memory_file::PAGE;
 
 /// Memory for puts and gets. What another node writes while this one reads is seen in part, old or new, byte for byte; the
 /// order of things is for messages and flushes to give.

@@ -36,7 +36,7 @@ impl Secret {
 
     /// A new one, as the bytes to hand to all nodes.
     pub fn random() -> std::io::Result<[u8; 32]> {
-        random()
+        crate::random::bytes()
     }
 
     /// The keyed hash for `use_`, by node `from` for node `to`.
@@ -55,12 +55,6 @@ impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
     }
-}
-
-fn random() -> std::io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes)
 }
 
 /// How far the proof with a peer is.
@@ -112,7 +106,7 @@ impl<T: Transport> Proven<T> {
             if Node(number) == inner.node() {
                 return Ok(None);
             }
-            let mine = random()?;
+            let mine = crate::random::bytes()?;
             let peer = Peer {
                 mine,
                 theirs: None,

@@ -5,6 +5,7 @@ use std::io;
 use crate::bulk::error::MemoryError;
 use crate::bulk::pool::Buffer;
 use crate::channel::SendError;
+use crate::socket::SocketError;
 
 /// Why a pool cannot be made, attached to or handed over.
 #[derive(thiserror::Error, Debug)]
@@ -49,6 +50,16 @@ pub enum PoolError {
     /// The system refuses something: what, and why.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
+}
+
+impl From<SocketError> for PoolError {
+    fn from(why: SocketError) -> PoolError {
+        match why {
+            SocketError::Closed => PoolError::NothingHandedOver,
+            SocketError::TimedOut => PoolError::TimedOut,
+            SocketError::Os(what, why) => PoolError::Os(what, why),
+        }
+    }
 }
 
 /// What a peer sent against the protocol; nothing has changed by it. The channel to such a peer is best

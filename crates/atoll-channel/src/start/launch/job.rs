@@ -17,6 +17,7 @@ use super::rounds::{Rounds, Send};
 use super::trouble::{Failure, LaunchError, Outcome, Why};
 use super::{Event, Heard, Launch};
 use crate::Node;
+use crate::clock::LONG;
 use crate::start::LONGEST;
 use crate::start::frame::{self, Ending, Frame};
 use crate::start::secret::Secret;
@@ -122,7 +123,7 @@ impl<'a> Job<'a> {
     fn next(&self) -> Option<Event> {
         let starting = self.phases.iter().any(|phase| *phase < Phase::Running);
         let due = [starting.then_some(self.start_by), self.cut_at, self.kill_at].into_iter().flatten().min();
-        let wait = due.map_or(Duration::from_secs(3600), |due| due.saturating_duration_since(Instant::now()));
+        let wait = due.map_or(LONG, |due| due.saturating_duration_since(Instant::now()));
         // Never disconnected: this loop holds a sender itself.
         self.events.recv_timeout(wait).ok()
     }

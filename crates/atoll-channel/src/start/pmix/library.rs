@@ -4,13 +4,12 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use libloading::{Library as Loaded, Symbol};
 
 use super::error::PmixError;
 use super::sys::{self, BYTE_OBJECT, Done, Info, Proc, Status, UINT32, Value};
-use crate::clock::Deadline;
+use crate::clock::{Deadline, LONG};
 use crate::start::error::StartError;
 
 const FILE: &str = "libpmix.so.2";
@@ -120,7 +119,7 @@ impl Library {
             if let Some(status) = *told {
                 return Ok(self.check("PMIx_Fence_nb", status)?);
             }
-            let Some(left) = deadline.left(Duration::from_secs(3600)) else {
+            let Some(left) = deadline.left(LONG) else {
                 return Err(StartError::Timeout(deadline.timeout().unwrap_or_default()));
             };
             told = fence.told.wait_timeout(told, left).unwrap_or_else(PoisonError::into_inner).0;

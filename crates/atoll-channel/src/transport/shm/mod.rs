@@ -133,9 +133,7 @@ impl Shm {
             let longest = settings.longest;
             return Err(ShmError::Setting(format!("a longest message of {longest} bytes is not possible")));
         }
-        let mut run = [0; 16];
-        rustix::rand::getrandom(&mut run, rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| ShmError::Os("getrandom", e.into()))?;
+        let run = crate::random::bytes().map_err(|e| ShmError::Os("getrandom", e))?;
         let mut set = WaitSet::new(nodes)?;
         let (alarm, waker) = waker(&mut set)?;
         let end = Instant::now() + timeout.min(Duration::from_secs(1 << 30));

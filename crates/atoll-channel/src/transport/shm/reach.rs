@@ -110,7 +110,7 @@ fn map(process: i32, file: &File, bytes: usize) -> Option<Mapped> {
         return None;
     }
     // Mappings begin at pages.
-    let before = file.offset % crate::channel::PAGE as u64;
+    let before = file.offset % crate::memory_file::PAGE as u64;
     let length = bytes.checked_add(before as usize)?.max(1);
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice.

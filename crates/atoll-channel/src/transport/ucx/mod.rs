@@ -113,9 +113,7 @@ impl Ucx {
         if settings.silence.is_some_and(|silence| silence < Duration::from_millis(100)) {
             return Err(UcxError::Setting("`silence` cannot be shorter than 100 ms".into()));
         }
-        let mut run = [0; 16];
-        rustix::rand::getrandom(&mut run, rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| UcxError::Os("getrandom", e.into()))?;
+        let run = crate::random::bytes().map_err(|e| UcxError::Os("getrandom", e))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| UcxError::Os("eventfd", e.into()))?;
         let deaths = Deaths::new().map_err(|e| UcxError::Os("epoll_create", e))?;
