@@ -5,34 +5,26 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod child;
+#[path = "../shared/forked.rs"]
+mod forked;
 mod manager;
 mod mishaps;
+#[path = "../shared/one_by_one.rs"]
+mod one_by_one;
 mod pools;
 mod rig;
 mod suite;
 
-use std::time::Instant;
+use crate::one_by_one::OneByOne;
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let filter = words.iter().find(|word| !word.starts_with('-'));
-    let run = |name: &str, test: &mut dyn FnMut()| {
-        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
-            return;
-        }
-        // SAFETY: sets a timer; its signal ends the process.
-        unsafe { libc::alarm(60) };
-        let begin = Instant::now();
-        test();
-        println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
-    };
+    let one_by_one = OneByOne::new(60);
     for (name, make) in rig::all() {
         for (what, test) in suite::TESTS {
-            run(&format!("{name}::{what}"), &mut || test(&make));
+            one_by_one.run(&format!("{name}::{what}"), || test(&make));
         }
     }
     for (name, test) in mishaps::TESTS.iter().chain(manager::TESTS).chain(pools::TESTS) {
-        run(name, &mut || test());
+        one_by_one.run(name, test);
     }
 }

@@ -9,7 +9,7 @@ use atoll_channel::bulk::{
     Started, Transfer, Uring,
 };
 
-use crate::child::Child;
+use crate::forked::Child;
 use crate::mishaps::forbid;
 use crate::rig::{self, End};
 use crate::suite::pattern;

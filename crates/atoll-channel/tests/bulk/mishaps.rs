@@ -11,7 +11,7 @@ use atoll_channel::bulk::{
     Uring, Writers,
 };
 
-use crate::child::Child;
+use crate::forked::Child;
 use crate::suite::pattern;
 
 /// These tests.

@@ -9,7 +9,7 @@ use atoll_channel::bulk::{
 };
 use atoll_channel::{Channel, Message, Peer, SendError, Settings};
 
-use crate::child::Child;
+use crate::forked::Child;
 use crate::suite::pattern;
 
 /// These tests.

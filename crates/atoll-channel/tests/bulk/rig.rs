@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use atoll_channel::bulk::{Access, Engine, FileIo, Helper, Memcpy, Memory, ProcessVm, Uring, Writers};
 
-use crate::child::Child;
+use crate::forked::Child;
 
 /// One end of the transfers of a rig: the memory, and a way to it that uses no engine.
 pub(crate) struct End {

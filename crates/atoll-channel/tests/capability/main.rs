@@ -8,6 +8,10 @@
 
 #[path = "../processes/child.rs"]
 mod child;
+#[path = "../shared/forked.rs"]
+mod forked;
+#[path = "../shared/one_by_one.rs"]
+mod one_by_one;
 mod served;
 mod system;
 
@@ -21,7 +25,9 @@ use atoll_channel::capability::{
     Refused, Rights, Shared, Sharing, Span, Way, With,
 };
 
-use crate::child::{Child, SECONDS};
+use crate::child::SECONDS;
+use crate::forked::Child;
+use crate::one_by_one::OneByOne;
 
 /// The process with the memory.
 const OWNER: Holder = Holder { node: Node(0), process: 0 };
@@ -45,17 +51,10 @@ fn main() {
         ("a_new_program_in_the_owner_is_not_touched", system::a_new_program_in_the_owner_is_not_touched),
         ("a_file_is_fetched_by_its_number", system::a_file_is_fetched_by_its_number),
     ];
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let one_by_one = OneByOne::new(60);
     for (name, test) in tests {
-        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
-            continue;
-        }
-        // SAFETY: no pointers.
-        unsafe { libc::alarm(60) };
-        println!("test {name} ...");
-        test();
+        one_by_one.run(name, test);
     }
-    println!("test result: ok");
 }
 
 /// The byte at `at` of every memory here.

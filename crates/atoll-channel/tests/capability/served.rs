@@ -6,7 +6,8 @@ use atoll_channel::capability::{Given, Handle, Owner, Refused, Rights, Sharing, 
 use atoll_channel::{Channel, Message, Peer, RecvError, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::child::{Child, SECONDS, with_child};
+use crate::child::{SECONDS, with_child};
+use crate::forked::Child;
 use crate::{LENGTH, OWNER, PEER, byte, is_right, owner, whole};
 
 #[derive(Serialize, Deserialize)]

@@ -12,7 +12,8 @@ use atoll_channel::capability::{
     Shared, Sharing, Span, Way, With,
 };
 
-use crate::child::{Child, SECONDS};
+use crate::child::SECONDS;
+use crate::forked::Child;
 use crate::{LENGTH, OWNER, PEER, byte, fill, is_right, owner, read, whole};
 
 /// An owner in a child, of `LENGTH` bytes of its heap, that exports the bytes from 1,000 to 9,000 with both rights and

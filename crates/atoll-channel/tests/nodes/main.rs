@@ -6,10 +6,12 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod names;
+#[path = "../shared/one_by_one.rs"]
+mod one_by_one;
 mod role;
 mod spawning;
 
-use std::time::Instant;
+use crate::one_by_one::OneByOne;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -45,15 +47,8 @@ fn main() {
         ("only_what_was_started_can_be_killed", spawning::only_what_was_started_can_be_killed),
         ("both_nodes_order_from_each_other_at_once", spawning::both_nodes_order_from_each_other_at_once),
     ];
-    let filter = words.iter().find(|word| !word.starts_with('-'));
+    let one_by_one = OneByOne::new(60);
     for (name, test) in tests {
-        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
-            continue;
-        }
-        // SAFETY: sets a timer; its signal ends the process.
-        unsafe { libc::alarm(60) };
-        let begin = Instant::now();
-        test();
-        println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
+        one_by_one.run(name, test);
     }
 }

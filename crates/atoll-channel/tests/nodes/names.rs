@@ -181,7 +181,7 @@ pub(crate) fn a_node_0_that_hangs_holds_up_no_local_names() {
     let mut one = nodes[1].names();
     one.register(Level::Local, &name("here@1.0"), b"").unwrap();
     let mut other = nodes[1].names();
-    nodes[0].role.signal(libc::SIGSTOP);
+    nodes[0].role.stop();
     let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asking = std::thread::spawn({
         let done = done.clone();

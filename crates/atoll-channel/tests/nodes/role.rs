@@ -47,6 +47,16 @@ impl Role {
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 
+    /// Stops it, and waits until all its threads stand still: until one of them has seen the signal the others go on.
+    pub(crate) fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let mut status = 0;
+        // SAFETY: status is valid for writes; our own child, not waited for yet.
+        let stopped =
+            unsafe { libc::waitpid(self.child.id().cast_signed(), &raw mut status, libc::WUNTRACED) };
+        assert!(stopped > 0 && libc::WIFSTOPPED(status), "{status}");
+    }
+
     /// The next line that it says.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();

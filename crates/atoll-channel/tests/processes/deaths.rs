@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use atoll_channel::{Channel, Message, Placement, RecvError, SendError, Settings, WaitSet};
 
-use crate::child::{Child, SECONDS, with_child};
+use crate::child::{SECONDS, with_child};
+use crate::forked::Child;
 use crate::words::{Random, check, message};
 
 /// Within this a death must show: a second by design (`SLICE` in `peer.rs`), and what a busy machine takes on top.

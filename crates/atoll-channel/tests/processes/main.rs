@@ -8,6 +8,10 @@
 
 mod child;
 mod deaths;
+#[path = "../shared/forked.rs"]
+mod forked;
+#[path = "../shared/one_by_one.rs"]
+mod one_by_one;
 mod services;
 mod words;
 
@@ -19,7 +23,9 @@ use atoll_channel::{
     Channel, ConnectError, Message, Peer, Placement, RecvError, SendError, Settings, WaitSet, pair,
 };
 
-use crate::child::{Child, SECONDS, with_child};
+use crate::child::{SECONDS, with_child};
+use crate::forked::Child;
+use crate::one_by_one::OneByOne;
 use crate::words::{Random, check, message};
 
 fn main() {
@@ -47,20 +53,12 @@ fn main() {
         ("a_dropped_copy_in_a_child_closes_nothing", a_dropped_copy_in_a_child_closes_nothing),
         ("a_channel_takes_8_kib_and_leaves_nothing", a_channel_takes_8_kib_and_leaves_nothing),
     ];
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == "echo-on-stdin") {
+    if std::env::args().nth(1).is_some_and(|word| word == "echo-on-stdin") {
         return echo_on_stdin();
     }
-    let filter = words.iter().find(|word| !word.starts_with('-'));
+    let one_by_one = OneByOne::new(60);
     for (name, test) in tests {
-        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
-            continue;
-        }
-        // SAFETY: sets a timer; its signal ends the process.
-        unsafe { libc::alarm(60) };
-        let begin = Instant::now();
-        test();
-        println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
+        one_by_one.run(name, test);
     }
 }
 

@@ -7,7 +7,8 @@ use atoll_channel::{
     CallError, Channel, Clients, LinkError, Peer, ServeError, Settings, interface, pair, serve,
 };
 
-use crate::child::{Child, SECONDS, with_child};
+use crate::child::{SECONDS, with_child};
+use crate::forked::Child;
 
 /// Within this a death must show, on a busy machine too.
 const SOON: Duration = Duration::from_secs(10);

@@ -13,10 +13,12 @@ mod launcher;
 mod local;
 mod node;
 mod nonsense;
+#[path = "../shared/one_by_one.rs"]
+mod one_by_one;
 mod pmix;
 mod ssh;
 
-use std::time::Instant;
+use crate::one_by_one::OneByOne;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -61,15 +63,8 @@ fn main() {
         ("a_starter_that_is_gone_is_an_error", pmix::a_starter_that_is_gone_is_an_error),
         ("a_library_that_is_missing_or_too_old_is_told", pmix::a_library_that_is_missing_or_too_old_is_told),
     ];
-    let filter = words.iter().find(|word| !word.starts_with('-'));
+    let one_by_one = OneByOne::new(120);
     for (name, test) in tests {
-        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
-            continue;
-        }
-        // SAFETY: sets a timer; its signal ends the process.
-        unsafe { libc::alarm(120) };
-        let begin = Instant::now();
-        test();
-        println!("test {name} ... ok ({:.2} s)", begin.elapsed().as_secs_f64());
+        one_by_one.run(name, test);
     }
 }

@@ -1,4 +1,4 @@
-//! Forked processes that hold memory.
+//! Forked processes.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,10 +10,11 @@ pub(crate) struct Child {
     pub(crate) pid: i32,
 }
 
+#[allow(dead_code, reason = "not every program of tests uses all of it")]
 impl Child {
     /// Runs `work` in a child, which then exits with 0, or with 101 if it panicked.
     pub(crate) fn run(work: impl FnOnce()) -> Child {
-        // SAFETY: other threads of this process only wait, for work or for nothing.
+        // SAFETY: other threads of this process, if it has any, only wait, for work or for nothing.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
         if pid == 0 {
