@@ -18,7 +18,7 @@ const WORTH_IT: f64 = 0.95;
 
 /// Up to here libc's memcpy is never far from the fastest while both buffers are in a cache, and a measurement that was
 /// disturbed does no harm.
-const PLAIN_BELOW: u64 = 4 << 20;
+const PLAIN_BELOW: u64 = 16 << 20;
 
 /// Why a transfer goes by an engine.
 #[derive(Clone, PartialEq, Debug)]
