@@ -146,7 +146,7 @@ impl Start {
         self.nodes
     }
 
-    /// A number for the machine of `node`, from 0 on; none if there is no such node. Nodes in different network, process
+    /// A number for the machine of `node`, from 0 on; none if there is no such node. Nodes in different network, process, IPC
     /// or user namespaces count as on different machines.
     pub fn machine(&self, node: Node) -> Option<u32> {
         self.machines.get(node.0 as usize).copied()

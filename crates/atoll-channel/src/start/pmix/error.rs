@@ -11,7 +11,7 @@ pub enum PmixError {
     NoLibrary(String),
     /// Not one that was tried.
     #[error(
-        "this process was started through PMIx, whose library here says it is {0:?}: atoll was tried with PMIx 4"
+        "this process was started through PMIx, whose library here says it is {0:?}: atoll was tried with PMIx 4 and 5"
     )]
     Version(String),
     /// A call failed.
