@@ -7,6 +7,7 @@
 
 mod memory;
 mod programs;
+mod random;
 mod system;
 
 use stateright::{Checker, Model};
@@ -29,6 +30,16 @@ fn every_interleaving_of_every_program_is_right() {
         all += states;
     }
     println!("{all} states in all");
+}
+
+/// As many of them as take some seconds.
+#[test]
+fn every_interleaving_of_programs_nobody_thought_of_is_right() {
+    let mut all = (0, 0);
+    for program in random::all_short().chain(random::racing(60)).chain(random::in_regions(60)) {
+        all = (all.0 + 1, all.1 + check(program));
+    }
+    println!("{} programs, {} states", all.0, all.1);
 }
 
 /// The checker sees what it is there for: without invalidations a read is stale.

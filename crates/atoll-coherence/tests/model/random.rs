@@ -1,0 +1,89 @@
+//! Programs nobody thought of: all short ones of two nodes, and random ones of three.
+
+use atoll_coherence::agent::{Layout, Mode};
+
+use crate::memory::WORDS;
+use crate::programs::{Program, Step};
+
+/// Numbers in a fixed order.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// For as long as the tests run, which is what the checker asks of a model.
+fn keep(name: &str, layout: Layout, pages: u64, nodes: Vec<Vec<Step>>) -> &'static Program {
+    let nodes: Vec<&'static [Step]> = nodes.into_iter().map(|steps| &*steps.leak()).collect();
+    let name: &'static str = name.to_owned().leak();
+    Box::leak(Box::new(Program { name, layout, pages, nodes: nodes.leak() }))
+}
+
+/// Every program of two nodes, two pages and two steps each, of one writer at a time.
+pub(crate) fn all_short() -> impl Iterator<Item = &'static Program> {
+    let step = |code: usize, value: u8| match code {
+        0 | 1 => Step::Read(code as u64, 0),
+        _ => Step::Write(code as u64 - 2, 0, value),
+    };
+    (0..256).map(move |code: usize| {
+        let digit = |at: u32| code / 4_usize.pow(at) % 4;
+        let nodes =
+            vec![vec![step(digit(0), 1), step(digit(1), 2)], vec![step(digit(2), 3), step(digit(3), 4)]];
+        keep("all of two steps", Layout { nodes: 2, origin: 0, stretch: 1 }, 2, nodes)
+    })
+}
+
+/// Random programs of three nodes with two steps each, of one writer at a time.
+pub(crate) fn racing(count: usize) -> impl Iterator<Item = &'static Program> {
+    let mut numbers = Numbers(1);
+    (0..count).map(move |number| {
+        let mut value = 0;
+        let mut steps = |_| {
+            let mut step = || {
+                value += 1;
+                let page = numbers.below(2) as u64;
+                if numbers.below(2) == 0 { Step::Read(page, 0) } else { Step::Write(page, 0, value) }
+            };
+            vec![step(), step()]
+        };
+        let nodes = (0..3).map(&mut steps).collect();
+        let layout = Layout { nodes: 3, origin: (number % 3) as u8, stretch: number as u64 % 2 };
+        keep("random, one writer", layout, 2, nodes)
+    })
+}
+
+/// Random programs of three nodes without races: in each of two regions of many writers each word has at most one writer, whom
+/// nobody else reads; at the end everybody reads something.
+pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program> {
+    let mut numbers = Numbers(2);
+    (0..count).map(move |number| {
+        let pages = 1 + number as u64 % 2;
+        let mut nodes = vec![Vec::new(); 3];
+        let mut value = 0;
+        for _ in 0..2 {
+            nodes.iter_mut().for_each(|steps| steps.push(Step::Barrier(Mode::Many)));
+            for page in 0..pages {
+                for word in 0..WORDS {
+                    match numbers.below(5) {
+                        writer @ 0..3 => {
+                            value += 1;
+                            nodes[writer].push(Step::Write(page, word, value));
+                        }
+                        // Nobody writes it, so anybody may read it.
+                        3 => nodes[numbers.below(3)].push(Step::Read(page, word)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        for steps in &mut nodes {
+            steps.push(Step::Barrier(Mode::Single));
+            steps.push(Step::Read(numbers.below(pages as usize) as u64, numbers.below(WORDS)));
+        }
+        let layout = Layout { nodes: 3, origin: (number % 3) as u8, stretch: number as u64 / 2 % 2 };
+        keep("random, many writers", layout, pages, nodes)
+    })
+}
