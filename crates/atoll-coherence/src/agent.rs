@@ -344,12 +344,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 }
                 Action::AllowWrite => memory.protect(page, true),
                 Action::DenyWrite => memory.protect(page, false),
-                Action::Drop => {
-                    // Its content may be sent on: see `SendExclusive`.
-                    if !actions.contains(&Action::SendExclusive) {
-                        memory.remove(page);
-                    }
-                }
+                Action::Drop => memory.remove(page),
                 Action::MakeTwin => memory.make_twin(page),
                 Action::DropTwin => memory.drop_twin(page),
                 Action::SendShared => {

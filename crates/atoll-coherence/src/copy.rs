@@ -95,7 +95,7 @@ names! {
         DropTwin,
         /// Send the data, to be read.
         SendShared,
-        /// Send the data, to be written.
+        /// Take it from the workers, and send the data, to be written.
         SendExclusive,
         /// Send what differs from the twin.
         SendDiff,
@@ -155,9 +155,9 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Shared + ForwardRead => Shared [SendShared];
     Upgrading + ForwardRead => Upgrading [SendShared];
     Exclusive + ForwardRead => Shared [DenyWrite, SendShared];
-    Shared + ForwardWrite => Nothing [Drop, SendExclusive];
-    Upgrading + ForwardWrite => Writing [Drop, SendExclusive];
-    Exclusive + ForwardWrite => Nothing [Drop, SendExclusive];
+    Shared + ForwardWrite => Nothing [SendExclusive];
+    Upgrading + ForwardWrite => Writing [SendExclusive];
+    Exclusive + ForwardWrite => Nothing [SendExclusive];
 
     // Among many writers others may still come to read. They get what is here: what is being written here they may
     // not look at before the barrier, or the program has a race.
