@@ -103,13 +103,14 @@ impl NameService {
         let mut local_clients = set()?;
         let (local, outlet) = inlet(&mut local_clients)?;
         let registry = Registry::new(limits);
-        let level = LevelLoop::new(node, BELL_LOCAL, registry, local_clients, outlet);
+        let level = LevelLoop::new(node, BELL_LOCAL, registry, local_clients, local.clone(), outlet);
         run("atoll names", Box::new(move || level.run()))?;
 
         let mut global_clients = set()?;
         let global = if node == KEEPER {
             let (inlet, outlet) = inlet(&mut global_clients)?;
-            let level = LevelLoop::new(node, BELL_GLOBAL, Registry::new(limits), global_clients, outlet);
+            let registry = Registry::new(limits);
+            let level = LevelLoop::new(node, BELL_GLOBAL, registry, global_clients, inlet.clone(), outlet);
             run("atoll global", Box::new(move || level.run()))?;
             Global::Kept(inlet)
         } else {
@@ -150,6 +151,23 @@ impl NameService {
         inlet
             .send(ToLevel::Node(node, Box::new(calls), Bell::new(bell.sender)))
             .map_err(|_| NodeLinkError::Full)
+    }
+
+    /// The same over links of any transport: for calls, and for the bell. The other ends are given to
+    /// [`link_up_by`](NameService::link_up_by).
+    pub fn link_node_by(
+        &self,
+        node: Node,
+        calls: impl Link + Send + 'static,
+        bell: impl Link + Send + 'static,
+    ) -> Result<(), NodeLinkError> {
+        let wrong = NodeLinkError::Nodes { here: self.node, there: node };
+        let Global::Kept(inlet) = &self.global else { return Err(wrong) };
+        if node == self.node {
+            return Err(wrong);
+        }
+        let linked = ToLevel::NodeBy(node, AnyLink::new(calls), Bell::over(AnyLink::new(bell)));
+        inlet.send(linked).map_err(|_| NodeLinkError::Full)
     }
 
     /// At any other node: asks node 0 for global names from now on, over a channel made with its
