@@ -112,7 +112,10 @@ impl Links {
         self.shared.longest
     }
 
-    /// Opens a link to another node, which accepts it by the same `purpose`. Returns at once; what is sent waits there.
+    /// Opens a link to another node, which accepts it by the same `purpose`: one of [`purpose`], or from
+    /// [`purpose::FIRST_FREE`] on. Returns at once; what is sent waits there.
+    ///
+    /// Two nodes have at most 256 links that are not closed by both; one that nobody accepts is one of them.
     pub fn open(&self, to: Node, purpose: u16) -> Result<NodeLink, LinkError> {
         let mut state = self.shared.lock();
         let (stream, word) = streams(&mut state, to)?.open(purpose)?;

@@ -94,7 +94,12 @@ impl Streams {
         if let Some(why) = &self.end {
             return Err(why.clone());
         }
-        Ok(self.waiting.get_mut(&purpose).and_then(VecDeque::pop_front))
+        let Some(waiting) = self.waiting.get_mut(&purpose) else { return Ok(None) };
+        let stream = waiting.pop_front();
+        if waiting.is_empty() {
+            self.waiting.remove(&purpose);
+        }
+        Ok(stream)
     }
 
     /// Takes room for a message and makes its word.

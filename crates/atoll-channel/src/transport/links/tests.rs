@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::streams::{OVERHEAD, WINDOW};
 use super::*;
-use crate::transport::{Event, Proven, Secret, Shm, ShmSettings, mesh};
+use crate::transport::{Event, Faults, Faulty, Proven, Secret, Shm, ShmSettings, mesh};
 
 const SECONDS: Option<Duration> = Some(Duration::from_secs(20));
 const SOON: Option<Duration> = Some(Duration::from_millis(50));
@@ -33,6 +33,17 @@ fn two() -> [Links; 2] {
     links.collect::<Vec<_>>().try_into().ok().unwrap()
 }
 
+/// The same over transports that have no room and delay what comes, as often as they like.
+fn two_faulty(seed: u64) -> [Links; 2] {
+    let faults = |layer| Faults { seed: seed << 1 | layer, delayed: 150, full: 50, duplicated: 0, cut: None };
+    let links = transports(2).into_iter().map(|shm| {
+        let secret = Secret::new(b"the secret of this test").unwrap();
+        let proven = Proven::new(Faulty::new(shm, faults(1)), secret).unwrap();
+        Links::start(Faulty::new(proven, faults(0))).unwrap()
+    });
+    links.collect::<Vec<_>>().try_into().ok().unwrap()
+}
+
 /// Both ends of a link from the first to the second.
 fn link([zero, one]: &[Links; 2], purpose: u16) -> (NodeLink, NodeLink) {
     let here = zero.open(one.node(), purpose).unwrap();
@@ -46,8 +57,13 @@ fn recv(link: &mut NodeLink, timeout: Option<Duration>) -> Result<Message, LinkE
 
 #[test]
 fn messages_arrive_in_order_both_ways_and_a_link_says_what_it_is_for() {
-    let nodes = two();
-    let (mut a, mut a_there) = link(&nodes, 7);
+    for nodes in [two(), two_faulty(1), two_faulty(2)] {
+        talk_over(&nodes);
+    }
+}
+
+fn talk_over(nodes: &[Links; 2]) {
+    let (mut a, mut a_there) = link(nodes, 7);
     let mut b = nodes[1].open(Node(0), 7).unwrap();
     let mut c = nodes[1].open(Node(0), 8).unwrap();
     c.send(1, b"early", SECONDS).unwrap();
