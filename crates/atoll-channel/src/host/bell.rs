@@ -28,19 +28,33 @@ pub(crate) fn bell_settings() -> Settings {
 
 /// Where to ring. Copies are the same bell.
 #[derive(Clone)]
-pub(crate) struct Bell(Arc<Mutex<Sender>>);
+pub(crate) struct Bell(Arc<Mutex<Rope>>);
+
+/// What a bell rings over.
+enum Rope {
+    Channel(Sender),
+    Link(AnyLink),
+}
 
 impl Bell {
     /// Rings over `sender`.
     pub(crate) fn new(sender: Sender) -> Bell {
-        Bell(Arc::new(Mutex::new(sender)))
+        Bell(Arc::new(Mutex::new(Rope::Channel(sender))))
+    }
+
+    /// Rings over a link of any transport, which must not wait where it is told not to.
+    pub(crate) fn over(link: AnyLink) -> Bell {
+        Bell(Arc::new(Mutex::new(Rope::Link(link))))
     }
 
     /// Rings, saying what about.
     pub(crate) fn ring(&self, kind: u16) {
-        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rope = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Full: what it has not heard yet makes it fetch as well. Gone: its calls' channel tells.
-        let _ = sender.try_send(kind, &[]);
+        let _ = match &mut *rope {
+            Rope::Channel(sender) => sender.try_send(kind, &[]).is_ok(),
+            Rope::Link(link) => link.send(kind, &[], Some(Duration::ZERO)).is_ok(),
+        };
     }
 }
 

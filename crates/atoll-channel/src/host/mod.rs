@@ -11,6 +11,7 @@ mod directory;
 mod door;
 mod inlet;
 mod lazy;
+mod linked;
 
 pub use self::directory::{DirectoryError, NODE_DIRECTORY, NodeDirectory};
 pub(crate) use self::{
@@ -22,4 +23,5 @@ pub(crate) use self::{
     door::{Door, Visitor, visit},
     inlet::{Inlet, Outlet, client_set, inlet},
     lazy::Lazy,
+    linked::{FromLink, LinkClient, Said},
 };

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::Node;
 use crate::channel::Channel;
-use crate::host::{Bell, Outlet};
+use crate::host::{AnyLink, Bell, FromLink, Inlet, LinkClient, Outlet, Said};
 use crate::names::entry::Owner;
 use crate::names::interface::{NamesService, NodeNamesService, Remote};
 use crate::names::kept::{Kept, KeptForNode};
@@ -20,6 +20,10 @@ pub(super) enum ToLevel {
     Process(Owner, Box<Channel>, Bell),
     /// Another node.
     Node(Node, Box<Channel>, Bell),
+    /// Another node, over a link for its calls.
+    NodeBy(Node, AnyLink, Bell),
+    /// Something came over such a link.
+    Link(FromLink),
     /// It is over.
     Stop,
 }
@@ -32,9 +36,24 @@ enum Who {
 
 /// A node with a link to here.
 struct Linked {
-    client: ClientId,
+    client: NodeClient,
     bell: Bell,
     roused: BTreeSet<Remote>,
+}
+
+/// How a node's calls come.
+enum NodeClient {
+    Channel(ClientId),
+    Link(LinkClient),
+}
+
+impl NodeClient {
+    fn id(&self) -> ClientId {
+        match self {
+            NodeClient::Channel(id) => *id,
+            NodeClient::Link(client) => client.id,
+        }
+    }
 }
 
 /// A registry and all who may ask it.
@@ -44,6 +63,7 @@ pub(super) struct LevelLoop {
     kind: u16,
     registry: Registry,
     clients: Clients,
+    inlet: Inlet<ToLevel>,
     outlet: Outlet<ToLevel>,
     who: HashMap<ClientId, Who>,
     bells: HashMap<Owner, Bell>,
@@ -56,10 +76,11 @@ impl LevelLoop {
         kind: u16,
         registry: Registry,
         clients: Clients,
+        inlet: Inlet<ToLevel>,
         outlet: Outlet<ToLevel>,
     ) -> LevelLoop {
         let (who, bells, nodes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        LevelLoop { node, kind, registry, clients, outlet, who, bells, nodes }
+        LevelLoop { node, kind, registry, clients, inlet, outlet, who, bells, nodes }
     }
 
     /// Serves until it is told to stop.
@@ -71,7 +92,16 @@ impl LevelLoop {
                 while let Some(event) = self.outlet.next() {
                     match event {
                         ToLevel::Process(owner, channel, bell) => self.add_process(owner, channel, bell),
-                        ToLevel::Node(node, channel, bell) => self.add_node(node, channel, bell),
+                        ToLevel::Node(node, channel, bell) => self.add_node(node, bell, |this| {
+                            this.clients.add(*channel).map(NodeClient::Channel).ok()
+                        }),
+                        ToLevel::NodeBy(node, calls, bell) => self.add_node(node, bell, |this| {
+                            let inlet = this.inlet.clone();
+                            let tell = move |from| inlet.send(ToLevel::Link(from));
+                            LinkClient::start("atoll names link", calls, tell).map(NodeClient::Link).ok()
+                        }),
+                        ToLevel::Link(FromLink::Said(client, said)) => self.serve_link(client, said),
+                        ToLevel::Link(FromLink::Gone(client)) => self.gone(client),
                         ToLevel::Stop => return,
                     }
                 }
@@ -91,14 +121,15 @@ impl LevelLoop {
     }
 
     /// A node that is linked anew has lost what it had.
-    fn add_node(&mut self, node: Node, channel: Box<Channel>, bell: Bell) {
+    fn add_node(&mut self, node: Node, bell: Bell, add: impl FnOnce(&mut LevelLoop) -> Option<NodeClient>) {
         if let Some(old) = self.nodes.remove(&node) {
-            self.clients.remove(old.client);
-            self.who.remove(&old.client);
+            let old = old.client.id();
+            self.clients.remove(old);
+            self.who.remove(&old);
             self.registry.node_gone(node);
         }
-        if let Ok(client) = self.clients.add(*channel) {
-            self.who.insert(client, Who::Node(node));
+        if let Some(client) = add(self) {
+            self.who.insert(client.id(), Who::Node(node));
             self.nodes.insert(node, Linked { client, bell, roused: BTreeSet::new() });
         }
     }
@@ -117,17 +148,35 @@ impl LevelLoop {
             None => return,
         };
         if served.is_err() {
-            match self.who.remove(&client) {
-                Some(Who::Process(owner)) => {
-                    self.bells.remove(&owner);
-                    self.registry.owner_gone(owner);
-                }
-                Some(Who::Node(node)) => {
-                    self.nodes.remove(&node);
-                    self.registry.node_gone(node);
-                }
-                None => {}
+            self.gone(client);
+        }
+    }
+
+    /// Does what a node said over a link. One that is not served any more is told by its thread.
+    fn serve_link(&mut self, client: ClientId, said: Said) {
+        let Some(Who::Node(node)) = self.who.get(&client) else { return };
+        let node = *node;
+        let Some(Linked { client: NodeClient::Link(link), roused, .. }) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let mut kept = KeptForNode { registry: &mut self.registry, node, roused };
+        if !link.serve(said, NodeNamesService(&mut kept)) {
+            self.gone(client);
+        }
+    }
+
+    /// Forgets a client that is gone, with what it had.
+    fn gone(&mut self, client: ClientId) {
+        match self.who.remove(&client) {
+            Some(Who::Process(owner)) => {
+                self.bells.remove(&owner);
+                self.registry.owner_gone(owner);
             }
+            Some(Who::Node(node)) => {
+                self.nodes.remove(&node);
+                self.registry.node_gone(node);
+            }
+            None => {}
         }
     }
 

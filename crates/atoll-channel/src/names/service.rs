@@ -103,13 +103,14 @@ impl NameService {
         let mut local_clients = set()?;
         let (local, outlet) = inlet(&mut local_clients)?;
         let registry = Registry::new(limits);
-        let level = LevelLoop::new(node, BELL_LOCAL, registry, local_clients, outlet);
+        let level = LevelLoop::new(node, BELL_LOCAL, registry, local_clients, local.clone(), outlet);
         run("atoll names", Box::new(move || level.run()))?;
 
         let mut global_clients = set()?;
         let global = if node == KEEPER {
             let (inlet, outlet) = inlet(&mut global_clients)?;
-            let level = LevelLoop::new(node, BELL_GLOBAL, Registry::new(limits), global_clients, outlet);
+            let registry = Registry::new(limits);
+            let level = LevelLoop::new(node, BELL_GLOBAL, registry, global_clients, inlet.clone(), outlet);
             run("atoll global", Box::new(move || level.run()))?;
             Global::Kept(inlet)
         } else {
@@ -150,6 +151,23 @@ impl NameService {
         inlet
             .send(ToLevel::Node(node, Box::new(calls), Bell::new(bell.sender)))
             .map_err(|_| NodeLinkError::Full)
+    }
+
+    /// The same over links of any transport: for calls, and for the bell. The other ends are given to
+    /// [`link_up_by`](NameService::link_up_by).
+    pub fn link_node_by(
+        &self,
+        node: Node,
+        calls: impl Link + Send + 'static,
+        bell: impl Link + Send + 'static,
+    ) -> Result<(), NodeLinkError> {
+        let wrong = NodeLinkError::Nodes { here: self.node, there: node };
+        let Global::Kept(inlet) = &self.global else { return Err(wrong) };
+        if node == self.node {
+            return Err(wrong);
+        }
+        let linked = ToLevel::NodeBy(node, AnyLink::new(calls), Bell::over(AnyLink::new(bell)));
+        inlet.send(linked).map_err(|_| NodeLinkError::Full)
     }
 
     /// At any other node: asks node 0 for global names from now on, over a channel made with its
@@ -224,7 +242,7 @@ mod tests {
 
     use super::*;
     use crate::host::{NodeDirectory, visit};
-    use crate::names::interface::NamesClient;
+    use crate::names::interface::{NamesClient, NodeNamesClient};
     use crate::names::name::Name;
     use crate::names::registry::Page;
     use crate::names::{Level, MOST_VALUE, NameClient, NamesError, Search};
@@ -264,6 +282,47 @@ mod tests {
         drop(receiver);
         assert!(client.look_up(Search::Local, &"long".parse().unwrap()).unwrap().is_some());
         drop(service);
+    }
+
+    /// Node 0's names, and what node 1 has for asking them over links.
+    fn linked(service: &NameService) -> (Channel, Channel) {
+        let both = |settings| {
+            let (near, far) = crate::channel::pair(settings, None).unwrap();
+            let this = || crate::channel::Peer::this().unwrap();
+            (near.attach(this()).unwrap(), far.attach(this()).unwrap())
+        };
+        let (calls, calls_there) = both(Settings::default());
+        let (bell, bell_there) = both(bell_settings());
+        service.link_node_by(Node(1), calls, bell).unwrap();
+        (calls_there, bell_there)
+    }
+
+    #[test]
+    fn a_node_that_talks_nonsense_over_a_link_is_dropped_with_what_it_had() {
+        let directories = [(); 2].map(|()| NodeDirectory::create(&std::env::temp_dir()).unwrap());
+        let service = NameService::start(Node(0), directories[0].path(), 10, Limits::default()).unwrap();
+        let mut client = NameClient::connect(directories[0].path()).unwrap();
+        let nonsense: [(u16, &[u8]); 4] =
+            [(0, b"no greeting"), (3, b"not bound"), (0x8003, b"an answer"), (u16::MAX, b"")];
+        for (kind, bytes) in nonsense {
+            let (mut calls, _bell) = linked(&service);
+            Link::send(&mut calls, kind, bytes, SET_UP).unwrap();
+            let mut message = crate::Message::default();
+            let why = Link::recv(&mut calls, &mut message, SET_UP).unwrap_err();
+            assert_eq!(why, crate::LinkError::Closed, "{kind}");
+        }
+        // A node that is linked anew starts with nothing.
+        let other = NameService::start(Node(1), directories[1].path(), 10, Limits::default()).unwrap();
+        let (calls, bell) = linked(&service);
+        other.link_up_by(calls, bell).unwrap();
+        let mut there = NameClient::connect(directories[1].path()).unwrap();
+        there.register(Level::Global, &Name::new("it", Node(1), 0).unwrap(), b"").unwrap();
+        let what = "it".parse().unwrap();
+        assert!(client.look_up(Search::Global, &what).unwrap().is_some());
+        let (calls, _bell) = linked(&service);
+        drop(NodeNamesClient::bind(calls, SET_UP).unwrap());
+        assert!(client.look_up(Search::Global, &what).unwrap().is_none());
+        assert!(there.look_up(Search::Global, &what).is_err());
     }
 
     #[test]

@@ -86,6 +86,7 @@ pub(crate) mod wire;
 /// ```
 pub use atoll_channel_macros::interface;
 
+pub(crate) use self::session::{Session, Step, send_answer};
 pub use self::{
     caller::CallError,
     clients::Clients,

@@ -63,6 +63,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Of a client of services that give no answer later.
+    pub(crate) fn at_once(client: ClientId) -> Session {
+        Session::new(client, Outbox::default())
+    }
+
     pub(crate) fn new(client: ClientId, outbox: Outbox) -> Session {
         Session { client, alive: Arc::new(()), outbox, bound: false, last: 0, answer: Message::default() }
     }

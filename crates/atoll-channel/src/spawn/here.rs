@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::Node;
 use crate::channel::Channel;
-use crate::host::{Admitted, Bell, Inlet, Outlet, admit};
+use crate::host::{Admitted, AnyLink, Bell, FromLink, Inlet, LinkClient, Outlet, admit};
 use crate::service::{ClientId, Clients};
 use crate::spawn::away::ToAway;
 use crate::spawn::child::Started;
@@ -32,6 +32,10 @@ const MOST_ENDED: usize = 4096;
 pub(super) enum ToHere {
     /// A process of this node, or another node's service.
     Client(Box<Channel>, Bell),
+    /// Another node's service, over a link for its calls.
+    ClientBy(AnyLink, Bell),
+    /// Something came over such a link.
+    Link(FromLink),
     /// The process with this number has ended.
     Ended(u64),
     /// The channels of the worker with this number were made; or not in time.
@@ -72,6 +76,8 @@ impl Child {
 /// The node's processes.
 pub(super) struct Here {
     clients: Clients,
+    /// Those that come over links.
+    links: HashMap<ClientId, LinkClient>,
     bells: HashMap<ClientId, Bell>,
     outlet: Outlet<ToHere>,
     processes: Processes,
@@ -120,7 +126,7 @@ impl Here {
             serial: 0,
             roused: BTreeSet::new(),
         };
-        Ok(Here { clients, bells: HashMap::new(), outlet, processes })
+        Ok(Here { clients, links: HashMap::new(), bells: HashMap::new(), outlet, processes })
     }
 
     /// Serves until it is told to stop; ends all processes then.
@@ -132,6 +138,18 @@ impl Here {
                 while let Some(event) = self.outlet.next() {
                     match event {
                         ToHere::Client(channel, bell) => self.add(*channel, bell),
+                        ToHere::ClientBy(calls, bell) => self.add_link(calls, bell),
+                        ToHere::Link(FromLink::Said(client, said)) => {
+                            let mut asked = Asked { processes: &mut self.processes, client };
+                            let served = self
+                                .links
+                                .get_mut(&client)
+                                .map(|link| link.serve(said, SpawningService(&mut asked)));
+                            if served == Some(false) {
+                                self.gone(client);
+                            }
+                        }
+                        ToHere::Link(FromLink::Gone(client)) => self.gone(client),
                         ToHere::Ended(serial) => self.processes.ended(serial),
                         ToHere::Greeted(serial, made) => {
                             self.processes.greeted(serial, made.is_some());
@@ -145,8 +163,7 @@ impl Here {
             } else {
                 let mut asked = Asked { processes: &mut self.processes, client };
                 if self.clients.serve(client, SpawningService(&mut asked)).is_err() {
-                    self.bells.remove(&client);
-                    self.processes.orderer_gone(client);
+                    self.gone(client);
                 }
             }
             for client in std::mem::take(&mut self.processes.roused) {
@@ -162,6 +179,23 @@ impl Here {
         if let Ok(client) = self.clients.add(channel) {
             self.bells.insert(client, bell);
         }
+    }
+
+    fn add_link(&mut self, calls: AnyLink, bell: Bell) {
+        let inlet = self.processes.inlet.clone();
+        let tell = move |from| inlet.send(ToHere::Link(from));
+        // An error: the system refuses a thread; dropping the link tells the other node.
+        if let Ok(client) = LinkClient::start("atoll spawn link", calls, tell) {
+            self.bells.insert(client.id, bell);
+            self.links.insert(client.id, client);
+        }
+    }
+
+    /// Forgets a client that is gone, and ends what it ordered.
+    fn gone(&mut self, client: ClientId) {
+        self.links.remove(&client);
+        self.bells.remove(&client);
+        self.processes.orderer_gone(client);
     }
 }
 

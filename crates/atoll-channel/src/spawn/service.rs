@@ -107,6 +107,17 @@ impl SpawnService {
         self.here.send(client).map_err(|_| SpawnLinkError::Full)
     }
 
+    /// The same over links of any transport: for calls, and for the bell. The other ends are given to
+    /// [`link_to_by`](SpawnService::link_to_by).
+    pub fn admit_by(
+        &self,
+        calls: impl Link + Send + 'static,
+        bell: impl Link + Send + 'static,
+    ) -> Result<(), SpawnLinkError> {
+        let linked = ToHere::ClientBy(AnyLink::new(calls), Bell::over(AnyLink::new(bell)));
+        self.here.send(linked).map_err(|_| SpawnLinkError::Full)
+    }
+
     /// From now on this node's processes can start others on `node`, whose service is at the other end of `stream` and
     /// calls [`admit`](SpawnService::admit).
     pub fn link_to(&self, node: Node, stream: &UnixStream) -> Result<(), SpawnLinkError> {

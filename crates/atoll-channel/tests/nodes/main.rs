@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod across;
+mod hosts;
 mod names;
 #[path = "../shared/one_by_one.rs"]
 mod one_by_one;
@@ -46,6 +48,9 @@ fn main() {
         ("no_child_survives_its_service", spawning::no_child_survives_its_service),
         ("only_what_was_started_can_be_killed", spawning::only_what_was_started_can_be_killed),
         ("both_nodes_order_from_each_other_at_once", spawning::both_nodes_order_from_each_other_at_once),
+        ("names_and_programs_reach_the_other_node", across::names_and_programs_reach_the_other_node),
+        ("a_killed_node_1_is_told_at_node_0", across::a_killed_node_1_is_told_at_node_0),
+        ("a_killed_node_0_is_told_at_node_1", across::a_killed_node_0_is_told_at_node_1),
     ];
     let one_by_one = OneByOne::new(60);
     for (name, test) in tests {

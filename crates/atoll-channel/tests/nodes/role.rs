@@ -13,6 +13,7 @@ use atoll_channel::spawn::{Order, ParentError, SpawnClient, SpawnService, parent
 use atoll_channel::{Channel, Node, Settings};
 
 use crate::names::SECONDS;
+use crate::{across, hosts};
 
 /// A process in a role; killed when dropped.
 pub(crate) struct Role {
@@ -120,6 +121,10 @@ pub(crate) fn play(words: &[String]) -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["node", number, directory] => node(Node(number.parse().unwrap()), Path::new(directory)),
+        ["across", number, directory, way, meeting] => {
+            across::node(number.parse().unwrap(), Path::new(directory), way, Path::new(meeting));
+        }
+        ["two hosts?"] => print!("{}", hosts::missing().unwrap_or_default()),
         ["hold", directory, level, name] => {
             let mut names = NameClient::connect(Path::new(directory)).unwrap();
             let level = if *level == "global" { Level::Global } else { Level::Local };
@@ -166,12 +171,12 @@ pub(crate) fn play(words: &[String]) -> bool {
     true
 }
 
-fn ready() {
+pub(crate) fn ready() {
     println!("ready");
     std::io::stdout().flush().unwrap();
 }
 
-fn stay() {
+pub(crate) fn stay() {
     std::thread::sleep(std::time::Duration::from_secs(100));
 }
 

@@ -44,7 +44,7 @@ fn lives(process: u32) -> bool {
     about.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
 
-fn wait_until_dead(process: u32) {
+pub(crate) fn wait_until_dead(process: u32) {
     let begin = Instant::now();
     while lives(process) {
         assert!(begin.elapsed() < SECONDS.unwrap(), "process {process} lives still");
