@@ -2,7 +2,7 @@
 //!
 //! [`Shm`] joins processes of one machine (over `channel/`), [`Ucx`] whatever a network lies between; [`Proven`] lets
 //! nobody in who does not know the job's secret, and [`Faulty`] makes trouble for tests. One suite tests them all:
-//! `tests/transport/`.
+//! `tests/transport/`. [`Shared`] lets engines of `bulk/` use a transport beside its owner.
 //!
 //! Source: the barrelfish paper, chapters 5 and 6: messages over rings and bulk transfer between address spaces, which
 //! may or may not share memory.
@@ -36,6 +36,7 @@ mod faulty;
 mod key;
 mod memory;
 mod proof;
+mod shared;
 mod shm;
 mod ucx;
 
@@ -47,6 +48,8 @@ pub use self::error::{KeyError, LostWhy, Refused, TransportError};
 pub use self::faulty::{Faults, Faulty};
 pub use self::memory::{Memory, OutOfMemory, OutOfRange};
 pub use self::proof::{JoinError, Proven, Secret};
+pub use self::shared::Shared;
+pub(crate) use self::shared::{Ended, User, WeakShared};
 pub use self::shm::{Place, Settings as ShmSettings, Shm, ShmError, mesh};
 pub use self::ucx::{LoadError, Settings as UcxSettings, Ucx, UcxError};
 use crate::Node;
