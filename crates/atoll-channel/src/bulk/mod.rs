@@ -57,7 +57,7 @@ pub use self::{
     memory::{Access, Kind, Memory},
     pool::{Arrival, Buffer, Link, MOST_BUFFERS, Pool, PoolError, ProtocolError, Unsent, Why},
     process::ProcessVm,
-    remote::{PutGet, attach},
+    remote::PutGet,
     transfer::Transfer,
     uring::Uring,
 };

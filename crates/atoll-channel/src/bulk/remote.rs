@@ -37,13 +37,20 @@ impl Drop for Attached {
     }
 }
 
-/// Makes memory of `owner`, another node, usable here: `key` is what it got when it registered the memory with its transport.
-/// An engine ([`PutGet`]) of the same shared transport copies to and from it.
-pub fn attach(shared: &Shared, owner: Node, key: &[u8], access: Access) -> Result<Memory, TransportError> {
-    let remote = shared.attach(owner, key)?;
-    let attached = Attached { shared: shared.weak(), remote };
-    let memory = Memory::of_transport(Box::new(attached), remote.bytes(), access);
-    memory.map_err(|why| TransportError::Failed { what: "attaching memory", why: why.to_string() })
+impl Memory {
+    /// Memory of `owner`, another node, by the key that it got when it registered the memory with its transport. An
+    /// engine ([`PutGet`]) of the same shared transport copies to and from it.
+    pub fn of_node(
+        shared: &Shared,
+        owner: Node,
+        key: &[u8],
+        access: Access,
+    ) -> Result<Memory, TransportError> {
+        let remote = shared.attach(owner, key)?;
+        let attached = Attached { shared: shared.weak(), remote };
+        let memory = Memory::of_transport(Box::new(attached), remote.bytes(), access);
+        memory.map_err(|why| TransportError::Failed { what: "attaching memory", why: why.to_string() })
+    }
 }
 
 /// A transfer that was started.

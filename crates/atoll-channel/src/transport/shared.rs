@@ -19,7 +19,8 @@ use crate::Node;
 /// engines that use it.
 ///
 /// The handler is called while the transport is in use, so it can neither send nor anything else: as with a transport's own
-/// `progress`, what it wants is done behind. A handle that is used in a handler answers with an error.
+/// `progress`, what it wants is done behind. A handle that is used in a handler answers with an error, and one that a handler owns keeps
+/// the transport for ever.
 pub struct Shared {
     hub: Arc<Hub>,
     /// The news at this handle's last `progress`.
@@ -91,6 +92,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// This thread does not have the transport already.
+fn outside_handlers() -> Result<(), TransportError> {
+    let why = "a handler of events cannot use a shared transport";
+    if HANDLING.get() {
+        return Err(TransportError::Failed { what: "using the transport", why: why.into() });
+    }
+    Ok(())
+}
+
 /// An engine's token, as the transport bears it.
 fn token(user: u32, number: u32) -> u64 {
     u64::from(user) << 32 | u64::from(number)
@@ -114,10 +124,7 @@ impl State {
 impl Hub {
     /// The transport, which a thread that sleeps in it gives up.
     fn state(&self) -> Result<MutexGuard<'_, State>, TransportError> {
-        if HANDLING.get() {
-            let why = "a handler of events cannot use a shared transport".into();
-            return Err(TransportError::Failed { what: "using it", why });
-        }
+        outside_handlers()?;
         match self.state.try_lock() {
             Ok(state) => return Ok(state),
             Err(TryLockError::Poisoned(state)) => return Ok(state.into_inner()),
@@ -134,6 +141,10 @@ impl Hub {
     fn progress(&self) -> Result<usize, TransportError> {
         if lock(&self.rest).asleep {
             return Ok(0);
+        }
+        if self.wanting.load(Ordering::SeqCst) > 0 {
+            // Who looks again and again would keep the others out.
+            std::thread::yield_now();
         }
         let mut orphans = Vec::new();
         let told = self.state()?.progress(&mut orphans);
@@ -155,6 +166,7 @@ impl Hub {
 
     /// Sleeps until there may be something to do, unless there was news since `seen`.
     fn wait(&self, seen: u64, timeout: Option<Duration>) -> Result<(), TransportError> {
+        outside_handlers()?;
         let mut rest = lock(&self.rest);
         if rest.news != seen {
             return Ok(());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
 use atoll_channel::bulk::{
-    self, Access, CopyError, Costs, Engine, Manager, Memcpy, Memory, PutGet, Started, Transfer,
+    Access, CopyError, Costs, Engine, Manager, Memcpy, Memory, PutGet, Started, Transfer,
 };
 use atoll_channel::transport::{
     self, Event, Faults, Faulty, Place, Shared, Shm, ShmSettings, Transport, TransportError, Ucx,
@@ -154,7 +154,7 @@ fn far(
     });
     let shared = Shared::new(here.join(), handler);
     let (memory, key, waker) = told.recv().unwrap();
-    let remote = bulk::attach(&shared, Node(1), &key, Access::READ_WRITE).unwrap();
+    let remote = Memory::of_node(&shared, Node(1), &key, Access::READ_WRITE).unwrap();
     let far = Far { ends: ends.clone(), pauses: pauses.clone(), waker: waker.clone() };
     (shared, rig::registered(remote, memory, Far { ends, pauses, waker }), far)
 }
@@ -295,10 +295,10 @@ fn memory_of_another_transport_is_not_reached() {
     let beyond = Transfer::new(&near.memory, 0, &there.memory, 4000, 97);
     assert!(matches!(beyond, Err(CopyError::OutOfRange { end: "source", .. })));
     let (shared, _there, _far) = far(By::Shm, 4096, 0, |_| ());
-    let forged = bulk::attach(&shared, Node(1), &[7; 80], Access::READ_WRITE);
+    let forged = Memory::of_node(&shared, Node(1), &[7; 80], Access::READ_WRITE);
     assert!(matches!(forged, Err(TransportError::Key { .. })));
     assert!(matches!(
-        bulk::attach(&shared, Node(5), &[], Access::READ),
+        Memory::of_node(&shared, Node(5), &[], Access::READ),
         Err(TransportError::NoSuchNode { .. })
     ));
 }
@@ -311,6 +311,7 @@ fn a_handler_that_uses_its_transport_is_refused() {
         if let Some(shared) = &*inside.lock().unwrap() {
             let answer = shared.send(Node(1), 1, b"from the handler");
             assert!(matches!(answer, Err(TransportError::Failed { .. })));
+            assert!(shared.wait(None).is_err());
             assert!(PutGet::new(PutGet::SHM, shared).is_err());
             seen.store(true, Ordering::SeqCst);
         }
@@ -383,7 +384,7 @@ fn a_node_killed_under_transfers() {
             let shared = Shared::new(transport, move |event| {
                 told.fetch_or(matches!(event, Event::Lost { node: Node(1), .. }), Ordering::SeqCst);
             });
-            let there = bulk::attach(&shared, Node(1), &key, Access::READ_WRITE).unwrap();
+            let there = Memory::of_node(&shared, Node(1), &key, Access::READ_WRITE).unwrap();
             let near = rig::own(8 * MEGABYTE);
             let mut manager =
                 Manager::with(vec![Box::new(PutGet::new(by.engine(), &shared).unwrap())], Costs::default());
