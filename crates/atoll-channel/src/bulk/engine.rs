@@ -1,7 +1,7 @@
 //! What copies: the trait of all engines.
 //!
 //! Engines: `memcpy.rs` (mappings), `process.rs` (another process's memory), `helper.rs` (both, in a thread),
-//! `file.rs` and `uring.rs` (files), and what a transport brings for memory of other nodes. `manager.rs`
+//! `file.rs` and `uring.rs` (files), and `remote.rs` (memory of other nodes, by any transport). `manager.rs`
 //! picks one for each transfer; `tests/bulk` runs all through one suite.
 //!
 //! Source: the barrelfish paper, section 6.9.1 (one interface to different devices: device, channel, request).

@@ -4,6 +4,8 @@
 
 use std::io;
 
+use crate::Node;
+
 /// Why memory cannot be made, mapped or registered.
 #[derive(thiserror::Error, Debug)]
 pub enum MemoryError {
@@ -111,7 +113,10 @@ pub enum CopyError {
     /// The manager that made it is gone.
     #[error("the manager was dropped before the transfer was finished")]
     Abandoned,
-    /// The transport that carries it lost its connection or was refused.
+    /// The node whose memory it is has ended, or cannot be reached any more.
+    #[error("the memory's node is lost: {0}")]
+    Lost(Node),
+    /// The transport that carries it failed for another reason, or refused it.
     #[error("the transport to the memory's node failed")]
     Transport,
 }

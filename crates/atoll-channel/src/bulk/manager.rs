@@ -34,8 +34,8 @@ const SLICE: Duration = Duration::from_millis(100);
 ///
 /// Transfers are finished in any order, each known by its own [`Copying`]; one that needs what another brings
 /// is started when that one is finished. Pieces of one transfer arrive in any order, too. Dropped, a manager
-/// waits until no engine touches memory any more; what it had not finished ends with
-/// [`CopyError::Abandoned`].
+/// waits until no engine touches memory any more, but a short time only for other nodes ([`crate::bulk::PutGet`]);
+/// what it had not finished ends with [`CopyError::Abandoned`].
 ///
 /// A manager belongs to one thread, and to the process that made it: a forked child makes its own.
 pub struct Manager {

@@ -233,7 +233,7 @@ impl Memory {
     }
 
     /// Memory that a transport knows by `handle` (a node, an address there, a key): its own engine finds that
-    /// again with `remote`.
+    /// again with `remote`. For those of `transport/` see `of_node`.
     pub fn of_transport(
         handle: Box<dyn Any + Send + Sync>,
         bytes: u64,

@@ -39,6 +39,7 @@ mod memcpy;
 mod memory;
 pub mod pool;
 mod process;
+mod remote;
 mod transfer;
 mod uring;
 
@@ -56,6 +57,7 @@ pub use self::{
     memory::{Access, Kind, Memory},
     pool::{Arrival, Buffer, Link, MOST_BUFFERS, Pool, PoolError, ProtocolError, Unsent, Why},
     process::ProcessVm,
+    remote::PutGet,
     transfer::Transfer,
     uring::Uring,
 };

@@ -2,6 +2,7 @@
 //!
 //! Transports register it; `buffer.rs` names pieces of it. In shared memory a peer maps the file it lies in.
 
+use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,6 +20,8 @@ pub struct Memory {
     file: Option<(OwnedFd, u64)>,
     /// It was mapped by this value, so that this value unmaps it.
     mapped: bool,
+    /// What keeps a range that is not this value's own.
+    _keeper: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: an address range that lives as long as the value and is reached by copying only.
@@ -61,7 +64,7 @@ impl Memory {
             rustix::mm::mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file.as_fd(), 0)
         };
         let base = base.map_err(|e| failed(e.into()))?.cast();
-        Ok(Memory { base, bytes, file: Some((file, 0)), mapped: true })
+        Ok(Memory { base, bytes, file: Some((file, 0)), mapped: true, _keeper: None })
     }
 
     /// Memory that is there already. If it is a shared mapping of a file whose size is sealed against shrinking, `file`
@@ -73,7 +76,16 @@ impl Memory {
     /// does when it is dropped itself; and this program must expect it to change at any time, so it may not hold Rust
     /// references into it while others have its key.
     pub unsafe fn existing(base: *mut u8, bytes: usize, file: Option<(OwnedFd, u64)>) -> Memory {
-        Memory { base, bytes, file, mapped: false }
+        Memory { base, bytes, file, mapped: false, _keeper: None }
+    }
+
+    /// A range that is there as long as `keeper` is, for one operation.
+    ///
+    /// # Safety
+    ///
+    /// As for `existing`, until the keeper is dropped; it need not be writable if the operation only reads.
+    pub(crate) unsafe fn kept(base: *mut u8, bytes: usize, keeper: Box<dyn Any + Send + Sync>) -> Memory {
+        Memory { base, bytes, file: None, mapped: false, _keeper: Some(keeper) }
     }
 
     /// Its bytes.

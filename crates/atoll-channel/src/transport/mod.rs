@@ -2,7 +2,7 @@
 //!
 //! [`Shm`] joins processes of one machine (over `channel/`), [`Ucx`] whatever a network lies between; [`Proven`] lets
 //! nobody in who does not know the job's secret, and [`Faulty`] makes trouble for tests. One suite tests them all:
-//! `tests/transport/`.
+//! `tests/transport/`. [`Shared`] lets engines of `bulk/` use a transport beside its owner.
 //!
 //! Source: the barrelfish paper, chapters 5 and 6: messages over rings and bulk transfer between address spaces, which
 //! may or may not share memory.
@@ -37,6 +37,7 @@ mod key;
 mod links;
 mod memory;
 mod proof;
+mod shared;
 mod shm;
 mod ucx;
 
@@ -49,6 +50,8 @@ pub use self::faulty::{Faults, Faulty};
 pub use self::links::{Links, NodeLink, purpose};
 pub use self::memory::{Memory, OutOfMemory, OutOfRange};
 pub use self::proof::{JoinError, Proven, Secret};
+pub use self::shared::Shared;
+pub(crate) use self::shared::{Ended, User, WeakShared};
 pub use self::shm::{Place, Settings as ShmSettings, Shm, ShmError, mesh};
 pub use self::ucx::{LoadError, Settings as UcxSettings, Ucx, UcxError};
 use crate::Node;

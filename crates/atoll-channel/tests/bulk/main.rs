@@ -12,9 +12,11 @@ mod mishaps;
 #[path = "../shared/one_by_one.rs"]
 mod one_by_one;
 mod pools;
+mod remote;
 mod rig;
 mod suite;
 
+use crate::forked::Child;
 use crate::one_by_one::OneByOne;
 
 fn main() {
@@ -26,5 +28,14 @@ fn main() {
     }
     for (name, test) in mishaps::TESTS.iter().chain(manager::TESTS).chain(pools::TESTS) {
         one_by_one.run(name, test);
+    }
+    // Their nodes are threads, so each has a process of its own; and UCX is not made for forks.
+    for (name, make) in remote::all() {
+        for (what, test) in suite::TESTS {
+            one_by_one.run(&format!("{name}::{what}"), || assert!(Child::run(|| test(&make)).ended_well()));
+        }
+    }
+    for (name, test) in remote::TESTS {
+        one_by_one.run(name, || assert!(Child::run(test).ended_well()));
     }
 }

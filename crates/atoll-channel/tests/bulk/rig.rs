@@ -1,11 +1,14 @@
 //! Two memories and an engine that copies between them, for every engine and every pair of kinds that it
 //! reaches.
 
+use std::any::Any;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use atoll_channel::bulk::{Access, Engine, FileIo, Helper, Memcpy, Memory, ProcessVm, Uring, Writers};
+use atoll_channel::transport;
 
 use crate::forked::Child;
 
@@ -13,13 +16,15 @@ use crate::forked::Child;
 pub(crate) struct End {
     pub(crate) memory: Memory,
     view: View,
-    _holder: Option<Child>,
+    _holder: Option<Box<dyn Any>>,
 }
 
 enum View {
     /// The memory, or another mapping of it, in this process.
     Mapped(Memory),
     File(File),
+    /// What another node registered with its transport.
+    Registered(Arc<transport::Memory>),
 }
 
 impl End {
@@ -27,6 +32,7 @@ impl End {
         match &self.view {
             View::Mapped(memory) => memory.write(offset, bytes).unwrap(),
             View::File(file) => file.write_all_at(bytes, offset).unwrap(),
+            View::Registered(memory) => memory.write(offset as usize, bytes).unwrap(),
         }
     }
 
@@ -35,6 +41,7 @@ impl End {
         match &self.view {
             View::Mapped(memory) => memory.read(offset, &mut got).unwrap(),
             View::File(file) => file.read_exact_at(&mut got, offset).unwrap(),
+            View::Registered(memory) => memory.read(offset as usize, &mut got).unwrap(),
         }
         got
     }
@@ -69,7 +76,7 @@ pub(crate) fn child(bytes: u64) -> End {
     let holder = Child::idle(|| {});
     let address = memory.mapped_at().unwrap().as_ptr().addr() as u64;
     let there = Memory::of_process(&holder.peer(), address, bytes, Access::READ_WRITE).unwrap();
-    End { view: View::Mapped(memory), memory: there, _holder: Some(holder) }
+    End { view: View::Mapped(memory), memory: there, _holder: Some(Box::new(holder)) }
 }
 
 /// A file on a disk, of which the memory is what lies behind its first page.
@@ -80,7 +87,12 @@ pub(crate) fn file(bytes: u64) -> End {
     End { memory, view: View::File(file), _holder: None }
 }
 
-/// All rigs, by name.
+/// Memory that the node of `holder` registered.
+pub(crate) fn registered(memory: Memory, there: Arc<transport::Memory>, holder: impl Any) -> End {
+    End { memory, view: View::Registered(there), _holder: Some(Box::new(holder)) }
+}
+
+/// All rigs of this process and its children, by name.
 pub(crate) fn all() -> Vec<(String, Make)> {
     fn make(
         name: &str,

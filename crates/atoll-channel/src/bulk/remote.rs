@@ -1,0 +1,345 @@
+//! The engine for memory of other nodes: puts and gets of a transport, whichever it is.
+//!
+//! Stands on `transport/shared.rs`, so that the transport's owner can receive meanwhile, in the same thread or another.
+//! The local end is a mapping, which the transport reads or writes in place: nothing is copied to a buffer between.
+//!
+//! Source: the barrelfish paper, sections 5.4 (copies between address spaces that share nothing) and 6.9.1.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::Node;
+use crate::bulk::engine::{Engine, Finished, Started};
+use crate::bulk::error::CopyError;
+use crate::bulk::memory::{Access, Memory};
+use crate::bulk::transfer::Transfer;
+use crate::transport::{
+    self, Buffer, Ended, Piece, Refused, Remote, Shared, TransportError, User, WeakShared,
+};
+
+/// Transfers that can be under way.
+const DEPTH: usize = 32;
+/// How soon it is looked whether the transport has room again.
+const RETRY: Duration = Duration::from_micros(200);
+/// How long an engine that is dropped waits for what is under way.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Memory of another node, attached until the last transfer and the last clone of the memory are gone.
+struct Attached {
+    shared: WeakShared,
+    remote: Remote,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.shared.detach(self.remote);
+    }
+}
+
+impl Memory {
+    /// Memory of `owner`, another node, by the key that it got when it registered the memory with its transport. An
+    /// engine ([`PutGet`]) of the same shared transport copies to and from it.
+    pub fn of_node(
+        shared: &Shared,
+        owner: Node,
+        key: &[u8],
+        access: Access,
+    ) -> Result<Memory, TransportError> {
+        let remote = shared.attach(owner, key)?;
+        let attached = Attached { shared: shared.weak(), remote };
+        let memory = Memory::of_transport(Box::new(attached), remote.bytes(), access);
+        memory.map_err(|why| TransportError::Failed { what: "attaching memory", why: why.to_string() })
+    }
+}
+
+/// A transfer that was started.
+struct UnderWay {
+    number: u64,
+    /// The local end, while there was no room for the operation.
+    waits: Option<Buffer>,
+    put: bool,
+    /// The remote end, and where.
+    _memory: Memory,
+    remote: Remote,
+    offset: u64,
+    /// The put or get has ended.
+    moved: bool,
+    /// A flush that covers it has ended; a get needs none.
+    flushed: bool,
+    outcome: Result<(), CopyError>,
+}
+
+/// Copies between mappings and memory of other nodes by a transport's puts and gets.
+///
+/// A put is finished when a flush says that it is in the other node's memory; one flush is for all that were started before. If a
+/// node is lost, what is under way to it ends with [`CopyError::Lost`], or with [`CopyError::Transport`] if the operation failed before
+/// the transport knew why. Over a network the other node must let its own transport
+/// go on, or nothing moves.
+///
+/// Dropped, an engine lets its transfers end, for two seconds at most. Those of a node that does not answer for so long keep their
+/// memory until they end, the node is lost, or the transport is dropped: a late get may still write to it.
+///
+/// In the handler of its transport ([`Shared::new`]) an engine cannot be used.
+pub struct PutGet {
+    name: &'static str,
+    user: User,
+    transfers: BTreeMap<u32, UnderWay>,
+    /// Those that wait for room in the transport, in their order.
+    waiting: VecDeque<u32>,
+    /// Puts that were started and have no flush behind them, by node.
+    unflushed: BTreeMap<Node, Vec<u32>>,
+    /// Flushes under way, and the puts that each is for.
+    flushes: BTreeMap<u32, Vec<u32>>,
+    next: u32,
+    ended: Vec<Ended>,
+}
+
+fn failed(why: &TransportError) -> CopyError {
+    match why {
+        TransportError::Lost(node) => CopyError::Lost(*node),
+        _ => CopyError::Transport,
+    }
+}
+
+impl PutGet {
+    /// The usual name of an engine over shared memory.
+    pub const SHM: &'static str = "shm-put-get";
+    /// The usual name of an engine over UCX.
+    pub const UCX: &'static str = "ucx";
+
+    /// An engine over `shared`, with the name by which a manager knows it: one for each transport.
+    pub fn new(name: &'static str, shared: &Shared) -> Result<PutGet, TransportError> {
+        Ok(PutGet {
+            name,
+            user: shared.user()?,
+            transfers: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            unflushed: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            next: 0,
+            ended: Vec::new(),
+        })
+    }
+
+    /// The memory is of this engine's transport.
+    fn remote(&self, memory: &Memory) -> Option<Remote> {
+        let attached: &Attached = memory.remote()?;
+        self.user.is(&attached.shared).then_some(attached.remote)
+    }
+
+    /// A number that nothing under way has.
+    fn number(&mut self) -> u32 {
+        loop {
+            let number = self.next;
+            self.next = self.next.wrapping_add(1);
+            if !self.transfers.contains_key(&number) && !self.flushes.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    /// Starts what waits for room, as far as there is some.
+    fn launch(&mut self) -> Result<(), TransportError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let mut turn = self.user.turn()?;
+        let mut full: Vec<Node> = Vec::new();
+        // Dropped when the transport is not in use any more: memory is let go of with them.
+        let mut refused = Vec::new();
+        let (transfers, unflushed) = (&mut self.transfers, &mut self.unflushed);
+        self.waiting.retain(|number| {
+            let Some(transfer) = transfers.get_mut(number) else { return false };
+            let node = transfer.remote.owner();
+            if full.contains(&node) {
+                return true;
+            }
+            let Some(buffer) = transfer.waits.take() else { return false };
+            let (remote, offset) = (transfer.remote, transfer.offset);
+            let started = match transfer.put {
+                true => turn.put(remote, offset, buffer, *number),
+                false => turn.get(remote, offset, buffer, *number),
+            };
+            match started {
+                Ok(()) if transfer.put => unflushed.entry(node).or_default().push(*number),
+                Ok(()) => {}
+                Err(Refused { why: TransportError::Full(_), buffer }) => {
+                    transfer.waits = Some(buffer);
+                    full.push(node);
+                    return true;
+                }
+                Err(why) => refused.push((*number, why)),
+            }
+            false
+        });
+        drop(turn);
+        for (number, Refused { why, .. }) in refused {
+            self.end(number, Err(failed(&why)));
+        }
+        Ok(())
+    }
+
+    /// Starts a flush behind puts that have none, as far as there is room.
+    fn flush(&mut self) -> Result<(), TransportError> {
+        let nodes: Vec<Node> = self.unflushed.keys().copied().collect();
+        for node in nodes {
+            let number = self.number();
+            let flushed = self.user.turn()?.flush(node, number);
+            if matches!(flushed, Err(TransportError::Full(_))) {
+                continue;
+            }
+            let puts = self.unflushed.remove(&node).unwrap_or_default();
+            match flushed {
+                Ok(()) => drop(self.flushes.insert(number, puts)),
+                // The puts' own ends come as well, as of a node that is lost.
+                Err(why) => puts.into_iter().for_each(|put| self.flushed(put, Err(failed(&why)))),
+            }
+        }
+        Ok(())
+    }
+
+    /// A put is in the other node's memory, or never will be for certain.
+    fn flushed(&mut self, number: u32, outcome: Result<(), CopyError>) {
+        if let Some(transfer) = self.transfers.get_mut(&number) {
+            transfer.flushed = true;
+            transfer.outcome = transfer.outcome.and(outcome);
+        }
+    }
+
+    /// Nothing of it comes any more.
+    fn end(&mut self, number: u32, outcome: Result<(), CopyError>) {
+        self.flushed(number, outcome);
+        if let Some(transfer) = self.transfers.get_mut(&number) {
+            transfer.moved = true;
+        }
+    }
+
+    /// Lets everything go on, and appends what has finished.
+    fn step(&mut self, finished: &mut Vec<Finished>) {
+        let mut ended = std::mem::take(&mut self.ended);
+        let gone = self.launch().and_then(|()| self.flush()).and_then(|()| self.user.progress(&mut ended));
+        for (number, _, result) in ended.drain(..) {
+            let outcome = result.map_err(|why| failed(&why));
+            if let Some(puts) = self.flushes.remove(&number) {
+                puts.into_iter().for_each(|put| self.flushed(put, outcome));
+            } else if let Some(transfer) = self.transfers.get_mut(&number) {
+                transfer.moved = true;
+                transfer.outcome = transfer.outcome.and(outcome);
+            }
+        }
+        self.ended = ended;
+        if let Err(why) = gone {
+            // This node's own trouble: nothing will come.
+            let all: Vec<u32> = self.transfers.keys().copied().collect();
+            all.into_iter().for_each(|number| self.end(number, Err(failed(&why))));
+        }
+        self.transfers.retain(|_, transfer| {
+            let over = transfer.moved && transfer.flushed;
+            if over {
+                finished.push((transfer.number, transfer.outcome));
+            }
+            !over
+        });
+    }
+}
+
+impl Engine for PutGet {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn reaches(&self, to: &Memory, from: &Memory) -> bool {
+        (to.mapped_at().is_some() && self.remote(from).is_some())
+            || (from.mapped_at().is_some() && self.remote(to).is_some())
+    }
+
+    fn depth(&self) -> usize {
+        DEPTH
+    }
+
+    fn start(&mut self, transfer: &Transfer<'_>, number: u64) -> Result<Started, CopyError> {
+        let (to, from) = (transfer.to(), transfer.from());
+        let ends = match (self.remote(to), self.remote(from)) {
+            (Some(remote), None) => {
+                Some((true, to, remote, transfer.to_offset(), from, transfer.from_offset()))
+            }
+            (None, Some(remote)) => {
+                Some((false, from, remote, transfer.from_offset(), to, transfer.to_offset()))
+            }
+            _ => None,
+        };
+        let ends = ends.and_then(|ends| Some((ends, ends.4.mapped_at()?)));
+        let Some(((put, memory, remote, offset, local, at), base)) = ends else {
+            return Err(CopyError::unreachable(transfer));
+        };
+        if transfer.bytes() == 0 {
+            return Ok(Started::Done);
+        }
+        if self.transfers.len() >= DEPTH {
+            return Err(CopyError::Full);
+        }
+        let bytes = transfer.bytes() as usize;
+        let base = base.as_ptr().wrapping_add(at as usize);
+        // SAFETY: a checked transfer: the range is inside the mapping, writable if it is written; the memory that it is of is
+        // its keeper, and nobody has references into that.
+        let piece = unsafe { transport::Memory::kept(base, bytes, Box::new(local.clone())) };
+        let piece = Piece::new(Arc::new(piece), 0, bytes).map_err(|_| CopyError::Transport)?;
+        let under_way = UnderWay {
+            number,
+            waits: Some(Buffer::Piece(piece)),
+            put,
+            _memory: memory.clone(),
+            remote,
+            offset,
+            moved: false,
+            flushed: !put,
+            outcome: Ok(()),
+        };
+        let own = self.number();
+        self.transfers.insert(own, under_way);
+        self.waiting.push_back(own);
+        let launched = self.launch().map_err(|why| failed(&why));
+        let refused = self.transfers.get(&own).map_or(Ok(()), |under_way| under_way.outcome);
+        if let Err(why) = launched.and(refused) {
+            self.waiting.retain(|number| *number != own);
+            self.transfers.remove(&own);
+            return Err(why);
+        }
+        Ok(Started::Pending)
+    }
+
+    fn progress(&mut self, finished: &mut Vec<Finished>, wait: Duration) {
+        let before = finished.len();
+        let end = Instant::now().checked_add(wait);
+        loop {
+            let seen = self.user.seen();
+            self.step(finished);
+            if finished.len() > before || self.transfers.is_empty() || wait.is_zero() {
+                return;
+            }
+            let left = end.map_or(wait, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return;
+            }
+            let room = self.waiting.is_empty() && self.unflushed.is_empty();
+            let left = if room { left } else { left.min(RETRY) };
+            // Its error comes again in the next step.
+            let _ = self.user.wait(seen, left);
+        }
+    }
+}
+
+impl Drop for PutGet {
+    fn drop(&mut self) {
+        let end = Instant::now() + LINGER;
+        let mut finished = Vec::new();
+        // What waits for room is not begun any more.
+        for number in std::mem::take(&mut self.waiting) {
+            self.transfers.remove(&number);
+        }
+        while !self.transfers.is_empty() && Instant::now() < end {
+            self.progress(&mut finished, end.saturating_duration_since(Instant::now()));
+        }
+    }
+}
