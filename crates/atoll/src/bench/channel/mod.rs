@@ -26,6 +26,8 @@ const TARGET_NS: f64 = 200.0;
 const TARGET_BYTES: u64 = 8 << 10;
 /// How often round trips of each placement are measured; the median of the medians counts.
 const TURNS: usize = 5;
+/// The same for transports, beside UCX's own test.
+const CROSSINGS: usize = 3;
 const BOTH: [Placement; 2] = [Placement::Sender, Placement::Receiver];
 /// Bytes of messages whose rates are measured.
 const SIZES: [usize; 8] = [8, 56, 64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
@@ -185,13 +187,30 @@ fn crossing(output: &Output<'_>, cpus: Cpus, perftest: bool) -> Result<Vec<Cross
         if way != Way::Shm && there.is_err() {
             continue;
         }
-        let ours = networks::measure(cpus, way)?;
-        let theirs = networks::SIZES.map(|bytes| {
-            let Way::Ucx(over) = way else { return [None; 2] };
-            // A get over TCP waits for the target to move on, which its test does now and then.
-            let count = if over == Over::Tcp { 2_000 } else { 20_000 };
-            let of = |test| perftest::run(cpus, over, test, bytes, count).map(|found| found.us);
-            if perftest { ["ucp_am_lat", "ucp_get"].map(of) } else { [None; 2] }
+        // In turns, as the host may move its virtual CPUs between any two.
+        let mut turns = Vec::new();
+        for _ in 0..CROSSINGS {
+            let ours = networks::measure(cpus, way)?;
+            let theirs = networks::SIZES.map(|bytes| {
+                let Way::Ucx(over) = way else { return [None; 2] };
+                // A get over TCP waits for the target to move on, which its test does now and then.
+                let count = if over == Over::Tcp { 2_000 } else { 20_000 };
+                let of = |test| perftest::run(cpus, over, test, bytes, count).map(|found| found.us);
+                if perftest { ["ucp_am_lat", "ucp_get"].map(of) } else { [None; 2] }
+            });
+            turns.push((ours, theirs));
+        }
+        let of =
+            |get: &dyn Fn(&networks::Found) -> f64| middle(turns.iter().map(|(ours, _)| get(ours)).collect());
+        let ours = networks::Found {
+            message: std::array::from_fn(|index| of(&|found| found.message[index])),
+            get: std::array::from_fn(|index| of(&|found| found.get[index])),
+        };
+        let theirs = std::array::from_fn(|size| {
+            std::array::from_fn(|test| {
+                let found: Vec<f64> = turns.iter().filter_map(|(_, theirs)| theirs[size][test]).collect();
+                (!found.is_empty()).then(|| middle(found))
+            })
         });
         for (index, bytes) in networks::SIZES.into_iter().enumerate() {
             table.row(vec![
