@@ -2,6 +2,7 @@
 
 mod bench;
 mod cli;
+mod csv;
 mod defaults;
 mod doctor;
 mod figures;

@@ -2,7 +2,8 @@
 //!
 //! `output.rs` decides where it goes.
 
-use std::fmt::Write;
+use crate::csv;
+use crate::run::summary::write_aligned_behind;
 
 /// A cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,14 +29,11 @@ impl Cell {
         }
     }
 
-    /// In CSV: quoted where it must be.
+    /// In CSV: nothing where there is nothing.
     fn csv(&self) -> String {
         match self {
             Self::Nothing => String::new(),
-            Self::Text(text) if text.contains([',', '"', '\n']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
-            }
-            cell => cell.text(),
+            cell => csv::word(&cell.text()),
         }
     }
 }
@@ -72,31 +70,17 @@ impl Table {
 
     /// For a terminal: the first column to the left, the others to the right.
     pub(super) fn text(&self) -> String {
-        let rows: Vec<Vec<String>> =
-            self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
-        let width = |column: usize| {
-            let cells = rows.iter().map(|row| row[column].chars().count());
-            cells.chain([self.columns[column].chars().count()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let mut rows = vec![self.columns.clone()];
+        rows.extend(self.rows.iter().map(|row| row.iter().map(Cell::text).collect()));
         let mut text = String::new();
-        for row in std::iter::once(&self.columns).chain(&rows) {
-            let mut line = String::new();
-            for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                // Writing to a string does not fail.
-                let _ = match index {
-                    0 => write!(line, "{cell:<width$}"),
-                    _ => write!(line, "  {cell:>width$}"),
-                };
-            }
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
+        // Writing to a string does not fail.
+        let _ = write_aligned_behind(&mut text, "", &rows);
         text
     }
 
     /// With a line of names.
     pub(super) fn csv(&self) -> String {
-        let names: Vec<String> = self.columns.iter().map(|name| Cell::from(name.as_str()).csv()).collect();
+        let names: Vec<String> = self.columns.iter().map(|name| csv::word(name)).collect();
         let mut text = names.join(",") + "\n";
         for row in &self.rows {
             let cells: Vec<String> = row.iter().map(Cell::csv).collect();

@@ -132,13 +132,18 @@ fn write_table(out: &mut String, f: &Figures) -> std::fmt::Result {
 
 /// Writes rows in columns, the first to the left, the others to the right.
 pub(crate) fn write_aligned(out: &mut String, rows: &[Vec<String>]) -> std::fmt::Result {
+    write_aligned_behind(out, "  ", rows)
+}
+
+/// The same, with `indent` at the beginning of each line.
+pub(crate) fn write_aligned_behind(out: &mut String, indent: &str, rows: &[Vec<String>]) -> std::fmt::Result {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         for (i, cell) in row.iter().enumerate() {
             let width = widths[i];
-            if i == 0 { write!(out, "  {cell:<width$}")? } else { write!(out, "  {cell:>width$}")? }
+            if i == 0 { write!(out, "{indent}{cell:<width$}")? } else { write!(out, "  {cell:>width$}")? }
         }
         writeln!(out)?;
     }

@@ -2,14 +2,12 @@
 //!
 //! The simulation is `atoll-machine`'s `job`; one line for each number of nodes, protocol and prefetch.
 
-use std::fmt::Write;
-
 use atoll_machine::Machine;
 use atoll_machine::job::{JobOutcome, JobSetup};
 
 use super::replay::{SimError, Trace};
 use crate::cli::{ConsistencyArg, OnOff, SimArgs};
-use crate::run::summary::count;
+use crate::run::summary::{count, write_aligned};
 
 /// A line of the table.
 struct Line {
@@ -103,24 +101,11 @@ fn values(line: &Line) -> [String; 16] {
 }
 
 fn text(lines: &[Line]) -> String {
-    let rows: Vec<[String; 16]> = lines.iter().map(values).collect();
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].len()).chain([COLUMNS[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
+    rows.extend(lines.iter().map(|line| values(line).to_vec()));
     let mut text = String::new();
-    let mut put = |row: [&str; 16]| {
-        for (cell, width) in row.into_iter().zip(&widths) {
-            // Writing to a string does not fail.
-            let _ = write!(text, "{cell:>width$}  ");
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    };
-    put(COLUMNS);
-    for row in &rows {
-        put(std::array::from_fn(|column| row[column].as_str()));
-    }
+    // Writing to a string does not fail.
+    let _ = write_aligned(&mut text, &rows);
     text
 }
 

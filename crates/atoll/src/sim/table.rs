@@ -6,6 +6,7 @@ use atoll_machine::{Outcome, Pager, Setup};
 use atoll_pages::Size;
 
 use crate::cli::Share;
+use crate::csv;
 use crate::run::summary::{bytes, count, write_aligned};
 
 /// One simulation and its result.
@@ -148,8 +149,7 @@ pub(crate) fn csv(machine: &str, cells: &[Cell]) -> String {
     }
     for line in lines {
         let word = |(_, value): (String, Value)| match value {
-            Value::Text(text) if text.contains([',', '"']) => format!("\"{}\"", text.replace('"', "\"\"")),
-            Value::Text(text) => text,
+            Value::Text(text) => csv::word(&text),
             Value::Count(count) => count.map_or(String::new(), |n| n.to_string()),
             Value::Number(number) => number.map_or(String::new(), |n| format!("{n:.9}")),
         };

@@ -7,6 +7,7 @@ use atoll_record::figures::{Counters, Figures};
 
 use super::measure::{Outcome, Point};
 use crate::cli::Share;
+use crate::csv;
 use crate::run::summary::{bytes, count, write_aligned};
 
 /// All runs at one point.
@@ -119,12 +120,12 @@ pub(super) fn csv<'a>(cells: impl Iterator<Item = &'a Cell>, all_near: &[Cell]) 
         for (run, outcome) in cell.outcomes.iter().enumerate() {
             let share = cell.share.map_or("all".to_owned(), |s| s.to_string());
             let near = cell.point.near.map_or(String::new(), |n| n.0.to_string());
-            let (policy, page) = (quoted(&cell.point.policy.to_string()), cell.point.page.bytes());
+            let (policy, page) = (csv::word(&cell.point.policy.to_string()), cell.point.page.bytes());
             let _ = write!(out, "{policy},{page},{share},{near},{},", run + 1);
             match outcome {
                 Outcome::Done(figures) => csv_figures(&mut out, figures, base),
                 Outcome::Failed(how) => {
-                    out.push_str(&quoted(how));
+                    out.push_str(&csv::word(how));
                     out.push_str(&",".repeat(CSV_HEAD.matches(',').count() - 5));
                 }
             }
@@ -164,10 +165,6 @@ fn csv_figures(out: &mut String, f: &Figures, base: Option<f64>) {
         let _ = write!(out, ",{n}");
     }
     let _ = write!(out, ",{}", f.kernel_tlb_shootdowns.map_or(String::new(), |n| n.to_string()));
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 #[cfg(test)]
