@@ -167,6 +167,12 @@ impl Entry {
         self.holders
     }
 
+    /// Does `node` have one of several copies, or the only one without leave to write it?
+    #[must_use]
+    pub fn is_shared_by(&self, node: Node) -> bool {
+        self.state == State::Shared && self.holders.has(node)
+    }
+
     /// `by` asks; the home is `home`. Orders go out in order.
     pub fn ask(
         &mut self,
