@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
+use serde::{Deserialize, Serialize};
+
 use crate::copy::{self, Action, Event, State};
 use crate::directory::{Entry, Order, Want};
 use crate::merge::{self, Orders, Page};
@@ -43,7 +45,7 @@ pub trait Memory {
 }
 
 /// What nodes say to each other.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Message<D, F> {
     /// To the home: a copy is wanted.
     Ask(Page, Want),

@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::nodes::{Node, Nodes};
 use crate::table::{self, Impossible, Row, names, rows};
 
@@ -97,7 +99,7 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
 ];
 
 /// What a node asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Want {
     /// A copy to read.
     Read,
