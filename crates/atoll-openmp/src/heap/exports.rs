@@ -38,7 +38,7 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
     if let Some(block) = streams::take(size) {
         return block;
     }
-    let libc_asks = || size < overflow::LIBC_LEAST && objects::is_libc_code(caller);
+    let libc_asks = || size < overflow::LIBC_LEAST && objects::is_private_code(caller);
     let large = size >= large::LEAST || alignment > 1 << 16;
     if large && state::pager().is_some() && !libc_asks() {
         // Fresh extents read as zeros.

@@ -48,7 +48,9 @@ thread_local! {
 /// Is a small block of this size, asked for by the code at `caller`, to be paged?
 #[inline]
 pub(crate) fn wants(size: usize, caller: usize) -> bool {
-    size >= LEAST.load(Ordering::Relaxed) && !objects::is_libc_code(caller) && !objects::is_own_code(caller)
+    size >= LEAST.load(Ordering::Relaxed)
+        && !objects::is_private_code(caller)
+        && !objects::is_own_code(caller)
 }
 
 /// All small blocks are paged from now on but libc's: they are kept coherent between nodes.

@@ -9,11 +9,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::path::Path;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::transport::{Event, Shm, ShmSettings, Transport, TransportError};
+use atoll_channel::transport::{Event, Place, Shm, ShmSettings, Transport, TransportError};
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
 use atoll_coherence::merge::Page;
@@ -55,7 +55,7 @@ pub(crate) struct Meeting {
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn meet(
-    directory: &str,
+    sockets: &str,
     (node, nodes): (u32, u32),
     objects: &[Object],
     page_bytes: usize,
@@ -68,12 +68,25 @@ pub(crate) fn meet(
         spins: 100,
         linger: Duration::from_secs(1),
     };
-    let transport = Shm::join_in(Path::new(directory), Node(node), nodes, settings, MEETING);
+    let streams: Option<Vec<_>> = sockets.split(',').map(socket).collect();
+    let streams = streams.filter(|streams| streams.len() == nodes as usize);
+    let streams = streams.ok_or_else(|| format!("node {node} was not told how to reach the others"))?;
+    let transport = Shm::join(Place::from_streams(Node(node), streams), settings, MEETING);
     let transport = transport.map_err(|e| format!("node {node} cannot meet the others: {e}"))?;
     mail::set_waker(transport.waker());
     let mut meeting = Meeting { transport, early: VecDeque::new() };
     meeting.greet(&Identity::new(objects, page_bytes, stack))?;
     Ok(meeting)
+}
+
+/// A socket of this process by its number; `-`: none.
+fn socket(number: &str) -> Option<Option<OwnedFd>> {
+    if number == "-" {
+        return Some(None);
+    }
+    let fd = number.parse().ok().filter(|fd| *fd > 2)?;
+    // SAFETY: the launcher left it for this alone.
+    Some(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 impl Meeting {
@@ -150,7 +163,8 @@ pub(crate) fn start(
 ) -> Result<(), String> {
     let begin: Begin = Box::new(begin);
     let start = Box::into_raw(Box::new((meeting, begin)));
-    let _blocked = state::set_all_blocked();
+    // Not those that this thread's own faults on its stack are.
+    let _blocked = state::SignalsBlocked::new();
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the thread takes the box and never ends; it inherits blocked signals.
     let error = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), run, start.cast()) };

@@ -33,7 +33,8 @@ const ALTERNATE: usize = 1 << 20;
 const STACK: usize = 2 << 20;
 const DEFAULT_STACK_BYTES: usize = 8 << 20;
 
-/// Handed from the starting worker to the started one; lives on the starter's stack, which is shared.
+/// Handed from the starting worker to the started one; in pinned memory, as the started one has no faults served yet: what it
+/// maps of the starter's stack would be known to nobody.
 struct Start {
     index: usize,
     stack_bytes: usize,
@@ -61,8 +62,8 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
     if index >= heap::place::stacks().len() / SLOT {
         return Err(Errno(libc::EAGAIN));
     }
-    let _blocked = state::set_all_blocked();
-    let start = Start {
+    let _blocked = state::SignalsBlocked::new();
+    let start = Box::new(Start {
         index,
         stack_bytes: if stack_bytes == 0 { default_stack_bytes() } else { stack_bytes },
         entry,
@@ -72,17 +73,17 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         parent: unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }? as i32,
         state: AtomicI32::new(0),
         pager,
-    };
+    });
     let slot = slot_of(index);
     let flags = libc::CLONE_FILES | libc::CLONE_FS | libc::CLONE_IO | libc::CLONE_SYSVSEM;
-    // SAFETY: the child gets a stack of its own in its slot; it reads `start` from this stack, which is shared,
-    // while this worker waits below. No exit signal: the program's wait() never sees workers.
+    // SAFETY: the child gets a stack of its own in its slot; it reads `start`, which is shared, while this worker waits
+    // below. No exit signal: the program's wait() never sees workers.
     let pid = unsafe {
         libc::clone(
             first_thread,
             (slot + BOOT_STACK) as *mut c_void,
             flags,
-            std::ptr::from_ref(&start).cast_mut().cast(),
+            std::ptr::from_ref(&*start).cast_mut().cast(),
         )
     };
     if pid < 0 {
