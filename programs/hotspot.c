@@ -8,7 +8,7 @@
  *
  * Verified: no heat leaves by the edges, so that a cosine wave over the grid is an eigenvector of a step, and what a wave
  * weighs in the temperature follows from what it weighed before and in the power, whatever the other waves do. Some
- * waves, among them the constant one (the total heat), are followed as numbers and compared at the end to 1e-10 of the
+ * waves, among them the constant one (the total heat), are followed as numbers and compared at the end to 1e-12 of the
  * greatest. --iterations N does N steps.
  */
 #include "program.h"
