@@ -21,7 +21,7 @@ static void one_process(void) {
     {
         char mine[4096] = "", name[256] = "";
         other += getpid() != process;
-        other += getppid() != parent;
+        other += getppid() != parent; /* was the program itself, where a worker is a process */
         other += getpgrp() != group;
         other += getuid() != user;
         other += !getcwd(mine, sizeof mine) || strcmp(mine, folder);
