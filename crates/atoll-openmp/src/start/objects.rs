@@ -98,7 +98,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             .find(|h| h.p_type == libc::PT_GNU_RELRO)
             .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
         let here = collect as *const () as usize;
-        let in_libc = libc::getppid as *const () as usize;
+        let in_libc = libc::gnu_get_libc_version as *const () as usize;
         let mut data = Vec::new();
         let mut segments = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {

@@ -46,6 +46,20 @@ pub(super) extern "C" fn getpid() -> c_int {
     }
 }
 
+/// The process that started the program, as it was when the program began: a worker's own parent is the program.
+static PARENT: AtomicI32 = AtomicI32::new(0);
+
+fn parent() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { sys::syscall(libc::SYS_getppid, [0; 6]) }.map_or(0, |p| p as i32)
+}
+
+/// `getppid`: a worker's parent is the program's.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getppid() -> c_int {
+    if in_worker() { PARENT.load(Ordering::Relaxed) } else { parent() }
+}
+
 /// Is the calling thread a worker in a process of its own?
 fn in_worker() -> bool {
     state::table() != 0 && super::separate()
@@ -174,8 +188,9 @@ extern "C" fn last_quick(_: *mut c_void) {
     }
 }
 
-/// Registers what `exit` and `quick_exit` do last: handlers run in reverse order, and nobody comes before us.
+/// Notes the program's parent, and registers what `exit` and `quick_exit` do last: handlers run in reverse order, and nobody comes before us.
 pub(super) fn init() {
+    PARENT.store(parent(), Ordering::Relaxed);
     unsafe extern "C" {
         fn on_exit(f: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
         fn __cxa_at_quick_exit(f: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
