@@ -69,7 +69,7 @@ fn search(
             return None;
         }
         let found = Loop::new(code, body, &effects, &blocks, budget)?.judge(budget)?;
-        findings.extend(found);
+        findings.extend(found.map(|f| f.finding));
         let header = header(body, &blocks);
         // Loops that share a header come apart by the blocks that lead back to it.
         let latches: Vec<u32> = body.graph.blocks[header as usize].before.iter().copied().filter(|b| blocks.contains(b)).collect();
@@ -81,7 +81,8 @@ fn search(
                 }
                 let inner = Loop::new(code, body, &effects, &part, budget)?;
                 if inner.only_looks() {
-                    findings.extend(inner.judge(budget)?);
+                    // A part that counts is a way through the whole loop on which nothing else happens to be done.
+                    findings.extend(inner.judge(budget)?.filter(|f| !f.counts).map(|f| f.finding));
                 }
             }
         }
@@ -123,6 +124,13 @@ enum Test {
     Poll(u32),
     /// Nothing that changes at all.
     Constant,
+}
+
+/// A loop that waits.
+struct Waiting {
+    finding: Finding,
+    /// It gives up by itself.
+    counts: bool,
 }
 
 /// One loop.
@@ -202,7 +210,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         !self.writes_memory && !self.calls_writer
     }
 
-    fn judge(&self, budget: &mut Budget) -> Option<Option<Finding>> {
+    /// Whether it waits. The outer `None` is a used-up budget.
+    fn judge(&self, budget: &mut Budget) -> Option<Option<Waiting>> {
         let mut poll = None;
         let mut progress = false;
         for &number in self.blocks {
@@ -213,7 +222,10 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             }
             match self.test(last, budget)? {
                 Test::Progress => progress = true,
-                Test::Poll(at) => poll = poll.or(Some(at)),
+                Test::Poll(at) => {
+                    let better = |old: &u32| !self.body.is_private(self.instruction(*old));
+                    poll = poll.filter(better).or(Some(at));
+                }
                 Test::Constant => {}
             }
         }
@@ -225,8 +237,12 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             (true, false) => return Some(None),
         };
         let i = self.instruction(at);
-        let operand = if self.body.is_private(i) { Operand::Stack } else { body::operand(i) };
-        Some(Some(Finding { address: i.ip(), kind, operand }))
+        let private = self.body.is_private(i);
+        if private && progress {
+            return Some(None);
+        }
+        let operand = if private { Operand::Stack } else { body::operand(i) };
+        Some(Some(Waiting { finding: Finding { address: i.ip(), kind, operand }, counts: progress }))
     }
 
     /// What the branch that ends a block goes back to.
@@ -241,7 +257,11 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
                 let mut sources = Vec::new();
                 match self.sources(at, &mut sources, budget)? {
                     Test::Progress => return Some(Test::Progress),
-                    Test::Poll(load) => poll = poll.or(Some(load)),
+                    Test::Poll(load) => {
+                        // Shared memory counts before the worker's own.
+                        let shared = |old: &u32| !self.body.is_private(self.instruction(*old));
+                        poll = poll.filter(shared).or(Some(load));
+                    }
                     Test::Constant => {}
                 }
                 state[at as usize] = 1;

@@ -32,8 +32,8 @@ fn table(compiler: &str, options: &[&str], source: &Path) -> Vec<(String, &'stat
             };
             let file = source.file_name().unwrap_or_default().to_string_lossy();
             println!(
-                "{file:14} {:20} {name:34} {:8} {:>3} functions {:>6} instructions  {reason}",
-                options.join(" "),
+                "{file:14} {compiler} {} {name:34} {:8}{:>4} functions{:>6} instructions  {reason}",
+                options[0],
                 word(&reach.verdict),
                 reach.functions,
                 reach.instructions
