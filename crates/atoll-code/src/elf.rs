@@ -19,13 +19,18 @@ use crate::input::{Function, Object, Segment, Slot};
 /// No object has more symbols, relocations or functions than this; a larger count is not believed.
 const MOST: usize = 1 << 22;
 
+/// Reads a word of memory that is written, if it is there.
+pub type Words<'a> = Box<dyn Fn(u64) -> Option<u64> + 'a>;
+
 /// An object as it lies in memory.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Image<'a> {
     /// Path.
     pub name: String,
     /// What its own addresses are relative to.
     pub base: u64,
+    /// Behind everything that is loaded of it.
+    pub end: u64,
     /// Its mapped parts; those that are written may be left out.
     pub parts: Vec<Part<'a>>,
     /// Its dynamic section.
@@ -34,8 +39,8 @@ pub struct Image<'a> {
     pub unwind: Option<u64>,
     /// What is read-only after relocation: start, end.
     pub relocated: (u64, u64),
-    /// What words of its linkage tables hold now: address, value; by address. Empty for a file.
-    pub words: Vec<(u64, u64)>,
+    /// What words of its linkage tables hold now; nothing for a file.
+    pub words: Option<Words<'a>>,
     /// Functions of its symbol table, where that was read.
     pub symbols: Vec<Function<'a>>,
 }
@@ -75,12 +80,15 @@ pub fn file<'a>(name: &str, bytes: &'a [u8], base: u64) -> Result<Image<'a>, Not
     for h in header.program_headers(Le, bytes)? {
         let address = base.wrapping_add(h.p_vaddr(Le));
         match h.p_type(Le) {
-            elf::PT_LOAD => image.parts.push(Part {
-                address,
-                bytes: h.data(Le, bytes).unwrap_or_default(),
-                executable: h.p_flags(Le).0 & elf::PF_X.0 != 0,
-                writable: h.p_flags(Le).0 & elf::PF_W.0 != 0,
-            }),
+            elf::PT_LOAD => {
+                image.end = image.end.max(address.saturating_add(h.p_memsz(Le)));
+                image.parts.push(Part {
+                    address,
+                    bytes: h.data(Le, bytes).unwrap_or_default(),
+                    executable: h.p_flags(Le).0 & elf::PF_X.0 != 0,
+                    writable: h.p_flags(Le).0 & elf::PF_W.0 != 0,
+                });
+            }
             elf::PT_DYNAMIC => image.dynamic = h.data(Le, bytes).unwrap_or_default().to_vec(),
             elf::PT_GNU_EH_FRAME => image.unwind = Some(address),
             elf::PT_GNU_RELRO => image.relocated = (address, address.saturating_add(h.p_memsz(Le))),
@@ -103,6 +111,25 @@ pub fn symbols(bytes: &[u8], base: u64) -> Vec<Function<'_>> {
             Function { start, end: start.saturating_add(s.st_size(Le)), name }
         })
         .collect()
+}
+
+/// The identity in a note segment that the linker gave its object.
+pub fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
+    const HEADER: usize = 12;
+    let mut rest = notes;
+    while let Some((header, behind)) = rest.split_at_checked(HEADER) {
+        let [name, size, kind] = [0, 4, 8].map(|at| {
+            let word = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+            u32::from_le_bytes(word) as usize
+        });
+        let from = name.checked_next_multiple_of(4)?;
+        let data = behind.get(from..from.checked_add(size)?)?;
+        if kind == elf::NT_GNU_BUILD_ID.0 as usize && behind.get(..name)? == b"GNU\0" {
+            return Some(data.to_vec());
+        }
+        rest = behind.get(from + size.checked_next_multiple_of(4)?..)?;
+    }
+    None
 }
 
 impl<'a> Image<'a> {
@@ -240,8 +267,7 @@ pub fn link<'a>(images: Vec<Image<'a>>) -> Vec<Object<'a>> {
             let segments = constant
                 .map(|p| Segment { address: p.address, bytes: p.bytes, executable: p.executable })
                 .collect();
-            let end = image.parts.iter().map(|p| p.address.saturating_add(p.bytes.len() as u64)).max();
-            Object { name: image.name, base: image.base, end: end.unwrap_or(image.base), segments, slots, functions }
+            Object { name: image.name, base: image.base, end: image.end, segments, slots, functions }
         })
         .collect()
 }
@@ -309,8 +335,7 @@ fn slot<'a>(
     let constant = (image.relocated.0..image.relocated.1).contains(&address);
     // What the slot holds now, if that is code of any object.
     let held = || {
-        let at = image.words.binary_search_by_key(&address, |w| w.0).ok()?;
-        image.words.get(at).map(|w| w.1).filter(|&value| is_code(value))
+        image.words.as_ref()?(address).filter(|&value| is_code(value))
     };
     match relocation.r_type(Le, false) {
         elf::R_X86_64_RELATIVE if constant => {
