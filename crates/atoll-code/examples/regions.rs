@@ -17,7 +17,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some(program) = code.objects().first() else { return Err("no program given".into()) };
     let (mut total, mut instructions) = (std::time::Duration::ZERO, 0);
     for function in &program.functions {
-        let Some(name) = function.name.filter(|n| n.contains("._omp_fn.") || n.contains(".omp_outlined")) else { continue };
+        let Some(name) = function.name.filter(|n| n.contains("._omp_fn.") || n.contains(".omp_outlined"))
+        else {
+            continue;
+        };
         let begun = Instant::now();
         let reach = code.reach(function.start);
         let took = begun.elapsed();
@@ -29,7 +32,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Verdict::Unknown(finding) => format!("unknown: {}", code.sentence(finding)),
         };
         let calls: Vec<&str> = reach.calls.keys().map(String::as_str).collect();
-        println!("{name:36} {took:>9.1?} {:>7} instructions  {verdict}  [{}]", reach.instructions, calls.join(" "));
+        println!(
+            "{name:36} {took:>9.1?} {:>7} instructions  {verdict}  [{}]",
+            reach.instructions,
+            calls.join(" ")
+        );
     }
     println!("all regions: {instructions} instructions in {total:.1?}");
     Ok(())

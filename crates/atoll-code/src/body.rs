@@ -3,10 +3,11 @@
 //! Used by `reach`. Jumps are followed into other parts of the function (`foo.cold`) wherever they lie; a jump to the start
 //! of another function is a call. Indirect jumps are resolved by `table`, indirect calls by `value`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use iced_x86::{
-    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
+    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpKind, Register,
 };
 
 use crate::access::{self, Access};
@@ -42,6 +43,8 @@ pub(crate) enum Callee<'c> {
 pub(crate) struct Call<'c> {
     pub(crate) at: u32,
     pub(crate) callee: Callee<'c>,
+    /// Is there code behind it that it returns to?
+    pub(crate) goes_on: bool,
 }
 
 /// A function.
@@ -57,14 +60,26 @@ pub(crate) struct Body<'c> {
     pub(crate) stores: bool,
     /// Does rbp hold the frame?
     pub(crate) frame: bool,
+    /// Stack addresses that are put into registers, by which others may write what is there: base, offset.
+    pub(crate) taken: Vec<(Register, i64)>,
+    /// Can it return, tail calls not counted?
+    pub(crate) returns: bool,
+    /// Functions that it ends by calling.
+    pub(crate) tails: Vec<u64>,
 }
 
 impl<'c> Body<'c> {
-    /// The function at this address.
-    pub(crate) fn new(code: &'c Code<'_>, start: u64, budget: &mut Budget) -> Body<'c> {
+    /// The function at this address. Calls of functions in `ending` do not return.
+    pub(crate) fn new(
+        code: &'c Code<'_>,
+        start: u64,
+        ending: &HashSet<u64>,
+        budget: &mut Budget,
+    ) -> Body<'c> {
         let mut build = Build {
             code,
             budget,
+            ending,
             start,
             own: code.function(start).map_or((start, start), |f| (f.start, f.end)),
             factory: InstructionInfoFactory::new(),
@@ -76,15 +91,43 @@ impl<'c> Body<'c> {
             open: vec![(start, None)],
             indirect: Vec::new(),
             pending: Vec::new(),
+            tails: Vec::new(),
+            returns: false,
         };
         let graph = build.flow();
         build.values(&graph);
         build.finish(graph)
     }
 
+    /// May memory of its own be written by an address taken of it? Objects are written at and above their addresses.
+    pub(crate) fn is_taken(&self, i: &Instruction) -> bool {
+        let offset = i.memory_displacement64().cast_signed();
+        self.taken.iter().any(|&(base, from)| base != i.memory_base() || from <= offset)
+    }
+
     /// Is this memory the worker's own: its stack, its thread-local data?
     pub(crate) fn is_private(&self, i: &Instruction) -> bool {
         is_private(i, self.frame)
+    }
+}
+
+/// The stack address that an instruction puts into a register.
+fn taken(i: &Instruction, frame: bool) -> Option<(Register, i64)> {
+    let on_stack = |r: Register| r == Register::RSP || frame && r == Register::RBP;
+    match i.mnemonic() {
+        Mnemonic::Lea
+            if on_stack(i.memory_base())
+                && i.op0_register() != Register::RBP
+                && i.op0_register() != Register::RSP =>
+        {
+            let offset = i.memory_displacement64().cast_signed();
+            Some((i.memory_base(), if i.memory_index() == Register::None { offset } else { i64::MIN }))
+        }
+        Mnemonic::Mov if i.op1_kind() == OpKind::Register && on_stack(i.op1_register()) => {
+            let frame = i.op0_kind() == OpKind::Register && on_stack(i.op0_register());
+            (!frame).then_some((i.op1_register(), 0))
+        }
+        _ => None,
     }
 }
 
@@ -98,6 +141,7 @@ fn is_private(i: &Instruction, frame: bool) -> bool {
 struct Build<'b, 'c, 'a> {
     code: &'c Code<'a>,
     budget: &'b mut Budget,
+    ending: &'b HashSet<u64>,
     start: u64,
     /// The extents known of the function; empty if none are.
     own: (u64, u64),
@@ -113,6 +157,8 @@ struct Build<'b, 'c, 'a> {
     indirect: Vec<u32>,
     /// Calls of which it is not known yet what they call.
     pending: Vec<usize>,
+    tails: Vec<u64>,
+    returns: bool,
 }
 
 impl<'c> Build<'_, 'c, '_> {
@@ -129,7 +175,8 @@ impl<'c> Build<'_, 'c, '_> {
         for _ in 0..16 {
             let mut changed = false;
             for at in self.indirect.clone() {
-                let mut values = Values { code: self.code, ins: &self.ins, graph: &graph, budget: self.budget };
+                let mut values =
+                    Values { code: self.code, ins: &self.ins, graph: &graph, budget: self.budget };
                 let Some(targets) = table::targets(&mut values, at) else {
                     known.remove(&at);
                     continue;
@@ -161,11 +208,13 @@ impl<'c> Build<'_, 'c, '_> {
     fn decode(&mut self) {
         while let Some((address, from)) = self.open.pop() {
             if let Some(from) = from
-                && let Some(callee) = self.leaves(address)
+                && let jump = self.ins[from as usize].instruction
+                && let Some(callee) =
+                    self.leaves(address, jump.flow_control() == FlowControl::UnconditionalBranch)
             {
-                let jump = self.ins[from as usize].instruction;
                 // A jump out is a call and a return.
                 self.call(from, callee, jump.ip());
+                self.tail(callee);
                 continue;
             }
             let first = match self.index.get(&address) {
@@ -179,7 +228,7 @@ impl<'c> Build<'_, 'c, '_> {
     }
 
     /// Is a jump to this address a tail call, and of what?
-    fn leaves(&self, target: u64) -> Option<Callee<'c>> {
+    fn leaves(&self, target: u64, always: bool) -> Option<Callee<'c>> {
         if (self.own.0..self.own.1).contains(&target) || target == self.start {
             return None;
         }
@@ -187,7 +236,8 @@ impl<'c> Build<'_, 'c, '_> {
             return Some(callee);
         }
         let function = self.code.function(target)?;
-        let part = function.name.is_some_and(|name| name.contains(".cold"));
+        // Without a name, what is jumped to on a condition is the function's cold part.
+        let part = function.name.map_or(!always, |name| name.contains(".cold"));
         (function.start == target && !part).then_some(Callee::Function(target))
     }
 
@@ -226,9 +276,18 @@ impl<'c> Build<'_, 'c, '_> {
         self.through_stub(target).unwrap_or(Callee::Function(target))
     }
 
+    /// Notes that the function ends by this call.
+    fn tail(&mut self, callee: Callee<'c>) {
+        match callee {
+            Callee::Function(target) => self.tails.push(target),
+            Callee::Known(_, known) => self.returns |= known.effect != Effect::NoReturn,
+            Callee::Unknown => self.returns = true,
+        }
+    }
+
     /// Notes a call; false if it does not return.
     fn call(&mut self, at: u32, callee: Callee<'c>, address: u64) -> bool {
-        self.calls.push(Call { at, callee });
+        self.calls.push(Call { at, callee, goes_on: false });
         match callee {
             Callee::Known(_, known) => {
                 match known.effect {
@@ -326,20 +385,24 @@ impl<'c> Build<'_, 'c, '_> {
                 }
                 true
             }
-            FlowControl::Return | FlowControl::Exception => false,
+            FlowControl::Return => {
+                self.returns = true;
+                false
+            }
+            FlowControl::Exception => false,
             FlowControl::Call if i.is_call_near() => {
                 self.clobber(at);
                 let callee = self.callee(i.near_branch_target());
-                self.call(at, callee, i.ip()) && self.goes_on(&i)
+                self.call(at, callee, i.ip()) && self.comes_back(&i)
             }
             FlowControl::IndirectCall => {
                 self.clobber(at);
                 match self.slot_of(&i) {
-                    Some(callee) => self.call(at, callee, i.ip()) && self.goes_on(&i),
+                    Some(callee) => self.call(at, callee, i.ip()) && self.comes_back(&i),
                     None => {
                         // Its target is looked for when the flow is known.
                         self.pending.push(self.calls.len());
-                        self.calls.push(Call { at, callee: Callee::Unknown });
+                        self.calls.push(Call { at, callee: Callee::Unknown, goes_on: false });
                         self.goes_on(&i)
                     }
                 }
@@ -348,6 +411,7 @@ impl<'c> Build<'_, 'c, '_> {
                 match self.slot_of(&i) {
                     Some(callee) => {
                         self.call(at, callee, i.ip());
+                        self.tail(callee);
                     }
                     None => self.indirect.push(at),
                 }
@@ -376,6 +440,15 @@ impl<'c> Build<'_, 'c, '_> {
         access.reads |= access::ARGUMENTS;
     }
 
+    /// Does the call noted last return to code of this function?
+    fn comes_back(&mut self, i: &Instruction) -> bool {
+        let goes_on = self.goes_on(i);
+        let Some(call) = self.calls.last_mut() else { return goes_on };
+        call.goes_on =
+            goes_on && !matches!(call.callee, Callee::Function(target) if self.ending.contains(&target));
+        call.goes_on
+    }
+
     /// Is there more of the function behind a call? A call at a function's end does not return.
     fn goes_on(&self, i: &Instruction) -> bool {
         let next = i.next_ip();
@@ -390,7 +463,9 @@ impl<'c> Build<'_, 'c, '_> {
         let memory = operand(i);
         let kind = match i.mnemonic() {
             Mnemonic::Mfence | Mnemonic::Sfence | Mnemonic::Lfence | Mnemonic::Serialize => Kind::Fence,
-            Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait | Mnemonic::Mwait | Mnemonic::Mwaitx => Kind::Wait,
+            Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait | Mnemonic::Mwait | Mnemonic::Mwaitx => {
+                Kind::Wait
+            }
             Mnemonic::Xchg if memory != Operand::None => Kind::AtomicUpdate,
             Mnemonic::Aadd | Mnemonic::Aand | Mnemonic::Aor | Mnemonic::Axor => Kind::AtomicUpdate,
             _ if i.has_lock_prefix() => match memory {
@@ -411,12 +486,10 @@ impl<'c> Build<'_, 'c, '_> {
         for (number, call) in self.calls.iter().enumerate() {
             let i = values.ins[call.at as usize].instruction;
             match call.callee {
-                Callee::Unknown if self.pending.contains(&number) => {
-                    match values.branch(call.at) {
-                        Some(Value::Number(target)) => resolved.push((number, target)),
-                        _ => lost.push(i),
-                    }
-                }
+                Callee::Unknown if self.pending.contains(&number) => match values.branch(call.at) {
+                    Some(Value::Number(target)) => resolved.push((number, target)),
+                    _ => lost.push(i),
+                },
                 Callee::Known(_, known) => {
                     for &register in known.callbacks {
                         match values.register(register, call.at) {
@@ -447,18 +520,19 @@ impl<'c> Build<'_, 'c, '_> {
     }
 
     fn finish(mut self, graph: Graph) -> Body<'c> {
-        let frame = self.ins.iter().filter(|one| one.access.writes & access::bit(Register::RBP) != 0).all(|one| {
-            let i = &one.instruction;
-            match i.mnemonic() {
-                Mnemonic::Mov => i.op1_kind() == OpKind::Register && i.op1_register() == Register::RSP,
-                Mnemonic::Lea => i.memory_base() == Register::RSP,
-                Mnemonic::Pop | Mnemonic::Leave | Mnemonic::Enter => true,
-                _ => false,
-            }
-        }) && self.ins.iter().any(|one| {
-            let i = &one.instruction;
-            matches!(i.mnemonic(), Mnemonic::Mov | Mnemonic::Lea) && i.op0_register() == Register::RBP
-        });
+        let frame =
+            self.ins.iter().filter(|one| one.access.writes & access::bit(Register::RBP) != 0).all(|one| {
+                let i = &one.instruction;
+                match i.mnemonic() {
+                    Mnemonic::Mov => i.op1_kind() == OpKind::Register && i.op1_register() == Register::RSP,
+                    Mnemonic::Lea => i.memory_base() == Register::RSP,
+                    Mnemonic::Pop | Mnemonic::Leave | Mnemonic::Enter => true,
+                    _ => false,
+                }
+            }) && self.ins.iter().any(|one| {
+                let i = &one.instruction;
+                matches!(i.mnemonic(), Mnemonic::Mov | Mnemonic::Lea) && i.op0_register() == Register::RBP
+            });
         let mut stores = false;
         for one in &mut self.ins {
             if frame && one.instruction.memory_base() == Register::RBP {
@@ -468,7 +542,20 @@ impl<'c> Build<'_, 'c, '_> {
         }
         self.findings.sort_unstable();
         self.findings.dedup();
-        Body { ins: self.ins, graph, calls: self.calls, findings: self.findings, stores, frame }
+        let taken = self.ins.iter().filter_map(|one| taken(&one.instruction, frame)).collect();
+        // Where the flow is lost it may return.
+        let lost = |f: &Finding| matches!(f.kind, Kind::IndirectJump | Kind::NotCode | Kind::Limit);
+        Body {
+            returns: self.returns || self.findings.iter().any(lost),
+            tails: self.tails,
+            ins: self.ins,
+            graph,
+            calls: self.calls,
+            findings: self.findings,
+            stores,
+            frame,
+            taken,
+        }
     }
 }
 
@@ -481,7 +568,10 @@ pub(crate) fn operand(i: &Instruction) -> Operand {
         Operand::Global(i.ip_rel_memory_address())
     } else if i.memory_base() == Register::RSP {
         Operand::Stack
-    } else if i.memory_base() == Register::None && i.memory_index() == Register::None && !matches!(i.memory_segment(), Register::FS | Register::GS) {
+    } else if i.memory_base() == Register::None
+        && i.memory_index() == Register::None
+        && !matches!(i.memory_segment(), Register::FS | Register::GS)
+    {
         Operand::Global(i.memory_displacement64())
     } else {
         Operand::Other

@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 
+use object::LittleEndian as Le;
 use object::elf::{
-    self, DT_GNU_HASH, DT_HASH, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_SONAME, DT_STRSZ, DT_STRTAB, DT_SYMTAB, Dyn64,
-    FileHeader64, Rela64, Sym64,
+    self, DT_GNU_HASH, DT_HASH, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_SONAME, DT_STRSZ, DT_STRTAB,
+    DT_SYMTAB, Dyn64, FileHeader64, Rela64, Sym64,
 };
 use object::pod;
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _, Rela as _, Sym as _};
-use object::LittleEndian as Le;
 
 use crate::input::{Function, Object, Segment, Slot};
 
@@ -69,13 +69,15 @@ pub enum NotAnImage {
     OtherProcessor,
 }
 
-/// The image of a file loaded at `base`, with the functions of its symbol table.
+/// The image of a file loaded at `base`, with the functions of its symbol table. A program linked to fixed addresses has
+/// those, whatever `base` is.
 pub fn file<'a>(name: &str, bytes: &'a [u8], base: u64) -> Result<Image<'a>, NotAnImage> {
     let elf = ElfFile64::<Le>::parse(bytes)?;
     let header: &FileHeader64<Le> = elf.elf_header();
     if header.e_machine(Le) != elf::EM_X86_64 {
         return Err(NotAnImage::OtherProcessor);
     }
+    let base = if header.e_type(Le) == elf::ET_EXEC { 0 } else { base };
     let mut image = Image { name: name.to_string(), base, ..Image::default() };
     for h in header.program_headers(Le, bytes)? {
         let address = base.wrapping_add(h.p_vaddr(Le));
@@ -229,7 +231,9 @@ impl Dynamic {
     fn read(bytes: &[u8]) -> Dynamic {
         let count = bytes.len() / size_of::<Dyn64<Le>>();
         let entries: &[Dyn64<Le>] = pod::slice_from_bytes(bytes, count).map_or(&[], |(entries, _)| entries);
-        Dynamic(entries.iter().map(|d| (d.d_tag(Le).0 as u64, d.d_val(Le))).take_while(|d| d.0 != 0).collect())
+        Dynamic(
+            entries.iter().map(|d| (d.d_tag(Le).0 as u64, d.d_val(Le))).take_while(|d| d.0 != 0).collect(),
+        )
     }
 
     fn get(&self, tag: elf::DynamicTag) -> Option<u64> {
@@ -259,7 +263,11 @@ pub fn link<'a>(images: Vec<Image<'a>>) -> Vec<Object<'a>> {
         .into_iter()
         .zip(read)
         .map(|(image, tables)| {
-            let slots = tables.relocations.iter().filter_map(|r| slot(&image, &tables, r, &exports, &is_code)).collect();
+            let slots = tables
+                .relocations
+                .iter()
+                .filter_map(|r| slot(&image, &tables, r, &exports, &is_code))
+                .collect();
             let mut functions = image.unwound();
             functions.extend(tables.functions);
             functions.extend(image.symbols);
@@ -304,20 +312,28 @@ impl<'a> Tables<'a> {
         for symbol in tables.symbols.iter().take(count.max(1)).skip(1) {
             let chooses = symbol.st_type() == elf::STT_GNU_IFUNC;
             let local = symbol.st_bind() == elf::STB_LOCAL;
-            if symbol.st_shndx(Le) == elf::SHN_UNDEF || local || !(chooses || symbol.st_type() == elf::STT_FUNC) {
+            if symbol.st_shndx(Le) == elf::SHN_UNDEF
+                || local
+                || !(chooses || symbol.st_type() == elf::STT_FUNC)
+            {
                 continue;
             }
             let start = image.base.wrapping_add(symbol.st_value(Le));
             let Some(name) = tables.name(image, symbol) else { continue };
             exports.entry(name).or_insert(Export { address: start, chooses });
-            tables.functions.push(Function { start, end: start.saturating_add(symbol.st_size(Le)), name: Some(name) });
+            tables.functions.push(Function {
+                start,
+                end: start.saturating_add(symbol.st_size(Le)),
+                name: Some(name),
+            });
         }
         tables
     }
 
     fn name(&self, image: &Image<'a>, symbol: &Sym64<Le>) -> Option<&'a str> {
         let offset = u64::from(symbol.st_name(Le));
-        let name = (offset < self.strings_size).then(|| image.string(self.strings.wrapping_add(offset)))??;
+        let name =
+            (offset < self.strings_size).then(|| image.string(self.strings.wrapping_add(offset)))??;
         (!name.is_empty()).then_some(name)
     }
 }
@@ -334,9 +350,7 @@ fn slot<'a>(
     let addend = relocation.r_addend(Le);
     let constant = (image.relocated.0..image.relocated.1).contains(&address);
     // What the slot holds now, if that is code of any object.
-    let held = || {
-        image.words.as_ref()?(address).filter(|&value| is_code(value))
-    };
+    let held = || image.words.as_ref()?(address).filter(|&value| is_code(value));
     match relocation.r_type(Le, false) {
         elf::R_X86_64_RELATIVE if constant => {
             let target = image.base.wrapping_add_signed(addend);
@@ -351,8 +365,14 @@ fn slot<'a>(
             let name = tables.name(image, symbol);
             let target = match name.and_then(|n| exports.get(n)) {
                 Some(export) if export.chooses => held().filter(|&to| image.bytes(to).is_none()),
-                Some(export) => Some(export.address.wrapping_add_signed(if kind == elf::R_X86_64_64 { addend } else { 0 })),
-                None if symbol.st_shndx(Le) != elf::SHN_UNDEF => Some(image.base.wrapping_add(symbol.st_value(Le))),
+                Some(export) => Some(export.address.wrapping_add_signed(if kind == elf::R_X86_64_64 {
+                    addend
+                } else {
+                    0
+                })),
+                None if symbol.st_shndx(Le) != elf::SHN_UNDEF => {
+                    Some(image.base.wrapping_add(symbol.st_value(Le)))
+                }
                 None => None,
             };
             Some(Slot { address, name, target: target.filter(|&to| is_code(to)) })

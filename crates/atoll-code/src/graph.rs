@@ -2,6 +2,8 @@
 //!
 //! Made by `body`; `value` asks for definitions anywhere, `loops` for those within a loop.
 
+use iced_x86::FlowControl;
+
 use crate::access::Registers;
 use crate::body::Ins;
 use crate::reach::Budget;
@@ -26,6 +28,8 @@ pub(crate) struct Graph {
     pub(crate) blocks: Vec<Block>,
     /// For each instruction its block and its place there.
     places: Vec<(u32, u32)>,
+    /// Can control pass from here to where the function ends other than by a call that does not return?
+    pub(crate) comes_to_an_end: Vec<bool>,
 }
 
 /// The instructions that may have made what another reads.
@@ -50,6 +54,8 @@ impl Graph {
             jumping[from as usize] = true;
         }
         for (at, one) in ins.iter().enumerate() {
+            // One that leaves the function ends its block too, though no jump is known here.
+            jumping[at] |= one.instruction.flow_control() == FlowControl::ConditionalBranch;
             if let Some(next) = ins.get(one.next as usize).map(|_| one.next as usize) {
                 entries[next] += 1;
                 leads[next] |= jumping[at] || entries[next] > 1;
@@ -72,7 +78,8 @@ impl Graph {
             }
             blocks.push(block);
         }
-        let mut graph = Graph { blocks, places };
+        let comes_to_an_end = vec![false; blocks.len()];
+        let mut graph = Graph { blocks, places, comes_to_an_end };
         let falls = ins.iter().enumerate().map(|(at, one)| (at as u32, one.next));
         let edges: Vec<(u32, u32)> = falls
             .filter(|&(_, to)| (to as usize) < ins.len() && leads[to as usize])
@@ -87,7 +94,28 @@ impl Graph {
             graph.blocks[from as usize].next.push(to);
             graph.blocks[to as usize].before.push(from);
         }
+        graph.find_ends(ins);
         graph
+    }
+
+    fn find_ends(&mut self, ins: &[Ins]) {
+        let gives_up = |flow| {
+            matches!(
+                flow,
+                FlowControl::Call
+                    | FlowControl::IndirectCall
+                    | FlowControl::Exception
+                    | FlowControl::Interrupt
+            )
+        };
+        let last = |block: &Block| block.ins.last().map(|&at| ins[at as usize].instruction.flow_control());
+        let ends = |block: &Block| block.next.is_empty() && !last(block).is_some_and(gives_up);
+        let mut open: Vec<usize> = (0..self.blocks.len()).filter(|&at| ends(&self.blocks[at])).collect();
+        while let Some(at) = open.pop() {
+            if !std::mem::replace(&mut self.comes_to_an_end[at], true) {
+                open.extend(self.blocks[at].before.iter().map(|&before| before as usize));
+            }
+        }
     }
 
     /// The block an instruction is in, and its place there.

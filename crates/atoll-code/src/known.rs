@@ -25,6 +25,8 @@ pub enum Effect {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) effect: Effect,
+    /// May it write memory of the program?
+    pub(crate) writes: bool,
     /// Registers that hold functions which it calls.
     pub(crate) callbacks: &'static [Register],
 }
@@ -37,7 +39,7 @@ const PURE: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign co
     __ctype_tolower_loc __ctype_toupper_loc __errno_location memcmp bcmp memchr memrchr rawmemchr strlen strnlen strcmp \
     strncmp strcasecmp strncasecmp strchr strrchr strchrnul strstr strspn strcspn strpbrk strcoll wcslen atoi atol atoll atof \
     getenv secure_getenv getpid getppid gettid getuid geteuid getpagesize sysconf sched_getcpu clock time times \
-    malloc_usable_size pthread_self pthread_equal omp_get_wtime usleep sleep nanosleep clock_nanosleep __fpclassify __isnan \
+    malloc_usable_size pthread_self pthread_equal usleep sleep nanosleep clock_nanosleep __fpclassify __isnan \
     __isinf __finite __signbit isnan isinf finite __muldc3 __divdc3 __mulsc3 __divsc3 __multi3 __udivti3 __umodti3 __divti3 \
     __modti3 __popcountdi2 __powidf2 __powisf2";
 
@@ -95,14 +97,35 @@ fn is_mathematics(name: &str) -> bool {
 /// Entry points of the runtime or of the allocator: known whichever library defines them.
 pub(crate) fn is_replaceable(name: &str) -> bool {
     ["GOMP_", "omp_", "__kmpc_", "kmp_", "ompc_"].iter().any(|p| name.starts_with(p))
-        || among("malloc calloc realloc free memalign aligned_alloc posix_memalign _Znwm _Znam _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm", name)
+        || among(
+            "malloc calloc realloc free memalign aligned_alloc posix_memalign _Znwm _Znam _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm",
+            name,
+        )
 }
 
 /// Libraries whose entry points are known by name.
 pub(crate) fn is_system_library(path: &str) -> bool {
     const PREFIXES: [&str; 20] = [
-        "libc.so", "libc-", "libm.so", "libm-", "libmvec", "libpthread", "libdl.so", "librt.so", "ld-linux", "libgcc_s.", "libstdc++",
-        "libc++", "libgfortran", "libquadmath", "libgomp", "libomp", "libiomp5", "libatomic", "libatoll_", "linux-vdso",
+        "libc.so",
+        "libc-",
+        "libm.so",
+        "libm-",
+        "libmvec",
+        "libpthread",
+        "libdl.so",
+        "librt.so",
+        "ld-linux",
+        "libgcc_s.",
+        "libstdc++",
+        "libc++",
+        "libgfortran",
+        "libquadmath",
+        "libgomp",
+        "libomp",
+        "libiomp5",
+        "libatomic",
+        "libatoll_",
+        "linux-vdso",
     ];
     let file = path.rsplit('/').next().unwrap_or(path);
     PREFIXES.iter().any(|prefix| file.starts_with(prefix))
@@ -111,8 +134,12 @@ pub(crate) fn is_system_library(path: &str) -> bool {
 /// What is known of a function.
 pub(crate) fn lookup(name: &str) -> Option<Known> {
     use Register::{R8, R9, RCX, RDI, RDX};
-    let openmp = |callbacks| Some(Known { effect: Effect::OpenMp, callbacks });
-    let plain = |effect| Some(Known { effect, callbacks: &[] });
+    let openmp = |callbacks| Some(Known { effect: Effect::OpenMp, writes: true, callbacks });
+    let calling = |callbacks| Some(Known { effect: Effect::Plain, writes: true, callbacks });
+    let plain = |effect| {
+        let writes = !matches!(effect, Effect::Pure | Effect::Yields | Effect::NoReturn);
+        Some(Known { effect, writes, callbacks: &[] })
+    };
     if name.starts_with("GOMP_parallel") && name != "GOMP_parallel_end" || name == "GOMP_teams_reg" {
         return openmp(&[RDI]);
     }
@@ -120,12 +147,19 @@ pub(crate) fn lookup(name: &str) -> Option<Known> {
         "GOMP_task" | "GOMP_taskloop" | "GOMP_taskloop_ull" => return openmp(&[RDI, RDX]),
         "__kmpc_fork_call" | "__kmpc_fork_teams" | "__kmpc_fork_call_if" => return openmp(&[RDX]),
         "__kmpc_omp_task_alloc" | "__kmpc_omp_target_task_alloc" => return openmp(&[R9]),
-        "qsort" | "qsort_r" => return Some(Known { effect: Effect::Plain, callbacks: &[RCX] }),
-        "bsearch" => return Some(Known { effect: Effect::Plain, callbacks: &[R8] }),
-        "atexit" => return Some(Known { effect: Effect::Plain, callbacks: &[RDI] }),
+        "qsort" | "qsort_r" => return calling(&[RCX]),
+        "bsearch" => return calling(&[R8]),
+        "atexit" => return calling(&[RDI]),
         _ => {}
     }
-    if name.starts_with("GOMP_") || name.starts_with("omp_") || name.starts_with("__kmpc_") || name.starts_with("kmp_") {
+    if name.starts_with("omp_get_") || name.starts_with("omp_in_") {
+        return Some(Known { effect: Effect::OpenMp, writes: false, callbacks: &[] });
+    }
+    if name.starts_with("GOMP_")
+        || name.starts_with("omp_")
+        || name.starts_with("__kmpc_")
+        || name.starts_with("kmp_")
+    {
         // What runs on another device is not followed.
         return if name.starts_with("GOMP_target") { None } else { openmp(&[]) };
     }

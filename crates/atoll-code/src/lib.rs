@@ -13,9 +13,9 @@
 //!
 //! Source: the design's trap 20. The published systems are silent on it.
 
-pub mod elf;
 mod access;
 mod body;
+pub mod elf;
 mod finding;
 mod graph;
 mod input;

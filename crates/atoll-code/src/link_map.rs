@@ -152,7 +152,11 @@ mod tests {
 
     #[test]
     fn equal_lists_do_not_differ_in_whatever_order() {
-        let mine = [library("", 0x1000, &[1]), library("/lib/libm.so.6", 0x2000, &[2]), library("/lib/libc.so.6", 0x3000, &[3])];
+        let mine = [
+            library("", 0x1000, &[1]),
+            library("/lib/libm.so.6", 0x2000, &[2]),
+            library("/lib/libc.so.6", 0x3000, &[3]),
+        ];
         let theirs = [mine[0].clone(), mine[2].clone(), mine[1].clone()];
         assert_eq!(differences(&mine, &theirs), []);
     }

@@ -112,7 +112,9 @@ impl<'a> Loaded<'a> {
     fn settled(&self, header: &libc::Elf64_Phdr) -> Vec<u8> {
         let inside = |h: &libc::Elf64_Phdr| {
             let end = header.p_vaddr.checked_add(header.p_memsz);
-            h.p_vaddr <= header.p_vaddr && end.is_some_and(|end| end <= h.p_vaddr + h.p_memsz) && h.p_flags & libc::PF_R != 0
+            h.p_vaddr <= header.p_vaddr
+                && end.is_some_and(|end| end <= h.p_vaddr + h.p_memsz)
+                && h.p_flags & libc::PF_R != 0
         };
         if !self.segments().any(inside) {
             return Vec::new();

@@ -59,7 +59,8 @@ fn search(
     for call in &body.calls {
         let new = effect(&call.callee);
         let old = &mut effects[call.at as usize];
-        let both = old.map_or(new, |o| CallEffect { stores: o.stores || new.stores, loads: o.loads || new.loads });
+        let both =
+            old.map_or(new, |o| CallEffect { stores: o.stores || new.stores, loads: o.loads || new.loads });
         *old = Some(both);
     }
     let mut looked_at = 0;
@@ -72,7 +73,12 @@ fn search(
         findings.extend(found.map(|f| f.finding));
         let header = header(body, &blocks);
         // Loops that share a header come apart by the blocks that lead back to it.
-        let latches: Vec<u32> = body.graph.blocks[header as usize].before.iter().copied().filter(|b| blocks.contains(b)).collect();
+        let latches: Vec<u32> = body.graph.blocks[header as usize]
+            .before
+            .iter()
+            .copied()
+            .filter(|b| blocks.contains(b))
+            .collect();
         if latches.len() > 1 && latches.len() <= 16 {
             for &latch in &latches {
                 let part = natural(body, &blocks, header, latch, budget)?;
@@ -100,7 +106,13 @@ fn header(body: &Body<'_>, blocks: &[u32]) -> u32 {
 }
 
 /// The header and what leads to a latch without passing it.
-fn natural(body: &Body<'_>, blocks: &[u32], header: u32, latch: u32, budget: &mut Budget) -> Option<Vec<u32>> {
+fn natural(
+    body: &Body<'_>,
+    blocks: &[u32],
+    header: u32,
+    latch: u32,
+    budget: &mut Budget,
+) -> Option<Vec<u32>> {
     let mut part = vec![header];
     let mut open = vec![latch];
     while let Some(block) = open.pop() {
@@ -214,6 +226,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
     fn judge(&self, budget: &mut Budget) -> Option<Option<Waiting>> {
         let mut poll = None;
         let mut progress = false;
+        // Do all exits that poll lead to where the program gives up, as for an error?
+        let mut checks = true;
         for &number in self.blocks {
             let block = &self.body.graph.blocks[number as usize];
             let Some(&last) = block.ins.last() else { continue };
@@ -223,6 +237,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             match self.test(last, budget)? {
                 Test::Progress => progress = true,
                 Test::Poll(at) => {
+                    let outside = block.next.iter().filter(|&&to| !self.within[to as usize]);
+                    checks &= outside.into_iter().all(|&to| !self.body.graph.comes_to_an_end[to as usize]);
                     let better = |old: &u32| !self.body.is_private(self.instruction(*old));
                     poll = poll.filter(better).or(Some(at));
                 }
@@ -238,7 +254,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         };
         let i = self.instruction(at);
         let private = self.body.is_private(i);
-        if private && progress {
+        if progress && (private || checks) {
             return Some(None);
         }
         let operand = if private { Operand::Stack } else { body::operand(i) };
@@ -290,7 +306,12 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             if effect.stores {
                 return Some(Test::Progress);
             }
+            let first = sources.len();
             self.makers(at, ins.access.reads, sources, budget)?;
+            // Registers that the last call left are no arguments of this one.
+            let mut kept = sources.split_off(first);
+            kept.retain(|&source| self.effects[source as usize].is_none());
+            sources.append(&mut kept);
             return Some(if effect.loads { Test::Poll(at) } else { Test::Constant });
         }
         self.makers(at, ins.access.reads, sources, budget)?;
@@ -313,21 +334,37 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             return Some(Test::Constant);
         }
         if self.body.is_private(i) {
-            // Its own variable: a call that was given its address may have changed it.
-            return Some(if self.calls_writer || self.writes_memory { Test::Progress } else { Test::Poll(at) });
+            // Its own variable: only by its address may anybody write it, most likely this loop does.
+            return Some(match (self.body.is_taken(i), self.only_looks()) {
+                (false, _) => Test::Constant,
+                (true, false) => Test::Progress,
+                (true, true) => Test::Poll(at),
+            });
         }
         Some(Test::Poll(at))
     }
 
     /// The instructions of the loop that made these registers for an instruction.
-    fn makers(&self, at: u32, registers: Registers, sources: &mut Vec<u32>, budget: &mut Budget) -> Option<()> {
+    fn makers(
+        &self,
+        at: u32,
+        registers: Registers,
+        sources: &mut Vec<u32>,
+        budget: &mut Budget,
+    ) -> Option<()> {
         const RETURNED: Registers = 1 | 1 << 2 | 0b11 << 16 | 1 << 57;
         let mut left = registers & self.writes;
         while left != 0 {
             let one = left & left.wrapping_neg();
             left &= left - 1;
             let writes = |i: u32| self.body.ins[i as usize].access.writes & one != 0;
-            let made = self.body.graph.definitions(Some(&self.within), at, &|b| b.writes & one != 0, &writes, budget)?;
+            let made = self.body.graph.definitions(
+                Some(&self.within),
+                at,
+                &|b| b.writes & one != 0,
+                &writes,
+                budget,
+            )?;
             for source in made.found {
                 // What a call leaves in other registers is nobody's value.
                 let call = self.effects[source as usize].is_some() && self.instruction(source).is_call_near();
@@ -346,7 +383,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         if (bit(base) | bit(index)) & self.writes != 0 && !i.is_ip_rel_memory_operand() {
             return None;
         }
-        let part = |register| if register == Register::None { 0 } else { named(&("register", register as u32)) };
+        let part =
+            |register| if register == Register::None { 0 } else { named(&("register", register as u32)) };
         Some(place_name(i, part(base), part(index)))
     }
 
@@ -379,7 +417,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             return Some(None);
         }
         let writes = |i: u32| self.body.ins[i as usize].access.writes & set != 0;
-        let made = self.body.graph.definitions(Some(&self.within), at, &|b| b.writes & set != 0, &writes, budget)?;
+        let made =
+            self.body.graph.definitions(Some(&self.within), at, &|b| b.writes & set != 0, &writes, budget)?;
         let &[maker] = &made.found[..] else { return Some(None) };
         if made.outside {
             return Some(None);
@@ -389,13 +428,20 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(match (i.mnemonic(), i.op1_kind()) {
             (Mnemonic::Mov, OpKind::Register) => self.held(i.op1_register(), maker, depth - 1, budget)?,
             (Mnemonic::Mov | Mnemonic::Movsxd, OpKind::Memory) => {
-                let stored = self.simple_place(i).is_some_and(|name| self.stores.iter().any(|s| s.1 == Some(name)));
-                if stored { None } else { self.place(maker, depth - 1, budget)?.map(|name| named(&("load", opcode, name))) }
+                let stored =
+                    self.simple_place(i).is_some_and(|name| self.stores.iter().any(|s| s.1 == Some(name)));
+                if stored {
+                    None
+                } else {
+                    self.place(maker, depth - 1, budget)?.map(|name| named(&("load", opcode, name)))
+                }
             }
             (Mnemonic::Movsxd, OpKind::Register) => {
                 self.held(i.op1_register(), maker, depth - 1, budget)?.map(|name| named(&(opcode, name)))
             }
-            (Mnemonic::Cdqe, _) => self.held(Register::RAX, maker, depth - 1, budget)?.map(|name| named(&(opcode, name))),
+            (Mnemonic::Cdqe, _) => {
+                self.held(Register::RAX, maker, depth - 1, budget)?.map(|name| named(&(opcode, name)))
+            }
             (Mnemonic::Lea, _) => self.place(maker, depth - 1, budget)?.map(|name| named(&("address", name))),
             (Mnemonic::Add, OpKind::Register) => {
                 let left = self.held(i.op0_register(), maker, depth - 1, budget)?;
@@ -440,6 +486,13 @@ fn reads_operand(i: &Instruction) -> bool {
 fn writes_operand(i: &Instruction) -> bool {
     i.op_count() > 0
         && i.op0_kind() == OpKind::Memory
-        && !matches!(i.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt | Mnemonic::Push | Mnemonic::Ucomisd | Mnemonic::Nop)
+        && !matches!(
+            i.mnemonic(),
+            Mnemonic::Cmp
+                | Mnemonic::Test
+                | Mnemonic::Bt
+                | Mnemonic::Push
+                | Mnemonic::Ucomisd
+                | Mnemonic::Nop
+        )
 }
-

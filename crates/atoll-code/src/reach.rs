@@ -2,7 +2,7 @@
 //!
 //! Stands on `body` (one function), `loops` (which of its loops wait) and `value` (what callbacks are).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::body::{Body, Callee};
 use crate::finding::{Finding, Kind, Operand, Verdict};
@@ -151,7 +151,8 @@ impl<'a> Code<'a> {
     /// An address in words: the function it is in with the offset, and its object with the offset there.
     pub fn describe(&self, address: u64) -> String {
         let around = |o: &&Object<'_>| (o.base.max(1)..o.end).contains(&address);
-        let Some(object) = self.object_of(address).map(|at| &self.objects[at]).or_else(|| self.objects.iter().find(around))
+        let Some(object) =
+            self.object_of(address).map(|at| &self.objects[at]).or_else(|| self.objects.iter().find(around))
         else {
             return format!("{address:#x}");
         };
@@ -181,8 +182,23 @@ impl<'a> Code<'a> {
         let mut index: HashMap<u64, usize> = HashMap::new();
         let mut findings: Vec<Finding> = Vec::new();
         let mut calls: BTreeMap<String, Effect> = BTreeMap::new();
+        let mut ending: HashSet<u64> = HashSet::new();
         let mut waiting = vec![function];
-        while let Some(start) = waiting.pop() {
+        loop {
+            let Some(start) = waiting.pop() else {
+                // What lies behind a call that never returns is not reached from there: look again without it.
+                let more = never_return(&bodies, &index, &ending);
+                if more.is_empty() {
+                    break;
+                }
+                ending.extend(more);
+                bodies.clear();
+                index.clear();
+                findings.clear();
+                calls.clear();
+                waiting.push(function);
+                continue;
+            };
             if index.contains_key(&start) {
                 continue;
             }
@@ -190,7 +206,7 @@ impl<'a> Code<'a> {
                 findings.push(Finding { address: start, kind: Kind::Limit, operand: Operand::None });
                 break;
             }
-            let body = Body::new(self, start, &mut budget);
+            let body = Body::new(self, start, &ending, &mut budget);
             for call in &body.calls {
                 match call.callee {
                     Callee::Function(target) => waiting.push(target),
@@ -211,10 +227,7 @@ impl<'a> Code<'a> {
                     Some(&at) => loops::CallEffect { stores: stores[at], loads: true },
                     None => loops::CallEffect { stores: true, loads: true },
                 },
-                Callee::Known(_, known) => {
-                    let pure = matches!(known.effect, Effect::Pure | Effect::Yields | Effect::NoReturn);
-                    loops::CallEffect { stores: !pure, loads: false }
-                }
+                Callee::Known(_, known) => loops::CallEffect { stores: known.writes, loads: false },
                 Callee::Unknown => loops::CallEffect { stores: true, loads: true },
             };
             loops::waits(self, body, &effect, &mut budget, &mut findings);
@@ -232,6 +245,32 @@ impl<'a> Code<'a> {
     }
 }
 
+/// The functions that call others but never return, beyond those known of. Found from those that can return upwards, so a
+/// recursion without an end counts.
+fn never_return(bodies: &[Body<'_>], index: &HashMap<u64, usize>, known: &HashSet<u64>) -> Vec<u64> {
+    let mut returns: Vec<bool> = bodies.iter().map(|body| body.returns).collect();
+    loop {
+        let more = |at: usize, body: &Body<'_>| {
+            !returns[at] && body.tails.iter().any(|to| index.get(to).is_none_or(|&callee| returns[callee]))
+        };
+        let found: Vec<usize> =
+            bodies.iter().enumerate().filter(|&(at, body)| more(at, body)).map(|(at, _)| at).collect();
+        if found.is_empty() {
+            break;
+        }
+        found.into_iter().for_each(|at| returns[at] = true);
+    }
+    // Only where somebody goes on behind a call does it matter.
+    let matters = |start: &u64| {
+        !known.contains(start)
+            && bodies
+                .iter()
+                .flat_map(|body| &body.calls)
+                .any(|c| matches!(c.callee, Callee::Function(to) if to == *start && c.goes_on))
+    };
+    index.iter().filter(|(_, at)| !returns[**at]).map(|(start, _)| *start).filter(matters).collect()
+}
+
 /// For each body, whether it or anything it calls writes memory other than its own stack.
 fn stores(bodies: &[Body<'_>], index: &HashMap<u64, usize>) -> Vec<bool> {
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); bodies.len()];
@@ -244,9 +283,7 @@ fn stores(bodies: &[Body<'_>], index: &HashMap<u64, usize>) -> Vec<bool> {
                     Some(&callee) => callers[callee].push(at),
                     None => stores[at] = true,
                 },
-                Callee::Known(_, known) => {
-                    stores[at] |= !matches!(known.effect, Effect::Pure | Effect::Yields | Effect::NoReturn);
-                }
+                Callee::Known(_, known) => stores[at] |= known.writes,
                 Callee::Unknown => stores[at] = true,
             }
         }

@@ -25,7 +25,9 @@ enum Index {
 fn index_of(i: &Instruction, operand: u32) -> Option<Index> {
     match i.try_op_kind(operand).ok()? {
         OpKind::Register => Some(Index::In(i.try_op_register(operand).ok()?.full_register())),
-        OpKind::Memory if i.memory_index() == Register::None => Some(Index::At(i.memory_base(), i.memory_displacement64())),
+        OpKind::Memory if i.memory_index() == Register::None => {
+            Some(Index::At(i.memory_base(), i.memory_displacement64()))
+        }
         _ => None,
     }
 }
@@ -44,7 +46,9 @@ pub(crate) fn targets(values: &mut Values<'_, '_, '_>, jump: u32) -> Option<Vec<
         let target = match (entry.size, base) {
             (8, None) => u64::from_le_bytes(values.code.constant(address)?),
             (4, None) => u64::from(u32::from_le_bytes(values.code.constant(address)?)),
-            (4, Some(base)) => base.wrapping_add_signed(i64::from(i32::from_le_bytes(values.code.constant(address)?))),
+            (4, Some(base)) => {
+                base.wrapping_add_signed(i64::from(i32::from_le_bytes(values.code.constant(address)?)))
+            }
             _ => return None,
         };
         values.code.code(target)?;
@@ -115,7 +119,8 @@ fn before(i: &Instruction, writes: u64, index: Index) -> Option<Index> {
         },
         Index::At(base, _) if writes & bit(base) != 0 => None,
         Index::At(base, displacement) => {
-            let same = i.op0_kind() == OpKind::Memory && index_of(i, 0) == Some(Index::At(base, displacement));
+            let same =
+                i.op0_kind() == OpKind::Memory && index_of(i, 0) == Some(Index::At(base, displacement));
             let only_read = matches!(i.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
             (!same || only_read).then_some(index)
         }

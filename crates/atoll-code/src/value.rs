@@ -101,9 +101,8 @@ impl Values<'_, '_, '_> {
                 };
                 match (left, right) {
                     (Value::Number(a), Value::Number(b)) => Some(Value::Number(a.wrapping_add(b))),
-                    (Value::Entry(entry), Value::Number(base)) | (Value::Number(base), Value::Entry(entry)) => {
-                        Some(Value::Offset(base, entry))
-                    }
+                    (Value::Entry(entry), Value::Number(base))
+                    | (Value::Number(base), Value::Entry(entry)) => Some(Value::Offset(base, entry)),
                     _ => None,
                 }
             }
@@ -141,7 +140,8 @@ impl Values<'_, '_, '_> {
         let (base, index) = (i.memory_base(), i.memory_index());
         let size = i.memory_size().size() as u32;
         let displacement = i.memory_displacement64();
-        let entry = |table: u64, index| Some(Entry { table: table.wrapping_add(displacement), size, at, index });
+        let entry =
+            |table: u64, index| Some(Entry { table: table.wrapping_add(displacement), size, at, index });
         if index == Register::None {
             return None;
         }

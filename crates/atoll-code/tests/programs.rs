@@ -19,7 +19,12 @@ fn table(compiler: &str, options: &[&str], source: &Path) -> Vec<(String, &'stat
     let out = tempfile::tempdir().unwrap();
     let program = out.path().join("program");
     if let Err(words) = common::build(compiler, options, source, &program) {
-        println!("skipped: {} by {compiler} {}: {}", source.display(), options.join(" "), words.lines().next().unwrap_or(""));
+        println!(
+            "skipped: {} by {compiler} {}: {}",
+            source.display(),
+            options.join(" "),
+            words.lines().next().unwrap_or("")
+        );
         return Vec::new();
     }
     let files = common::objects(&program);
@@ -68,7 +73,9 @@ fn workloads_have_the_verdicts_their_sources_say() {
                 assert!(!any("unknown"), "{name}: everything in it can be followed");
                 match name {
                     // clang's reductions have an atomic way.
-                    "bt" | "sp" | "cg" | "ep" | "stencil" | "sweep" if compiler == "gcc" => assert!(all("plain"), "{name}"),
+                    "bt" | "sp" | "cg" | "ep" | "stencil" | "sweep" if compiler == "gcc" => {
+                        assert!(all("plain"), "{name}")
+                    }
                     "lu" | "graph500" | "randomaccess" => assert!(any("atomic"), "{name}"),
                     _ => {}
                 }

@@ -36,7 +36,9 @@ pub fn build(compiler: &str, options: &[&str], source: &Path, out: &Path) -> Res
 pub fn objects(path: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![(path.display().to_string(), std::fs::read(path).unwrap())];
     for library in ["libgomp.so.1", "libm.so.6", "libc.so.6", "libstdc++.so.6", "libgcc_s.so.1"] {
-        for folder in ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib"] {
+        for folder in
+            ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib"]
+        {
             if let Ok(bytes) = std::fs::read(Path::new(folder).join(library)) {
                 files.push((library.to_string(), bytes));
                 break;
@@ -58,8 +60,10 @@ pub fn with_code<R>(files: &[(String, Vec<u8>)], look: impl FnOnce(&Code<'_>) ->
 pub fn regions(code: &Code<'_>, wanted: impl Fn(&str) -> bool) -> Vec<(String, Reach)> {
     let functions = code.objects()[0].functions.iter();
     let named = functions.filter_map(|f| Some((f.name?, f.start)));
-    let mut found: Vec<(String, Reach)> =
-        named.filter(|(name, _)| wanted(name)).map(|(name, start)| (name.to_string(), code.reach(start))).collect();
+    let mut found: Vec<(String, Reach)> = named
+        .filter(|(name, _)| wanted(name))
+        .map(|(name, start)| (name.to_string(), code.reach(start)))
+        .collect();
     found.sort_by(|a, b| a.0.cmp(&b.0));
     found
 }
