@@ -13,9 +13,11 @@ use iced_x86::{
 use crate::access::{self, Access};
 use crate::finding::{Finding, Kind, Operand};
 use crate::graph::{Graph, NONE};
+use crate::input::Handlers;
 use crate::known::{self, Effect, Known};
 use crate::reach::{Budget, Code};
 use crate::table;
+use crate::unwind;
 use crate::value::{Value, Values};
 
 /// An instruction with what it does and what follows it in the flow.
@@ -93,6 +95,8 @@ impl<'c> Body<'c> {
             pending: Vec::new(),
             tails: Vec::new(),
             returns: false,
+            parts: HashSet::new(),
+            pads: Vec::new(),
         };
         let graph = build.flow();
         build.values(&graph);
@@ -159,6 +163,9 @@ struct Build<'b, 'c, 'a> {
     pending: Vec<usize>,
     tails: Vec<u64>,
     returns: bool,
+    /// Parts of the function whose handlers were looked at, and where those begin.
+    parts: HashSet<u64>,
+    pads: Vec<u64>,
 }
 
 impl<'c> Build<'_, 'c, '_> {
@@ -206,6 +213,33 @@ impl<'c> Build<'_, 'c, '_> {
     }
 
     fn decode(&mut self) {
+        loop {
+            self.decode_open();
+            let Some(pad) = self.pads.pop() else { return };
+            // Thrown to from calls anywhere: what registers hold there is not known, as at the entry.
+            let first = self.index.get(&pad).copied().or_else(|| self.run(pad));
+            self.jumps.extend(first.map(|to| (0, to)));
+        }
+    }
+
+    /// Notes where control goes when something is thrown in the part of the function around a call.
+    fn handlers(&mut self, address: u64) {
+        let Some(function) = self.code.function(address) else { return };
+        if function.handlers != Handlers::None && self.parts.insert(function.start) {
+            let pads = match function.handlers {
+                Handlers::At(table) => {
+                    self.code.table(table).and_then(|bytes| unwind::landing_pads(function, table, bytes))
+                }
+                _ => None,
+            };
+            match pads {
+                Some(pads) => self.pads.extend(pads),
+                None => self.find(address, Kind::IndirectJump, Operand::None),
+            }
+        }
+    }
+
+    fn decode_open(&mut self) {
         while let Some((address, from)) = self.open.pop() {
             if let Some(from) = from
                 && let jump = self.ins[from as usize].instruction
@@ -434,7 +468,9 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
+    /// Notes what any call does.
     fn clobber(&mut self, at: u32) {
+        self.handlers(self.ins[at as usize].instruction.ip());
         let access = &mut self.ins[at as usize].access;
         access.writes |= access::CLOBBERED;
         access.reads |= access::ARGUMENTS;

@@ -1,6 +1,6 @@
 //! From an ELF object's memory, or its file, to what the analysis is given.
 //!
-//! An [`Image`] is an object as it lies in memory; [`loaded`](crate::loaded) makes it of the running process, [`file`] of a
+//! An [`Image`] is an object as it lies in memory; [`loaded`](crate::loaded) makes it of the running process, [`file()`] of a
 //! file's bytes. [`link`] reads the linkage tables of all images and resolves them as the dynamic linker does: by name, in the order of
 //! loading. What is malformed is left out; what is left out is not followed, so the verdict stays on the safe side.
 
@@ -14,7 +14,8 @@ use object::elf::{
 use object::pod;
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _, Rela as _, Sym as _};
 
-use crate::input::{Function, Object, Segment, Slot};
+use crate::input::{Function, Handlers, Object, Segment, Slot};
+use crate::unwind;
 
 /// No object has more symbols, relocations or functions than this; a larger count is not believed.
 const MOST: usize = 1 << 22;
@@ -110,7 +111,7 @@ pub fn symbols(bytes: &[u8], base: u64) -> Vec<Function<'_>> {
         .map(|s| {
             let start = base.wrapping_add(s.st_value(Le));
             let name = s.name(Le, table.strings()).ok().and_then(|n| std::str::from_utf8(n).ok());
-            Function { start, end: start.saturating_add(s.st_size(Le)), name }
+            Function { start, end: start.saturating_add(s.st_size(Le)), name, handlers: Handlers::None }
         })
         .collect()
 }
@@ -175,52 +176,24 @@ impl<'a> Image<'a> {
 
     fn symbol_count(&self, dynamic: &Dynamic) -> usize {
         if let Some(hash) = self.pointer(dynamic, DT_HASH) {
-            return self.word(hash + 4).map_or(0, |n| n as usize);
+            return self.word(hash.wrapping_add(4)).map_or(0, |n| n as usize);
         }
         self.pointer(dynamic, DT_GNU_HASH).and_then(|hash| self.gnu_count(hash)).unwrap_or(0)
     }
 
     /// How many symbols a GNU hash table covers: to the end of the chain that starts last.
     fn gnu_count(&self, hash: u64) -> Option<usize> {
-        let [buckets, first, bloom] = [0, 4, 8].map(|offset| self.word(hash + offset));
+        let [buckets, first, bloom] = [0, 4, 8].map(|offset| self.word(hash.wrapping_add(offset)));
         let (buckets, first, bloom) = (buckets? as usize, first? as usize, u64::from(bloom?));
-        let table = hash + 16 + bloom * 8;
+        let table = hash.wrapping_add(16 + bloom * 8);
         let heads: &[object::U32<Le>] = self.table(table, buckets);
         let last = heads.iter().map(|h| h.get(Le) as usize).max()?;
         if last < first {
             return Some(first);
         }
-        let chains: &[object::U32<Le>] = self.table(table + 4 * buckets as u64, MOST);
+        let chains: &[object::U32<Le>] = self.table(table.wrapping_add(4 * buckets as u64), MOST);
         let end = chains.get(last - first..)?.iter().position(|c| c.get(Le) & 1 != 0)?;
         Some(last + end + 1)
-    }
-
-    /// Where functions begin and end, by the index of unwinding information.
-    fn unwound(&self) -> Vec<Function<'a>> {
-        const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-        let read = || {
-            let at = self.unwind?;
-            let bytes = self.bytes(at)?;
-            // The layout that all linkers write; another is left alone.
-            if bytes.first_chunk()? != &HEADER {
-                return None;
-            }
-            let count = self.word(at + 8)? as usize;
-            let table: &[[object::I32<Le>; 2]] = self.table(at + 12, count);
-            let place = |offset: &object::I32<Le>| at.wrapping_add_signed(i64::from(offset.get(Le)));
-            Some(table.iter().map(move |[start, entry]| self.extent(place(start), place(entry))).collect())
-        };
-        read().unwrap_or_default()
-    }
-
-    fn extent(&self, start: u64, entry: u64) -> Function<'a> {
-        let end = || {
-            // Length, common part, start relative to its own place, size.
-            let [_, _, begin, size]: [object::U32<Le>; 4] = *self.table(entry, 4).first_chunk()?;
-            let place = (entry + 8).wrapping_add_signed(i64::from(begin.get(Le).cast_signed()));
-            (place == start).then(|| start.saturating_add(u64::from(size.get(Le))))
-        };
-        Function { start, end: end().unwrap_or(start), name: None }
     }
 }
 
@@ -268,7 +241,8 @@ pub fn link<'a>(images: Vec<Image<'a>>) -> Vec<Object<'a>> {
                 .iter()
                 .filter_map(|r| slot(&image, &tables, r, &exports, &is_code))
                 .collect();
-            let mut functions = image.unwound();
+            let at = |address| image.bytes(address);
+            let mut functions = image.unwind.map_or_else(Vec::new, |index| unwind::functions(index, &at));
             functions.extend(tables.functions);
             functions.extend(image.symbols);
             let constant = image.parts.iter().filter(|part| !part.writable);
@@ -325,6 +299,7 @@ impl<'a> Tables<'a> {
                 start,
                 end: start.saturating_add(symbol.st_size(Le)),
                 name: Some(name),
+                handlers: Handlers::None,
             });
         }
         tables
@@ -363,8 +338,11 @@ fn slot<'a>(
             }
             let symbol = tables.symbols.get(relocation.r_sym(Le, false) as usize)?;
             let name = tables.name(image, symbol);
+            // What the linker put there is the truth, but a slot for calls points into its own object until it is bound.
+            let bound = held().filter(|&to| kind == elf::R_X86_64_GLOB_DAT || image.bytes(to).is_none());
             let target = match name.and_then(|n| exports.get(n)) {
-                Some(export) if export.chooses => held().filter(|&to| image.bytes(to).is_none()),
+                _ if bound.is_some() => bound,
+                Some(export) if export.chooses => None,
                 Some(export) => Some(export.address.wrapping_add_signed(if kind == elf::R_X86_64_64 {
                     addend
                 } else {

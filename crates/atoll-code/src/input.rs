@@ -50,4 +50,17 @@ pub struct Function<'a> {
     pub end: u64,
     /// Its symbol.
     pub name: Option<&'a str>,
+    /// Where control goes in it when something is thrown.
+    pub handlers: Handlers,
+}
+
+/// What is known of a function's exception handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Handlers {
+    /// It has none.
+    None,
+    /// Their table lies here.
+    At(u64),
+    /// It may have some, but its unwinding information is not understood.
+    NotUnderstood,
 }

@@ -25,9 +25,10 @@ pub mod loaded;
 mod loops;
 mod reach;
 mod table;
+mod unwind;
 mod value;
 
 pub use finding::{Finding, Kind, Operand, Verdict};
-pub use input::{Function, Object, Segment, Slot};
+pub use input::{Function, Handlers, Object, Segment, Slot};
 pub use known::Effect;
 pub use reach::{Code, Limits, Reach};

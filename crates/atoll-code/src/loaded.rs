@@ -176,7 +176,7 @@ impl<'a> Loaded<'a> {
 /// What an aligned word of a written segment holds now.
 fn word(written: &[(u64, u64)], address: u64) -> Option<u64> {
     let end = address.checked_add(8)?;
-    if address % 8 != 0 || !written.iter().any(|&(from, to)| from <= address && end <= to) {
+    if !address.is_multiple_of(8) || !written.iter().any(|&(from, to)| from <= address && end <= to) {
         return None;
     }
     let word = std::ptr::with_exposed_provenance::<u64>(address as usize);

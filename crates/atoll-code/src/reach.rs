@@ -79,6 +79,7 @@ impl<'a> Code<'a> {
                 let same = next.start == kept.start;
                 if same {
                     kept.end = kept.end.max(next.end);
+                    kept.handlers = kept.handlers.max(next.handlers);
                 }
                 same
             });
@@ -125,6 +126,11 @@ impl<'a> Code<'a> {
     /// The code from this address to the end of its segment.
     pub(crate) fn code(&self, address: u64) -> Option<&'a [u8]> {
         self.bytes(address, true)
+    }
+
+    /// What is mapped from this address to the end of its segment.
+    pub(crate) fn table(&self, address: u64) -> Option<&'a [u8]> {
+        self.bytes(address, false)
     }
 
     /// A constant of `N` bytes.

@@ -1,5 +1,7 @@
 //! The verdicts on all regions of the workloads and of the OpenMP programs, as a table.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::path::Path;
@@ -74,7 +76,7 @@ fn workloads_have_the_verdicts_their_sources_say() {
                 match name {
                     // clang's reductions have an atomic way.
                     "bt" | "sp" | "cg" | "ep" | "stencil" | "sweep" if compiler == "gcc" => {
-                        assert!(all("plain"), "{name}")
+                        assert!(all("plain"), "{name}");
                     }
                     "lu" | "graph500" | "randomaccess" => assert!(any("atomic"), "{name}"),
                     _ => {}

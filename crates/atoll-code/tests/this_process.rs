@@ -1,9 +1,11 @@
 //! The running process's own objects and code.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_code::link_map::differences;
-use atoll_code::{Function, Verdict, loaded};
+use atoll_code::{Function, Handlers, Verdict, loaded};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -35,7 +37,7 @@ fn its_own_functions_have_their_verdicts() {
     copies(to.as_mut_ptr(), from.as_ptr(), to.len());
     assert_eq!(adds([1, 2].as_ptr(), 2), 3);
     let start = counts as *const () as u64;
-    let symbols = [Function { start, end: start, name: Some("counts") }];
+    let symbols = [Function { start, end: start, name: Some("counts"), handlers: Handlers::None }];
     loaded::with_code(&symbols, |code| {
         let reach = code.reach(start);
         assert!(matches!(reach.verdict, Verdict::Atomic(_)), "{:?}", reach.verdict);

@@ -1,5 +1,7 @@
 //! Functions whose verdict their name says, at every level of optimisation.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::path::Path;

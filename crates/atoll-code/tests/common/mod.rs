@@ -9,18 +9,18 @@ use std::process::Command;
 use atoll_code::{Code, Reach, elf};
 
 /// The repository.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Whether a command is installed.
-pub fn installed(command: &str) -> bool {
+pub(crate) fn installed(command: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(command).is_file())
 }
 
 /// Builds `source` to `out`; the compiler's words where it does not build.
-pub fn build(compiler: &str, options: &[&str], source: &Path, out: &Path) -> Result<(), String> {
+pub(crate) fn build(compiler: &str, options: &[&str], source: &Path, out: &Path) -> Result<(), String> {
     let result = Command::new(compiler)
         .args(options)
         .arg("-o")
@@ -33,7 +33,7 @@ pub fn build(compiler: &str, options: &[&str], source: &Path, out: &Path) -> Res
 }
 
 /// A program or library with the libraries it was linked against that can be found, each at an address of its own.
-pub fn objects(path: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn objects(path: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![(path.display().to_string(), std::fs::read(path).unwrap())];
     for library in ["libgomp.so.1", "libm.so.6", "libc.so.6", "libstdc++.so.6", "libgcc_s.so.1"] {
         for folder in
@@ -49,7 +49,7 @@ pub fn objects(path: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Calls `look` with the code of these files.
-pub fn with_code<R>(files: &[(String, Vec<u8>)], look: impl FnOnce(&Code<'_>) -> R) -> R {
+pub(crate) fn with_code<R>(files: &[(String, Vec<u8>)], look: impl FnOnce(&Code<'_>) -> R) -> R {
     let images = files.iter().enumerate().map(|(number, (name, bytes))| {
         elf::file(name, bytes, 0x5555_0000_0000 + ((number as u64) << 32)).unwrap()
     });
@@ -57,7 +57,7 @@ pub fn with_code<R>(files: &[(String, Vec<u8>)], look: impl FnOnce(&Code<'_>) ->
 }
 
 /// The functions of the first object whose names `wanted` accepts, with what they reach.
-pub fn regions(code: &Code<'_>, wanted: impl Fn(&str) -> bool) -> Vec<(String, Reach)> {
+pub(crate) fn regions(code: &Code<'_>, wanted: impl Fn(&str) -> bool) -> Vec<(String, Reach)> {
     let functions = code.objects()[0].functions.iter();
     let named = functions.filter_map(|f| Some((f.name?, f.start)));
     let mut found: Vec<(String, Reach)> = named
@@ -69,7 +69,7 @@ pub fn regions(code: &Code<'_>, wanted: impl Fn(&str) -> bool) -> Vec<(String, R
 }
 
 /// Is it a function that a compiler made of a region or task?
-pub fn is_outlined(name: &str) -> bool {
+pub(crate) fn is_outlined(name: &str) -> bool {
     (name.contains("._omp_fn.") || name.contains(".omp_outlined") || name.contains(".omp_task_entry"))
         && !name.ends_with(".cold")
 }

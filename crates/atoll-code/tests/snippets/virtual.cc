@@ -27,4 +27,29 @@ extern "C" int atomic_static_local() {
 }
 volatile int seed;
 __attribute__((noinline)) static int make() { return seed; }
+// Only reached when something is thrown.
+int handled, cleaned;
+struct Cleans {
+    ~Cleans() { __sync_fetch_and_add(&cleaned, 1); }
+};
+extern void thrower(int) __attribute__((noinline));
+extern "C" int atomic_in_a_handler(int x) {
+    try {
+        thrower(x);
+    } catch (int) {
+        __sync_fetch_and_add(&handled, 1);
+    }
+    return handled;
+}
+extern "C" int plain_handler(int x) {
+    try {
+        thrower(x);
+    } catch (int) {
+        handled++;
+    }
+    return handled;
+}
+void thrower(int x) {
+    if (x > 3) throw x;
+}
 int main() { return 0; }
