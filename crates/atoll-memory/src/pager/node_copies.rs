@@ -51,6 +51,10 @@ impl Pager {
                     .load(&mut x.lane, &[Transfer { page: page.into(), memory: at }])
                     .map_err(FaultError::Far)?,
             }
+        } else {
+            // The page exists, full of zeros, once it was touched.
+            // SAFETY: the alias of a page that nobody has mapped.
+            unsafe { at.write_volatile(0) };
         }
         x.cached -= 1;
         let frame = x.cache[x.cached];
@@ -98,7 +102,6 @@ impl Pager {
         self.with_content(x, page, |to, frame| {
             match content {
                 Some(content) => to.copy_from_slice(content),
-                // Touched, so that the page exists.
                 None => to.fill(0),
             }
             self.frames.set_dirty(frame);
@@ -183,6 +186,9 @@ impl Pager {
             let room = if seen.state() == State::Absent { self.make_room(x, 1) } else { Ok(()) };
             let mut now = seen;
             if seen.state() == State::Absent && room.is_ok() {
+                // What was never used is a hole in the file, which this fills.
+                // SAFETY: the alias of a page of ours.
+                unsafe { self.alias(page).read_volatile() };
                 x.cached -= 1;
                 let frame = x.cache[x.cached];
                 self.frames.fill(frame, page, true, false);
