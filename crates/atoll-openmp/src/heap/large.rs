@@ -27,12 +27,8 @@ struct Extents {
     top: usize,
 }
 
-static EXTENTS: Spin<Extents> = Spin::new(Extents {
-    live: BTreeMap::new(),
-    free: BTreeMap::new(),
-    by_size: BTreeSet::new(),
-    top: 0,
-});
+static EXTENTS: Spin<Extents> =
+    Spin::new(Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: 0 });
 
 /// The lock, with signals blocked: a handler of the program that faults must not find us inside.
 fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
@@ -261,7 +257,12 @@ mod tests {
     use super::*;
 
     fn empty() -> Extents {
-        Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: place::large().start }
+        Extents {
+            live: BTreeMap::new(),
+            free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+            top: place::large().start,
+        }
     }
 
     /// Live and free extents cover everything up to the top, without overlap, and no two free ones touch.

@@ -16,6 +16,7 @@ use atoll_channel::Node;
 use atoll_channel::transport::{Event, Place, Shm, ShmSettings, Transport, TransportError};
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
+use atoll_coherence::copy::State;
 use atoll_coherence::merge::Page;
 use atoll_memory::control::{EXIT_NODE, EXIT_SETUP};
 use atoll_memory::pager::Pager;
@@ -25,6 +26,7 @@ use super::identity::Identity;
 use super::locks::{Locks, Taken};
 use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
+use super::phases::Phases;
 use super::wire::{self, Content, Diff, Packet};
 use super::{ORIGIN, region};
 use crate::start::objects::Object;
@@ -40,6 +42,8 @@ const LONGEST: usize = 64 << 20;
 const QUEUE: usize = 256 << 20;
 /// How often the agent looks around before it sleeps.
 const LOOKS: u32 = 20;
+/// Packets in one message at most.
+const TOGETHER: usize = 64;
 /// All messages are of one kind: `Packet` tells what they are.
 const PACKET: u16 = 1;
 
@@ -92,7 +96,7 @@ fn socket(number: &str) -> Option<Option<OwnedFd>> {
 impl Meeting {
     fn greet(&mut self, mine: &Identity) -> Result<(), String> {
         let (me, nodes) = (self.transport.node(), self.transport.nodes());
-        let hello = wire::encode(&Packet::Hello(mine.clone()));
+        let hello = wire::encode(&[Packet::Hello(mine.clone())]);
         for other in (0..nodes).map(Node).filter(|other| *other != me) {
             self.transport.send(other, PACKET, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
         }
@@ -102,14 +106,19 @@ impl Meeting {
             let early = &mut self.early;
             let moved = self.transport.progress(&mut |event| match event {
                 Event::Message { from, bytes, .. } => match wire::decode(bytes) {
-                    Some(Packet::Hello(theirs)) => {
-                        left -= 1;
-                        if let Some(what) = mine.difference(&theirs) {
-                            trouble =
-                                Some(format!("{from} does not run the same program as this node: {what}"));
+                    Some(packets) => {
+                        for packet in packets {
+                            let Packet::Hello(theirs) = packet else {
+                                early.push_back((from, packet));
+                                continue;
+                            };
+                            left -= 1;
+                            if let Some(what) = mine.difference(&theirs) {
+                                let text = "does not run the same program as this node";
+                                trouble = Some(format!("{from} {text}: {what}"));
+                            }
                         }
                     }
-                    Some(packet) => early.push_back((from, packet)),
                     None => trouble = Some(format!("{from} does not speak as this node does")),
                 },
                 Event::Lost { node, why } => trouble = Some(format!("{node} is gone: {why}")),
@@ -142,8 +151,13 @@ struct Server {
     waiting: HashMap<Page, Vec<Number>>,
     /// Who waits for the barrier, for all workers of the node.
     arrived: Option<Number>,
+    /// Where they go on to from there.
+    site: u64,
     locks: Locks,
     chunks: Chunks,
+    phases: Phases,
+    /// To each node: what is said to it in this round.
+    saying: Vec<Vec<Packet>>,
     /// To each node: what it had no room for.
     outgoing: Vec<VecDeque<Vec<u8>>>,
     incoming: VecDeque<(Node, Packet)>,
@@ -194,8 +208,11 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         pages: Pages::new(pager, x),
         waiting: HashMap::new(),
         arrived: None,
+        site: 0,
         locks: Locks::default(),
         chunks: Chunks::default(),
+        phases: Phases::new(pager.control().settings.prefetch != 0),
+        saying: (0..nodes).map(|_| Vec::new()).collect(),
         outgoing: (0..nodes).map(|_| VecDeque::new()).collect(),
         incoming: meeting.early,
         ending: false,
@@ -236,7 +253,7 @@ impl Server {
         let incoming = &mut self.incoming;
         let moved = self.transport.progress(&mut |event| match event {
             Event::Message { from, bytes, .. } => match wire::decode(bytes) {
-                Some(packet) => incoming.push_back((from, packet)),
+                Some(packets) => incoming.extend(packets.into_iter().map(|packet| (from, packet))),
                 None => lost = Some((from, "it says what makes no sense".to_owned())),
             },
             Event::Lost { node, why } => lost = Some((node, why.to_string())),
@@ -252,7 +269,10 @@ impl Server {
         if let Some((node, why)) = lost
             && !self.ending
         {
-            state::give_up(EXIT_NODE, &format!("{node} is gone, and the program cannot go on without it: {why}"));
+            state::give_up(
+                EXIT_NODE,
+                &format!("{node} is gone, and the program cannot go on without it: {why}"),
+            );
         }
         let mut questions = Vec::new();
         done += mail::take(|question| questions.push(question));
@@ -267,9 +287,10 @@ impl Server {
             state::give_up(EXIT_NODE, &e.to_string());
         }
         for (to, message) in self.agent.take_outbox() {
-            self.send(to.into(), &Packet::Coherence(message));
+            self.send(to.into(), Packet::Coherence(message));
         }
         for page in std::mem::take(&mut self.pages.resumed) {
+            self.phases.came(page);
             for number in self.waiting.remove(&page).into_iter().flatten() {
                 mail::answer(number, [0; 2]);
             }
@@ -279,7 +300,20 @@ impl Server {
         {
             self.arrived = None;
             mail::answer(number, [0; 2]);
+            self.begin_phase(self.site);
         }
+    }
+
+    /// Another phase of the program begins: fetches what it needed the last time.
+    fn begin_phase(&mut self, key: u64) {
+        let pager = self.pager;
+        let (mut pages, _, _) = self.phases.begin(key, |page| pager.is_used(page as u32));
+        pages.retain(|page| self.agent.state(*page) == State::Nothing);
+        for page in &pages {
+            let result = self.agent.fault(*page, Fault::Read, Mode::Single, &mut self.pages);
+            self.step(result);
+        }
+        self.phases.fetching(pages);
     }
 
     /// A worker of this node asks.
@@ -289,11 +323,15 @@ impl Server {
                 let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
                 let mode = if region::is_many() { Mode::Many } else { Mode::Single };
                 self.waiting.entry(page).or_default().push(number);
+                // What is only to be written is not worth fetching to read.
+                let missing = self.agent.state(page) == State::Nothing;
+                self.phases.waits(page, missing && (fault == Fault::Read || mode == Mode::Many));
                 let result = self.agent.fault(page, fault, mode, &mut self.pages);
                 self.step(result);
             }
             Kind::Arrive => {
                 self.arrived = Some(number);
+                self.site = words[0];
                 let result = self.agent.arrive(&mut self.pages);
                 self.step(result);
             }
@@ -309,28 +347,29 @@ impl Server {
             Kind::Region => {
                 self.chunks.restart();
                 let order = region::order();
-                self.broadcast(&Packet::Region(order));
+                self.broadcast(|| Packet::Region(order));
                 mail::answer(number, [0; 2]);
+                self.begin_phase(order.function);
             }
             Kind::Publish => {
-                self.broadcast(&Packet::Publish(words[0]));
+                self.broadcast(|| Packet::Publish(words[0]));
                 region::set_published(words[0]);
                 mail::answer(number, [0; 2]);
             }
             Kind::Free => {
-                self.send(words[1] as u32, &Packet::Free(words[0]));
+                self.send(words[1] as u32, Packet::Free(words[0]));
                 mail::answer(number, [0; 2]);
             }
             Kind::Exit if self.me == ORIGIN => {
                 self.ending = true;
-                self.broadcast(&Packet::Exit(words[0] as i32));
+                self.broadcast(|| Packet::Exit(words[0] as i32));
                 while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
                     let _ = self.transport.progress(&mut |_| ());
                 }
                 mail::answer(number, [0; 2]);
             }
             // The worker is not answered: the origin ends the program.
-            Kind::Exit => self.send(ORIGIN, &Packet::Exit(words[0] as i32)),
+            Kind::Exit => self.send(ORIGIN, Packet::Exit(words[0] as i32)),
         }
     }
 
@@ -339,12 +378,18 @@ impl Server {
         match packet {
             Packet::Coherence(message) => {
                 if !self.is_sound(&message) {
-                    state::give_up(EXIT_NODE, &format!("node {from} speaks of pages or nodes that do not exist"));
+                    state::give_up(
+                        EXIT_NODE,
+                        &format!("node {from} speaks of pages or nodes that do not exist"),
+                    );
                 }
                 let result = self.agent.receive(from as u8, message, &mut self.pages);
                 self.step(result);
             }
-            Packet::Region(order) if from == ORIGIN => region::arrived(order),
+            Packet::Region(order) if from == ORIGIN => {
+                region::arrived(order);
+                self.begin_phase(order.function);
+            }
             Packet::Publish(value) if from == ORIGIN => region::set_published(value),
             Packet::Lock { name, by, wait } if self.me == ORIGIN => self.lock(name, (from, by), wait),
             Packet::Unlock(name) if self.me == ORIGIN => self.unlock(name),
@@ -394,7 +439,7 @@ impl Server {
 
     fn lock(&mut self, name: u64, who: (u32, Number), wait: bool) {
         if self.me != ORIGIN {
-            return self.send(ORIGIN, &Packet::Lock { name, by: who.1, wait });
+            return self.send(ORIGIN, Packet::Lock { name, by: who.1, wait });
         }
         match self.locks.take(name, who, wait) {
             Taken::Yes => self.locked(who, true),
@@ -407,13 +452,13 @@ impl Server {
         if node == self.me {
             mail::answer(by, [u64::from(taken), 0]);
         } else {
-            self.send(node, &Packet::Locked { by, taken });
+            self.send(node, Packet::Locked { by, taken });
         }
     }
 
     fn unlock(&mut self, name: u64) {
         if self.me != ORIGIN {
-            self.send(ORIGIN, &Packet::Unlock(name));
+            self.send(ORIGIN, Packet::Unlock(name));
         } else if let Some(next) = self.locks.give(name) {
             self.locked(next, true);
         }
@@ -421,27 +466,41 @@ impl Server {
 
     fn chunk(&mut self, share: u64, guided: bool, count: u64, amount: u64, (node, by): (u32, Number)) {
         if self.me != ORIGIN {
-            return self.send(ORIGIN, &Packet::Chunk { share, guided, count, amount, by });
+            return self.send(ORIGIN, Packet::Chunk { share, guided, count, amount, by });
         }
         let (from, to) = self.chunks.take(share, count, amount, guided, self.nodes);
         if node == self.me {
             mail::answer(by, [from, to]);
         } else {
-            self.send(node, &Packet::Chunks { by, from, to });
+            self.send(node, Packet::Chunks { by, from, to });
         }
     }
 
-    fn broadcast(&mut self, packet: &Packet) {
-        let bytes = wire::encode(packet);
+    fn broadcast(&mut self, packet: impl Fn() -> Packet) {
         for to in 0..self.nodes {
             if to != self.me {
-                self.post(to, bytes.clone());
+                self.send(to, packet());
             }
         }
     }
 
-    fn send(&mut self, to: u32, packet: &Packet) {
-        self.post(to, wire::encode(packet));
+    /// Says it at the end of the round, or when enough has come together.
+    fn send(&mut self, to: u32, packet: Packet) {
+        let Some(saying) = self.saying.get_mut(to as usize) else { return };
+        saying.push(packet);
+        if saying.len() >= TOGETHER {
+            self.say(to);
+        }
+    }
+
+    /// Sends what is to be said to node `to`.
+    fn say(&mut self, to: u32) {
+        let Some(saying) = self.saying.get_mut(to as usize).filter(|saying| !saying.is_empty()) else {
+            return;
+        };
+        let bytes = wire::encode(saying);
+        saying.clear();
+        self.post(to, bytes);
     }
 
     fn post(&mut self, to: u32, bytes: Vec<u8>) {
@@ -457,9 +516,12 @@ impl Server {
         queue.push_back(bytes);
     }
 
-    /// Sends what had no room; returns how much that was.
+    /// Sends what is to be said and what had no room; returns how much that was.
     fn flush(&mut self) -> usize {
         let mut sent = 0;
+        for to in 0..self.nodes {
+            self.say(to);
+        }
         for (to, queue) in (0..).zip(&mut self.outgoing) {
             while let Some(bytes) = queue.front() {
                 match self.transport.send(Node(to), PACKET, bytes) {

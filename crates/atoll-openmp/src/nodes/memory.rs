@@ -100,9 +100,7 @@ impl Memory for Pages {
 
     fn apply(&mut self, page: Page, change: &Diff) {
         let mut result = Ok(());
-        done(
-            self.pager.change_copy(self.x, page as u32, |content| result = diff::apply(&change.0, content)),
-        );
+        done(self.pager.change_copy(self.x, page as u32, |content| result = diff::apply(&change.0, content)));
         if result.is_err() {
             state::give_up(EXIT_SETUP, "another node sent changes of a page that make no sense");
         }

@@ -3,7 +3,8 @@
 //! On node 0, the origin, the program's `main` runs; on the others a process of the same binary stops before `main` and
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
-//! regions, `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
+//! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
+//! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
@@ -13,7 +14,9 @@ mod identity;
 mod locks;
 pub(crate) mod mail;
 mod memory;
+mod phases;
 pub(crate) mod region;
+mod safety;
 pub(crate) mod stack;
 mod wire;
 
@@ -60,9 +63,10 @@ pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> O
     (from < to).then_some((from, to))
 }
 
-/// All workers of this node are at the barrier; returns when those of all nodes were.
-pub(crate) fn barrier() {
-    mail::post(mail::Kind::Arrive, [0; 3]);
+/// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
+/// were.
+pub(crate) fn barrier(site: usize) {
+    mail::post(mail::Kind::Arrive, [site as u64, 0, 0]);
 }
 
 /// Ends a program that does in a region over several nodes what cannot be done there.

@@ -7,11 +7,12 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use atoll_memory::control::Consistency;
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGIN, mail};
 use crate::futex::{Gate, Lock};
-use crate::omp;
+use crate::{omp, state};
 
 /// What a node must know to take part in a region.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -36,14 +37,19 @@ pub(crate) fn part(threads: u32, node: u32, nodes: u32) -> (u32, u32) {
     (at(node), at(node + 1) - at(node))
 }
 
-static ORDER: Lock<Order> = Lock::new(Order {
-    function: 0,
-    data: 0,
-    call_site: 0,
-    threads: 0,
-    many: false,
-    plan: None,
-});
+pub(crate) use super::safety::How;
+
+/// How the region of this outlined function runs, by its code and by what the user wants.
+pub(crate) fn how(function: usize) -> How {
+    let wants_many = state::control().is_some_and(|c| c.settings.consistency != Consistency::Single as u32);
+    match super::safety::of(function) {
+        How::Many if !wants_many => How::Single,
+        how => how,
+    }
+}
+
+static ORDER: Lock<Order> =
+    Lock::new(Order { function: 0, data: 0, call_site: 0, threads: 0, many: false, plan: None });
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 static GATE: Gate = Gate::new();
 static MANY: AtomicBool = AtomicBool::new(false);
@@ -66,7 +72,8 @@ pub(crate) fn begin(order: Order) {
     mail::post(mail::Kind::Region, [0; 3]);
 }
 
-/// The node's leader has ended a region: pages have one writer at a time again.
+/// The origin's leader has ended a region: pages have one writer at a time again. On the other nodes nobody runs until the next
+/// one, which says anew.
 pub(crate) fn end() {
     MANY.store(false, Ordering::Release);
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use atoll_memory::control::{self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings};
+use atoll_memory::control::{
+    self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings,
+};
 use atoll_pages::PolicySpec;
 
 use super::check::path::{self, PathError};
@@ -15,9 +17,9 @@ use super::check::program::{self, CheckError, Checked};
 use super::clock::Clock;
 use super::interrupts;
 use super::library::{self, LibraryError};
+use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
 use super::watch::{self, Ending, WatchError, Watched};
-use super::nodes::{Nodes, NodesError};
 use crate::cli::{ConsistencyArg, OnOff, RunArgs};
 use crate::machine;
 
