@@ -144,6 +144,62 @@ impl Figures {
     }
 }
 
+/// What a node's agent counts: a number in [`NodeFigures`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum NodeCount {
+    /// Faults that waited for a page from another node, to be read.
+    Reads,
+    /// Faults that waited for leave to write a page.
+    Writes,
+    /// Pages written among many nodes.
+    Twins,
+    /// Pages sent to other nodes.
+    Sent,
+    /// Copies invalidated one by one.
+    Single,
+    /// Copies invalidated at barriers, in one message for all.
+    Batched,
+    /// Differences sent to be merged.
+    Diffs,
+    /// Their bytes.
+    DiffBytes,
+    /// Pages fetched ahead at the begin of a phase.
+    Ahead,
+    /// Of these, used in it.
+    AheadUsed,
+    /// Pages fetched ahead in the stream of a worker's faults.
+    Streamed,
+    /// Nanoseconds that faults waited.
+    FaultNs,
+    /// Barriers of all nodes.
+    Barriers,
+    /// Nanoseconds from the node's last worker at a barrier until it opened.
+    BarrierNs,
+    /// Messages sent.
+    Messages,
+    /// Their bytes.
+    MessageBytes,
+}
+
+/// How many there are.
+pub const NODE_COUNTS: usize = 16;
+
+/// What a node's agent counted; on the first node, at the end, those of all nodes.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct NodeFigures {
+    /// By [`NodeCount`].
+    pub counts: [AtomicU64; NODE_COUNTS],
+}
+
+impl NodeFigures {
+    /// Counts `n` more.
+    pub fn add(&self, count: NodeCount, n: u64) {
+        self.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+    }
+}
+
 /// Largest core-map count told apart in [`Totals::by_count`].
 pub const CORE_MAP_COUNTS: usize = MAX_WORKERS + 1;
 
@@ -198,6 +254,8 @@ pub struct Control {
     pub totals: Totals,
     /// Counters by region.
     pub regions: Regions,
+    /// Counters by node.
+    pub nodes: [NodeFigures; crate::layout::MAX_NODES],
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
     pub figures: [Figures; MAX_WORKERS + 1],
 }

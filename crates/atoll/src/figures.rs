@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use atoll_memory::control::{self, Control, MAX_WORKERS};
+use atoll_memory::control::{self, Control, MAX_WORKERS, NodeCount, NodeFigures};
 use atoll_memory::region_counts;
-use atoll_record::figures::{Counters, Figures, Memory, Region, Worker};
+use atoll_record::figures::{Counters, Figures, Memory, Node, Region, Worker};
 use atoll_record::run::Settings;
 
 use crate::trace::names::Names;
@@ -38,8 +38,36 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         background,
         pages_by_core_map_count: by_count(&control.totals.by_count),
         kernel_tlb_shootdowns: None,
+        nodes: nodes(control),
         regions: Vec::new(),
     }
+}
+
+/// What nodes counted; nothing where there is one.
+fn nodes(control: &Control) -> Vec<Node> {
+    let count = (control.settings.nodes as usize).min(control.nodes.len());
+    let node = |figures: &NodeFigures| {
+        let get = |count: NodeCount| figures.counts[count as usize].load(Ordering::Relaxed);
+        Node {
+            read_faults: get(NodeCount::Reads),
+            write_faults: get(NodeCount::Writes),
+            twins: get(NodeCount::Twins),
+            pages_sent: get(NodeCount::Sent),
+            single_invalidations: get(NodeCount::Single),
+            batched_invalidations: get(NodeCount::Batched),
+            diffs: get(NodeCount::Diffs),
+            diff_bytes: get(NodeCount::DiffBytes),
+            ahead: get(NodeCount::Ahead),
+            ahead_used: get(NodeCount::AheadUsed),
+            streamed: get(NodeCount::Streamed),
+            fault_seconds: get(NodeCount::FaultNs) as f64 / 1e9,
+            barriers: get(NodeCount::Barriers),
+            barrier_seconds: get(NodeCount::BarrierNs) as f64 / 1e9,
+            messages: get(NodeCount::Messages),
+            message_bytes: get(NodeCount::MessageBytes),
+        }
+    };
+    if count > 1 { control.nodes[..count].iter().map(node).collect() } else { Vec::new() }
 }
 
 /// What was counted by region, that with most time in faults first; empty where it was not counted. `program` is the file

@@ -34,6 +34,14 @@ pub(crate) fn several() -> Option<(u32, u32)> {
     settings.several_nodes().then_some((settings.node, settings.nodes))
 }
 
+/// The CPUs that this node's workers have to themselves, of `cpus`: local nodes share them, and each has an agent.
+pub(crate) fn cpus(cpus: u32) -> u32 {
+    match several() {
+        Some((_, nodes)) => (cpus / nodes).saturating_sub(1),
+        None => cpus,
+    }
+}
+
 /// Are there several nodes?
 #[inline]
 pub(crate) fn active() -> bool {

@@ -39,6 +39,8 @@ pub(super) enum Packet {
     Chunks { by: u32, from: u64, to: u64 },
     /// Blocks of the receiver's heap that are free.
     Free(u64),
+    /// To the origin, at the end: what the node counted, by `atoll_memory::control::NodeCount`.
+    Counts(Vec<u64>),
     /// From the origin: the program has ended. To the origin: a worker ends it.
     Exit(i32),
 }
