@@ -79,7 +79,7 @@ fn search(
             .copied()
             .filter(|b| blocks.contains(b))
             .collect();
-        if latches.len() > 1 && latches.len() <= 16 {
+        if latches.len() > 1 && latches.len() <= 64 {
             for &latch in &latches {
                 let part = natural(body, &blocks, header, latch, budget)?;
                 if part.len() == blocks.len() {

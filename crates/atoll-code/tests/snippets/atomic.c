@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 int flag, data;
 struct box {
@@ -109,6 +110,22 @@ void atomic_spin_that_yields(int wanted) {
 
 void atomic_spin_that_asks_the_time(void) {
     while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE)) omp_get_wtime();
+}
+
+int atomic_spin_by_comparing(const char *message) {
+    while (strcmp(message, "go") != 0) __asm__ volatile("" ::: "memory");
+    return data;
+}
+
+/* One loop over all flags: it moves on only when it has seen one. */
+int atomic_gathers(volatile int *ready, int n) {
+    int i = 0;
+    while (i < n)
+        if (ready[i]) {
+            data += i;
+            i++;
+        }
+    return data;
 }
 
 __attribute__((noinline)) static int is_ready(const struct box *b) { return __atomic_load_n(&b->ready, __ATOMIC_ACQUIRE); }
