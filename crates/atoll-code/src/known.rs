@@ -150,6 +150,8 @@ pub(crate) fn lookup(name: &str) -> Option<Known> {
         "GOMP_task" | "GOMP_taskloop" | "GOMP_taskloop_ull" => return openmp(&[RDI, RDX]),
         "__kmpc_fork_call" | "__kmpc_fork_teams" | "__kmpc_fork_call_if" => return openmp(&[RDX]),
         "__kmpc_omp_task_alloc" | "__kmpc_omp_target_task_alloc" => return openmp(&[R9]),
+        "__kmpc_reduce" | "__kmpc_reduce_nowait" => return openmp(&[R9]),
+        "__kmpc_copyprivate" => return openmp(&[R8]),
         "qsort" | "qsort_r" => return calling(&[RCX]),
         "bsearch" => return calling(&[R8]),
         "atexit" => return calling(&[RDI]),

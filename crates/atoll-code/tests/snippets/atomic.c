@@ -1,5 +1,6 @@
 /* Functions that synchronise inline: all must be found atomic at every level. */
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -115,6 +116,22 @@ void atomic_spin_that_asks_the_time(void) {
 int atomic_spin_by_comparing(const char *message) {
     while (strcmp(message, "go") != 0) __asm__ volatile("" ::: "memory");
     return data;
+}
+
+/* What is tested is chosen between two loads. */
+int atomic_spin_on_a_choice(volatile int *a, volatile int *b) {
+    int seen;
+    do {
+        int x = *a, y = *b;
+        seen = x > 3 ? y : x;
+    } while (seen == 0);
+    return data;
+}
+
+void atomic_mutex(pthread_mutex_t *lock) {
+    pthread_mutex_lock(lock);
+    data++;
+    pthread_mutex_unlock(lock);
 }
 
 /* One loop over all flags: it moves on only when it has seen one. */
