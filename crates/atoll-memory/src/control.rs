@@ -6,12 +6,13 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::region_counts::Regions;
+use crate::segment::{SegmentFigures, SegmentSettings};
 
 /// Workers a team may have at most.
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc06");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc07");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -72,6 +73,8 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Are faults counted by region, too? 0: no.
     pub count_regions: u32,
+    /// Whether the program's memory is a segment, and what kind of one.
+    pub segment: SegmentSettings,
 }
 
 /// Counters of one worker. All only grow; times are in ticks of the time stamp counter.
@@ -174,6 +177,8 @@ pub struct Control {
     pub totals: Totals,
     /// Counters by region.
     pub regions: Regions,
+    /// The segment, if there is one.
+    pub segment: SegmentFigures,
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
     pub figures: [Figures; MAX_WORKERS + 1],
 }
@@ -235,6 +240,7 @@ impl Settings {
             far: [0; 4096],
             far_bytes: u64::MAX,
             count_regions: 0,
+            segment: SegmentSettings::default(),
         };
         put_text(&mut s.policy, policy);
         put_text(&mut s.far, far);

@@ -3,15 +3,29 @@
 //! Used by `mapping` for calls from inside this library. mimalloc's blocks come from the one arena that `small`
 //! gives it; what arrives here is a few pages a worker, kept in free lists by size.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 
 /// The last quarter of pinned memory, but for what `brk` has.
-const START: usize = layout::PINNED + layout::PINNED_BYTES / 4 * 3;
-const END: usize = layout::PINNED + layout::PINNED_BYTES / 8 * 7;
+const PINNED: Range<usize> = layout::PINNED + layout::PINNED_BYTES / 4 * 3..BREAK.start;
 
 /// The program break's own stretch: the kernel's would be private to each worker.
-pub(crate) const BREAK: std::ops::Range<usize> = END..layout::PINNED + layout::PINNED_BYTES;
+pub(crate) const BREAK: Range<usize> =
+    layout::PINNED + layout::PINNED_BYTES / 8 * 7..layout::PINNED + layout::PINNED_BYTES;
+
+/// What there is: a part of pinned memory, or of the segment.
+static START: AtomicUsize = AtomicUsize::new(PINNED.start);
+static END: AtomicUsize = AtomicUsize::new(PINNED.end);
+
+/// Takes pieces from this stretch of the segment from now on. Before the first piece.
+pub(crate) fn use_segment(stretch: Range<usize>) {
+    START.store(stretch.start, Ordering::Relaxed);
+    END.store(stretch.end, Ordering::Relaxed);
+    OS.lock().next = stretch.start;
+}
 
 struct Os {
     next: usize,
@@ -19,7 +33,7 @@ struct Os {
     free: [usize; 17],
 }
 
-static OS: Spin<Os> = Spin::new(Os { next: START, free: [0; 17] });
+static OS: Spin<Os> = Spin::new(Os { next: PINNED.start, free: [0; 17] });
 
 /// `len` bytes of zeroed pinned memory, page-aligned; `None` when all is used.
 pub(crate) fn map(len: usize) -> Option<usize> {
@@ -35,7 +49,7 @@ pub(crate) fn map(len: usize) -> Option<usize> {
         return Some(at);
     }
     let at = os.next;
-    if at + pages * 4096 > END {
+    if at + pages * 4096 > END.load(Ordering::Relaxed) {
         return None;
     }
     os.next = at + pages * 4096;
@@ -44,7 +58,7 @@ pub(crate) fn map(len: usize) -> Option<usize> {
 
 /// Is the piece from here?
 pub(crate) fn contains(at: usize) -> bool {
-    (START..END).contains(&at)
+    (START.load(Ordering::Relaxed)..END.load(Ordering::Relaxed)).contains(&at)
 }
 
 /// Gives a piece back.

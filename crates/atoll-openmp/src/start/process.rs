@@ -68,7 +68,14 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         state: AtomicI32::new(0),
         pager,
     };
-    let slot = layout::STACKS + index * SLOT;
+    // What cloning costs this process in a segment; told when the worker is there.
+    let _cloning = super::segment::Cloning::begin(pager.control());
+    let slot = if super::segment::is_on() {
+        let bytes = STACK + (start.stack_bytes + tls_bytes()).next_multiple_of(4096);
+        super::segment::slot(index, bytes).ok_or(Errno(libc::ENOMEM))?
+    } else {
+        layout::STACKS + index * SLOT
+    };
     let flags = libc::CLONE_FILES | libc::CLONE_FS | libc::CLONE_IO | libc::CLONE_SYSVSEM;
     // SAFETY: the child gets a stack of its own in its slot; it reads `start` from this stack, which is shared,
     // while this worker waits below. No exit signal: the program's wait() never sees workers.
@@ -157,7 +164,7 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
         }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         libc::pthread_attr_init(attributes.as_mut_ptr());
-        let stack = layout::STACKS + index * SLOT + STACK;
+        let stack = slot(index) + STACK;
         let bytes = (start.stack_bytes + tls_bytes()).next_multiple_of(4096).min(SLOT - STACK);
         let mut error = libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut c_void, bytes);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
@@ -177,9 +184,19 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
 /// The uffd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
+/// Bytes of a slot whose worker brings its own stack, as the master does.
+pub(super) fn least_slot_bytes() -> usize {
+    STACK
+}
+
+/// Where the stacks of worker `index` lie.
+fn slot(index: usize) -> usize {
+    if super::segment::is_on() { super::segment::known_slot(index) } else { layout::STACKS + index * SLOT }
+}
+
 /// Where worker `index` handles signals: [`signal::STACK_BYTES`] of its slot.
 pub(crate) fn alternate_stack(index: usize) -> usize {
-    layout::STACKS + index * SLOT + ALTERNATE
+    slot(index) + ALTERNATE
 }
 
 /// Static TLS that a thread's stack must hold besides the stack proper.
@@ -206,6 +223,10 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     state::become_worker(index, index);
     signal::use_stack(alternate_stack(index));
     let attached = (|| {
+        if pager.is_segment() {
+            super::segment::ready(pager.control(), index);
+            return Ok(());
+        }
         let delivery =
             if pager.control().settings.fault_thread() { Delivery::Message } else { Delivery::Signal };
         let uffd = Uffd::open(delivery)?;
@@ -261,6 +282,10 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
                 pager.scan_tick();
             }
             pager.drop_mappings(table, &mut tail, figures);
+        } else if pager.is_segment() {
+            // Nothing to do, ever: no timer disturbs the worker. Every signal is blocked here.
+            // SAFETY: no arguments.
+            let _ = unsafe { sys::syscall(libc::SYS_pause, [0; 6]) };
         } else {
             sys::sleep_ns(999_999_999);
         }

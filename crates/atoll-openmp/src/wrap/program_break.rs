@@ -8,8 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::heap::os;
 use crate::state;
 
-/// Where the program break is; it begins at the start of [`os::BREAK`].
+/// Where the program break is; it begins at the start of its stretch.
 static BREAK_AT: AtomicUsize = AtomicUsize::new(os::BREAK.start);
+/// Where it may be.
+static BREAK: [AtomicUsize; 2] = [AtomicUsize::new(os::BREAK.start), AtomicUsize::new(os::BREAK.end)];
+
+/// It begins at the start of this stretch of the segment. Before the program runs.
+pub(crate) fn use_segment(stretch: std::ops::Range<usize>) {
+    BREAK_AT.store(stretch.start, Ordering::Relaxed);
+    BREAK[0].store(stretch.start, Ordering::Relaxed);
+    BREAK[1].store(stretch.end, Ordering::Relaxed);
+}
 
 fn no_memory() {
     // SAFETY: errno is this thread's.
@@ -17,7 +26,8 @@ fn no_memory() {
 }
 
 fn move_break(to: usize) -> bool {
-    if !(os::BREAK.start..=os::BREAK.end).contains(&to) {
+    let [start, end] = BREAK.each_ref().map(|bound| bound.load(Ordering::Relaxed));
+    if !(start..=end).contains(&to) {
         return false;
     }
     let before = BREAK_AT.swap(to, Ordering::AcqRel);

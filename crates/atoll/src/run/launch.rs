@@ -16,6 +16,7 @@ use super::clock::Clock;
 use super::interrupts;
 use super::library::{self, LibraryError};
 use super::signals::Signals;
+use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
 use crate::cli::RunArgs;
 use crate::machine;
@@ -35,6 +36,9 @@ pub(crate) enum LaunchError {
     /// `--cmcp-p` is no ratio, or the policy is not CMCP.
     #[error("--cmcp-p {0}: {1}")]
     CmcpP(String, String),
+    /// Flags about pages and about a segment.
+    #[error("{0}")]
+    Translation(#[from] TranslationError),
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
@@ -64,7 +68,7 @@ impl LaunchError {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
             Self::Check(e) if e.is_not_executable() => 126,
-            Self::CmcpP(..) => 2,
+            Self::CmcpP(..) | Self::Translation(_) => 2,
             _ => EXIT_SETUP as u8,
         }
     }
@@ -133,6 +137,7 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
     settings.faults = Faults::from(args.memory.faults) as u32;
     settings.workers =
         workers(args.memory.workers, std::env::var_os("OMP_NUM_THREADS").as_deref(), machine::usable_cpus())?;
+    translation::settle(args, &mut settings)?;
     Ok(settings)
 }
 

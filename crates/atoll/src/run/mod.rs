@@ -7,8 +7,10 @@ mod interrupts;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod process;
+mod segment;
 pub(crate) mod signals;
 pub(crate) mod summary;
+mod translation;
 pub(crate) mod watch;
 
 use std::path::PathBuf;
