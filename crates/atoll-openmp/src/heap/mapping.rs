@@ -10,6 +10,7 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::{large, os};
+use crate::start::segment;
 use crate::state;
 
 const FAILED: *mut c_void = usize::MAX as *mut c_void;
@@ -45,8 +46,9 @@ unsafe extern "C" fn map(
 ) -> *mut c_void {
     let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     // In a segment nothing faults: what else is mapped is filled at once.
-    let filled = if crate::start::segment::is_on() { libc::MAP_POPULATE } else { 0 };
+    let filled = if segment::is_on() { libc::MAP_POPULATE } else { 0 };
     let kernel = || {
+        let _set_up = segment::SetUp::begin(None);
         let place = |at: usize, fixed: c_int| {
             // SAFETY: exactly what the caller asked for, or a new mapping where nothing is.
             unsafe { sys::mmap(at, len, prot, flags | fixed | filled, fd, offset as u64) }

@@ -13,6 +13,7 @@ use atoll_memory::layout;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::scan::PERIOD_NS;
 use atoll_memory::pager::{FaultError, Pager};
+use atoll_memory::segment::fill::Which;
 use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
 
@@ -68,8 +69,8 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         state: AtomicI32::new(0),
         pager,
     };
-    // What cloning costs this process in a segment; told when the worker is there.
-    let _cloning = super::segment::Cloning::begin(pager.control());
+    // The kernel makes private pages read-only in both processes: they are entered again when the worker is there.
+    let _set_up = super::segment::SetUp::begin(Some(Which::PrivateWritable));
     let slot = if super::segment::is_on() {
         let bytes = STACK + (start.stack_bytes + tls_bytes()).next_multiple_of(4096);
         super::segment::slot(index, bytes).ok_or(Errno(libc::ENOMEM))?

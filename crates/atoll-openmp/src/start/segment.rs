@@ -25,6 +25,8 @@ use crate::{state, wrap};
 /// mimalloc's bookkeeping, and the program break.
 const OS_BYTES: usize = 16 << 20;
 const BREAK_BYTES: usize = 4 << 20;
+/// The program break has this part of the segment at least.
+const BREAK_PART: usize = 32;
 /// Stack and signal stack of a worker at least, for the question whether a segment is large enough.
 const STACK_BYTES: usize = 12 << 20;
 
@@ -43,6 +45,7 @@ pub(super) fn make(control: &'static Control) -> Result<Segment, String> {
     let small = (workers + 1) * small::UNIT;
     // Once more mimalloc's unit, as it wants its memory aligned to that.
     let least = small + small::UNIT + workers * STACK_BYTES + OS_BYTES + BREAK_BYTES;
+    let least = least + 2 * least / BREAK_PART;
     let (segment, fallen) = Segment::make(first, settings.bytes, least as u64, settings.is_strict())
         .map_err(|e| e.to_string())?;
     if let Some(why) =
@@ -59,8 +62,9 @@ pub(super) fn make(control: &'static Control) -> Result<Segment, String> {
     BOUNDS[1].store(end, Ordering::Relaxed);
     bounds::set_end(end);
     let too_small = || "the segment is too small for atoll's own needs: raise --segment-size".to_owned();
-    let at = bounds::lower(BREAK_BYTES, 4096).ok_or_else(too_small)?;
-    wrap::use_segment_for_break(at..at + BREAK_BYTES);
+    let break_bytes = BREAK_BYTES.max(segment.bytes / BREAK_PART) & !4095;
+    let at = bounds::lower(break_bytes, 4096).ok_or_else(too_small)?;
+    wrap::use_segment_for_break(at..at + break_bytes);
     let at = bounds::lower(OS_BYTES, 4096).ok_or_else(too_small)?;
     os::use_segment(at..at + OS_BYTES);
     if !small::init_in_segment(small, end) {
@@ -169,34 +173,38 @@ pub(super) fn ready(control: &'static Control, index: usize) {
     worker.ready.store(1, Ordering::Release);
 }
 
-/// A worker is being cloned: what that costs the process that does it is set-up. Dropped when the worker is there.
-pub(super) struct Cloning {
+/// What the calling process does while this lives is set-up: it makes a worker, or maps a file and enters its pages. Faults
+/// of it are not counted as the program's.
+pub(crate) struct SetUp {
     control: &'static Control,
+    fill: Option<Which>,
     index: usize,
     before: faults::Faults,
     counter: Option<Counter>,
 }
 
-impl Cloning {
-    /// Begins, in the process that clones.
-    pub(super) fn begin(control: &'static Control) -> Option<Cloning> {
+impl SetUp {
+    /// Begins; at its end the mappings that `fill` says are filled. `None`: there is no segment.
+    pub(crate) fn begin(fill: Option<Which>) -> Option<SetUp> {
         if !is_on() {
             return None;
         }
+        let control = state::control()?;
         let index = state::table();
         let fd = COUNTERS[index].load(Ordering::Relaxed);
         let counter = (fd >= 0).then(|| Counter::from_fd(fd));
         if let Some(counter) = &counter {
             counter.pause(true);
         }
-        Some(Cloning { control, index, before: faults::of_process(), counter })
+        Some(SetUp { control, fill, index, before: faults::of_process(), counter })
     }
 }
 
-impl Drop for Cloning {
+impl Drop for SetUp {
     fn drop(&mut self) {
-        // The kernel has made private pages read-only in both processes.
-        fill::all(Which::PrivateWritable, &apart());
+        if let Some(which) = self.fill {
+            fill::all(which, &apart());
+        }
         let worker = &self.control.segment.workers[self.index];
         let spent = faults::of_process().since(self.before);
         worker.before_minor.fetch_add(spent.minor, Ordering::Relaxed);

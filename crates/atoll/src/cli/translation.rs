@@ -17,7 +17,7 @@ pub(crate) struct TranslationArgs {
     /// Bytes of the segment (4G): all that the program may use
     ///
     /// Default: all reserved pages that are free; where none are reserved, half of the memory that is available.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = segment_size)]
     pub(crate) segment_size: Option<Size>,
 
     /// The pages a segment is made of, if they are to be had; else the next smaller ones
@@ -27,6 +27,14 @@ pub(crate) struct TranslationArgs {
     /// End if the segment cannot be made of --segment-page, or not be locked in memory
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+fn segment_size(text: &str) -> Result<Size, String> {
+    match text.parse::<Size>() {
+        Ok(Size(0)) => Err("a segment of no bytes holds nothing".to_owned()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// How addresses become memory.
