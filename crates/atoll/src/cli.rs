@@ -18,7 +18,7 @@ mod share;
 mod sim;
 mod trace;
 mod translation;
-pub(crate) use bench::{Bench, BenchArgs};
+pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};

@@ -218,7 +218,7 @@ fn reserved_pages_are_given_back_after_a_kill() {
     for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGKILL, libc::SIGKILL, libc::SIGKILL] {
         let run =
             Atoll::new(built("randomaccess")).args("B --iterations 200 --log-words 25").with(ON_2M).start();
-        std::thread::sleep(Duration::from_millis(random.below(900) as u64));
+        std::thread::sleep(Duration::from_millis(random.below(900)));
         run.signal(signal);
         let run = run.end().dies_by(signal);
         // The kernel frees what the last process of the run held after that process is gone.
