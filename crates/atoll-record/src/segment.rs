@@ -12,7 +12,7 @@ pub struct Segment {
     pub bytes: u64,
     /// The most of it that was in use.
     pub peak_bytes: u64,
-    /// Bytes of large globals on huge pages beside it.
+    /// Bytes of large globals and main stack on huge pages beside it.
     pub globals_bytes: u64,
     /// Is every page of every worker locked in memory?
     pub locked: bool,

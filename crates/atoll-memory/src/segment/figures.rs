@@ -70,7 +70,7 @@ pub struct SegmentFigures {
     pub pieces: AtomicU64,
     /// Bytes of the largest of them.
     pub largest: AtomicU64,
-    /// Bytes of large globals that lie on pages of 2M beside the segment.
+    /// Bytes of large globals and main stack that lie on huge pages of their own beside the segment.
     pub globals: AtomicU64,
     /// Ticks from the start of set-up to its end.
     pub set_up_ticks: AtomicU64,

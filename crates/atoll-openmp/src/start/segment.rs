@@ -3,7 +3,8 @@
 //! `constructor` makes the segment here instead of an arena that is paged; `process` asks for workers' stacks and has
 //! each process's page table filled (`atoll_memory::segment::fill`). Large blocks grow from the segment's start
 //! (`heap::large`), small ones from its end (`heap::small`). Large globals keep their addresses, so they get huge pages
-//! of their own where they are; small globals, the main stack and its TLS stay on 4K pages, filled and locked like the rest.
+//! of their own where they are, and so does what the main stack may grow to; small globals, the stack's first page and the main
+//! thread's TLS stay on 4K pages, filled and locked like the rest.
 //!
 //! Source: `hybrid-segmentation.txt`, "Memory mapping" and "Limitation": one stretch of fixed size, no paging.
 
@@ -101,6 +102,18 @@ pub(super) fn map_global(start: usize, end: usize) -> bool {
         }
     }
     false
+}
+
+/// Puts huge pages under what the main stack may grow to, `bottom..used`: nothing is there yet. Outside a segment, and
+/// where there are no pages, it stays as it is.
+pub(super) fn map_stack(bottom: usize, used: usize) {
+    /// More than this of an unlimited stack waits until it is used.
+    const MOST: usize = 64 << 20;
+    let page = PageKind::Huge2M.bytes();
+    let (start, end) = (bottom.max(used.saturating_sub(MOST)).next_multiple_of(page), used & !(page - 1));
+    if is_on() && start < end {
+        map_global(start, end);
+    }
 }
 
 /// Where nothing is: huge pages are made here before they go where they belong.

@@ -72,6 +72,7 @@ impl PinnedFile {
             let prot = libc::PROT_READ | libc::PROT_WRITE;
             // SAFETY: NOREPLACE: the free addresses below the stack.
             unsafe { sys::mmap(bottom, used - bottom, prot, flags, self.fd, offset)? };
+            super::segment::map_stack(bottom, used);
         }
         move_to(self.fd, offset + (used - bottom) as u64, used, top)
     }

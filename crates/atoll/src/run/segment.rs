@@ -23,7 +23,7 @@ pub(super) fn write(out: &mut String, f: &Figures, s: &Segment) -> std::fmt::Res
     )?;
     write!(out, "  segment: in use at most {}", bytes(s.peak_bytes))?;
     if s.globals_bytes > 0 {
-        write!(out, "  large globals on huge pages beside it {}", bytes(s.globals_bytes))?;
+        write!(out, "  globals and main stack on huge pages beside it {}", bytes(s.globals_bytes))?;
     }
     match (s.physical_pieces, s.largest_piece_bytes) {
         (Some(1), _) => write!(out, "  contiguous in physical memory")?,

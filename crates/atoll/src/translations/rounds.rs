@@ -59,27 +59,10 @@ pub(crate) fn rate(all: &[Measured], way: Way) -> Option<f64> {
 pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measured> {
     let mut all: Vec<Measured> = ways.iter().map(|&way| Measured { way, runs: Ok(Vec::new()) }).collect();
     // Both pools at once where memory has room for that: reserving anew takes longer than running.
-    let mut held = Vec::new();
-    for kind in [PageKind::Huge1G, PageKind::Huge2M] {
-        let most = ways
-            .iter()
-            .filter_map(|way| way.pages(load, plan.workers))
-            .filter(|p| p.0 == kind)
-            .map(|p| p.1)
-            .max();
-        let Some(most) = most else { continue };
-        match Reservation::take(kind, most) {
-            Ok(pages) => held.push(pages),
-            Err(error) => {
-                let free = kind.free();
-                for measured in &mut all {
-                    if measured.way.pages(load, plan.workers).is_some_and(|(k, n)| k == kind && n > free) {
-                        measured.runs = Err(error.to_string());
-                    }
-                }
-            }
-        }
-    }
+    let held: Vec<Reservation> = [PageKind::Huge1G, PageKind::Huge2M]
+        .into_iter()
+        .filter_map(|kind| reserve(kind, &mut all, load, plan))
+        .collect();
     for _ in 0..plan.rounds {
         for measured in &mut all {
             let Ok(runs) = &mut measured.runs else { continue };
@@ -89,7 +72,29 @@ pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measure
             }
         }
     }
+    drop(held);
     all
+}
+
+/// Reserves what the neediest way needs that can have it; those that cannot are left out.
+fn reserve(kind: PageKind, all: &mut [Measured], load: &Workload, plan: &Plan) -> Option<Reservation> {
+    loop {
+        let needs = |m: &Measured| {
+            m.way
+                .pages(load, plan.workers)
+                .filter(|(k, _)| *k == kind && m.runs.is_ok())
+                .map(|(_, pages)| pages)
+        };
+        let most = all.iter().filter_map(needs).max()?;
+        match Reservation::take(kind, most) {
+            Ok(pages) => return Some(pages),
+            Err(error) => {
+                for measured in all.iter_mut().filter(|m| needs(m) == Some(most)) {
+                    measured.runs = Err(error.to_string());
+                }
+            }
+        }
+    }
 }
 
 /// One run.
