@@ -136,6 +136,7 @@ fn flags_about_pages_are_refused() {
         "--page 64K",
         "--page-tables shared",
         "--faults thread",
+        "--nodes 2",
     ] {
         let run = Atoll::new(built("cg")).arg("S").with("--translation segment").with(flag).run().exits(2);
         let name = flag.split(' ').next().unwrap_or(flag);

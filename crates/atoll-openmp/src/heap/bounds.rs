@@ -1,16 +1,18 @@
 //! Where large blocks end and, in a segment, small ones begin: two bounds that move towards each other.
 //!
 //! `large` raises the lower one, `small` lowers the upper one, which no lock of either could guard: small blocks are
-//! allocated under the lock of `large`. Outside a segment only the lower one moves.
+//! allocated under the lock of `large`. Outside a segment `place` says where large blocks end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::layout;
 
+use super::place;
+
 const GRANULE: usize = 4096;
 
-/// The upper bound in the upper half, the lower in the lower: granules from the arena's start.
-static BOUNDS: AtomicU64 = AtomicU64::new(pack(0, super::overflow::AREA.start - layout::ARENA));
+/// The upper bound in the upper half, the lower in the lower: granules from the arena's start. 0 outside a segment.
+static BOUNDS: AtomicU64 = AtomicU64::new(0);
 
 const fn pack(lower: usize, upper: usize) -> u64 {
     ((upper / GRANULE) as u64) << 32 | (lower / GRANULE) as u64
@@ -33,6 +35,9 @@ pub(crate) fn now() -> (usize, usize) {
 
 /// Large blocks reach up to `end` (a multiple of 4K); `false` if that is not free.
 pub(crate) fn raise(end: usize) -> bool {
+    if BOUNDS.load(Ordering::Relaxed) == 0 {
+        return end <= place::large().end;
+    }
     // Relaxed: the bounds alone are handed over; what is between them holds zeros.
     let raised = BOUNDS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bounds| {
         let (lower, upper) = unpack(bounds);
@@ -46,6 +51,9 @@ pub(crate) fn lower(bytes: usize, alignment: usize) -> Option<usize> {
     let mut taken = 0;
     let lowered = BOUNDS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bounds| {
         let (lower, upper) = unpack(bounds);
+        if bounds == 0 {
+            return None;
+        }
         taken = upper.checked_sub(bytes)? & !(alignment - 1);
         (taken >= lower).then(|| pack(lower - layout::ARENA, taken - layout::ARENA))
     });

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use atoll_memory::layout;
 use atoll_memory::spin::{Held, Spin};
 
-use super::bounds;
+use super::{bounds, place};
 use crate::state::{self, SignalsBlocked};
 
 /// Blocks of this many bytes or more are paged.
@@ -28,12 +27,8 @@ struct Extents {
     top: usize,
 }
 
-static EXTENTS: Spin<Extents> = Spin::new(Extents {
-    live: BTreeMap::new(),
-    free: BTreeMap::new(),
-    by_size: BTreeSet::new(),
-    top: layout::ARENA,
-});
+static EXTENTS: Spin<Extents> =
+    Spin::new(Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: 0 });
 
 /// The lock, with signals blocked: a handler of the program that faults must not find us inside.
 fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
@@ -53,8 +48,9 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
         let used = extents.top;
         (extents.take(len, alignment)?, used)
     };
-    if pager.is_segment() {
-        // Nothing is given back to the kernel: what was in use before is zeroed when it is used again.
+    if pager.is_segment() || place::nodes() > 1 {
+        // Nothing is given back: in a segment all pages stay, and other nodes may have copies of what lay there. What was in
+        // use before is zeroed when it is used again.
         clear(start, used.min(start + len));
         return Some(start);
     }
@@ -155,7 +151,7 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
     drop(extents);
     drop(blocked);
     if let Some(pager) = state::pager() {
-        if pager.is_segment() {
+        if pager.is_segment() || place::nodes() > 1 {
             clear(end, used.min(end + more));
             return true;
         }
@@ -169,7 +165,7 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
 /// Makes `start..end` (inside live extents) read as zeros.
 pub(crate) fn zero(start: usize, end: usize) {
     let Some(pager) = state::pager() else { return };
-    if pager.is_segment() {
+    if pager.is_segment() || place::nodes() > 1 {
         return clear(start, end);
     }
     let (a, b) = whole_pages(start, end, pager.page_bytes());
@@ -209,6 +205,9 @@ impl Extents {
             }
             at
         } else {
+            if self.top == 0 {
+                self.top = place::large().start;
+            }
             let at = self.top.checked_next_multiple_of(alignment)?;
             let end = at.checked_add(len)?;
             if !bounds::raise(end) {
@@ -244,7 +243,7 @@ impl Extents {
             self.unfree(b, l);
             b += l;
         }
-        if let Some(pager) = state::pager().filter(|pager| !pager.is_segment()) {
+        if let Some(pager) = state::pager().filter(|pager| !pager.is_segment() && place::nodes() == 1) {
             let page = pager.page_bytes();
             let figures =
                 &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
@@ -261,7 +260,12 @@ mod tests {
     use super::*;
 
     fn empty() -> Extents {
-        Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: layout::ARENA }
+        Extents {
+            live: BTreeMap::new(),
+            free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+            top: place::large().start,
+        }
     }
 
     /// Live and free extents cover everything up to the top, without overlap, and no two free ones touch.

@@ -6,25 +6,45 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 
+use super::place;
+
+/// In a segment: its part for this, and for the program break. Empty outside of one.
+static IN_SEGMENT: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// Takes pieces from `pieces` from now on, stretches of a segment; the program break moves in `program_break`. Before the
+/// first piece.
+pub(crate) fn use_segment(pieces: Range<usize>, program_break: Range<usize>) {
+    for (place, range) in IN_SEGMENT.iter().zip([pieces, program_break]) {
+        place[0].store(range.start, Ordering::Relaxed);
+        place[1].store(range.end, Ordering::Relaxed);
+    }
+}
+
+/// One of the two parts, in a segment.
+fn in_segment(part: usize) -> Option<Range<usize>> {
+    let [start, end] = IN_SEGMENT[part].each_ref().map(|bound| bound.load(Ordering::Relaxed));
+    (end != 0).then_some(start..end)
+}
+
 /// The last quarter of pinned memory, but for what `brk` has.
-const PINNED: Range<usize> = layout::PINNED + layout::PINNED_BYTES / 4 * 3..BREAK.start;
+fn range() -> Range<usize> {
+    if let Some(pieces) = in_segment(0) {
+        return pieces;
+    }
+    let pinned = place::pinned();
+    pinned.start + pinned.len() / 4 * 3..pinned.start + pinned.len() / 8 * 7
+}
 
-/// The program break's own stretch: the kernel's would be private to each worker.
-pub(crate) const BREAK: Range<usize> =
-    layout::PINNED + layout::PINNED_BYTES / 8 * 7..layout::PINNED + layout::PINNED_BYTES;
-
-/// What there is: a part of pinned memory, or of the segment.
-static START: AtomicUsize = AtomicUsize::new(PINNED.start);
-static END: AtomicUsize = AtomicUsize::new(PINNED.end);
-
-/// Takes pieces from this stretch of the segment from now on. Before the first piece.
-pub(crate) fn use_segment(stretch: Range<usize>) {
-    START.store(stretch.start, Ordering::Relaxed);
-    END.store(stretch.end, Ordering::Relaxed);
-    OS.lock().next = stretch.start;
+/// The program break's own stretch: the kernel's would be private to each worker. Empty where there are several nodes: it
+/// would be private to each.
+pub(crate) fn program_break() -> Range<usize> {
+    if let Some(stretch) = in_segment(1) {
+        return stretch;
+    }
+    let end = place::pinned().end;
+    if place::nodes() > 1 { end..end } else { range().end..end }
 }
 
 struct Os {
@@ -33,7 +53,7 @@ struct Os {
     free: [usize; 17],
 }
 
-static OS: Spin<Os> = Spin::new(Os { next: PINNED.start, free: [0; 17] });
+static OS: Spin<Os> = Spin::new(Os { next: 0, free: [0; 17] });
 
 /// `len` bytes of zeroed pinned memory, page-aligned; `None` when all is used.
 pub(crate) fn map(len: usize) -> Option<usize> {
@@ -48,8 +68,8 @@ pub(crate) fn map(len: usize) -> Option<usize> {
         }
         return Some(at);
     }
-    let at = os.next;
-    if at + pages * 4096 > END.load(Ordering::Relaxed) {
+    let at = os.next.max(range().start);
+    if at + pages * 4096 > range().end {
         return None;
     }
     os.next = at + pages * 4096;
@@ -58,7 +78,7 @@ pub(crate) fn map(len: usize) -> Option<usize> {
 
 /// Is the piece from here?
 pub(crate) fn contains(at: usize) -> bool {
-    (START.load(Ordering::Relaxed)..END.load(Ordering::Relaxed)).contains(&at)
+    range().contains(&at)
 }
 
 /// Gives a piece back.

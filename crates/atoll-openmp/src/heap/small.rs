@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::bounds;
+use super::{bounds, place};
 
 unsafe extern "C" {
     pub(super) fn mi_manage_os_memory_ex(
@@ -30,8 +30,10 @@ unsafe extern "C" {
 
 /// Option numbers of mimalloc 2.x that its crate does not name.
 const OPTION_LIMIT_OS_ALLOC: mi::mi_option_t = mi::mi_option_limit_os_alloc;
-const OPTION_PURGE_DELAY: mi::mi_option_t = 15;
 const OPTION_ARENA_RESERVE: mi::mi_option_t = 23;
+
+/// Milliseconds after which unused memory goes back; -1: never.
+const OPTION_PURGE_DELAY: mi::mi_option_t = 15;
 
 /// Gives mimalloc its arena. Once, before the first block.
 pub(crate) fn init() -> bool {
@@ -40,10 +42,14 @@ pub(crate) fn init() -> bool {
         mi::mi_option_set(OPTION_LIMIT_OS_ALLOC, 1);
         mi::mi_option_set(mi::mi_option_use_numa_nodes, 1);
         mi::mi_option_set(mi::mi_option_show_errors, 0);
+        if place::nodes() > 1 {
+            // What it gives back to the system would be gone on this node only.
+            mi::mi_option_set(OPTION_PURGE_DELAY, -1);
+        }
         let mut id = 0;
         mi_manage_os_memory_ex(
-            layout::PINNED as *mut c_void,
-            layout::PINNED_BYTES / 4 * 3,
+            place::pinned().start as *mut c_void,
+            place::pinned().len() / 4 * 3,
             true,
             false,
             true,

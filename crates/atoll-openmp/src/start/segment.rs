@@ -21,7 +21,7 @@ use atoll_memory::segment::{PageKind, Segment};
 use atoll_memory::{layout, sys};
 
 use crate::heap::{bounds, large, os, small};
-use crate::{state, wrap};
+use crate::state;
 
 /// mimalloc's bookkeeping, and the program break.
 const OS_BYTES: usize = 16 << 20;
@@ -65,9 +65,9 @@ pub(super) fn make(control: &'static Control) -> Result<Segment, String> {
     let too_small = || "the segment is too small for atoll's own needs: raise --segment-size".to_owned();
     let break_bytes = BREAK_BYTES.max(segment.bytes / BREAK_PART) & !4095;
     let at = bounds::lower(break_bytes, 4096).ok_or_else(too_small)?;
-    wrap::use_segment_for_break(at..at + break_bytes);
+    let program_break = at..at + break_bytes;
     let at = bounds::lower(OS_BYTES, 4096).ok_or_else(too_small)?;
-    os::use_segment(at..at + OS_BYTES);
+    os::use_segment(at..at + OS_BYTES, program_break);
     if !small::init_in_segment(small, end) {
         return Err(too_small());
     }

@@ -6,6 +6,7 @@ mod finish;
 mod interrupts;
 pub(crate) mod launch;
 pub(crate) mod library;
+mod nodes;
 pub(crate) mod process;
 mod segment;
 pub(crate) mod signals;
