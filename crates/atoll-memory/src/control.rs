@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::region_counts::Regions;
+use crate::segment::{SegmentFigures, SegmentSettings};
 
 /// Workers a team may have at most.
 pub const MAX_WORKERS: usize = 256;
@@ -74,6 +75,8 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Are faults counted by region, too? 0: no.
     pub count_regions: u32,
+    /// Whether the program's memory is a segment, and what kind of one.
+    pub segment: SegmentSettings,
     /// This node's number, and how many there are: 0 of 1 where all workers share one memory.
     pub node: u32,
     /// See [`node`](Self::node); at most [`MAX_NODES`](crate::layout::MAX_NODES).
@@ -256,6 +259,8 @@ pub struct Control {
     pub regions: Regions,
     /// Counters by node.
     pub nodes: [NodeFigures; crate::layout::MAX_NODES],
+    /// The segment, if there is one.
+    pub segment: SegmentFigures,
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
     pub figures: [Figures; MAX_WORKERS + 1],
 }
@@ -317,6 +322,7 @@ impl Settings {
             far: [0; 4096],
             far_bytes: u64::MAX,
             count_regions: 0,
+            segment: SegmentSettings::default(),
             node: 0,
             nodes: 1,
             consistency: Consistency::Smart as u32,

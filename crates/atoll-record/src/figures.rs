@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::container::Tag;
 use crate::run::{Ending, Settings};
+use crate::segment::Segment;
 
 /// The chunk's tag.
 pub const TAG: Tag = Tag::new("figures");
@@ -41,6 +42,8 @@ pub struct Figures {
     pub nodes: Vec<Node>,
     /// By parallel region, that with most time in faults first; empty where no record was wanted.
     pub regions: Vec<Region>,
+    /// The segment, if the program's memory was one.
+    pub segment: Option<Segment>,
 }
 
 /// One parallel region: sums over all workers, from entering it to leaving it.

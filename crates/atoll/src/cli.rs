@@ -18,11 +18,13 @@ mod repro;
 mod share;
 mod sim;
 mod trace;
-pub(crate) use bench::{Bench, BenchArgs};
+mod translation;
+pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};
+pub(crate) use translation::{Translation, TranslationArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need
 #[derive(Parser, Debug)]
@@ -157,6 +159,9 @@ Exit status:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
+
+    #[command(flatten)]
+    pub(crate) translation: TranslationArgs,
 
     /// Near memory: how much of the program's data is resident at most (64M, 1.5G)
     ///

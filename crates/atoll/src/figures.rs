@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::control::{self, Control, MAX_WORKERS, NodeCount, NodeFigures};
 use atoll_memory::region_counts;
+use atoll_memory::segment::figures::NOT_COUNTED;
 use atoll_record::figures::{Counters, Figures, Memory, Node, Region, Worker};
 use atoll_record::run::Settings;
+use atoll_record::segment::{Segment, WorkerFaults};
 
 use crate::trace::names::Names;
 
@@ -40,6 +42,7 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         kernel_tlb_shootdowns: None,
         nodes: nodes(control),
         regions: Vec::new(),
+        segment: segment(control, rate),
     }
 }
 
@@ -68,6 +71,33 @@ fn nodes(control: &Control) -> Vec<Node> {
         }
     };
     if count > 1 { control.nodes[..count].iter().map(node).collect() } else { Vec::new() }
+}
+
+/// The segment, if the program's memory is one.
+fn segment(control: &Control, rate: f64) -> Option<Segment> {
+    let s = &control.segment;
+    let kind = s.page_kind()?;
+    let counted = |counter: &AtomicU64| Some(get(counter)).filter(|&n| n != NOT_COUNTED);
+    let told = |counter: &AtomicU64| Some(get(counter)).filter(|&n| n != 0);
+    let ready = s.workers.iter().enumerate().filter(|(_, w)| w.ready.load(Ordering::Acquire) != 0);
+    Some(Segment {
+        pages: kind.word().to_owned(),
+        bytes: get(&s.bytes),
+        peak_bytes: get(&s.peak),
+        globals_bytes: get(&s.globals),
+        locked: s.locked.load(Ordering::Relaxed) != 0,
+        physical_pieces: told(&s.pieces),
+        largest_piece_bytes: told(&s.largest),
+        set_up_seconds: if rate > 0.0 { get(&s.set_up_ticks) as f64 / rate } else { 0.0 },
+        workers: ready
+            .map(|(index, w)| WorkerFaults {
+                index: index as u32,
+                minor: counted(&w.minor),
+                major: counted(&w.major),
+                perf: counted(&w.perf),
+            })
+            .collect(),
+    })
 }
 
 /// What was counted by region, that with most time in faults first; empty where it was not counted. `program` is the file

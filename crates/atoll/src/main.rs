@@ -16,6 +16,7 @@ mod sim;
 mod sweep;
 mod top;
 mod trace;
+mod translations;
 
 use std::process::ExitCode;
 

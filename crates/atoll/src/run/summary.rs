@@ -5,6 +5,7 @@ use std::fmt::Write;
 use atoll_record::figures::{Counters, Figures, Node, Region};
 use atoll_record::run::Ending;
 
+use super::segment;
 use super::signals::signal_text;
 
 /// Longest bar of the distribution by core-map count.
@@ -23,6 +24,9 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     write!(out, "atoll: {}  {:.3} s  ", f.program, f.wall_seconds)?;
     if let Some(ending) = f.ending.filter(|&e| e != Ending { status: Some(0), signal: None }) {
         write!(out, "{}  ", ending_text(ending))?;
+    }
+    if let Some(segment) = &f.segment {
+        return segment::write(out, f, segment);
     }
     writeln!(
         out,
