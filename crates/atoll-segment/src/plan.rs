@@ -33,7 +33,7 @@ pub(crate) fn load(
     program: &Program,
     window: Window,
     discard: Discard,
-    gate: Option<u64>,
+    gate: Option<(u64, u64)>,
     threads: bool,
 ) -> Result<Loaded, SegmentError> {
     let image = &program.image;

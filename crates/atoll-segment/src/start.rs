@@ -27,8 +27,8 @@ pub(crate) struct Places {
     pub(crate) entry: u64,
     /// The program headers and their number.
     pub(crate) headers: Option<(u64, u64)>,
-    /// What a 32-bit program calls for a system call.
-    pub(crate) gate: Option<u64>,
+    /// The shared object whose entry a 32-bit program calls for a system call: its offset, and the entry's.
+    pub(crate) gate: Option<(u64, u64)>,
     /// The first offset above the stack.
     pub(crate) stack: u64,
 }
@@ -76,8 +76,8 @@ pub(crate) fn stack(
         (libc::AT_EXECFN, path),
         (libc::AT_PLATFORM, platform),
     ];
-    if let Some(gate) = places.gate {
-        auxiliary.push((AT_SYSINFO, gate));
+    if let Some((object, entry)) = places.gate {
+        auxiliary.extend([(AT_SYSINFO, entry), (libc::AT_SYSINFO_EHDR, object)]);
     }
     auxiliary.push((libc::AT_NULL, 0));
 
@@ -146,7 +146,7 @@ mod tests {
                 arguments: &["app".into(), "one".into()],
                 environment: &["A=b".into()],
             };
-            let places = Places { entry: 0x123, headers: Some((0x34, 7)), gate: Some(0xf000), stack: 0x4000 };
+            let places = Places { entry: 0x123, headers: Some((0x34, 7)), gate: Some((0xe000, 0xf000)), stack: 0x4000 };
             let at = stack(&window, width, places, &start, 0x1000).unwrap();
             assert_eq!(at % 16, 0);
             let word = |i: u64| match width {

@@ -127,7 +127,7 @@ impl Cores for LdtCores {
         let pages = (bytes / PAGE as u64) as u32;
         descriptors::set_segments(BASE, pages).map_err(machine("modify_ldt"))?;
         let window = memory.window(0, LOW, bytes);
-        let gate = Some(u64::from(GATE + gate::CALL));
+        let gate = Some((u64::from(GATE), u64::from(GATE + gate::CALL)));
         let loaded = plan::load(program, window, memory.discard(), gate, true)?;
         std::mem::forget((below, memory));
         self.state = State::Loaded(Box::new(loaded));
