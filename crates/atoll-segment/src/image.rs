@@ -123,11 +123,17 @@ impl Image {
         }
     }
 
-    /// The first and the first unused offset, loaded `slide` bytes higher than linked.
+    /// The first and the first unused offset, as linked.
     pub fn extent(&self) -> (u64, u64) {
         let first = self.parts.iter().map(|p| p.address).min().unwrap_or(0);
         let last = self.parts.iter().map(|p| p.address + p.memory_bytes).max().unwrap_or(0);
         (first, last)
+    }
+
+    /// Where its code is, loaded `slide` bytes higher than linked: first offset and first beyond.
+    pub(crate) fn code(&self, slide: u64) -> Vec<(u64, u64)> {
+        let of = |p: &Part| p.executable.then_some((p.address + slide, p.address + p.file_bytes + slide));
+        self.parts.iter().filter_map(of).collect()
     }
 
     /// Does all of it lie in `low..limit`, loaded `slide` bytes higher than linked?

@@ -22,6 +22,8 @@ const MOVABLE: u64 = 4 << 20;
 pub(crate) struct Loaded {
     /// Its paging side.
     pub(crate) delegate: Delegate,
+    /// How much higher than linked it was loaded.
+    pub(crate) slide: u64,
     /// The first instruction.
     pub(crate) entry: u64,
     /// The stack pointer it begins with.
@@ -68,5 +70,5 @@ pub(crate) fn load(
         program: program.path.clone(),
         space: Space::new(first_break, top),
     });
-    Ok(Loaded { delegate, entry, stack })
+    Ok(Loaded { delegate, slide, entry, stack })
 }

@@ -3,7 +3,7 @@
 //! The processor names no address when it stops an access at a limit, so the instruction is read again: pure code
 //! over its bytes and the registers, for every 32-bit backend.
 
-use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register};
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 
 /// The registers of a 32-bit core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,17 +63,6 @@ impl std::fmt::Display for Violation {
 /// `thread_pointer` is what gs-relative offsets are counted from.
 pub fn explain(code: &[u8], registers: &Registers, thread_pointer: u64, low: u64, limit: u64) -> Violation {
     let r = registers;
-    let mut found =
-        Violation { offset: None, bytes: 0, write: false, instruction: u64::from(r.eip), limit };
-    let mut decoder = Decoder::with_ip(32, code, u64::from(r.eip), DecoderOptions::NONE);
-    let instruction = decoder.decode();
-    // The fetch itself was outside, or it is no instruction.
-    if u64::from(r.eip) >= limit {
-        return Violation { offset: Some(u64::from(r.eip)), bytes: 1, ..found };
-    }
-    if instruction.is_invalid() {
-        return found;
-    }
     let value = |register: Register, _: usize, _: usize| -> Option<u64> {
         let full = |value: u32| Some(u64::from(value));
         match register {
@@ -98,11 +87,67 @@ pub fn explain(code: &[u8], registers: &Registers, thread_pointer: u64, low: u64
             },
         }
     };
+    find(code, 32, u64::from(r.eip), low, limit, value)
+}
+
+/// The same for 64-bit code; `registers` are numbered as in instructions (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15).
+pub(crate) fn explain_64(
+    code: &[u8],
+    ip: u64,
+    registers: &[u64; 16],
+    thread_pointer: u64,
+    low: u64,
+    limit: u64,
+) -> Violation {
+    let value = |register: Register, _: usize, _: usize| -> Option<u64> {
+        match register {
+            Register::FS => Some(thread_pointer),
+            Register::CS | Register::DS | Register::ES | Register::GS | Register::SS => Some(0),
+            _ if register.is_gpr() => {
+                let value = registers[register.full_register().number() & 15];
+                Some(if register.is_gpr32() { value & 0xffff_ffff } else { value })
+            }
+            _ => None,
+        }
+    };
+    find(code, 64, ip, low, limit, value)
+}
+
+/// What kind of fault other than an access an instruction can make: its signal, if it is one of those.
+pub(crate) fn signal_of(code: &[u8], bits: u32) -> Option<i32> {
+    let instruction = Decoder::new(bits, code, DecoderOptions::NONE).decode();
+    match instruction.mnemonic() {
+        _ if code.len() >= 15 && instruction.is_invalid() => Some(libc::SIGILL),
+        Mnemonic::Ud0 | Mnemonic::Ud1 | Mnemonic::Ud2 => Some(libc::SIGILL),
+        Mnemonic::Div | Mnemonic::Idiv => Some(libc::SIGFPE),
+        Mnemonic::Int3 | Mnemonic::Int1 => Some(libc::SIGTRAP),
+        _ => None,
+    }
+}
+
+fn find(
+    code: &[u8],
+    bits: u32,
+    ip: u64,
+    low: u64,
+    limit: u64,
+    value: impl Fn(Register, usize, usize) -> Option<u64>,
+) -> Violation {
+    let mut found = Violation { offset: None, bytes: 0, write: false, instruction: ip, limit };
+    // The fetch itself was outside.
+    if ip >= limit {
+        return Violation { offset: Some(ip), bytes: 1, ..found };
+    }
+    let instruction = Decoder::with_ip(bits, code, ip, DecoderOptions::NONE).decode();
+    if instruction.is_invalid() {
+        return found;
+    }
     let mut factory = InstructionInfoFactory::new();
     for memory in factory.info(&instruction).used_memory() {
-        let Some(at) = memory.virtual_address(0, value) else { continue };
-        let (at, bytes) = (at & 0xffff_ffff, memory.memory_size().size() as u64);
-        if at >= low && at + bytes <= limit {
+        let Some(at) = memory.virtual_address(0, &value) else { continue };
+        let at = if bits == 32 { at & 0xffff_ffff } else { at };
+        let bytes = memory.memory_size().size() as u64;
+        if at >= low && at.checked_add(bytes).is_some_and(|end| end <= limit) {
             continue;
         }
         let writes = [OpAccess::Write, OpAccess::CondWrite, OpAccess::ReadWrite, OpAccess::ReadCondWrite];

@@ -186,5 +186,13 @@ macro_rules! calls {
 
 for_each_call!(calls);
 
+/// Calls that somebody else than the core's own thread may serve: they say nothing of the core and seldom wait.
+pub(crate) const QUICK: &[&str] = &[
+    "read", "write", "readv", "writev", "open", "openat", "close", "lseek", "_llseek", "pread64", "pwrite64", "fstat",
+    "fstat64", "newfstatat", "fstatat64", "statx", "access", "readlink", "readlinkat", "fcntl", "fcntl64", "ioctl",
+    "time", "gettimeofday", "clock_gettime", "clock_gettime64", "brk", "mmap", "mmap2", "munmap", "mremap", "mprotect",
+    "madvise", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "uname", "getrandom", "getrusage",
+];
+
 #[cfg(test)]
 pub(crate) use for_each_call;

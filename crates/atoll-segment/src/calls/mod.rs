@@ -166,6 +166,11 @@ impl Delegate {
         served.unwrap_or_else(|errno| Outcome::Value(errno.returned()))
     }
 
+    /// May somebody else than the core's own thread serve this call?
+    pub(crate) fn is_quick(&self, number: u32) -> bool {
+        self.by_number.get(&number).is_some_and(|call| list::QUICK.contains(&call.name))
+    }
+
     /// Says once that a call could not be delegated.
     fn tell(&self, number: u32, name: &str) {
         if lock(&self.told).insert(number) {

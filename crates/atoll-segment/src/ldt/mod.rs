@@ -138,7 +138,7 @@ impl Cores for LdtCores {
         let State::Loaded(loaded) = std::mem::take(&mut self.state) else {
             return Err(machine("starting cores")(std::io::Error::other("no program is loaded")));
         };
-        let Loaded { delegate, entry, stack } = *loaded;
+        let Loaded { delegate, entry, stack, .. } = *loaded;
         let delegate: &'static _ = Box::leak(Box::new(delegate));
         signal::install(delegate.signals());
         let (end, ended) = mpsc::channel();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use atoll_memory::control::EXIT_SETUP;
-use atoll_segment::{Cores, End, Kind, LdtCores, Program, SegmentError, Width};
+use atoll_segment::{Cores, End, Kind, Kvm64Cores, LdtCores, Program, SegmentError, Width};
 
 use crate::cli::{Segment, SegmentRunArgs};
 use crate::run::check::path::{self, PathError};
@@ -81,6 +81,7 @@ fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>),
 fn make(kind: Kind) -> Result<Box<dyn Cores>, SegmentError> {
     match kind {
         Kind::Ldt => Ok(Box::new(LdtCores::new()?)),
+        Kind::Kvm64 => Ok(Box::new(Kvm64Cores::new()?)),
         _ => Err(SegmentError::Unavailable { kind, why: "not built yet".to_owned() }),
     }
 }
