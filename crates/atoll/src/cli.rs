@@ -15,14 +15,18 @@ use crate::defaults;
 
 mod bench;
 mod repro;
+mod segment;
 mod share;
 mod sim;
 mod trace;
-pub(crate) use bench::{Bench, BenchArgs};
+mod translation;
+pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
 pub(crate) use repro::{PaperArg, ReproArgs};
+pub(crate) use segment::{BackendArg, Segment, SegmentRunArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};
+pub(crate) use translation::{Translation, TranslationArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need
 #[derive(Parser, Debug)]
@@ -40,6 +44,9 @@ pub(crate) enum Command {
     /// Measure a program at several near limits, under several policies and page sizes
     #[command(after_long_help = SWEEP)]
     Sweep(Box<SweepArgs>),
+    /// Run a static program on segmentation cores, with no paging of its own
+    #[command(subcommand)]
+    Segment(Segment),
     /// Look at running programs
     Top(TopArgs),
     /// Record which worker touches which page, in what order
@@ -157,6 +164,9 @@ Exit status:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
+
+    #[command(flatten)]
+    pub(crate) translation: TranslationArgs,
 
     /// Near memory: how much of the program's data is resident at most (64M, 1.5G)
     ///

@@ -11,11 +11,13 @@ mod manual;
 mod plot;
 mod repro;
 mod run;
+mod segment;
 mod show;
 mod sim;
 mod sweep;
 mod top;
 mod trace;
+mod translations;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Sweep(args) => sweep::sweep(&args),
+        Command::Segment(what) => segment::segment(&what),
         Command::Top(args) => top::top(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Show(args) => show::show(&args),

@@ -89,6 +89,7 @@ pub struct WaitSet {
     peers: Peers,
     /// When the peers are looked at next, by the coarse clock.
     next_look: Duration,
+    spins: u32,
 }
 
 /// The processes at the other ends, each with its seats, in an epoll set: it gives out the dead ones without asking
@@ -113,7 +114,13 @@ impl WaitSet {
             turns: Turns::new(seats),
             peers: Peers { epoll, seats: HashMap::new() },
             next_look: coarse() + SLICE,
+            spins: DEFAULT_SPINS,
         })
+    }
+
+    /// How often `wait` looks before it sleeps, in the place of [`DEFAULT_SPINS`].
+    pub fn set_spins(&mut self, spins: u32) {
+        self.spins = spins;
     }
 
     /// A free seat, to make a channel with.
@@ -180,7 +187,7 @@ impl WaitSet {
             }
             let ready = &self.ready;
             let due = self.next_look;
-            let spins = if deadline.none_left() { 0 } else { DEFAULT_SPINS };
+            let spins = if deadline.none_left() { 0 } else { self.spins };
             let waited = ready.bell().wait(
                 spins,
                 || ready.any() || ready.is_interrupted(),

@@ -10,6 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
@@ -17,9 +18,11 @@ use atoll_channel::transport::{Event, Place, Shm, ShmSettings, Transport, Transp
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
 use atoll_coherence::copy::State;
+use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
-use atoll_memory::control::{EXIT_NODE, EXIT_SETUP};
+use atoll_memory::control::{EXIT_NODE, EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::Pager;
+use atoll_pages::Prefetcher;
 
 use super::chunks::Chunks;
 use super::identity::Identity;
@@ -28,7 +31,7 @@ use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
 use super::phases::Phases;
 use super::wire::{self, Content, Diff, Packet};
-use super::{ORIGIN, region};
+use super::{ORIGIN, region, tls};
 use crate::start::objects::Object;
 use crate::state;
 
@@ -40,8 +43,8 @@ const LINES: u32 = 4096;
 const LONGEST: usize = 64 << 20;
 /// Bytes that may wait for a node that is busy.
 const QUEUE: usize = 256 << 20;
-/// How often the agent looks around before it sleeps.
-const LOOKS: u32 = 20;
+/// How long nodes wait for each other at the end.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Packets in one message at most.
 const TOGETHER: usize = 64;
 /// All messages are of one kind: `Packet` tells what they are.
@@ -65,13 +68,17 @@ pub(crate) fn meet(
     page_bytes: usize,
     stack: (usize, usize),
 ) -> Result<Meeting, String> {
+    let crowded = super::cpus(cpus()) == 0;
     let settings = ShmSettings {
         lines: LINES,
         longest: LONGEST,
         queue: QUEUE,
-        spins: 100,
+        spins: if crowded { 0 } else { atoll_channel::DEFAULT_SPINS },
         linger: Duration::from_secs(1),
     };
+    if !crowded {
+        mail::let_spin();
+    }
     let streams: Option<Vec<_>> = sockets.split(',').map(socket).collect();
     let streams = streams.filter(|streams| streams.len() == nodes as usize);
     let streams = streams.ok_or_else(|| format!("node {node} was not told how to reach the others"))?;
@@ -81,6 +88,11 @@ pub(crate) fn meet(
     let mut meeting = Meeting { transport, early: VecDeque::new() };
     meeting.greet(&Identity::new(objects, page_bytes, stack))?;
     Ok(meeting)
+}
+
+/// The CPUs this process may use.
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
 /// A socket of this process by its number; `-`: none.
@@ -96,7 +108,7 @@ fn socket(number: &str) -> Option<Option<OwnedFd>> {
 impl Meeting {
     fn greet(&mut self, mine: &Identity) -> Result<(), String> {
         let (me, nodes) = (self.transport.node(), self.transport.nodes());
-        let hello = wire::encode(&[Packet::Hello(mine.clone())]);
+        let hello = wire::encode(&[Packet::Hello(mine.clone(), crate::wrap::process::numbers())]);
         for other in (0..nodes).map(Node).filter(|other| *other != me) {
             self.transport.send(other, PACKET, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
         }
@@ -108,11 +120,14 @@ impl Meeting {
                 Event::Message { from, bytes, .. } => match wire::decode(bytes) {
                     Some(packets) => {
                         for packet in packets {
-                            let Packet::Hello(theirs) = packet else {
+                            let Packet::Hello(theirs, numbers) = packet else {
                                 early.push_back((from, packet));
                                 continue;
                             };
                             left -= 1;
+                            if from.0 == ORIGIN {
+                                crate::wrap::process::set_numbers(numbers);
+                            }
                             if let Some(what) = mine.difference(&theirs) {
                                 let text = "does not run the same program as this node";
                                 trouble = Some(format!("{from} {text}: {what}"));
@@ -160,12 +175,59 @@ struct Server {
     locks: Locks,
     chunks: Chunks,
     phases: Phases,
+    streams: HashMap<(Number, Access), Prefetcher>,
+    /// Since when faults wait.
+    asked: HashMap<Page, Instant>,
+    arrived_at: Instant,
+    counts: &'static NodeFigures,
     /// To each node: what is said to it in this round.
     saying: Vec<Vec<Packet>>,
     /// To each node: what it had no room for.
     outgoing: Vec<VecDeque<Vec<u8>>>,
     incoming: VecDeque<(Node, Packet)>,
     ending: bool,
+    /// Nodes that have said goodbye.
+    ended: u32,
+}
+
+/// What a worker does with a page that it faults on: each kind has streams of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Access {
+    /// It needs the page's content.
+    Read,
+    /// It needs to be the page's only writer.
+    Write,
+    /// It writes a copy that is here, among many.
+    Twin,
+}
+
+impl Access {
+    fn of(fault: Fault, mode: Mode, state: State) -> Access {
+        match (fault, mode) {
+            (Fault::Read, _) => Access::Read,
+            (Fault::Write, Mode::Many) if state == State::Nothing => Access::Read,
+            (Fault::Write, Mode::Many) => Access::Twin,
+            (Fault::Write, Mode::Single) => Access::Write,
+        }
+    }
+
+    /// Pages done ahead at most. What is written ahead is taken from others.
+    fn window(self) -> u32 {
+        match self {
+            Access::Read => 64,
+            Access::Write => 16,
+            Access::Twin => 8,
+        }
+    }
+}
+
+/// Copies that the message has its receivers drop.
+fn invalidations(message: &Message<Content, Diff>) -> u64 {
+    match message {
+        Message::Invalidate(_) | Message::Forward(_, _, Want::Write) => 1,
+        Message::Merge(orders) => orders.invalidations() as u64,
+        _ => 0,
+    }
 }
 
 /// What the agent does before it serves: it learns who has which page at first.
@@ -218,10 +280,15 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         locks: Locks::default(),
         chunks: Chunks::default(),
         phases: Phases::new(pager.control().settings.prefetch != 0),
+        streams: HashMap::new(),
+        asked: HashMap::new(),
+        arrived_at: Instant::now(),
+        counts: &pager.control().nodes[me as usize],
         saying: (0..nodes).map(|_| Vec::new()).collect(),
         outgoing: (0..nodes).map(|_| VecDeque::new()).collect(),
         incoming: meeting.early,
         ending: false,
+        ended: 0,
     };
     server.serve()
 }
@@ -233,15 +300,8 @@ fn ask(page: u32, write: bool) {
 
 impl Server {
     fn serve(mut self) -> ! {
-        let mut idle = 0;
         loop {
             if self.round() > 0 {
-                idle = 0;
-                continue;
-            }
-            idle += 1;
-            if idle < LOOKS {
-                atoll_memory::sys::yield_now();
                 continue;
             }
             let transport = &mut self.transport;
@@ -275,6 +335,10 @@ impl Server {
         if let Some((node, why)) = lost
             && !self.ending
         {
+            if node.0 == ORIGIN {
+                // Whoever started the run says how the program ended there.
+                crate::wrap::end_node();
+            }
             state::give_up(
                 EXIT_NODE,
                 &format!("{node} is gone, and the program cannot go on without it: {why}"),
@@ -293,10 +357,16 @@ impl Server {
             state::give_up(EXIT_NODE, &e.to_string());
         }
         for (to, message) in self.agent.take_outbox() {
+            if self.me == ORIGIN {
+                region::invalidated(invalidations(&message));
+            }
             self.send(to.into(), Packet::Coherence(message));
         }
         for page in std::mem::take(&mut self.pages.resumed) {
             self.phases.came(page);
+            if let Some(asked) = self.asked.remove(&page) {
+                self.counts.add(NodeCount::FaultNs, asked.elapsed().as_nanos() as u64);
+            }
             for number in self.waiting.remove(&page).into_iter().flatten() {
                 mail::answer(number, [0; 2]);
             }
@@ -309,6 +379,9 @@ impl Server {
                 // Before anybody goes on: what is written from now on has one writer at a time.
                 region::end();
             }
+            self.pages.merging = false;
+            self.counts.add(NodeCount::Barriers, 1);
+            self.counts.add(NodeCount::BarrierNs, self.arrived_at.elapsed().as_nanos() as u64);
             mail::answer(number, [0; 2]);
             self.begin_phase(self.site);
             for question in std::mem::take(&mut self.late) {
@@ -320,7 +393,9 @@ impl Server {
     /// Another phase of the program begins: fetches what it needed the last time.
     fn begin_phase(&mut self, key: u64) {
         let pager = self.pager;
-        let (mut pages, _, _) = self.phases.begin(key, |page| pager.is_used(page as u32));
+        let (mut pages, ahead, used) = self.phases.begin(key, |page| pager.is_used(page as u32));
+        self.counts.add(NodeCount::Ahead, ahead);
+        self.counts.add(NodeCount::AheadUsed, used);
         pages.retain(|page| self.agent.state(*page) == State::Nothing);
         for page in &pages {
             let result = self.agent.fault(*page, Fault::Read, Mode::Single, &mut self.pages);
@@ -337,14 +412,23 @@ impl Server {
             Kind::Fault => {
                 let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
                 let mode = if region::is_many() { Mode::Many } else { Mode::Single };
+                let access = Access::of(fault, mode, self.agent.state(page));
                 self.waiting.entry(page).or_default().push(number);
                 // What is only to be written is not worth fetching to read.
                 let missing = self.agent.state(page) == State::Nothing;
                 self.phases.waits(page, missing && (fault == Fault::Read || mode == Mode::Many));
+                self.asked.entry(page).or_insert_with(Instant::now);
                 let result = self.agent.fault(page, fault, mode, &mut self.pages);
                 self.step(result);
+                if self.asked.contains_key(&page) {
+                    let count = if access == Access::Read { NodeCount::Reads } else { NodeCount::Writes };
+                    self.counts.add(count, 1);
+                }
+                self.stream(number, page, access);
             }
             Kind::Arrive => {
+                self.arrived_at = Instant::now();
+                self.pages.merging = region::is_many();
                 self.arrived = Some(number);
                 (self.site, self.last) = (words[0], words[1] != 0);
                 let result = self.agent.arrive(&mut self.pages);
@@ -361,7 +445,10 @@ impl Server {
             }
             Kind::Region => {
                 self.chunks.restart();
-                let order = region::order();
+                let (order, variables) = (region::order(), tls::take());
+                if !variables.is_empty() {
+                    self.broadcast(|| Packet::Variables(variables.clone()));
+                }
                 self.broadcast(|| Packet::Region(order));
                 mail::answer(number, [0; 2]);
                 self.begin_phase(order.function);
@@ -378,13 +465,39 @@ impl Server {
             Kind::Exit if self.me == ORIGIN => {
                 self.ending = true;
                 self.broadcast(|| Packet::Exit(words[0] as i32));
-                while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
-                    let _ = self.transport.progress(&mut |_| ());
+                self.deliver();
+                let until = Instant::now() + GOODBYE;
+                while self.ended + 1 < self.nodes && Instant::now() < until {
+                    if self.round() == 0 {
+                        let _ = self.transport.wait(Some(Duration::from_millis(10)));
+                    }
                 }
                 mail::answer(number, [0; 2]);
             }
             // The worker is not answered: the origin ends the program.
-            Kind::Exit => self.send(ORIGIN, Packet::Exit(words[0] as i32)),
+            Kind::Exit => {
+                let (status, handlers) = (words[0] as i32, words[1] != 0);
+                self.send(ORIGIN, Packet::Leave { status, handlers });
+            }
+        }
+    }
+
+    /// A worker walks along pages: does ahead what it will want next.
+    fn stream(&mut self, number: Number, page: Page, access: Access) {
+        let streams = self.streams.entry((number, access));
+        let window = streams
+            .or_insert_with(|| Prefetcher::new(access.window()))
+            .fault(page, 0..=self.pager.page_count() - 1);
+        for page in window.pages().skip(1) {
+            let (fault, mode) = match (access, self.agent.state(page)) {
+                (Access::Read, State::Nothing) => (Fault::Read, Mode::Single),
+                (Access::Write, State::Nothing | State::Shared) => (Fault::Write, Mode::Single),
+                (Access::Twin, State::Shared) => (Fault::Write, Mode::Many),
+                _ => continue,
+            };
+            self.counts.add(NodeCount::Streamed, 1);
+            let result = self.agent.fault(page, fault, mode, &mut self.pages);
+            self.step(result);
         }
     }
 
@@ -401,6 +514,7 @@ impl Server {
                 let result = self.agent.receive(from as u8, message, &mut self.pages);
                 self.step(result);
             }
+            Packet::Variables(news) if from == ORIGIN && tls::put(&news) => {}
             Packet::Region(order) if from == ORIGIN => {
                 region::arrived(order);
                 self.begin_phase(order.function);
@@ -420,10 +534,26 @@ impl Server {
             Packet::Free(block) => crate::heap::foreign::give_back(block as usize),
             Packet::Exit(_) if from == ORIGIN => {
                 self.ending = true;
+                let counts = self.counts.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+                self.send(ORIGIN, Packet::Counts(counts));
+                self.deliver();
                 crate::wrap::end_node();
             }
-            Packet::Exit(status) if self.me == ORIGIN => {
+            Packet::Counts(counts) if self.me == ORIGIN => {
+                self.ended += 1;
+                let figures = &self.pager.control().nodes[from as usize];
+                for (to, count) in figures.counts.iter().zip(counts) {
+                    to.store(count, Ordering::Relaxed);
+                }
+            }
+            // The thread that runs what the program registered needs this one.
+            Packet::Leave { status, handlers: true } if self.me == ORIGIN => {
+                crate::wrap::process::exit_for_node(status)
+            }
+            Packet::Leave { status, .. } if self.me == ORIGIN => {
                 self.ending = true;
+                self.broadcast(|| Packet::Exit(status));
+                self.deliver();
                 crate::wrap::end_by_node(status);
             }
             _ => state::give_up(EXIT_NODE, &format!("node {from} says what it should not say now")),
@@ -519,6 +649,8 @@ impl Server {
     }
 
     fn post(&mut self, to: u32, bytes: Vec<u8>) {
+        self.counts.add(NodeCount::Messages, 1);
+        self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
         let Some(queue) = self.outgoing.get_mut(to as usize) else { return };
         if queue.is_empty() {
             match self.transport.send(Node(to), PACKET, &bytes) {
@@ -529,6 +661,23 @@ impl Server {
             }
         }
         queue.push_back(bytes);
+    }
+
+    /// Waits until all that was said is on its way.
+    fn deliver(&mut self) {
+        let until = Instant::now() + GOODBYE;
+        while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
+            if Instant::now() > until {
+                return;
+            }
+            let incoming = &mut self.incoming;
+            let _ = self.transport.progress(&mut |event| {
+                if let Event::Message { from, bytes, .. } = event {
+                    let packets = wire::decode(bytes).into_iter().flatten();
+                    incoming.extend(packets.map(|packet| (from, packet)));
+                }
+            });
+        }
     }
 
     /// Sends what is to be said and what had no room; returns how much that was.

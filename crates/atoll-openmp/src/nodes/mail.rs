@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Region,
     /// A value for the node-wide place of `copyprivate`.
     Publish,
-    /// The program ends with this status.
+    /// The program ends with this status; whether what it registered for its end is still to run.
     Exit,
     /// A block of another node's heap is free.
     Free,
@@ -83,8 +83,9 @@ static NEWS: [AtomicU64; COUNT / 64] = [const { AtomicU64::new(0) }; COUNT / 64]
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
-/// How often a worker looks for its answer before it sleeps.
-const SPINS: u32 = 300;
+/// How often a worker looks for its answer before it sleeps, where it has a CPU to itself; else it only takes the agent's.
+const SPINS: u32 = 2_000;
+static SPINNING: AtomicU32 = AtomicU32::new(0);
 
 /// Asks, and waits for the answer, of which this is the first word.
 pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
@@ -118,7 +119,7 @@ pub(crate) fn second() -> u64 {
 }
 
 fn wait(slot: &Slot) {
-    for _ in 0..SPINS {
+    for _ in 0..SPINNING.load(Ordering::Relaxed) {
         // Other side: the swap in `answer`.
         if slot.state.load(Ordering::Acquire) == DONE {
             return;
@@ -136,6 +137,11 @@ fn wake_agent() {
     if let Some(waker) = WAKER.get() {
         waker.wake();
     }
+}
+
+/// Workers have CPUs to themselves, and may spin.
+pub(super) fn let_spin() {
+    SPINNING.store(SPINS, Ordering::Relaxed);
 }
 
 /// The agent's side: how to wake it, without locks, as a worker may fault while it does so, and wake it once more. Once, before

@@ -4,7 +4,8 @@
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
-//! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
+//! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent, `tls` sends the main
+//! thread's variables.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
@@ -18,6 +19,7 @@ mod phases;
 pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
+pub(crate) mod tls;
 mod wire;
 
 use atoll_memory::control::EXIT_SETUP;
@@ -32,6 +34,14 @@ pub(crate) const ORIGIN: u32 = 0;
 pub(crate) fn several() -> Option<(u32, u32)> {
     let settings = &state::control()?.settings;
     settings.several_nodes().then_some((settings.node, settings.nodes))
+}
+
+/// The CPUs that this node's workers have to themselves, of `cpus`: local nodes share them, and each has an agent.
+pub(crate) fn cpus(cpus: u32) -> u32 {
+    match several() {
+        Some((_, nodes)) => (cpus / nodes).saturating_sub(1),
+        None => cpus,
+    }
 }
 
 /// Are there several nodes?
@@ -66,6 +76,8 @@ pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> O
 /// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
 /// were. `last`: it ends the region.
 pub(crate) fn barrier(site: usize, last: bool) {
+    crate::wrap::stdio::flush_standard();
+    crate::wrap::elsewhere::forget();
     mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
 }
 

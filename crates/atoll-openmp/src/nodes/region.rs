@@ -4,9 +4,12 @@
 //!
 //! Source: the Popcorn paper, section 2; the barrelfish paper, section 7.2.
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use atoll_coherence::agent::Mode;
+use atoll_coherence::region::{Region, Rules};
 use atoll_memory::control::Consistency;
 use serde::{Deserialize, Serialize};
 
@@ -44,11 +47,22 @@ pub(crate) use super::safety::How;
 
 /// How the region of this outlined function runs, by its code and by what the user wants.
 pub(crate) fn how(function: usize) -> How {
-    let wants_many = state::control().is_some_and(|c| c.settings.consistency != Consistency::Single as u32);
-    match super::safety::of(function) {
-        How::Many if !wants_many => How::Single,
-        how => how,
+    let how = super::safety::of(function);
+    match (how, consistency()) {
+        (How::Many, Some(Consistency::Smart)) => {
+            let mode = REGIONS.lock().entry(function).or_default().mode();
+            if mode == Mode::Many { How::Many } else { How::Single }
+        }
+        (How::Many, Some(Consistency::Many)) => How::Many,
+        (How::Many, _) => How::Single,
+        (how, _) => how,
     }
+}
+
+/// What the user wants.
+fn consistency() -> Option<Consistency> {
+    let wanted = state::control()?.settings.consistency;
+    [Consistency::Single, Consistency::Many, Consistency::Smart].into_iter().find(|c| *c as u32 == wanted)
 }
 
 static ORDER: Lock<Order> = Lock::new(Order {
@@ -75,8 +89,23 @@ pub(super) fn order() -> Order {
     *ORDER.lock()
 }
 
+/// Copies invalidated so far, on all nodes, as the origin knows it.
+static INVALIDATED: AtomicU64 = AtomicU64::new(0);
+/// What it was when the region began.
+static BEFORE: AtomicU64 = AtomicU64::new(0);
+/// What is known of the regions that may have many writers, by outlined function.
+static REGIONS: Lock<BTreeMap<usize, Region>> = Lock::new(BTreeMap::new());
+
+/// The origin's agent had copies invalidated.
+pub(super) fn invalidated(count: u64) {
+    INVALIDATED.fetch_add(count, Ordering::Relaxed);
+}
+
 /// The origin's leader begins a region: all nodes hear of it.
 pub(crate) fn begin(order: Order) {
+    crate::wrap::stdio::flush_standard();
+    super::tls::collect();
+    BEFORE.store(INVALIDATED.load(Ordering::Relaxed), Ordering::Relaxed);
     *ORDER.lock() = order;
     MANY.store(order.many, Ordering::Release);
     mail::post(mail::Kind::Region, [0; 3]);
@@ -85,6 +114,14 @@ pub(crate) fn begin(order: Order) {
 /// The last barrier of a region is over: pages have one writer at a time again.
 pub(super) fn end() {
     MANY.store(false, Ordering::Release);
+    if consistency() == Some(Consistency::Smart) {
+        let order = order();
+        let invalidated = INVALIDATED.load(Ordering::Relaxed) - BEFORE.load(Ordering::Relaxed);
+        let (_, nodes) = super::several().unwrap_or((0, 1));
+        if let Some(region) = REGIONS.lock().get_mut(&(order.function as usize)) {
+            region.ended(u32::try_from(invalidated).unwrap_or(u32::MAX), &Rules::of(order.threads / nodes));
+        }
+    }
 }
 
 /// The agent of another node was told of a region.

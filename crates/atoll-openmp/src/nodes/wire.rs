@@ -19,10 +19,12 @@ pub(super) struct Diff(#[serde(with = "serde_bytes")] pub(super) Vec<u8>);
 /// A message between agents.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Packet {
-    /// What the sender is, before anything else.
-    Hello(Identity),
+    /// What the sender is, before anything else; and its process, its parent's, and its group.
+    Hello(Identity, [i32; 3]),
     /// The coherence protocol's.
     Coherence(Message<Content, Diff>),
+    /// From the origin: what has changed of the main thread's variables, by address.
+    Variables(Vec<(u64, Diff)>),
     /// From the origin: a region begins.
     Region(Order),
     /// From the origin: the value that `copyprivate` gives to all.
@@ -39,8 +41,12 @@ pub(super) enum Packet {
     Chunks { by: u32, from: u64, to: u64 },
     /// Blocks of the receiver's heap that are free.
     Free(u64),
-    /// From the origin: the program has ended. To the origin: a worker ends it.
+    /// To the origin, at the end: what the node counted, by `atoll_memory::control::NodeCount`.
+    Counts(Vec<u64>),
+    /// From the origin: the program has ended.
     Exit(i32),
+    /// To the origin: a worker ends the program; whether what it registered for its end is to run.
+    Leave { status: i32, handlers: bool },
 }
 
 /// The bytes of packets that travel together.

@@ -41,6 +41,7 @@ fn role() -> (Role, Option<&'static Control>) {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn getpid() -> c_int {
     match state::control() {
+        Some(_) if in_worker() && PROGRAM.load(Ordering::Relaxed) != 0 => PROGRAM.load(Ordering::Relaxed),
         Some(control) if in_worker() => control.program.load(Ordering::Relaxed),
         _ => pid(),
     }
@@ -48,6 +49,40 @@ pub(super) extern "C" fn getpid() -> c_int {
 
 /// The process that started the program, as it was when the program began: a worker's own parent is the program.
 static PARENT: AtomicI32 = AtomicI32::new(0);
+/// On another node than the origin: the program's process there, and its group.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+static GROUP: AtomicI32 = AtomicI32::new(0);
+
+/// What this node's process, its parent and its group are, for the other nodes.
+pub(crate) fn numbers() -> [i32; 3] {
+    [pid(), parent(), group()]
+}
+
+/// The same of the origin: what the program's workers are told.
+pub(crate) fn set_numbers([program, parent, group]: [i32; 3]) {
+    PROGRAM.store(program, Ordering::Relaxed);
+    PARENT.store(parent, Ordering::Relaxed);
+    GROUP.store(group, Ordering::Relaxed);
+}
+
+/// On another node than the origin: the program's process there.
+pub(crate) fn origin() -> i32 {
+    PROGRAM.load(Ordering::Relaxed)
+}
+
+fn group() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { sys::syscall(libc::SYS_getpgrp, [0; 6]) }.map_or(0, |p| p as i32)
+}
+
+/// `getpgrp`: a worker on another node is in the program's group.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getpgrp() -> c_int {
+    match GROUP.load(Ordering::Relaxed) {
+        0 => group(),
+        origin => origin,
+    }
+}
 
 fn parent() -> i32 {
     // SAFETY: no arguments.
@@ -81,6 +116,7 @@ fn stop_workers(control: &Control) {
     if let Some(pager) = state::pager() {
         pager.publish_totals();
         pager.publish_distribution();
+        crate::start::segment::publish(control);
     }
     let pids = || {
         let started = control.workers.load(Ordering::Acquire) as usize;
@@ -119,18 +155,34 @@ pub(crate) fn end_by_node(status: c_int) -> ! {
     }
 }
 
-/// Tells the other nodes that the program ends, if there are any.
-fn tell_nodes(status: c_int) {
+/// A worker of another node called `exit`: what the program registered for its end is known here. Called by the origin's agent.
+pub(crate) fn exit_for_node(status: c_int) {
+    extern "C" fn run(status: *mut c_void) -> *mut c_void {
+        // SAFETY: ends the process, as `exit` in any thread does.
+        unsafe { libc::exit(status as usize as c_int) }
+    }
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: the thread takes a number and ends the process.
+    let error = unsafe {
+        libc::pthread_create(&raw mut thread, std::ptr::null(), run, status as usize as *mut c_void)
+    };
+    if error != 0 {
+        state::give_up(EXIT_WORKER, "no thread can be made to end the program");
+    }
+}
+
+/// Tells the other nodes that the program ends, if there are any; `handlers`: what it registered for that has not run.
+fn tell_nodes(status: c_int, handlers: bool) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if nodes::active() && !TOLD.swap(true, Ordering::AcqRel) {
-        nodes::mail::post(nodes::mail::Kind::Exit, [status as u64, 0, 0]);
+        nodes::mail::post(nodes::mail::Kind::Exit, [status as u64, handlers.into(), 0]);
     }
 }
 
 /// Ends the whole program from a worker: the master is killed, the status is in the control block.
-fn end_from_worker(control: &Control, status: c_int) -> ! {
+fn end_from_worker(control: &Control, status: c_int, handlers: bool) -> ! {
     // On another node than the origin this does not come back: the program ends there.
-    tell_nodes(status);
+    tell_nodes(status, handlers);
     let _ = control.exit_status.compare_exchange(0, (status & 0xff) + 1, Ordering::AcqRel, Ordering::Relaxed);
     kill(control.program.load(Ordering::Relaxed), libc::SIGKILL);
     loop {
@@ -166,10 +218,10 @@ extern "C" fn last(status: c_int, _: *mut c_void) {
     stdio::flush_at_exit();
     match role {
         Role::Master => {
-            tell_nodes(status);
+            tell_nodes(status, false);
             stop_workers(control);
         }
-        _ => end_from_worker(control, status),
+        _ => end_from_worker(control, status, true),
     }
 }
 
@@ -180,10 +232,10 @@ extern "C" fn last_quick(_: *mut c_void) {
         let status = QUICK_STATUS.load(Ordering::Relaxed);
         match role {
             Role::Master => {
-                tell_nodes(status);
+                tell_nodes(status, false);
                 stop_workers(control);
             }
-            _ => end_from_worker(control, status),
+            _ => end_from_worker(control, status, false),
         }
     }
 }
@@ -233,10 +285,10 @@ fn end_now(status: c_int) {
     if let (role @ (Role::Master | Role::Worker), Some(control)) = role() {
         match role {
             Role::Master => {
-                tell_nodes(status);
+                tell_nodes(status, false);
                 stop_workers(control);
             }
-            _ => end_from_worker(control, status),
+            _ => end_from_worker(control, status, false),
         }
     }
 }
@@ -448,7 +500,7 @@ fn become_other(control: &Control, strings: &Strings, mask: Option<u64>) -> ! {
     sys::complain("atoll: exec failed after the workers were ended: the program cannot go on\n");
     // SAFETY: ends the process.
     let _ = unsafe { sys::syscall(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]) };
-    end_from_worker(control, 127)
+    end_from_worker(control, 127, false)
 }
 
 /// Does in the master what a worker asked for with SIGBUS; called by its handler, returns if it was nothing.
@@ -585,11 +637,8 @@ pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn raise(signal: c_int) -> c_int {
     const OWN: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-    if in_worker()
-        && !OWN.contains(&signal)
-        && let Some(control) = state::control()
-    {
-        kill(control.program.load(Ordering::Relaxed), signal);
+    if in_worker() && !OWN.contains(&signal) {
+        kill(getpid(), signal);
         return 0;
     }
     let call = real!("raise", unsafe extern "C" fn(c_int) -> c_int);

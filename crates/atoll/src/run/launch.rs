@@ -19,6 +19,7 @@ use super::interrupts;
 use super::library::{self, LibraryError};
 use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
+use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
 use crate::cli::{ConsistencyArg, OnOff, RunArgs};
 use crate::machine;
@@ -38,6 +39,9 @@ pub(crate) enum LaunchError {
     /// `--cmcp-p` is no ratio, or the policy is not CMCP.
     #[error("--cmcp-p {0}: {1}")]
     CmcpP(String, String),
+    /// Flags about pages and about a segment.
+    #[error("{0}")]
+    Translation(#[from] TranslationError),
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
@@ -70,7 +74,7 @@ impl LaunchError {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
             Self::Check(e) if e.is_not_executable() => 126,
-            Self::CmcpP(..) => 2,
+            Self::CmcpP(..) | Self::Translation(_) => 2,
             _ => EXIT_SETUP as u8,
         }
     }
@@ -145,6 +149,7 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
         ConsistencyArg::Smart => Consistency::Smart,
     } as u32;
     settings.prefetch = u32::from(args.prefetch == OnOff::On);
+    translation::settle(args, &mut settings)?;
     Ok(settings)
 }
 
@@ -231,8 +236,9 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let child =
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
     nodes.release();
-    let Watched { ending, program } = watch::watch(child.id() as i32, control, &signals)?;
-    nodes.end();
+    let watched = watch::watch(child.id() as i32, control, &signals, &nodes.launchers())?;
+    let Watched { ending, program, launchers } = watched;
+    let ending = nodes.end(ending, launchers);
     let wall_seconds = clock.elapsed().as_secs_f64();
     let tlb_shootdowns = shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
     Ok(Finished {

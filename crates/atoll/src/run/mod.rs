@@ -8,8 +8,10 @@ pub(crate) mod launch;
 pub(crate) mod library;
 mod nodes;
 pub(crate) mod process;
+mod segment;
 pub(crate) mod signals;
 pub(crate) mod summary;
+mod translation;
 pub(crate) mod watch;
 
 use std::path::PathBuf;

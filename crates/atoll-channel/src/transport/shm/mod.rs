@@ -131,6 +131,7 @@ impl Shm {
         }
         let run = crate::random::bytes().map_err(|e| ShmError::Os("getrandom", e))?;
         let mut set = WaitSet::new(nodes)?;
+        set.set_spins(settings.spins);
         let interrupter = set.interrupter();
         let waker = Waker::new(move || interrupter.interrupt());
         let end = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
