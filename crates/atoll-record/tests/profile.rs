@@ -1,4 +1,5 @@
 //! Profiles written and read again: whole, cut off, damaged, from the future.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use atoll_record::profile::{
     Access, Batches, CodeLine, Event, Header, Kind, ModuleNames, Names, Profile, ProfileError, ProfileWriter,

@@ -13,11 +13,13 @@ use clap_complete::Shell;
 use crate::defaults;
 
 mod bench;
+mod profile;
 mod repro;
 mod share;
 mod sim;
 mod trace;
 pub(crate) use bench::{Bench, BenchArgs};
+pub(crate) use profile::{KeepArg, Overhead, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
@@ -44,6 +46,11 @@ pub(crate) enum Command {
     /// Record which worker touches which page, in what order
     #[command(after_long_help = trace::ABOUT)]
     Trace(Box<TraceArgs>),
+    /// Record where a program touches memory
+    #[command(after_long_help = profile::ABOUT)]
+    Profile(Box<ProfileArgs>),
+    /// Say what a profile shows
+    Report(ReportArgs),
     /// Print what is in a record or a trace
     Show(ShowArgs),
     /// Reproduce the papers' tables and figures on simulated machines

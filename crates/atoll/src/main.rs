@@ -9,6 +9,8 @@ mod figures;
 mod machine;
 mod manual;
 mod plot;
+mod profile;
+mod report;
 mod repro;
 mod run;
 mod show;
@@ -32,7 +34,7 @@ fn end_with_the_reader() {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // Those that run a program are to outlive their readers, as the program may.
-    if !matches!(command, Command::Run(_) | Command::Sweep(_) | Command::Trace(_)) {
+    if !matches!(command, Command::Run(_) | Command::Sweep(_) | Command::Trace(_) | Command::Profile(_)) {
         end_with_the_reader();
     }
     match command {
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Top(args) => top::top(&args),
         Command::Trace(args) => trace::trace(&args),
+        Command::Profile(args) => profile::profile(&args),
+        Command::Report(args) => report::report(&args),
         Command::Show(args) => show::show(&args),
         Command::Repro(args) => repro::repro(&args),
         Command::Sim(args) => sim::sim(&args),

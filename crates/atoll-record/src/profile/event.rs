@@ -102,7 +102,7 @@ pub enum Event {
         start: u64,
         /// How long.
         bytes: u64,
-        /// The instruction after the call that allocated it; 0: not known.
+        /// An address within the call that allocated it; 0: not known.
         site: u64,
     },
     /// A large block was freed.
