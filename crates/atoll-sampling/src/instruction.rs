@@ -104,13 +104,13 @@ impl Instructions {
         let path = match self.paths.entry((pid, ip)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let mut window = [0; WINDOW];
-                let n = code.read(pid, ip, &mut window).min(WINDOW);
+                let mut window = Window { bytes: [0; WINDOW], len: 0, start: 0 };
+                window.load(pid, ip, code);
                 // Code that cannot be read now may be readable later.
-                if n == 0 {
+                if window.len == 0 {
                     return;
                 }
-                entry.insert(follow(&mut self.factory, ip, &window[..n]))
+                entry.insert(follow(&mut self.factory, pid, ip, window, code))
             }
         };
         let Some(path) = path else { return };
@@ -142,31 +142,58 @@ fn access(access: OpAccess) -> Option<Access> {
     }
 }
 
-/// The instructions from `ip` to the first that touches memory; `None` where there is none in sight.
-fn follow(factory: &mut InstructionInfoFactory, ip: u64, code: &[u8]) -> Option<Path> {
+/// A piece of code as it was read.
+struct Window {
+    bytes: [u8; WINDOW],
+    len: usize,
+    start: u64,
+}
+
+impl Window {
+    fn load(&mut self, pid: u32, start: u64, code: &mut dyn CodeBytes) {
+        self.start = start;
+        self.len = code.read(pid, start, &mut self.bytes).min(WINDOW);
+    }
+
+    /// The instruction at an address inside; `None` where it is none, or not all of it is here.
+    fn decode(&self, ip: u64) -> Option<Instruction> {
+        let inside = usize::try_from(ip.checked_sub(self.start)?).ok()?;
+        let bytes = self.bytes[..self.len].get(inside..)?;
+        let instruction = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+}
+
+/// The instructions from `ip` to the first that touches memory; `None` where there is none in sight. Of a branch whose
+/// outcome depends on data it is taken that it goes on with its loop, if it goes back, and else not elsewhere.
+fn follow(
+    factory: &mut InstructionInfoFactory,
+    pid: u32,
+    ip: u64,
+    mut window: Window,
+    code: &mut dyn CodeBytes,
+) -> Option<Path> {
     let mut steps = Vec::new();
-    let mut decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
-    while steps.len() < FOLLOWED && decoder.can_decode() {
-        let instruction = decoder.decode();
-        if instruction.is_invalid() {
-            return None;
-        }
+    let mut at = ip;
+    while steps.len() < FOLLOWED {
+        let instruction = match window.decode(at) {
+            Some(instruction) => instruction,
+            None => {
+                window.load(pid, at, code);
+                window.decode(at)?
+            }
+        };
         let memory: Vec<UsedMemory> = factory.info(&instruction).used_memory().to_vec();
-        let flow = instruction.flow_control();
         steps.push(instruction);
         if memory.iter().any(|m| access(m.access()).is_some()) {
             return Some(Path { steps, memory });
         }
-        match flow {
-            FlowControl::Next => {}
-            FlowControl::UnconditionalBranch => {
-                let target = instruction.near_branch_target();
-                let inside = usize::try_from(target.checked_sub(ip)?).ok()?;
-                decoder.set_position(inside).ok()?;
-                decoder.set_ip(target);
-            }
+        at = match instruction.flow_control() {
+            FlowControl::Next => instruction.next_ip(),
+            FlowControl::UnconditionalBranch => instruction.near_branch_target(),
+            FlowControl::ConditionalBranch => instruction.next_ip().min(instruction.near_branch_target()),
             _ => return None,
-        }
+        };
     }
     None
 }
@@ -282,19 +309,22 @@ mod tests {
     struct Bytes(Vec<u8>);
 
     impl CodeBytes for Bytes {
-        fn read(&mut self, _: u32, _: u64, to: &mut [u8]) -> usize {
-            let n = self.0.len().min(to.len());
-            to[..n].copy_from_slice(&self.0[..n]);
+        fn read(&mut self, _: u32, address: u64, to: &mut [u8]) -> usize {
+            let from = self.0.get(address.wrapping_sub(BASE) as usize..).unwrap_or_default();
+            let n = from.len().min(to.len());
+            to[..n].copy_from_slice(&from[..n]);
             n
         }
     }
+
+    const BASE: u64 = 0x4000;
 
     fn touches(code: &[u8]) -> Vec<(u64, Access, u64)> {
         // rax=0x100 rbx=0x200 … in perf's order; the instruction pointer is the ninth.
         let registers = (1..=17).map(|n| n * 0x100);
         let mut touches = Vec::new();
         let mut each = |t: Touch| touches.push((t.address, t.access, t.ip));
-        Instructions::default().accesses(1, 0x4000, registers, &mut Bytes(code.to_vec()), &mut each);
+        Instructions::default().accesses(1, BASE, registers, &mut Bytes(code.to_vec()), &mut each);
         touches
     }
 
@@ -319,16 +349,29 @@ mod tests {
         // add rax, 8; lea rdx, [rax+rax]; cmp rax, rbx; mov ecx, [rdx]
         let code = [0x48, 0x83, 0xc0, 8, 0x48, 0x8d, 0x14, 0, 0x48, 0x39, 0xd8, 0x8b, 0x0a];
         assert_eq!(touches(&code), [(0x210, Access::Read, 0x400b)]);
+        // je +1; mov rcx, [rax]: on the way straight on
+        assert_eq!(touches(&[0x74, 1, 0x48, 0x8b, 0x08]), [(0x100, Access::Read, 0x4002)]);
         // jmp +1 over a hlt; push rbx
         assert_eq!(touches(&[0xeb, 1, 0xf4, 0x53]), [(0x7f8, Access::Write, 0x4003)]);
+    }
+
+    #[test]
+    fn a_loop_goes_on() {
+        // 0: mov rcx, [rax]; 3: add rax, 8; 7: cmp rax, rbx; 10: jne 0
+        let code = [0x48, 0x8b, 0x08, 0x48, 0x83, 0xc0, 8, 0x48, 0x39, 0xd8, 0x75, 0xf4];
+        let mut found = Vec::new();
+        let registers = (1..=17).map(|n| n * 0x100);
+        let each = |t: Touch| found.push((t.address, t.ip));
+        Instructions::default().accesses(1, BASE + 3, registers, &mut Bytes(code.to_vec()), each);
+        assert_eq!(found, [(0x108, BASE)]);
+        // A loop without an access ends, too.
+        assert_eq!(touches(&[0x48, 0xff, 0xc0, 0x75, 0xfb]), []);
     }
 
     #[test]
     fn what_cannot_be_known_is_not_made_up() {
         // imul rax, rbx; mov rcx, [rax]
         assert_eq!(touches(&[0x48, 0x0f, 0xaf, 0xc3, 0x48, 0x8b, 0x08]), []);
-        // je; mov rcx, [rax]
-        assert_eq!(touches(&[0x74, 0, 0x48, 0x8b, 0x08]), []);
         // mov rcx, fs:[rax]
         assert_eq!(touches(&[0x64, 0x48, 0x8b, 0x08]), []);
         assert_eq!(touches(&[]), []);

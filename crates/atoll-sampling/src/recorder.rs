@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::os::fd::RawFd;
 
+use atoll_profile_wire::{Mark, Reader, What as Marked};
 use atoll_record::profile::{Event, Loss, ProfileWriter, Sample, SamplerTotals};
 
 use crate::clock;
@@ -37,6 +38,8 @@ pub struct Recorder<W: Write> {
     options: Options,
     threads: Threads,
     samplers: Vec<Box<dyn Sampler>>,
+    /// What the program's inside tells.
+    journal: Option<Reader>,
     totals: Vec<SamplerTotals>,
     code: Code,
     /// By thread.
@@ -71,7 +74,7 @@ pub struct Recorded<W: Write> {
     pub failed: Option<io::Error>,
     /// By sampler.
     pub samplers: Vec<SamplerTotals>,
-    /// Records of mappings and threads that were lost.
+    /// Records of mappings, threads, blocks and regions that were lost.
     pub lost: u64,
     /// Code whose names are wanted: by file, offsets in it.
     pub wanted: BTreeMap<String, BTreeSet<u64>>,
@@ -90,6 +93,7 @@ impl<W: Write> Recorder<W> {
         options: Options,
         threads: Threads,
         mut samplers: Vec<Box<dyn Sampler>>,
+        journal: Option<Reader>,
         tid: u32,
     ) -> Result<Self, crate::SamplerError> {
         for sampler in &mut samplers {
@@ -104,6 +108,7 @@ impl<W: Write> Recorder<W> {
             options,
             threads,
             samplers,
+            journal,
             totals,
             code: Code::default(),
             workers: HashMap::new(),
@@ -137,6 +142,7 @@ impl<W: Write> Recorder<W> {
         for change in self.threads.changes() {
             self.change(change);
         }
+        self.read_journal(last);
         for number in 0..self.samplers.len() {
             let harvest = self.samplers[number].harvest(&mut self.code, &mut self.found);
             self.count(number, begin, harvest);
@@ -173,7 +179,7 @@ impl<W: Write> Recorder<W> {
             writer: self.writer,
             failed: self.failed,
             samplers: self.totals,
-            lost: self.threads.lost,
+            lost: self.threads.lost + self.journal.as_ref().map_or(0, Reader::lost),
             wanted: self.code.wanted(),
             harvest_seconds: self.harvest_ns as f64 * 1e-9,
         }
@@ -260,6 +266,36 @@ impl<W: Write> Recorder<W> {
                     self.events.push(Event::Map { time_ns, space, start, bytes, offset, path, code });
                 }
             }
+        }
+    }
+
+    fn read_journal(&mut self, last: bool) {
+        let Some(mut journal) = self.journal.take() else { return };
+        loop {
+            journal.by_ref().for_each(|mark| self.mark(&mark));
+            // At the end nobody completes what is not whole.
+            if !last || !journal.pass_over() {
+                break;
+            }
+        }
+        self.journal = Some(journal);
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        let Mark { time_ns, pid, what } = *mark;
+        let space = self.space(pid);
+        match what {
+            Marked::Block { start, bytes, site } => {
+                self.code.want(pid, site);
+                self.events.push(Event::Block { time_ns, space, start, bytes, site });
+            }
+            Marked::Free { start } => self.events.push(Event::Free { time_ns, space, start }),
+            Marked::RegionBegin { function } => {
+                self.code.want(pid, function);
+                self.events.push(Event::RegionBegin { time_ns, space, function });
+            }
+            Marked::RegionEnd => self.events.push(Event::RegionEnd { time_ns, space }),
+            Marked::Touch { .. } | Marked::Worker { .. } => {}
         }
     }
 

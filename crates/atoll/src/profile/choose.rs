@@ -41,7 +41,8 @@ pub(super) fn choose(args: &ProfileArgs) -> Result<Chosen, NoSampler> {
 
 fn timer(args: &ProfileArgs) -> Result<Timer, SamplerError> {
     let cost = calibrate::timer_sample_seconds()?;
-    let held = (cost / args.overhead.0 * 1e9) as u64;
+    // What is left is for harvesting.
+    let held = (cost / (0.85 * args.overhead.0) * 1e9) as u64;
     let period = args.reset.unwrap_or(held).max(LEAST_PERIOD_NS);
     Timer::new(Knobs { period, buffer_bytes: args.buffer.0 as usize }, cost)
 }

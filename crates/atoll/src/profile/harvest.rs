@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use atoll_profile_wire::Reader;
 use atoll_record::profile::ProfileWriter;
 use atoll_sampling::recorder::{Options, Recorded, Recorder};
 use atoll_sampling::threads::Threads;
 use atoll_sampling::{Sampler, SamplerError};
 
 /// Between two harvests where buffers do not call for one, in milliseconds.
-const TICK_MS: i32 = 20;
+const TICK_MS: i32 = 100;
 
 /// The program's side: made before it, given to its command.
 pub(super) struct Gate {
@@ -70,6 +71,7 @@ pub(super) fn start<W: Write + Send + 'static>(
     writer: ProfileWriter<W>,
     options: Options,
     samplers: Vec<Box<dyn Sampler>>,
+    journal: Option<Reader>,
     on_wakeups: bool,
 ) -> io::Result<(Gate, Harvester<W>)> {
     let (number, number_to) = io::pipe()?;
@@ -77,7 +79,7 @@ pub(super) fn start<W: Write + Send + 'static>(
     let stop = Arc::new(AtomicBool::new(false));
     let door = Door { number, go };
     let stopped = Arc::clone(&stop);
-    let run = move || harvest(door, writer, options, samplers, &stopped, on_wakeups);
+    let run = move || harvest(door, writer, options, samplers, journal, &stopped, on_wakeups);
     let thread = std::thread::Builder::new().name("atoll-harvest".into()).spawn(run)?;
     Ok((Gate { number: number_to, go: go_from }, Harvester { stop, thread }))
 }
@@ -98,6 +100,7 @@ fn harvest<W: Write>(
     writer: ProfileWriter<W>,
     options: Options,
     samplers: Vec<Box<dyn Sampler>>,
+    journal: Option<Reader>,
     stop: &AtomicBool,
     on_wakeups: bool,
 ) -> Result<Recorded<W>, SamplerError> {
@@ -107,7 +110,7 @@ fn harvest<W: Write>(
     }
     let tid = u32::from_le_bytes(number);
     let recorder =
-        Threads::follow(tid).and_then(|threads| Recorder::new(writer, options, threads, samplers, tid));
+        Threads::follow(tid).and_then(|threads| Recorder::new(writer, options, threads, samplers, journal, tid));
     // Whatever came of it, the program is let go.
     let _ = door.go.write_all(&[1]);
     let mut recorder = recorder?;

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atoll_memory::control::EXIT_SETUP;
+use atoll_profile_wire::{self as wire, Journal, Reader};
 use atoll_record::profile::{FORMAT, Header, ProfileWriter};
 use atoll_sampling::clock;
 use atoll_sampling::recorder::Options;
@@ -20,10 +21,14 @@ use super::harvest;
 use crate::cli::ProfileArgs;
 use crate::machine;
 use crate::run::check::path::{self, PathError};
-use crate::run::launch::bind;
+use crate::run::launch::{bind, out_of_the_way, preload};
+use crate::run::library;
 use crate::run::process::Process;
 use crate::run::signals::Signals;
 use crate::run::watch::{self, Ending, WatchError};
+
+/// What is loaded into a program that runs as it is.
+const LIBRARY: &str = "libatoll_profile.so";
 
 /// Why no program was started.
 #[derive(thiserror::Error, Debug)]
@@ -116,10 +121,12 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
     let options =
         Options { forks_share: false, limit_bytes: args.limit.0, start_ns: clock::now_ns() };
     let signals = Signals::take().map_err(WatchError::Signals)?;
-    let (gate, harvester) = harvest::start(writer, options, chosen.samplers, !args.harvest_thread)
-        .map_err(ProfileError::Harvester)?;
     let mut command = Command::new(&path);
     command.arg0(name).args(&args.program.words[1..]);
+    let journal = inside(&mut command);
+    let (gate, harvester) =
+        harvest::start(writer, options, chosen.samplers, journal, !args.harvest_thread)
+            .map_err(ProfileError::Harvester)?;
     if let Some(workers) = args.memory.workers {
         command.env("OMP_NUM_THREADS", workers.to_string());
     }
@@ -141,6 +148,32 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
     let over = Over { wall_seconds: begin.elapsed().as_secs_f64(), cpu_seconds, ending };
     let recorded = harvester.finish();
     Ok(Ended { ending, failed: !finish::finish(&header, &output, recorded, &over) })
+}
+
+/// Has our library loaded into the program, which tells of blocks and regions; none where that is not possible.
+fn inside(command: &mut Command) -> Option<Reader> {
+    let executable = std::env::current_exe().unwrap_or_default();
+    let library = library::beside_or_installed(LIBRARY, &executable);
+    let Some(library) = library.filter(|library| !library::cannot_be_preloaded(library)) else {
+        eprintln!(
+            "atoll: {LIBRARY} is not beside atoll, or its path has a space or colon: blocks and regions will have no names"
+        );
+        return None;
+    };
+    let (fd, journal) = match Journal::create() {
+        Ok(made) => made,
+        Err(error) => {
+            eprintln!("atoll: no shared memory for the journal ({error}): blocks and regions will have no names");
+            return None;
+        }
+    };
+    command.env(wire::ENVIRONMENT, out_of_the_way(fd).to_string());
+    let own = std::env::var_os("LD_PRELOAD");
+    command.env("LD_PRELOAD", preload(&library, own.as_deref()));
+    if let Some(own) = own {
+        command.env(wire::ENVIRONMENT_PRELOAD, own);
+    }
+    Some(Reader::new(journal))
 }
 
 /// Passes signals on until the program is over: how it ended, and its processor time.
