@@ -145,7 +145,8 @@ extern "C" fn malloc_for(bytes: usize, caller: usize) -> *mut c_void {
 
 extern "C" fn calloc_for(n: usize, each: usize, caller: usize) -> *mut c_void {
     // SAFETY: a plain allocation.
-    let block = next!(c"calloc", fn(usize, usize) -> *mut c_void, (n, each), unsafe { __libc_calloc(n, each) });
+    let block =
+        next!(c"calloc", fn(usize, usize) -> *mut c_void, (n, each), unsafe { __libc_calloc(n, each) });
     let bytes = n.saturating_mul(each);
     if large(bytes) {
         born(block, bytes, caller);

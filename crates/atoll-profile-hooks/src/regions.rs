@@ -48,7 +48,9 @@ extern "C" fn GOMP_parallel_reductions(
     flags: c_uint,
 ) -> c_uint {
     let _region = Region::begin(function);
-    real!(GOMP_parallel_reductions, fn(Function, *mut u8, c_uint, c_uint) -> c_uint)(function, data, threads, flags)
+    real!(GOMP_parallel_reductions, fn(Function, *mut u8, c_uint, c_uint) -> c_uint)(
+        function, data, threads, flags,
+    )
 }
 
 /// Entry points that run a region; what follows function and data, by name.

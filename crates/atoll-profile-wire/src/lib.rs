@@ -155,7 +155,9 @@ impl Journal {
             What::Free { start } => (2, start, 0, 0),
             What::RegionBegin { function } => (3, function, 0, 0),
             What::RegionEnd => (4, 0, 0, 0),
-            What::Touch { address, write, tid, ip } => (5, address, u64::from(tid) << 1 | u64::from(write), ip),
+            What::Touch { address, write, tid, ip } => {
+                (5, address, u64::from(tid) << 1 | u64::from(write), ip)
+            }
             What::Worker { tid, number } => (6, u64::from(tid), u64::from(number), 0),
         };
         let mut place = self.head.load(Ordering::Relaxed);
@@ -176,7 +178,8 @@ impl Journal {
                 Err(now) => place = now,
             }
         };
-        for (word, value) in slot.words.iter().zip([mark.time_ns, kind | u64::from(mark.pid) << 32, a, b, c]) {
+        for (word, value) in slot.words.iter().zip([mark.time_ns, kind | u64::from(mark.pid) << 32, a, b, c])
+        {
             word.store(value, Ordering::Relaxed);
         }
         // Release: pairs with the Acquire in `Reader::next`.
@@ -226,7 +229,8 @@ impl Iterator for Reader {
             if slot.turn.load(Ordering::Acquire) != self.next + 1 {
                 return None;
             }
-            let [time_ns, head, a, b, c] = [0, 1, 2, 3, 4].map(|i: usize| slot.words[i].load(Ordering::Relaxed));
+            let [time_ns, head, a, b, c] =
+                [0, 1, 2, 3, 4].map(|i: usize| slot.words[i].load(Ordering::Relaxed));
             // Release: pairs with the Acquire in `Journal::put`.
             slot.turn.store(self.next + SLOTS as u64, Ordering::Release);
             self.next += 1;

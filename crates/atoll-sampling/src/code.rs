@@ -87,8 +87,7 @@ impl CodeBytes for Code {
             return n;
         }
         let len = to.len().min(page);
-        from_process(pid, address, &mut to[..len])
-            .max(self.from_file(pid, address, to).unwrap_or(0))
+        from_process(pid, address, &mut to[..len]).max(self.from_file(pid, address, to).unwrap_or(0))
     }
 }
 

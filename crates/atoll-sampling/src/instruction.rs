@@ -137,7 +137,9 @@ impl Instructions {
 fn access(access: OpAccess) -> Option<Access> {
     match access {
         OpAccess::Read | OpAccess::CondRead => Some(Access::Read),
-        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite => Some(Access::Write),
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+            Some(Access::Write)
+        }
         OpAccess::None | OpAccess::NoMemAccess => None,
     }
 }

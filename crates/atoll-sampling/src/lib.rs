@@ -7,6 +7,8 @@
 pub mod calibrate;
 pub mod clock;
 pub mod code;
+pub mod faults;
+pub mod hardware;
 pub mod instruction;
 pub mod perf;
 pub mod recorder;

@@ -317,7 +317,9 @@ impl<W: Write> Recorder<W> {
                 totals.foreign += 1;
                 continue;
             };
-            if self.random.next().trailing_zeros() < self.thinning || writer.bytes() >= self.options.limit_bytes {
+            if self.random.next().trailing_zeros() < self.thinning
+                || writer.bytes() >= self.options.limit_bytes
+            {
                 totals.dropped += 1;
                 continue;
             }

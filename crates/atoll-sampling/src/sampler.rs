@@ -73,7 +73,9 @@ pub enum SamplerError {
     #[error("another user has the processor's counters: end the other profiler, or a watchdog that uses one")]
     Busy,
     /// Too little memory may be locked for its buffers.
-    #[error("its buffers of {0} kB are more than may be locked: a smaller --buffer, `ulimit -l`, or kernel.perf_event_mlock_kb")]
+    #[error(
+        "its buffers of {0} kB are more than may be locked: a smaller --buffer, `ulimit -l`, or kernel.perf_event_mlock_kb"
+    )]
     Memory(usize),
     /// Anything else.
     #[error("{what}: {error}")]

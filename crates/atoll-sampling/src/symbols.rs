@@ -236,7 +236,8 @@ mod tests {
 
     #[test]
     fn globals_of_this_program_are_found_with_their_lines() {
-        static LARGE: [std::sync::atomic::AtomicU64; 512] = [const { std::sync::atomic::AtomicU64::new(0) }; 512];
+        static LARGE: [std::sync::atomic::AtomicU64; 512] =
+            [const { std::sync::atomic::AtomicU64::new(0) }; 512];
         std::hint::black_box(&LARGE);
         let own = std::env::current_exe().unwrap().display().to_string();
         let names = names(&BTreeMap::from([(own.clone(), BTreeSet::new())]));

@@ -99,6 +99,8 @@ impl Threads {
             wakeup_bytes: 1,
             sideband: true,
             at_exec: false,
+            user_only: true,
+            aux_bytes: 0,
             monotonic: true,
         };
         let mut events = Vec::new();
@@ -136,7 +138,9 @@ fn change(record: &Record<'_>) -> Option<Change> {
     let (time_ns, what) = match *record {
         Record::Fork { pid, parent, tid, time } => (time, What::Came { pid, parent, tid }),
         Record::Exit { tid, time, .. } => (time, What::Went { tid }),
-        Record::Name { pid, tid, exec, name, time } => (time, What::Named { pid, tid, exec, name: text(name) }),
+        Record::Name { pid, tid, exec, name, time } => {
+            (time, What::Named { pid, tid, exec, name: text(name) })
+        }
         Record::Map { pid, start, bytes, offset, code, path, time } => {
             (time, What::Mapped { pid, start, bytes, offset, code, path: text(path) })
         }

@@ -5,14 +5,13 @@
 //! addresses are exact, and its cost is that of a timer's interrupt: a microsecond on bare machines, ten in many virtual ones.
 //! As its period is in the thread's own time, its overhead is the same for every program.
 
-use std::collections::HashMap;
 use std::os::fd::RawFd;
 
 use atoll_record::profile::SamplerInfo;
 use perf_event_open_sys::bindings as sys;
 
 use crate::instruction::{CodeBytes, Instructions, REGISTERS};
-use crate::perf::{Event, Layout, Record, Setup, Who, record};
+use crate::perf::{Attached, Layout, Setup};
 use crate::sampler::{Found, Harvest, Knobs, Sampler, SamplerError};
 
 /// The shortest period that the kernel keeps.
@@ -29,11 +28,9 @@ const LAYOUT: Layout = Layout {
 /// The sampler.
 #[derive(Debug)]
 pub struct Timer {
-    knobs: Knobs,
-    threads: HashMap<u32, Event>,
+    event: Attached,
     instructions: Instructions,
     seconds_a_sample: f64,
-    bytes: Vec<u8>,
 }
 
 impl Timer {
@@ -45,33 +42,14 @@ impl Timer {
         if !cfg!(target_arch = "x86_64") {
             return Err(SamplerError::Absent("it knows the instructions of x86-64 only".into()));
         }
-        let knobs = Knobs { period: knobs.period.max(LEAST_PERIOD_NS), ..knobs };
-        let timer = Self {
-            knobs,
-            threads: HashMap::new(),
-            instructions: Instructions::default(),
-            seconds_a_sample,
-            bytes: Vec::new(),
-        };
-        Event::open(&timer.setup(false), Who::Thread(0))?;
-        Ok(timer)
-    }
-
-    fn setup(&self, at_exec: bool) -> Setup {
-        Setup {
+        let event = Attached::new(Setup {
             kind: sys::PERF_TYPE_SOFTWARE,
             config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
-            config1: 0,
-            config2: 0,
-            period: self.knobs.period,
+            period: knobs.period.max(LEAST_PERIOD_NS),
             layout: LAYOUT,
-            precise: 0,
-            ring_bytes: (2 * self.knobs.buffer_bytes).next_power_of_two(),
-            wakeup_bytes: self.knobs.buffer_bytes,
-            sideband: false,
-            at_exec,
-            monotonic: true,
-        }
+            ..Setup::of(&knobs)
+        })?;
+        Ok(Self { event, instructions: Instructions::default(), seconds_a_sample })
     }
 }
 
@@ -80,9 +58,9 @@ impl Sampler for Timer {
         SamplerInfo {
             name: "timer".into(),
             meaning: "what the next access of a thread is, at times spread over its processor time".into(),
-            period: self.knobs.period,
+            period: self.event.period(),
             period_unit: "ns".into(),
-            buffer_bytes: self.knobs.buffer_bytes as u64,
+            buffer_bytes: self.event.setup().wakeup_bytes as u64,
             reads: true,
             writes: true,
             byte_addresses: true,
@@ -91,46 +69,29 @@ impl Sampler for Timer {
     }
 
     fn attach(&mut self, _pid: u32, tid: u32, at_exec: bool) -> Result<(), SamplerError> {
-        if let Some(event) = Event::open(&self.setup(at_exec), Who::Thread(tid))? {
-            self.threads.insert(tid, event);
-        }
-        Ok(())
+        self.event.attach(tid, at_exec)
     }
 
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
-        let mut harvest = Harvest::default();
-        for event in self.threads.values_mut() {
-            self.bytes.clear();
-            harvest.bytes += event.take(&mut self.bytes) as u64;
-            for record in record::records(&self.bytes, LAYOUT) {
-                match record {
-                    Record::Sample(s) => {
-                        harvest.records += 1;
-                        let before = found.len();
-                        self.instructions.accesses(s.pid, s.ip, s.registers(), code, |touch| {
-                            found.push(Found {
-                                time_ns: s.time,
-                                pid: s.pid,
-                                tid: s.tid,
-                                ip: touch.ip,
-                                address: touch.address,
-                                access: touch.access,
-                                ..Found::default()
-                            });
-                        });
-                        harvest.without_address += u64::from(found.len() == before);
-                    }
-                    Record::Lost(n) => harvest.lost += n,
-                    Record::Throttle => harvest.throttled += 1,
-                    _ => {}
-                }
-            }
-        }
-        harvest
+        self.event.harvest(|s, harvest| {
+            let before = found.len();
+            self.instructions.accesses(s.pid, s.ip, s.registers(), code, |touch| {
+                found.push(Found {
+                    time_ns: s.time,
+                    pid: s.pid,
+                    tid: s.tid,
+                    ip: touch.ip,
+                    address: touch.address,
+                    access: touch.access,
+                    ..Found::default()
+                });
+            });
+            harvest.without_address += u64::from(found.len() == before);
+        })
     }
 
     fn detach(&mut self, tid: u32) {
-        self.threads.remove(&tid);
+        self.event.detach(tid);
     }
 
     fn executed(&mut self, pid: u32) {
@@ -138,21 +99,19 @@ impl Sampler for Timer {
     }
 
     fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
-        self.threads.values().for_each(|event| each(event.descriptor()));
+        self.event.descriptors(each);
     }
 
     fn period(&self) -> u64 {
-        self.knobs.period
+        self.event.period()
     }
 
     fn set_period(&mut self, period: u64) {
-        self.knobs.period = period.max(LEAST_PERIOD_NS);
-        self.threads.values().for_each(|event| event.set_period(self.knobs.period));
+        self.event.set_period(period.max(LEAST_PERIOD_NS));
     }
 
     fn jitter(&mut self, factor: f64) {
-        let period = (self.knobs.period as f64 * factor) as u64;
-        self.threads.values().for_each(|event| event.set_period(period.max(LEAST_PERIOD_NS)));
+        self.event.jitter(factor.max(LEAST_PERIOD_NS as f64 / self.event.period() as f64));
     }
 
     fn seconds_a_sample(&self) -> f64 {

@@ -10,7 +10,7 @@ use sys::bindings::perf_event_attr;
 
 use super::record::Layout;
 use super::ring::Ring;
-use crate::sampler::SamplerError;
+use crate::sampler::{Knobs, SamplerError};
 
 /// Whom an event watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,34 @@ pub struct Setup {
     pub sideband: bool,
     /// Begins when the thread executes a program.
     pub at_exec: bool,
+    /// Not in the kernel; some PMUs cannot tell.
+    pub user_only: bool,
+    /// Bytes of the second buffer, for PMUs that write packets of their own (Arm SPE); 0: none.
+    pub aux_bytes: usize,
     /// Times by CLOCK_MONOTONIC; else by the kernel's own clock, which lets hardware stamp records itself.
     pub monotonic: bool,
+}
+
+impl Setup {
+    /// One of a sampler with these knobs: of a thread in user mode, with times by CLOCK_MONOTONIC.
+    pub fn of(knobs: &Knobs) -> Self {
+        Self {
+            kind: 0,
+            config: 0,
+            config1: 0,
+            config2: 0,
+            period: knobs.period,
+            layout: Layout::default(),
+            precise: 0,
+            ring_bytes: (2 * knobs.buffer_bytes).next_power_of_two(),
+            wakeup_bytes: knobs.buffer_bytes,
+            sideband: false,
+            at_exec: false,
+            user_only: true,
+            aux_bytes: 0,
+            monotonic: true,
+        }
+    }
 }
 
 /// An event, open and mapped.
@@ -94,16 +120,29 @@ impl Event {
         }
         // SAFETY: a fresh descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let ring = Ring::map(fd.as_raw_fd(), setup.ring_bytes).map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => SamplerError::Memory(setup.ring_bytes >> 10),
-            _ => SamplerError::Kernel { what: "mapping an event's buffer", error },
-        })?;
+        let ring =
+            Ring::map(fd.as_raw_fd(), setup.ring_bytes, setup.aux_bytes).map_err(|error| {
+                match error.raw_os_error() {
+                    Some(libc::EPERM) => SamplerError::Memory(setup.ring_bytes >> 10),
+                    _ => SamplerError::Kernel { what: "mapping an event's buffer", error },
+                }
+            })?;
         Ok(Some(Event { fd, ring, layout: setup.layout }))
     }
 
     /// Appends the records since the last time to `to`; says how many bytes these are.
     pub fn take(&mut self, to: &mut Vec<u8>) -> usize {
         self.ring.take(to)
+    }
+
+    /// Appends what was written to the second buffer since the last time.
+    pub fn take_aux(&mut self, to: &mut Vec<u8>) {
+        self.ring.take_aux(to);
+    }
+
+    /// The kernel's own clock now, as records carry it, where the buffer's page tells how to make it from the time stamp counter.
+    pub fn kernel_clock(&self) -> Option<u64> {
+        self.ring.kernel_clock()
     }
 
     /// How its records look.
@@ -138,8 +177,9 @@ fn attributes(setup: &Setup) -> perf_event_attr {
     attr.set_precise_ip(u64::from(setup.precise));
     attr.set_watermark(1);
     attr.wakeup_watermark = setup.wakeup_bytes as u32;
-    attr.set_exclude_kernel(1);
-    attr.set_exclude_hv(1);
+    attr.set_exclude_kernel(u64::from(setup.user_only));
+    attr.set_exclude_hv(u64::from(setup.user_only));
+    attr.aux_watermark = if setup.aux_bytes > 0 { setup.wakeup_bytes as u32 } else { 0 };
     attr.set_sample_id_all(1);
     if setup.sideband {
         attr.set_mmap(1);

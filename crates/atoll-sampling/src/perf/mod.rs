@@ -2,10 +2,12 @@
 //!
 //! `timer`, `faults` and `hardware` are made of it, and `threads` follows a program by it.
 
+mod attached;
 pub mod event;
 pub mod record;
 mod ring;
 
+pub use attached::Attached;
 pub use event::{Event, Setup, Who};
 pub use record::{Layout, Record};
 

@@ -1,9 +1,9 @@
 //! Which samplers a profile is made with, and why.
 
 use atoll_record::profile::SamplerInfo;
+use atoll_sampling::calibrate;
 use atoll_sampling::sampler::{Knobs, Sampler, SamplerError};
 use atoll_sampling::timer::{LEAST_PERIOD_NS, Timer};
-use atoll_sampling::calibrate;
 
 use crate::cli::{ProfileArgs, SamplerArg};
 
@@ -33,7 +33,9 @@ pub(super) fn choose(args: &ProfileArgs) -> Result<Chosen, NoSampler> {
     info.overhead_target = args.reset.is_none().then_some(args.overhead.0);
     info.harvest_thread = args.harvest_thread;
     let reason = match args.sampler {
-        SamplerArg::Auto => "the processor's counters are not there, and the timer works with any program".to_owned(),
+        SamplerArg::Auto => {
+            "the processor's counters are not there, and the timer works with any program".to_owned()
+        }
         SamplerArg::Timer => "it was asked for".to_owned(),
     };
     Ok(Chosen { samplers: vec![Box::new(timer)], infos: vec![info], reason, refused: Vec::new() })

@@ -77,7 +77,11 @@ fn say(name: &str, totals: &SamplerTotals) {
     if totals.throttled > 0 {
         notes += &format!(", throttled {} times", count(totals.throttled));
     }
-    eprintln!("atoll: {} samples by {name} in {} wake-ups{notes}", count(totals.samples), count(totals.wakeups));
+    eprintln!(
+        "atoll: {} samples by {name} in {} wake-ups{notes}",
+        count(totals.samples),
+        count(totals.wakeups)
+    );
 }
 
 fn trailer<W: Write>(recorded: &Recorded<W>, over: &Over) -> Trailer {

@@ -109,8 +109,8 @@ fn harvest<W: Write>(
         return Err(SamplerError::Absent("the program was not started".into()));
     }
     let tid = u32::from_le_bytes(number);
-    let recorder =
-        Threads::follow(tid).and_then(|threads| Recorder::new(writer, options, threads, samplers, journal, tid));
+    let recorder = Threads::follow(tid)
+        .and_then(|threads| Recorder::new(writer, options, threads, samplers, journal, tid));
     // Whatever came of it, the program is let go.
     let _ = door.go.write_all(&[1]);
     let mut recorder = recorder?;

@@ -118,15 +118,13 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
     let file = BufWriter::new(File::create(&output).map_err(create)?);
     let header = header(args, &path, &chosen);
     let writer = ProfileWriter::new(file, &header).map_err(create)?;
-    let options =
-        Options { forks_share: false, limit_bytes: args.limit.0, start_ns: clock::now_ns() };
+    let options = Options { forks_share: false, limit_bytes: args.limit.0, start_ns: clock::now_ns() };
     let signals = Signals::take().map_err(WatchError::Signals)?;
     let mut command = Command::new(&path);
     command.arg0(name).args(&args.program.words[1..]);
     let journal = inside(&mut command);
-    let (gate, harvester) =
-        harvest::start(writer, options, chosen.samplers, journal, !args.harvest_thread)
-            .map_err(ProfileError::Harvester)?;
+    let (gate, harvester) = harvest::start(writer, options, chosen.samplers, journal, !args.harvest_thread)
+        .map_err(ProfileError::Harvester)?;
     if let Some(workers) = args.memory.workers {
         command.env("OMP_NUM_THREADS", workers.to_string());
     }
@@ -163,7 +161,9 @@ fn inside(command: &mut Command) -> Option<Reader> {
     let (fd, journal) = match Journal::create() {
         Ok(made) => made,
         Err(error) => {
-            eprintln!("atoll: no shared memory for the journal ({error}): blocks and regions will have no names");
+            eprintln!(
+                "atoll: no shared memory for the journal ({error}): blocks and regions will have no names"
+            );
             return None;
         }
     };
@@ -179,8 +179,11 @@ fn inside(command: &mut Command) -> Option<Reader> {
 /// Passes signals on until the program is over: how it ended, and its processor time.
 fn watch_over(process: &Process, signals: &Signals) -> (Ending, f64) {
     while !process.is_over() {
-        let mut entries = [process.fd().as_raw_fd(), signals.fd().as_raw_fd()]
-            .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        let mut entries = [process.fd().as_raw_fd(), signals.fd().as_raw_fd()].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
         // SAFETY: two valid entries.
         unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
         while let Some((signal, to_us_alone)) = signals.next() {

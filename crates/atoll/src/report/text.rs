@@ -38,10 +38,14 @@ fn head(out: &mut String, profile: &Profile, tally: &Tally) -> std::fmt::Result 
         header.machine.cpus_usable,
         header.machine.cpus_online,
         profile.seconds(),
-        profile.trailer.as_ref().map_or(", end unknown".to_owned(), |t| format!(", {}", ending_text(t.ending)))
+        profile
+            .trailer
+            .as_ref()
+            .map_or(", end unknown".to_owned(), |t| format!(", {}", ending_text(t.ending)))
     )?;
     for (number, info) in header.samplers.iter().enumerate() {
-        let totals = profile.trailer.as_ref().and_then(|t| t.samplers.get(number)).cloned().unwrap_or_default();
+        let totals =
+            profile.trailer.as_ref().and_then(|t| t.samplers.get(number)).cloned().unwrap_or_default();
         let target = info.overhead_target.map_or(String::new(), |t| format!(", to hold {:.1}%", 100.0 * t));
         writeln!(
             out,
@@ -95,7 +99,11 @@ pub(crate) fn peak_bytes(profile: &Profile, variable: u32) -> u64 {
 
 fn variables(out: &mut String, profile: &Profile, tally: &Tally, least: u64) -> std::fmt::Result {
     let all = tally.all.total().max(1) as f64;
-    writeln!(out, "\n  {:>6} {:>7} {:>8} {:>8}  {:<9} variable", "share", "writes", "bytes", "workers", "kind")?;
+    writeln!(
+        out,
+        "\n  {:>6} {:>7} {:>8} {:>8}  {:<9} variable",
+        "share", "writes", "bytes", "workers", "kind"
+    )?;
     let hottest = tally.hottest();
     let mut shown = 0;
     for &(number, counts) in &hottest {
