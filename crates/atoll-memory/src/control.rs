@@ -11,7 +11,7 @@ use crate::region_counts::Regions;
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc06");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc07");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -28,6 +28,8 @@ pub const EXIT_SETUP: i32 = 70;
 pub const EXIT_FAR: i32 = 74;
 /// Exit status where the near limit is smaller than what must be near.
 pub const EXIT_NEAR: i32 = 75;
+/// Exit status where another node of the run is gone, or cannot be understood.
+pub const EXIT_NODE: i32 = 77;
 /// Exit status where a worker died under the program.
 pub const EXIT_WORKER: i32 = 76;
 
@@ -72,6 +74,28 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Are faults counted by region, too? 0: no.
     pub count_regions: u32,
+    /// This node's number, and how many there are: 0 of 1 where all workers share one memory.
+    pub node: u32,
+    /// See [`node`](Self::node); at most [`MAX_NODES`](crate::layout::MAX_NODES).
+    pub nodes: u32,
+    /// [`Consistency`] as a number.
+    pub consistency: u32,
+    /// Are pages fetched ahead at a region's entry? 0: no.
+    pub prefetch: u32,
+    /// The directory in which local nodes meet, NUL-terminated.
+    pub meeting: [u8; 256],
+}
+
+/// How copies of pages are kept coherent between nodes inside regions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Consistency {
+    /// One writer at a time, always.
+    Single = 0,
+    /// Many writers in every region in which that is safe.
+    Many = 1,
+    /// As `Many`, where it pays.
+    Smart = 2,
 }
 
 /// Counters of one worker. All only grow; times are in ticks of the time stamp counter.
@@ -235,6 +259,11 @@ impl Settings {
             far: [0; 4096],
             far_bytes: u64::MAX,
             count_regions: 0,
+            node: 0,
+            nodes: 1,
+            consistency: Consistency::Smart as u32,
+            prefetch: 1,
+            meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);
         put_text(&mut s.far, far);
@@ -249,6 +278,22 @@ impl Settings {
     /// The far store's text.
     pub fn far(&self) -> &str {
         text(&self.far)
+    }
+
+    /// Where local nodes meet.
+    pub fn meeting(&self) -> &str {
+        text(&self.meeting)
+    }
+
+    /// Names the directory where local nodes meet; `false` if the path is too long.
+    pub fn set_meeting(&mut self, path: &str) -> bool {
+        put_text(&mut self.meeting, path);
+        self.meeting() == path
+    }
+
+    /// Do several nodes run the program?
+    pub fn several_nodes(&self) -> bool {
+        self.nodes > 1
     }
 
     /// Are workers threads of one page table?

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use atoll_memory::control::{Faults, MAX_WORKERS, PageTables};
 use atoll_memory::far::{FarSpec, FarSpecError};
+use atoll_memory::layout::MAX_NODES;
 use atoll_pages::{PageSize, PolicySpec, Size};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -181,6 +182,20 @@ pub(crate) struct RunArgs {
     /// Page size: what is fetched and evicted at once
     #[arg(long, value_name = "SIZE", default_value = defaults::PAGE, value_parser = page_sizes())]
     pub(crate) page: PageSize,
+
+    /// Nodes that share no memory, over which the team is spread: so many process groups on this machine
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_NODES as i64))]
+    pub(crate) nodes: u32,
+
+    /// How copies of a page are kept coherent between nodes: one writer at a time (sc), many in regions where that is safe (mw),
+    /// or the one of both that costs less, region by region (smart)
+    #[arg(long, value_enum, default_value_t = ConsistencyArg::Smart)]
+    pub(crate) consistency: ConsistencyArg,
+
+    /// Fetch what a region's earlier runs had to fetch, at its entry on each node
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub(crate) prefetch: OnOff,
 
     /// Write everything known about the run to FILE (see `atoll show`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -9,6 +9,8 @@ use std::ffi::{c_int, c_void};
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
+use super::place;
+
 unsafe extern "C" {
     pub(super) fn mi_manage_os_memory_ex(
         start: *mut c_void,
@@ -28,6 +30,9 @@ unsafe extern "C" {
 /// Option numbers of mimalloc 2.x that its crate does not name.
 const OPTION_LIMIT_OS_ALLOC: mi::mi_option_t = mi::mi_option_limit_os_alloc;
 
+/// Milliseconds after which unused memory goes back; -1: never.
+const OPTION_PURGE_DELAY: mi::mi_option_t = 15;
+
 /// Gives mimalloc its arena. Once, before the first block.
 pub(crate) fn init() -> bool {
     // SAFETY: the range is mapped, zeroed and used by nobody else; options are set before first use.
@@ -35,10 +40,14 @@ pub(crate) fn init() -> bool {
         mi::mi_option_set(OPTION_LIMIT_OS_ALLOC, 1);
         mi::mi_option_set(mi::mi_option_use_numa_nodes, 1);
         mi::mi_option_set(mi::mi_option_show_errors, 0);
+        if place::nodes() > 1 {
+            // What it gives back to the system would be gone on this node only.
+            mi::mi_option_set(OPTION_PURGE_DELAY, -1);
+        }
         let mut id = 0;
         mi_manage_os_memory_ex(
-            layout::PINNED as *mut c_void,
-            layout::PINNED_BYTES / 4 * 3,
+            place::pinned().start as *mut c_void,
+            place::pinned().len() / 4 * 3,
             true,
             false,
             true,

@@ -20,7 +20,7 @@ fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: 
     let team = parallel::open(thread, asked, flags);
     prepare(team, plan);
     parallel::launch(thread, team, function, data, call_site);
-    function(data);
+    parallel::call(team, function, data);
     parallel::close(thread);
 }
 

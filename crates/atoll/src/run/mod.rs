@@ -6,6 +6,7 @@ mod finish;
 mod interrupts;
 pub(crate) mod launch;
 pub(crate) mod library;
+mod nodes;
 pub(crate) mod process;
 pub(crate) mod signals;
 pub(crate) mod summary;
