@@ -11,7 +11,7 @@ use crate::region_counts::Regions;
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc07");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc08");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -74,6 +74,8 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Are faults counted by region, too? 0: no.
     pub count_regions: u32,
+    /// Between two pages that each worker drops to see whether they are used, in nanoseconds; 0: none are dropped.
+    pub sample_period_ns: u64,
     /// This node's number, and how many there are: 0 of 1 where all workers share one memory.
     pub node: u32,
     /// See [`node`](Self::node); at most [`MAX_NODES`](crate::layout::MAX_NODES).
@@ -259,6 +261,7 @@ impl Settings {
             far: [0; 4096],
             far_bytes: u64::MAX,
             count_regions: 0,
+            sample_period_ns: 0,
             node: 0,
             nodes: 1,
             consistency: Consistency::Smart as u32,

@@ -126,6 +126,16 @@ impl Journal {
         (journal.magic.load(Ordering::Acquire) == MAGIC).then_some(journal)
     }
 
+    /// The journal in memory that the caller has mapped; `None` if there is none.
+    ///
+    /// # Safety
+    /// `at` must be a shared mapping of [`BYTES`](Self::BYTES) that is never unmapped.
+    pub unsafe fn at(at: *const u8) -> Option<&'static Journal> {
+        // SAFETY: by the caller; all fields are atomics, valid for all bit patterns.
+        let journal = unsafe { &*at.cast::<Journal>() };
+        (journal.magic.load(Ordering::Acquire) == MAGIC).then_some(journal)
+    }
+
     fn memory(fd: i32) -> Option<&'static Journal> {
         // SAFETY: a fresh shared mapping of the whole file, which is long enough, never unmapped; all fields are atomics, valid
         // for all bit patterns.

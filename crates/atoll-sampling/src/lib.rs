@@ -16,5 +16,6 @@ pub mod sampler;
 pub mod symbols;
 pub mod threads;
 pub mod timer;
+pub mod touches;
 
 pub use sampler::{Found, Harvest, Sampler, SamplerError};

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 
 use atoll_profile_wire::{Mark, Reader, What as Marked};
-use atoll_record::profile::{Event, Loss, ProfileWriter, Sample, SamplerTotals};
+use atoll_record::profile::{Access, Event, Loss, ProfileWriter, Sample, SamplerTotals};
 
 use crate::clock;
 use crate::code::Code;
@@ -21,8 +21,10 @@ use crate::threads::{Change, Threads, What};
 pub struct Options {
     /// Are processes that the program forks its workers, in one address space with it?
     pub forks_share: bool,
-    /// Bytes the record may have; beyond half of it samples are thinned out.
+    /// Bytes the record may have.
     pub limit_bytes: u64,
+    /// Are samples thinned out, the more the fuller the record is? Else all are kept until it is full.
+    pub thin_out: bool,
     /// The time at which the record begins.
     pub start_ns: u64,
 }
@@ -45,6 +47,8 @@ pub struct Recorder<W: Write> {
     /// By thread.
     workers: HashMap<u32, Worker>,
     worker_count: u32,
+    /// Numbers in the team, by thread.
+    numbers: HashMap<u32, u32>,
     /// Address spaces, by process.
     spaces: HashMap<u32, u32>,
     samples: Vec<(usize, Found)>,
@@ -113,6 +117,7 @@ impl<W: Write> Recorder<W> {
             code: Code::default(),
             workers: HashMap::new(),
             worker_count: 0,
+            numbers: HashMap::new(),
             spaces: HashMap::from([(tid, tid)]),
             samples: Vec::new(),
             found: Vec::new(),
@@ -295,7 +300,20 @@ impl<W: Write> Recorder<W> {
                 self.events.push(Event::RegionBegin { time_ns, space, function });
             }
             Marked::RegionEnd => self.events.push(Event::RegionEnd { time_ns, space }),
-            Marked::Touch { .. } | Marked::Worker { .. } => {}
+            Marked::Touch { address, write, tid, ip } => {
+                let access = if write { Access::Write } else { Access::Read };
+                let one = Found { time_ns, pid, tid, ip, address, access, ..Found::default() };
+                for (number, sampler) in self.samplers.iter_mut().enumerate() {
+                    if sampler.takes_touches() {
+                        self.samples.push((number, one));
+                        self.totals[number].wakeups += 1;
+                    }
+                }
+            }
+            // The thread's coming may be told later than this.
+            Marked::Worker { tid, number } => {
+                self.numbers.insert(tid, number);
+            }
         }
     }
 
@@ -306,6 +324,9 @@ impl<W: Write> Recorder<W> {
         self.events.sort_by_key(Event::time_ns);
         let ready = self.events.partition_point(|event| event.time_ns() <= until);
         for mut event in self.events.drain(..ready) {
+            if let Event::Worker { tid, number, .. } = &mut event {
+                *number = self.numbers.get(tid).copied().unwrap_or(u32::MAX);
+            }
             shift(&mut event, start);
             writer.event(&event)?;
         }
@@ -341,7 +362,10 @@ impl<W: Write> Recorder<W> {
         }
         // Each time half of what was left is full, half as many of the samples are kept.
         let left = self.options.limit_bytes.saturating_sub(writer.bytes());
-        if left < self.options.limit_bytes >> (self.thinning + 1) && self.thinning < 20 {
+        if self.options.thin_out
+            && left < self.options.limit_bytes >> (self.thinning + 1)
+            && self.thinning < 20
+        {
             self.thinning += 1;
         }
         let now = clock::now_ns();

@@ -110,6 +110,11 @@ pub trait Sampler: Send {
     /// Takes what was found since the last harvest, of each thread in order of time.
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest;
 
+    /// Are pages that were touched after they were dropped its samples? The program's inside tells of them.
+    fn takes_touches(&self) -> bool {
+        false
+    }
+
     /// Thread `tid` is over: what it left was harvested.
     fn detach(&mut self, tid: u32);
 

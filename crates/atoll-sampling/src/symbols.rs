@@ -8,9 +8,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use crate::code::Code;
 use addr2line::Loader;
 use atoll_record::profile::names::Global;
-use atoll_record::profile::{CodeLine, ModuleNames, Names};
+use atoll_record::profile::{CodeLine, Event, ModuleNames, Names, Profile, ProfileError};
 use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, EndianSlice, LittleEndian, Operation, Unit};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
@@ -18,6 +19,39 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 const MAX_FILE: u64 = 2 << 30;
 /// Most globals of a file.
 const MAX_GLOBALS: usize = 1 << 18;
+
+/// The names that a profile needs, from the files as they are now: for one that was cut off before its names.
+///
+/// # Errors
+/// The profile's own file cannot be read.
+pub fn names_of(profile: &Profile) -> Result<Names, ProfileError> {
+    let mut code = Code::default();
+    let mut late = Vec::new();
+    for event in &profile.events {
+        match event {
+            Event::Map { space, start, bytes, offset, path, code: is_code, .. } => {
+                code.want_file(path);
+                if *is_code {
+                    code.map(*space, *start, *bytes, *offset, path);
+                }
+            }
+            Event::Block { space, site, .. } => late.push((*space, *site)),
+            Event::RegionBegin { space, function, .. } => late.push((*space, *function)),
+            _ => {}
+        }
+    }
+    for (space, address) in late {
+        code.want(space, address);
+    }
+    for batch in profile.batches()? {
+        for sample in &batch?.samples {
+            if let Some(worker) = profile.workers.get(sample.worker as usize) {
+                code.want(worker.space, sample.ip);
+            }
+        }
+    }
+    Ok(names(&code.wanted()))
+}
 
 /// The names of what `wanted` tells: by file, the offsets of code in it.
 pub fn names(wanted: &BTreeMap<String, BTreeSet<u64>>) -> Names {
@@ -63,8 +97,7 @@ fn line(loader: &Loader, address: u64, sources: &mut Sources) -> CodeLine {
         line.function = name.into_owned();
     }
     if line.function.is_empty() {
-        let symbol = loader.find_symbol(address).unwrap_or_default();
-        line.function = addr2line::demangle_auto(symbol.into(), None).into_owned();
+        line.function = demangled(loader.find_symbol(address).unwrap_or_default());
     }
     line
 }
@@ -82,11 +115,20 @@ fn globals(object: &object::File<'_>) -> Vec<Global> {
             break;
         }
         let (file, line) = declared.get(&symbol.address()).cloned().unwrap_or_default();
-        let name = addr2line::demangle_auto(name.into(), None).into_owned();
+        let name = demangled(name);
         let global = Global { address: symbol.address(), bytes: symbol.size(), name, file, line };
         globals.entry(symbol.address()).or_insert(global);
     }
     globals.into_values().collect()
+}
+
+/// A C++ or Rust name as it was written; a C name, which may look like a mangled type (`x`), as it is.
+fn demangled(name: &str) -> String {
+    if name.starts_with("_Z") || name.starts_with("_R") {
+        addr2line::demangle_auto(name.into(), None).into_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;

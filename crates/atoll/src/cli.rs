@@ -20,7 +20,9 @@ mod share;
 mod sim;
 mod trace;
 pub(crate) use bench::{Bench, BenchArgs};
-pub(crate) use profile::{KeepArg, Overhead, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg};
+pub(crate) use profile::{
+    DiffArgs, ExportArgs, ExportForm, KeepArg, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg,
+};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
@@ -52,6 +54,11 @@ pub(crate) enum Command {
     Profile(Box<ProfileArgs>),
     /// Say what a profile shows
     Report(ReportArgs),
+    /// Compare two profiles
+    Diff(DiffArgs),
+    /// Write a profile in another format
+    #[command(after_long_help = profile::EXPORT)]
+    Export(ExportArgs),
     /// Print what is in a record or a trace
     Show(ShowArgs),
     /// Reproduce the papers' tables and figures on simulated machines

@@ -5,6 +5,7 @@ mod cli;
 mod csv;
 mod defaults;
 mod doctor;
+mod export;
 mod figures;
 mod machine;
 mod manual;
@@ -44,6 +45,8 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::trace(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Report(args) => report::report(&args),
+        Command::Diff(args) => report::diff(&args),
+        Command::Export(args) => export::export(&args),
         Command::Show(args) => show::show(&args),
         Command::Repro(args) => repro::repro(&args),
         Command::Sim(args) => sim::sim(&args),

@@ -18,6 +18,8 @@ pub struct Place {
     pub span: Option<u32>,
     /// An index of [`Profile::variables`], of that span.
     pub variable: Option<u32>,
+    /// An index of [`Profile::variables`]: the file whose code the instruction is; none: not known.
+    pub code: Option<u32>,
     /// An index of [`Profile::regions`]; none: outside of any.
     pub region: Option<u32>,
 }
@@ -95,14 +97,14 @@ impl<'a> Locator<'a> {
             self.next += 1;
             self.step(step);
         }
-        let Some(worker) = self.profile.workers.get(sample.worker as usize) else { return Place::default() };
+        let profile = self.profile;
+        let Some(worker) = profile.workers.get(sample.worker as usize) else { return Place::default() };
         let Some(space) = self.spaces.get(&worker.space) else { return Place::default() };
         let span = space.layers.iter().find_map(|layer| layer.at(sample.address));
-        Place {
-            span,
-            variable: span.and_then(|span| self.profile.spans.get(span as usize)).map(|span| span.variable),
-            region: space.region,
-        }
+        let variable_of = |span: u32| profile.spans.get(span as usize).map(|span| span.variable);
+        let code =
+            if sample.ip == 0 { None } else { space.layers[LAYERS - 1].at(sample.ip).and_then(variable_of) };
+        Place { code, span, variable: span.and_then(variable_of), region: space.region }
     }
 
     fn step(&mut self, step: Step) {

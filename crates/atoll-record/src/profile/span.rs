@@ -229,14 +229,21 @@ impl Builder<'_> {
             Event::Map { time_ns, space, start, bytes, offset, ref path, code } => {
                 let end = start.saturating_add(bytes);
                 self.unmap(time_ns, space, start..end);
+                // The runtime's own files hold the program's memory.
+                let runtime = path.starts_with("/memfd:atoll-");
                 let kind = match &**path {
+                    _ if runtime => Kind::Anonymous,
                     "[stack]" => Kind::Stack,
                     _ if code => Kind::Code,
                     "" | "//anon" | "[heap]" => Kind::Anonymous,
                     _ => Kind::File,
                 };
-                let name = if kind == Kind::Anonymous { "anonymous memory" } else { path };
-                let file = path.starts_with('/') && !path.starts_with("//");
+                let name = match &**path {
+                    "/memfd:atoll-pinned (deleted)" => "small blocks, stacks and small globals",
+                    _ if kind == Kind::Anonymous => "anonymous memory",
+                    path => path,
+                };
+                let file = path.starts_with('/') && !path.starts_with("//") && !runtime;
                 let variable = self.variable(Variable {
                     kind,
                     name: name.rsplit('/').next().unwrap_or(name).to_owned(),

@@ -3,16 +3,21 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use atoll_pages::{PageSize, PolicySpec, Size};
+use atoll_pages::Size;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{MemoryArgs, ProgramArgs, page_sizes};
-use crate::defaults;
+use super::RunArgs;
 
 pub(super) const ABOUT: &str = "\
 Samplers:
   timer   at times spread over each thread's processor time, what it touches next: the instruction that a timer interrupts is
-          decoded. Any program, no PMU. Reset counts nanoseconds.
+          decoded. Any program, no PMU. --reset counts nanoseconds.
+  pebs, ibs, spe
+          what the processor samples itself; --reset counts accesses (pebs) or operations.
+  faults  the kernel's page faults: first touches, and what came back from swap. --reset counts faults.
+  touches pages dropped at random from a worker's page table, and who comes back; under atoll's runtime. --reset counts
+          nanoseconds between two pages of a worker.
+auto takes the processor's where it can be used, else the timer; under the runtime, without perf, touches.
 
 A profile is a record: `atoll report`, `atoll diff` and `atoll export` read it, also when the program or the machine died
 half way. Samples and marks that are lost are counted in it.
@@ -58,22 +63,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) runtime: RuntimeArg,
 
     #[command(flatten)]
-    pub(crate) memory: MemoryArgs,
-
-    /// Near memory, as in atoll run
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) near: Option<Size>,
-
-    /// Replacement policy, as in atoll run
-    #[arg(long, value_name = "POLICY", default_value = defaults::POLICY)]
-    pub(crate) policy: PolicySpec,
-
-    /// Page size, as in atoll run
-    #[arg(long, value_name = "SIZE", default_value = defaults::PAGE, value_parser = page_sizes())]
-    pub(crate) page: PageSize,
-
-    #[command(flatten)]
-    pub(crate) program: ProgramArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// Where samples come from.
@@ -81,8 +71,20 @@ pub(crate) struct ProfileArgs {
 pub(crate) enum SamplerArg {
     /// The best that works here
     Auto,
+    /// Intel's PEBS: loads and stores
+    Pebs,
+    /// AMD's IBS: micro-operations
+    Ibs,
+    /// Arm's SPE: operations
+    Spe,
     /// A timer and the interrupted instruction
     Timer,
+    /// The kernel's page faults
+    Faults,
+    /// Pages that a worker's page table is made to lack, with --runtime on
+    Touches,
+    /// Timer and touches together, with --runtime on
+    Both,
 }
 
 /// Which samples are kept where not all can be.
@@ -97,7 +99,7 @@ pub(crate) enum KeepArg {
 /// Is the program run under atoll's runtime?
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuntimeArg {
-    /// Where a flag of it is given (--near)
+    /// Where it is needed: for --near, --nodes, or a sampler of its own
     Auto,
     /// Yes
     On,
@@ -145,4 +147,82 @@ pub(crate) struct ReportArgs {
     /// Leave out memory of variables smaller than this
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub(crate) least: Size,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct DiffArgs {
+    /// The profile before
+    #[arg(value_name = "BEFORE", value_hint = ValueHint::FilePath)]
+    pub(crate) before: PathBuf,
+
+    /// The profile after
+    #[arg(value_name = "AFTER", value_hint = ValueHint::FilePath)]
+    pub(crate) after: PathBuf,
+}
+
+pub(super) const EXPORT: &str = "\
+Formats:
+  csv      a line a sample: time, worker, address, access, variable, region, source line
+  parquet  the same columns, for pandas and polars; where atoll was built with the feature parquet
+  firefox  for https://profiler.firefox.com: workers, their samples by region, function and variable
+  perfetto for https://ui.perfetto.dev: regions, and samples a second of the hottest variables";
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) form: ExportForms,
+
+    /// Where to write it; default: standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// What `atoll profile` wrote
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// One of the formats.
+#[derive(Args, Debug, Clone)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ExportForms {
+    /// Comma-separated values
+    #[arg(long)]
+    csv: bool,
+
+    /// Parquet
+    #[arg(long)]
+    parquet: bool,
+
+    /// The Firefox Profiler's format
+    #[arg(long)]
+    firefox_profile: bool,
+
+    /// Trace events, as Perfetto reads them
+    #[arg(long)]
+    perfetto: bool,
+}
+
+/// A format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExportForm {
+    /// Comma-separated values.
+    Csv,
+    /// Parquet.
+    Parquet,
+    /// The Firefox Profiler's.
+    Firefox,
+    /// Perfetto's.
+    Perfetto,
+}
+
+impl ExportForms {
+    /// The one that was asked for.
+    pub(crate) fn form(&self) -> ExportForm {
+        match (self.parquet, self.firefox_profile, self.perfetto) {
+            (true, ..) => ExportForm::Parquet,
+            (_, true, _) => ExportForm::Firefox,
+            (.., true) => ExportForm::Perfetto,
+            _ => ExportForm::Csv,
+        }
+    }
 }

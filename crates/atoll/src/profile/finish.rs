@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use atoll_record::profile::{Header, SamplerTotals, Trailer};
+use atoll_record::{Figures, Run};
 use atoll_sampling::recorder::Recorded;
 use atoll_sampling::{SamplerError, symbols};
 
@@ -16,6 +17,8 @@ pub(super) struct Over {
     pub(super) wall_seconds: f64,
     pub(super) cpu_seconds: f64,
     pub(super) ending: Ending,
+    /// What the runtime counted, where the program ran under it.
+    pub(super) under_runtime: Option<(Run, Figures)>,
 }
 
 /// Ends the record and says what is in it; `false` if it is not whole.
@@ -36,7 +39,9 @@ pub(super) fn finish(
     let written = match (recorded.writer, recorded.failed) {
         (Some(writer), _) => {
             let names = symbols::names(&recorded.wanted);
-            writer.finish(&names, None, None, &trailer).and_then(|mut file| file.flush())
+            let run = over.under_runtime.as_ref().map(|(run, _)| run);
+            let figures = over.under_runtime.as_ref().map(|(_, figures)| figures);
+            writer.finish(&names, run, figures, &trailer).and_then(|mut file| file.flush())
         }
         (None, Some(error)) => Err(error),
         (None, None) => Ok(()),

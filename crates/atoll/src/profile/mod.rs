@@ -1,12 +1,14 @@
 //! `atoll profile`: runs a program, samples what it touches, and writes the record.
 //!
-//! `choose` takes the samplers, `harvest` is the thread that drives them, `native` starts a program as it is, `finish`
-//! ends the record and says what was found.
+//! `choose` takes the samplers, `session` makes the record, `harvest` is the thread that drives them, `native` starts a program as
+//! it is and `managed` under atoll's runtime, `finish` ends the record and says what was found.
 
 mod choose;
 mod finish;
 mod harvest;
+mod managed;
 mod native;
+mod session;
 
 use std::process::ExitCode;
 
@@ -16,7 +18,8 @@ use crate::run::watch::Ending;
 
 /// Profiles what the command line says.
 pub(crate) fn profile(args: &ProfileArgs) -> ExitCode {
-    match native::launch(args) {
+    let ended = if choose::managed(args) { managed::launch(args) } else { native::launch(args) };
+    match ended {
         Ok(ended) => match ended.ending {
             Ending::Status(0) if ended.failed => ExitCode::from(atoll_memory::control::EXIT_SETUP as u8),
             Ending::Status(status) => ExitCode::from(status as u8),

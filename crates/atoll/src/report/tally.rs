@@ -2,7 +2,7 @@
 //!
 //! One pass over the record. The texts, tables and comparisons of a profile are made from it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use atoll_record::profile::{Access, Profile, ProfileError};
 
@@ -34,6 +34,8 @@ impl Counts {
 pub(crate) struct Tally {
     /// All samples.
     pub(crate) all: Counts,
+    /// Samples of OpenMP's own code, which waits: in no other count.
+    pub(crate) waiting: u64,
     /// Samples in memory that is not known.
     pub(crate) nowhere: u64,
     /// By variable.
@@ -63,11 +65,21 @@ impl Tally {
             ..Tally::default()
         };
         let page = u64::from(profile.header.page_bytes.max(1));
+        let is_openmp = |name: &str| ["libgomp.so", "libatoll_openmp.so"].iter().any(|l| name.starts_with(l));
+        let waits: HashSet<u32> = (0..)
+            .zip(&profile.variables)
+            .filter(|(_, v)| is_openmp(&v.name))
+            .map(|(number, _)| number)
+            .collect();
         let mut locator = profile.locator();
         for batch in profile.batches()? {
             for sample in &batch?.samples {
-                tally.all.add(sample.access);
                 let place = locator.place(sample);
+                if place.code.is_some_and(|code| waits.contains(&code)) {
+                    tally.waiting += 1;
+                    continue;
+                }
+                tally.all.add(sample.access);
                 if let Some(worker) = tally.workers.get_mut(sample.worker as usize) {
                     worker.add(sample.access);
                 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use atoll_record::profile::span::place;
-use atoll_record::profile::{Profile, Span};
+use atoll_record::profile::{Kind, Profile, Span};
 
 use super::tally::Tally;
 use crate::run::summary::{bytes, count, ending_text};
@@ -71,6 +71,13 @@ fn head(out: &mut String, profile: &Profile, tally: &Tally) -> std::fmt::Result 
     if let Some(cut) = &profile.cut {
         writeln!(out, "  this profile is not whole: {cut}")?;
     }
+    if tally.waiting > 0 {
+        let share = 100.0 * tally.waiting as f64 / (tally.waiting + tally.all.total()) as f64;
+        writeln!(
+            out,
+            "  {share:.0}% of the samples are of OpenMP's own code, most of it waiting; the rest:"
+        )?;
+    }
     writeln!(
         out,
         "  {} samples on {} pages, {:.0}% of them writes",
@@ -129,7 +136,7 @@ fn variables(out: &mut String, profile: &Profile, tally: &Tally, least: u64) -> 
             "  {:>5.1}% {:>6.0}% {:>8} {:>8}  {:<9} {name}",
             100.0 * counts.total() as f64 / all,
             100.0 * counts.writes as f64 / counts.total() as f64,
-            bytes(bytes_of),
+            if matches!(variable.kind, Kind::Heap | Kind::Global) { bytes(bytes_of) } else { String::new() },
             workers,
             variable.kind.word()
         )?;
@@ -177,6 +184,7 @@ fn workers(out: &mut String, profile: &Profile, tally: &Tally) -> std::fmt::Resu
     writeln!(out, "\n  {:>6} {:>7} {:>8}  worker", "share", "writes", "thread")?;
     let mut rows: Vec<usize> = (0..tally.workers.len()).collect();
     rows.sort_by_key(|&i| std::cmp::Reverse(tally.workers[i].total()));
+    rows.retain(|&i| tally.workers[i].total() > 0);
     for number in rows.into_iter().take(ROWS) {
         let (worker, counts) = (&profile.workers[number], tally.workers[number]);
         writeln!(

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use atoll_memory::control::{self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings};
+use atoll_memory::control::{
+    self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings,
+};
 use atoll_pages::PolicySpec;
 
 use super::check::path::{self, PathError};
@@ -15,9 +17,9 @@ use super::check::program::{self, CheckError, Checked};
 use super::clock::Clock;
 use super::interrupts;
 use super::library::{self, LibraryError};
+use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
 use super::watch::{self, Ending, WatchError, Watched};
-use super::nodes::{Nodes, NodesError};
 use crate::cli::{ConsistencyArg, OnOff, RunArgs};
 use crate::machine;
 
@@ -193,6 +195,18 @@ pub(crate) fn bind(command: &mut Command, signals: &Signals) {
 /// # Errors
 /// See [`LaunchError`]; an error after the start leaves nothing behind.
 pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
+    launch_with(args, |_| {}, |_| {})
+}
+
+/// As [`launch`], with what a profiler changes of the settings and of the command.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub(crate) fn launch_with(
+    args: &RunArgs,
+    change: impl FnOnce(&mut Settings),
+    prepare: impl FnOnce(&mut Command),
+) -> Result<Finished, LaunchError> {
     let name = &args.program.words[0];
     let path = path::find(name, std::env::var_os("PATH").as_deref())?;
     let executable = std::env::current_exe().unwrap_or_default();
@@ -201,6 +215,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let mut settings = settings(args)?;
     let mut nodes = Nodes::prepare(args)?;
     nodes.describe(&mut settings);
+    change(&mut settings);
     let record = args
         .record
         .as_ref()
@@ -224,6 +239,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let signals = Signals::take().map_err(WatchError::Signals)?;
     bind(&mut command, &signals);
     nodes.bind(&mut command);
+    prepare(&mut command);
     nodes.start_others()?;
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child =
