@@ -14,6 +14,7 @@ use clap_complete::Shell;
 use crate::defaults;
 
 mod bench;
+mod profile;
 mod repro;
 mod segment;
 mod share;
@@ -21,6 +22,9 @@ mod sim;
 mod trace;
 mod translation;
 pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
+pub(crate) use profile::{
+    DiffArgs, ExportArgs, ExportForm, KeepArg, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg,
+};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use segment::{BackendArg, Segment, SegmentRunArgs};
 pub(crate) use share::Share;
@@ -52,6 +56,16 @@ pub(crate) enum Command {
     /// Record which worker touches which page, in what order
     #[command(after_long_help = trace::ABOUT)]
     Trace(Box<TraceArgs>),
+    /// Record where a program touches memory
+    #[command(after_long_help = profile::ABOUT)]
+    Profile(Box<ProfileArgs>),
+    /// Say what a profile shows
+    Report(ReportArgs),
+    /// Compare two profiles
+    Diff(DiffArgs),
+    /// Write a profile in another format
+    #[command(after_long_help = profile::EXPORT)]
+    Export(ExportArgs),
     /// Print what is in a record or a trace
     Show(ShowArgs),
     /// Reproduce the papers' tables and figures on simulated machines

@@ -48,7 +48,8 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     }
 }
 
-fn collect(finished: &Finished) -> Figures {
+/// What the program's control block holds.
+pub(crate) fn collect(finished: &Finished) -> Figures {
     let file = finished.program.as_ref().unwrap_or(&finished.path);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let mut figures = figures::collect(finished.control, &name, finished.wall_seconds, finished.rate);
@@ -58,7 +59,8 @@ fn collect(finished: &Finished) -> Figures {
     figures
 }
 
-fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
+/// Prints the summary, or why there is none.
+pub(crate) fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
     if form == SummaryForm::None {
         return;
     }
@@ -85,7 +87,8 @@ fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
     }
 }
 
-fn describe(args: &RunArgs, finished: &Finished) -> Run {
+/// What was run, how, where and when.
+pub(crate) fn describe(args: &RunArgs, finished: &Finished) -> Run {
     let text = |text: &OsStr| text.to_string_lossy().into_owned();
     let is_openmp = |name: &str| name.starts_with("OMP_") || name.starts_with("GOMP_");
     let environment: BTreeMap<String, String> = std::env::vars_os()

@@ -200,6 +200,18 @@ pub(crate) fn bind(command: &mut Command, signals: &Signals) {
 /// # Errors
 /// See [`LaunchError`]; an error after the start leaves nothing behind.
 pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
+    launch_with(args, |_| {}, |_| {})
+}
+
+/// As [`launch`], with what a profiler changes of the settings and of the command.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub(crate) fn launch_with(
+    args: &RunArgs,
+    change: impl FnOnce(&mut Settings),
+    prepare: impl FnOnce(&mut Command),
+) -> Result<Finished, LaunchError> {
     let name = &args.program.words[0];
     let path = path::find(name, std::env::var_os("PATH").as_deref())?;
     let executable = std::env::current_exe().unwrap_or_default();
@@ -208,6 +220,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let mut settings = settings(args)?;
     let mut nodes = Nodes::prepare(args)?;
     nodes.describe(&mut settings);
+    change(&mut settings);
     let record = args
         .record
         .as_ref()
@@ -231,6 +244,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let signals = Signals::take().map_err(WatchError::Signals)?;
     bind(&mut command, &signals);
     nodes.bind(&mut command);
+    prepare(&mut command);
     nodes.start_others()?;
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child =

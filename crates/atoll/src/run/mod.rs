@@ -2,7 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod clock;
-mod finish;
+pub(crate) mod finish;
 mod interrupts;
 pub(crate) mod launch;
 pub(crate) mod library;
