@@ -6,14 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::start::objects::Object;
 
+/// An object of the link map: file name, load address, and where its writable data lies.
+type Loaded = (String, u64, Vec<(u64, u64)>);
+
 /// One node's.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Identity {
     /// Version of what nodes say to each other.
     version: u32,
     page_bytes: u64,
-    /// Objects in the order of the link map: file name, load address, and where its writable data lies.
-    objects: Vec<(String, u64, Vec<(u64, u64)>)>,
+    /// In the order of the link map.
+    objects: Vec<Loaded>,
     /// The main stack.
     stack: (u64, u64),
 }
