@@ -9,11 +9,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::transport::{Event, Place, Shm, ShmSettings, Transport, TransportError};
+use atoll_channel::transport::{Event, TransportError};
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
 use atoll_coherence::copy::State;
@@ -27,29 +26,21 @@ use super::locks::{Locks, Taken};
 use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
 use super::phases::Phases;
+use super::way::Way;
 use super::wire::{self, Content, Diff, Packet};
-use super::{ORIGIN, region};
-use crate::start::objects::Object;
+use super::{ORIGIN, join, region};
 use crate::state;
 
-/// How long nodes wait for each other at the start.
-const MEETING: Duration = Duration::from_secs(30);
-/// Lines of the rings between local nodes: room for some pages.
-const LINES: u32 = 4096;
-/// Bytes of the longest message: the list of all pages that a large region wrote.
-const LONGEST: usize = 64 << 20;
-/// Bytes that may wait for a node that is busy.
-const QUEUE: usize = 256 << 20;
+/// How long the origin waits for the others to have heard that the program has ended.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// How often the agent looks around before it sleeps.
 const LOOKS: u32 = 20;
 /// Packets in one message at most.
 const TOGETHER: usize = 64;
-/// All messages are of one kind: `Packet` tells what they are.
-const PACKET: u16 = 1;
 
 /// What is needed before the agent's thread runs.
 pub(crate) struct Meeting {
-    transport: Shm,
+    transport: Way,
     /// What came behind the others' greetings.
     early: VecDeque<(Node, Packet)>,
 }
@@ -61,36 +52,14 @@ pub(crate) struct Meeting {
 pub(crate) fn meet(
     sockets: &str,
     (node, nodes): (u32, u32),
-    objects: &[Object],
     page_bytes: usize,
     stack: (usize, usize),
 ) -> Result<Meeting, String> {
-    let settings = ShmSettings {
-        lines: LINES,
-        longest: LONGEST,
-        queue: QUEUE,
-        spins: 100,
-        linger: Duration::from_secs(1),
-    };
-    let streams: Option<Vec<_>> = sockets.split(',').map(socket).collect();
-    let streams = streams.filter(|streams| streams.len() == nodes as usize);
-    let streams = streams.ok_or_else(|| format!("node {node} was not told how to reach the others"))?;
-    let transport = Shm::join(Place::from_streams(Node(node), streams), settings, MEETING);
-    let transport = transport.map_err(|e| format!("node {node} cannot meet the others: {e}"))?;
+    let transport = join::join(sockets, node, nodes)?;
     mail::set_waker(transport.waker());
     let mut meeting = Meeting { transport, early: VecDeque::new() };
-    meeting.greet(&Identity::new(objects, page_bytes, stack))?;
+    meeting.greet(&Identity::new(page_bytes, stack))?;
     Ok(meeting)
-}
-
-/// A socket of this process by its number; `-`: none.
-fn socket(number: &str) -> Option<Option<OwnedFd>> {
-    if number == "-" {
-        return Some(None);
-    }
-    let fd = number.parse().ok().filter(|fd| *fd > 2)?;
-    // SAFETY: the launcher left it for this alone.
-    Some(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 impl Meeting {
@@ -98,9 +67,9 @@ impl Meeting {
         let (me, nodes) = (self.transport.node(), self.transport.nodes());
         let hello = wire::encode(&[Packet::Hello(mine.clone())]);
         for other in (0..nodes).map(Node).filter(|other| *other != me) {
-            self.transport.send(other, PACKET, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
+            self.transport.send(other, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
         }
-        let (end, mut left) = (Instant::now() + MEETING, nodes - 1);
+        let (end, mut left) = (Instant::now() + join::MEETING, nodes - 1);
         while left > 0 {
             let mut trouble = None;
             let early = &mut self.early;
@@ -141,7 +110,7 @@ impl Meeting {
 
 /// The agent at work.
 struct Server {
-    transport: Shm,
+    transport: Way,
     pager: &'static Pager,
     me: u32,
     nodes: u32,
@@ -192,6 +161,7 @@ pub(crate) fn start(
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: made by `start` for this thread alone.
     let (meeting, begin) = *unsafe { Box::from_raw(start.cast::<(Meeting, Begin)>()) };
+    join::enter_thread();
     let layout = begin().unwrap_or_else(|message| state::give_up(EXIT_SETUP, &message));
     let Some(pager) = state::pager() else { state::give_up(EXIT_SETUP, "an agent without a pager") };
     // SAFETY: this thread's own executor; it handles no faults.
@@ -361,11 +331,7 @@ impl Server {
                 mail::answer(number, [0; 2]);
             }
             Kind::Exit if self.me == ORIGIN => {
-                self.ending = true;
-                self.broadcast(|| Packet::Exit(words[0] as i32));
-                while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
-                    let _ = self.transport.progress(&mut |_| ());
-                }
+                self.end_others(words[0] as i32);
                 mail::answer(number, [0; 2]);
             }
             // The worker is not answered: the origin ends the program.
@@ -408,7 +374,7 @@ impl Server {
                 crate::wrap::end_node();
             }
             Packet::Exit(status) if self.me == ORIGIN => {
-                self.ending = true;
+                self.end_others(status);
                 crate::wrap::end_by_node(status);
             }
             _ => state::give_up(EXIT_NODE, &format!("node {from} says what it should not say now")),
@@ -476,6 +442,16 @@ impl Server {
         }
     }
 
+    /// On the origin: the program has ended.
+    fn end_others(&mut self, status: i32) {
+        self.ending = true;
+        self.broadcast(|| Packet::Exit(status));
+        while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
+            let _ = self.transport.progress(&mut |_| ());
+        }
+        self.transport.outlast(LAST_WORD);
+    }
+
     fn broadcast(&mut self, packet: impl Fn() -> Packet) {
         for to in 0..self.nodes {
             if to != self.me {
@@ -506,7 +482,7 @@ impl Server {
     fn post(&mut self, to: u32, bytes: Vec<u8>) {
         let Some(queue) = self.outgoing.get_mut(to as usize) else { return };
         if queue.is_empty() {
-            match self.transport.send(Node(to), PACKET, &bytes) {
+            match self.transport.send(Node(to), &bytes) {
                 Err(TransportError::Full(_)) => {}
                 // A lost node is told of by its event.
                 Ok(()) | Err(TransportError::Lost(_)) => return,
@@ -524,7 +500,7 @@ impl Server {
         }
         for (to, queue) in (0..).zip(&mut self.outgoing) {
             while let Some(bytes) = queue.front() {
-                match self.transport.send(Node(to), PACKET, bytes) {
+                match self.transport.send(Node(to), bytes) {
                     Err(TransportError::Full(_)) => break,
                     Ok(()) | Err(TransportError::Lost(_)) => {
                         queue.pop_front();

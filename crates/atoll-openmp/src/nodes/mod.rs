@@ -4,6 +4,7 @@
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
+//! `join` finds the others, over a `way`;
 //! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
@@ -11,6 +12,7 @@
 pub(crate) mod agent;
 mod chunks;
 mod identity;
+mod join;
 mod locks;
 pub(crate) mod mail;
 mod memory;
@@ -18,6 +20,7 @@ mod phases;
 pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
+mod way;
 mod wire;
 
 use atoll_memory::control::EXIT_SETUP;
