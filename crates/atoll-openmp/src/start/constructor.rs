@@ -87,6 +87,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     pager.set_pinned_file(file.fd());
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     if control.settings.several_nodes() {
+        crate::wrap::begin_environment(in_stack);
         return nodes::set_up(control, pager, file, objects, in_stack, faults);
     }
     let mut contents = Vec::new();
