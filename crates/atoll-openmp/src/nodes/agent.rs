@@ -132,6 +132,10 @@ struct Server {
     arrived: Option<Number>,
     /// Where they go on to from there.
     site: u64,
+    /// Does it end the region?
+    last: bool,
+    /// Faults of workers that wait there, on a stack that is paged: others have been told what this node wrote.
+    late: Vec<Question>,
     locks: Locks,
     chunks: Chunks,
     phases: Phases,
@@ -237,6 +241,8 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         waiting: HashMap::new(),
         arrived: None,
         site: 0,
+        last: false,
+        late: Vec::new(),
         locks: Locks::default(),
         chunks: Chunks::default(),
         phases: Phases::new(pager.control().settings.prefetch != 0),
@@ -362,8 +368,15 @@ impl Server {
             self.pages.merging = false;
             self.counts.add(NodeCount::Barriers, 1);
             self.counts.add(NodeCount::BarrierNs, self.arrived_at.elapsed().as_nanos() as u64);
+            if self.last {
+                // Before anybody goes on: what is written from now on has one writer at a time.
+                region::end();
+            }
             mail::answer(number, [0; 2]);
             self.begin_phase(self.site);
+            for question in std::mem::take(&mut self.late) {
+                self.asked(question);
+            }
         }
     }
 
@@ -382,8 +395,10 @@ impl Server {
     }
 
     /// A worker of this node asks.
-    fn asked(&mut self, Question { number, kind, words }: Question) {
+    fn asked(&mut self, question: Question) {
+        let Question { number, kind, words } = question;
         match kind {
+            Kind::Fault if !self.agent.released() => self.late.push(question),
             Kind::Fault => {
                 let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
                 let mode = if region::is_many() { Mode::Many } else { Mode::Single };
@@ -405,7 +420,7 @@ impl Server {
                 self.arrived_at = Instant::now();
                 self.pages.merging = region::is_many();
                 self.arrived = Some(number);
-                self.site = words[0];
+                (self.site, self.last) = (words[0], words[1] != 0);
                 let result = self.agent.arrive(&mut self.pages);
                 self.step(result);
             }

@@ -85,9 +85,9 @@ pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> O
 }
 
 /// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
-/// were.
-pub(crate) fn barrier(site: usize) {
-    mail::post(mail::Kind::Arrive, [site as u64, 0, 0]);
+/// were. `last`: it ends the region.
+pub(crate) fn barrier(site: usize, last: bool) {
+    mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
 }
 
 /// Ends a program that does in a region over several nodes what cannot be done there.
