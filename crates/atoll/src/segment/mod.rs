@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use atoll_memory::control::EXIT_SETUP;
-use atoll_segment::{Cores, End, Kind, Kvm64Cores, LdtCores, Program, SegmentError, Width};
+use atoll_segment::{Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, Program, QemuCores, SegmentError, Width};
 
 use crate::cli::{Segment, SegmentRunArgs};
 use crate::run::check::path::{self, PathError};
@@ -82,6 +82,7 @@ fn make(kind: Kind) -> Result<Box<dyn Cores>, SegmentError> {
     match kind {
         Kind::Ldt => Ok(Box::new(LdtCores::new()?)),
         Kind::Kvm64 => Ok(Box::new(Kvm64Cores::new()?)),
-        _ => Err(SegmentError::Unavailable { kind, why: "not built yet".to_owned() }),
+        Kind::Kvm32 => Ok(Box::new(Kvm32Cores::new()?)),
+        Kind::Qemu => Ok(Box::new(QemuCores::new()?)),
     }
 }
