@@ -124,7 +124,11 @@ impl Program {
     ///
     /// # Errors
     /// It is no static program.
-    pub fn open(path: &Path, arguments: Vec<OsString>, environment: Vec<OsString>) -> Result<Program, SegmentError> {
+    pub fn open(
+        path: &Path,
+        arguments: Vec<OsString>,
+        environment: Vec<OsString>,
+    ) -> Result<Program, SegmentError> {
         let image = Image::open(path).map_err(|e| SegmentError::Image(path.to_owned(), e))?;
         Ok(Program { path: path.to_owned(), image, arguments, environment })
     }

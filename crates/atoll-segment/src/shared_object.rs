@@ -8,7 +8,8 @@ pub(crate) fn shared_object(entry: u32) -> Vec<u8> {
     const HEADER: u32 = 52;
     const PROGRAM_HEADER: u32 = 32;
     const DYNAMIC: u32 = HEADER + 2 * PROGRAM_HEADER;
-    let entries = |symbols: u32, strings: u32| [(5, strings), (6, symbols), (10, 18), (11, 16), (14, 1), (0, 0)];
+    let entries =
+        |symbols: u32, strings: u32| [(5, strings), (6, symbols), (10, 18), (11, 16), (14, 1), (0, 0)];
     let symbols = DYNAMIC + 8 * entries(0, 0).len() as u32;
     let strings = symbols + 16;
     let mut out = vec![0x7f, b'E', b'L', b'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];

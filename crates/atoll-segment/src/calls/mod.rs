@@ -174,14 +174,18 @@ impl Delegate {
     /// Says once that a call could not be delegated.
     fn tell(&self, number: u32, name: &str) {
         if lock(&self.told).insert(number) {
-            eprintln!("atoll: segment: call {number} ({name}) cannot be delegated, the program is told ENOSYS");
+            eprintln!(
+                "atoll: segment: call {number} ({name}) cannot be delegated, the program is told ENOSYS"
+            );
         }
     }
 
     /// A call that a backend without threads gets.
     fn tell_no_threads(&self) {
         if lock(&self.told).insert(u32::MAX) {
-            eprintln!("atoll: segment: clone cannot be delegated by this backend, the program is told ENOSYS");
+            eprintln!(
+                "atoll: segment: clone cannot be delegated by this backend, the program is told ENOSYS"
+            );
         }
     }
 

@@ -52,7 +52,13 @@ fn segment(base: u32, limit: u32, selector: u32, kind: u8) -> kvm_segment {
 }
 
 /// Makes a virtual CPU begin in protected mode at `entry`, counted from `base`.
-fn begin(vcpu: &VcpuFd, base: u32, limit: u32, entry: u32, tables: Option<(u32, u32)>) -> Result<(), SegmentError> {
+fn begin(
+    vcpu: &VcpuFd,
+    base: u32,
+    limit: u32,
+    entry: u32,
+    tables: Option<(u32, u32)>,
+) -> Result<(), SegmentError> {
     let mut special = vcpu.get_sregs().map_err(kvm("reading a virtual CPU"))?;
     special.cr0 = CR0;
     special.cs = segment(base, limit, monitor::CODE, 11);
@@ -81,7 +87,8 @@ fn give(vm: &VmFd, memory: &Memory) -> Result<(), SegmentError> {
 
 fn processor(kvm_: &Kvm, vm: &VmFd) -> Result<VcpuFd, SegmentError> {
     let vcpu = vm.create_vcpu(0).map_err(kvm("making a virtual CPU"))?;
-    let features = kvm_.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(kvm("the processor's features"))?;
+    let features =
+        kvm_.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(kvm("the processor's features"))?;
     vcpu.set_cpuid2(&features).map_err(kvm("the virtual CPU's features"))?;
     Ok(vcpu)
 }
@@ -89,8 +96,8 @@ fn processor(kvm_: &Kvm, vm: &VmFd) -> Result<VcpuFd, SegmentError> {
 /// Does KVM run 32-bit code without paging on the processor? Tried with SSE2 instructions.
 fn probe(kvm_: &Kvm) -> Result<bool, SegmentError> {
     const PORT: u16 = 0x10;
-    let memory = Memory::private(None, 2 << 20)
-        .map_err(|error| SegmentError::Memory { bytes: 2 << 20, error })?;
+    let memory =
+        Memory::private(None, 2 << 20).map_err(|error| SegmentError::Memory { bytes: 2 << 20, error })?;
     let code = [
         0x0f, 0x20, 0xe0, // mov eax, cr4
         0x0d, 0x00, 0x06, 0x00, 0x00, // or eax, 0x600
@@ -164,7 +171,10 @@ impl Cores for Kvm32Cores {
             let _ = tell.send(why);
             return;
         };
-        std::thread::Builder::new().name("core 0".to_owned()).spawn(run).map_err(machine("starting a core's thread"))?;
+        std::thread::Builder::new()
+            .name("core 0".to_owned())
+            .spawn(run)
+            .map_err(machine("starting a core's thread"))?;
         state.stopped = Some(stopped);
         Ok(())
     }

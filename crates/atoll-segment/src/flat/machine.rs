@@ -145,7 +145,12 @@ fn fill(memory: &Memory, sizes: Sizes, program: &Program) -> Result<(Delegate, R
 
 impl Machine {
     /// Puts a program and the monitor into memory of zeros.
-    pub(super) fn load(memory: Memory, sizes: Sizes, program: &Program, kind: Kind) -> Result<Machine, SegmentError> {
+    pub(super) fn load(
+        memory: Memory,
+        sizes: Sizes,
+        program: &Program,
+        kind: Kind,
+    ) -> Result<Machine, SegmentError> {
         program.for_width(kind)?;
         let (delegate, registers) = fill(&memory, sizes, program)?;
         let machine = Machine { memory, delegate, sizes, monitor: sizes.segment as u32 };

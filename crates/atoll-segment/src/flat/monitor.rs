@@ -219,7 +219,8 @@ pub(super) fn image(monitor: u32) -> Vec<u8> {
     let at = monitor + TEXT;
     let end = offset(&raw const atoll_segment_monitor_end);
     // SAFETY: both labels are of the one block above.
-    let mut image = unsafe { std::slice::from_raw_parts(&raw const atoll_segment_monitor, end as usize) }.to_vec();
+    let mut image =
+        unsafe { std::slice::from_raw_parts(&raw const atoll_segment_monitor, end as usize) }.to_vec();
     assert!(TEXT + end <= BYTES, "the monitor is longer than its room");
     let mut put = |place: u32, value: u32| {
         image[place as usize..place as usize + 4].copy_from_slice(&value.to_le_bytes());

@@ -69,7 +69,8 @@ impl QemuCores {
     /// QEMU is not installed.
     pub fn new() -> Result<QemuCores, SegmentError> {
         let runs = |name: &&&str| {
-            let tried = Command::new(name).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
+            let tried =
+                Command::new(name).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
             tried.is_ok_and(|status| status.success())
         };
         match NAMES.iter().find(runs) {
@@ -90,7 +91,8 @@ impl Cores for QemuCores {
         file.set_len(sizes.all).map_err(refused)?;
         let memory = Memory::shared(file.as_raw_fd(), sizes.all as usize).map_err(refused)?;
         let machine = Machine::load(memory, sizes, program, Kind::Qemu)?;
-        self.state = Some(State { machine, program: program.clone(), memory: file, bytes: sizes.all, child: None });
+        self.state =
+            Some(State { machine, program: program.clone(), memory: file, bytes: sizes.all, child: None });
         Ok(())
     }
 
@@ -107,7 +109,10 @@ impl Cores for QemuCores {
         command
             .args(["-accel", "tcg", "-cpu", "max", "-machine", "pc,memory-backend=ram"])
             .args(["-m", &format!("{megabytes}M")])
-            .args(["-object", &format!("memory-backend-file,id=ram,size={megabytes}M,mem-path={memory},share=on")])
+            .args([
+                "-object",
+                &format!("memory-backend-file,id=ram,size={megabytes}M,mem-path={memory},share=on"),
+            ])
             .args(["-kernel", &path(&image)])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-no-reboot"])
             .stdin(Stdio::null())

@@ -95,9 +95,14 @@ pub(super) struct Core {
 
 impl Core {
     /// A virtual CPU that will begin with these registers.
-    pub(super) fn new(machine: &Arc<Machine>, registers: &kvm_regs, thread_pointer: u64) -> Result<Core, SegmentError> {
+    pub(super) fn new(
+        machine: &Arc<Machine>,
+        registers: &kvm_regs,
+        thread_pointer: u64,
+    ) -> Result<Core, SegmentError> {
         let again = || std::io::Error::from_raw_os_error(libc::EAGAIN);
-        let number = machine.ring.take().ok_or_else(again).map_err(crate::backend::machine("another core"))?;
+        let number =
+            machine.ring.take().ok_or_else(again).map_err(crate::backend::machine("another core"))?;
         Core::with_slot(machine, number, registers, thread_pointer)
             .inspect_err(|_| machine.ring.give_back(number))
     }
@@ -136,7 +141,9 @@ impl Core {
         let msr = |index, data| kvm_msr_entry { index, data, ..kvm_msr_entry::default() };
         // Flags that are cleared on the way to the landing: trap, interrupts, direction, alignment.
         let entries = [msr(STAR, 0x0023_0010 << 32), msr(LSTAR, LANDING), msr(SFMASK, 0x4_0700)];
-        let msrs = Msrs::from_entries(&entries).map_err(|_| crate::backend::machine("the virtual CPU's landing")(std::io::Error::other("too many")))?;
+        let msrs = Msrs::from_entries(&entries).map_err(|_| {
+            crate::backend::machine("the virtual CPU's landing")(std::io::Error::other("too many"))
+        })?;
         vcpu.set_msrs(&msrs).map_err(kvm("the virtual CPU's landing"))?;
         vcpu.set_regs(registers).map_err(kvm("setting up a virtual CPU"))?;
         machine.delegate.hide(std::os::fd::AsRawFd::as_raw_fd(&vcpu));
@@ -258,7 +265,8 @@ impl Core {
             return End::Signal(signal, None);
         }
         let numbered = [
-            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15,
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
+            r.r14, r.r15,
         ];
         let limit = window.limit();
         let mut found = explain_64(&code[..there], r.rip, &numbered, self.special.fs.base, LOW, limit);

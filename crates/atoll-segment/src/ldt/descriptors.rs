@@ -36,7 +36,8 @@ pub(super) fn set_segments(base: u32, pages: u32) -> io::Result<()> {
     for (number, kind, limit) in [(0, CODE_KIND, 0xfffff), (1, 0, pages - 1)] {
         let d = Descriptor { number, base, limit, flags: BITS_32 | kind | IN_PAGES | USABLE };
         // SAFETY: the descriptor is ours; segments of user privilege give this process nothing it has not.
-        let done = unsafe { libc::syscall(libc::SYS_modify_ldt, MODIFY_LDT_WRITE, &raw const d, size_of_val(&d)) };
+        let done =
+            unsafe { libc::syscall(libc::SYS_modify_ldt, MODIFY_LDT_WRITE, &raw const d, size_of_val(&d)) };
         if done as i32 != 0 {
             return Err(io::Error::from_raw_os_error(-(done as i32)).into_last(done));
         }

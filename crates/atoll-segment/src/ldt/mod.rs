@@ -67,7 +67,9 @@ impl LdtCores {
         // SAFETY: reads no bytes of the table.
         if unsafe { libc::syscall(libc::SYS_modify_ldt, 0, std::ptr::null::<u8>(), 0) } == -1 {
             let error = std::io::Error::last_os_error();
-            return Err(unavailable(format!("the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)")));
+            return Err(unavailable(format!(
+                "the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)"
+            )));
         }
         if !calls_32() {
             let why = "the kernel runs no 32-bit code (CONFIG_IA32_EMULATION, or ia32_emulation=0 at boot)";
@@ -122,7 +124,8 @@ impl Cores for LdtCores {
         let refused = |bytes: u64| move |error| SegmentError::Memory { bytes, error };
         // Both are the process's for the rest of its life, as cores are not stopped one by one at the program's end.
         let outside = Memory::private(Some(OUTSIDE as usize), 2 * PAGE).map_err(refused(2 * PAGE as u64))?;
-        let memory = Memory::private(Some(GATE as usize), bytes as usize - GATE as usize).map_err(refused(bytes))?;
+        let memory =
+            Memory::private(Some(GATE as usize), bytes as usize - GATE as usize).map_err(refused(bytes))?;
         place(OUTSIDE as usize, &gate::outside())?;
         protect(MAILBOX as usize, PAGE, libc::PROT_READ | libc::PROT_WRITE)?;
         place(GATE as usize, &gate::inside(OUTSIDE))?;

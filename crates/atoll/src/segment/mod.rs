@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use atoll_memory::control::EXIT_SETUP;
-use atoll_segment::{Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, Program, QemuCores, SegmentError, Width};
+use atoll_segment::{
+    Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, Program, QemuCores, SegmentError, Width,
+};
 
 use crate::cli::{Segment, SegmentRunArgs};
 use crate::run::check::path::{self, PathError};
