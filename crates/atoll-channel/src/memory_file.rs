@@ -1,7 +1,7 @@
 //! Files in memory that processes share: makes them, checks those that a peer handed over, and maps them.
 //!
 //! Rings and wait sets (`channel/file.rs`), capabilities (`capability/shared.rs`, `capability/import.rs`) and bulk memory
-//! (`bulk/mapping.rs`) are such files; each says itself what the bytes mean. The size is sealed, so a peer cannot cut the
+//! (`bulk/mapping.rs`, `transport/memory.rs`) are such files; each says itself what the bytes mean. The size is sealed, so a peer cannot cut the
 //! file under a mapping, which would end this process by SIGBUS.
 
 use std::io;
@@ -78,19 +78,25 @@ impl Mapping {
     /// Maps the first `bytes` of `file`, for reading, and for writing too if `write`. The file must be that long and stay
     /// so.
     pub(crate) fn of(file: impl AsFd, bytes: usize, write: bool) -> io::Result<Mapping> {
-        Mapping::with(file, bytes, write, MapFlags::SHARED)
+        Mapping::with(file, 0, bytes, write, MapFlags::SHARED)
+    }
+
+    /// Maps `bytes` of `file` from `offset` on, which is a page's start, for reading and writing. The file must be that long
+    /// and stay so.
+    pub(crate) fn part(file: impl AsFd, offset: u64, bytes: usize) -> io::Result<Mapping> {
+        Mapping::with(file, offset, bytes, true, MapFlags::SHARED)
     }
 
     /// The same for reading and writing, with all pages there, so that the first use does not pay for page faults. What
     /// was not allocated is: `bytes` must be no more than this process has a use for, whatever a peer's file holds.
     pub(crate) fn populated(file: impl AsFd, bytes: usize) -> io::Result<Mapping> {
-        Mapping::with(file, bytes, true, MapFlags::SHARED | MapFlags::POPULATE)
+        Mapping::with(file, 0, bytes, true, MapFlags::SHARED | MapFlags::POPULATE)
     }
 
-    fn with(file: impl AsFd, bytes: usize, write: bool, flags: MapFlags) -> io::Result<Mapping> {
+    fn with(file: impl AsFd, offset: u64, bytes: usize, write: bool, flags: MapFlags) -> io::Result<Mapping> {
         let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) }?;
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, file, offset) }?;
         // SAFETY: it was just made, and nobody else has it.
         unsafe { Mapping::adopt(base.cast(), bytes) }
     }

@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
+use serde::{Deserialize, Serialize};
+
 use crate::copy::{self, Action, Event, State};
 use crate::directory::{Entry, Order, Want};
 use crate::merge::{self, Orders, Page};
@@ -43,7 +45,7 @@ pub trait Memory {
 }
 
 /// What nodes say to each other.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Message<D, F> {
     /// To the home: a copy is wanted.
     Ask(Page, Want),
@@ -90,13 +92,34 @@ pub enum Fault {
 pub struct Layout {
     /// How many nodes there are, 1 to 64.
     pub nodes: Node,
-    /// Who has every page at first, and merges what several nodes wrote: where the program began.
+    /// Who has every page at first but those of `areas`, and merges what several nodes wrote: where the program began.
     pub origin: Node,
     /// Pages in a row that have the same home; then comes the next node. 0: all are at home where the program began.
     pub stretch: u64,
+    /// Stretches that are dealt out to the nodes, in order: each has its part at first.
+    pub areas: [Area; 2],
+    /// Pages, first and behind the last, that the origin has alone again after each barrier, if it kept a copy: what it alone
+    /// works with between regions, as its stack.
+    pub reclaim: (Page, Page),
+}
+
+/// A stretch of pages that is dealt out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Area {
+    /// Its first page.
+    pub first: Page,
+    /// Pages of each node. 0: there is no such stretch.
+    pub each: u64,
 }
 
 impl Layout {
+    /// All pages are the origin's at first.
+    #[must_use]
+    pub const fn new(nodes: Node, origin: Node, stretch: u64) -> Self {
+        let none = Area { first: 0, each: 0 };
+        Self { nodes, origin, stretch, areas: [none; 2], reclaim: (0, 0) }
+    }
+
     /// The home of `page`.
     #[must_use]
     pub fn home(&self, page: Page) -> Node {
@@ -105,6 +128,21 @@ impl Layout {
             Some(stretch) => (stretch % u64::from(self.nodes)) as Node,
             None => self.origin,
         }
+    }
+
+    /// Who has `page` at first.
+    #[must_use]
+    pub fn first_owner(&self, page: Page) -> Node {
+        let owner = |area: &Area| {
+            let part = page.checked_sub(area.first)?.checked_div(area.each)?;
+            (part < u64::from(self.nodes)).then_some(part as Node)
+        };
+        self.areas.iter().find_map(owner).unwrap_or(self.origin)
+    }
+
+    /// Every node that is home of any page.
+    fn homes(&self) -> Nodes {
+        if self.stretch == 0 { Nodes::one(self.origin) } else { (0..self.nodes).collect() }
     }
 }
 
@@ -177,11 +215,11 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
     /// What this node has of `page`.
     #[must_use]
     pub fn state(&self, page: Page) -> State {
-        self.copies.get(&page).map_or_else(|| self.first_state(), |copy| copy.state)
+        self.copies.get(&page).map_or_else(|| self.first_state(page), |copy| copy.state)
     }
 
-    fn first_state(&self) -> State {
-        if self.me == self.layout.origin { State::Exclusive } else { State::Nothing }
+    fn first_state(&self, page: Page) -> State {
+        if self.me == self.layout.first_owner(page) { State::Exclusive } else { State::Nothing }
     }
 
     /// What is to be sent, in order; it is forgotten here.
@@ -283,8 +321,8 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
     }
 
     fn entry(&mut self, page: Page) -> &mut Entry {
-        let origin = self.layout.origin;
-        self.entries.entry(page).or_insert_with(|| Entry::owned(origin))
+        let owner = self.layout.first_owner(page);
+        self.entries.entry(page).or_insert_with(|| Entry::owned(owner))
     }
 
     fn send_orders(&mut self, page: Page, orders: &[Order]) {
@@ -306,7 +344,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         memory: &mut M,
     ) -> Result<(), Impossible> {
         let (next, actions) = copy::step(self.state(page), event)?;
-        let first = self.first_state();
+        let first = self.first_state(page);
         let home = self.layout.home(page);
         let copy = self.copies.entry(page).or_insert_with(|| Copy {
             state: first,
@@ -405,8 +443,9 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         for &page in &self.written {
             lists[usize::from(self.layout.home(page))].push(page);
         }
-        self.barrier = Barrier::Waiting((0..self.layout.nodes).collect());
-        let lists = (0..self.layout.nodes).zip(lists);
+        let homes = self.layout.homes();
+        self.barrier = Barrier::Waiting(homes);
+        let lists = (0..self.layout.nodes).zip(lists).filter(|(home, _)| homes.has(*home));
         self.outbox.extend(lists.map(|(home, pages)| (home, Message::Written(pages))));
     }
 
@@ -422,7 +461,13 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         let came = std::mem::take(&mut self.came);
         let written = merge::writers(came.iter().map(|(node, pages)| (*node, pages.as_slice())));
         let mut orders = vec![Orders::default(); usize::from(self.layout.nodes)];
-        let origin = self.layout.origin;
+        let (origin, (from, to)) = (self.layout.origin, self.layout.reclaim);
+        for (page, entry) in self.entries.range_mut(from..to) {
+            let reclaimed = entry.is_shared_by(origin) && !written.contains_key(page);
+            if reclaimed {
+                merge::plan(*page, entry, Nodes::one(origin), origin, &mut orders)?;
+            }
+        }
         for (page, writers) in written {
             merge::plan(page, self.entry(page), writers, origin, &mut orders)?;
         }

@@ -59,7 +59,7 @@ names! {
         ForwardWrite,
         /// The barrier says: others wrote it, drop it.
         OrderDrop,
-        /// The barrier says: only this node wrote it.
+        /// The barrier says: only this node has it now, as only it wrote it or is to have it between regions.
         OrderKeep,
         /// The barrier says: send what you wrote to whom it names.
         OrderSend,
@@ -166,6 +166,7 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
 
     // The barrier's orders.
     Shared + OrderDrop => Nothing [Drop];
+    Shared + OrderKeep => Exclusive [AllowWrite];
     Twinned + OrderKeep => Exclusive [DropTwin];
     Open + OrderKeep => Exclusive [];
     Twinned + OrderSend => Nothing [SendDiff, DropTwin, Drop];

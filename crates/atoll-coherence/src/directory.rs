@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::nodes::{Node, Nodes};
 use crate::table::{self, Impossible, Row, names, rows};
 
@@ -97,7 +99,7 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
 ];
 
 /// What a node asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Want {
     /// A copy to read.
     Read,
@@ -165,6 +167,12 @@ impl Entry {
     #[must_use]
     pub fn holders(&self) -> Nodes {
         self.holders
+    }
+
+    /// Does `node` have one of several copies, or the only one without leave to write it?
+    #[must_use]
+    pub fn is_shared_by(&self, node: Node) -> bool {
+        self.state == State::Shared && self.holders.has(node)
     }
 
     /// `by` asks; the home is `home`. Orders go out in order.

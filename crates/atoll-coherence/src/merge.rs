@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::directory::{Entry, State};
 use crate::nodes::{Node, Nodes};
 use crate::table::Impossible;
@@ -16,7 +18,7 @@ use crate::table::Impossible;
 pub type Page = u64;
 
 /// What a home tells a node at the end of a region of many writers. Pages ascend in each list.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Orders {
     /// Others wrote these: drop them.
     pub drop: Vec<Page>,

@@ -6,12 +6,13 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::region_counts::Regions;
+use crate::segment::{SegmentFigures, SegmentSettings};
 
 /// Workers a team may have at most.
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc06");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc07");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -28,6 +29,8 @@ pub const EXIT_SETUP: i32 = 70;
 pub const EXIT_FAR: i32 = 74;
 /// Exit status where the near limit is smaller than what must be near.
 pub const EXIT_NEAR: i32 = 75;
+/// Exit status where another node of the run is gone, or cannot be understood.
+pub const EXIT_NODE: i32 = 77;
 /// Exit status where a worker died under the program.
 pub const EXIT_WORKER: i32 = 76;
 
@@ -72,6 +75,30 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Are faults counted by region, too? 0: no.
     pub count_regions: u32,
+    /// Whether the program's memory is a segment, and what kind of one.
+    pub segment: SegmentSettings,
+    /// This node's number, and how many there are: 0 of 1 where all workers share one memory.
+    pub node: u32,
+    /// See [`node`](Self::node); at most [`MAX_NODES`](crate::layout::MAX_NODES).
+    pub nodes: u32,
+    /// [`Consistency`] as a number.
+    pub consistency: u32,
+    /// Are pages fetched ahead at a region's entry? 0: no.
+    pub prefetch: u32,
+    /// The directory in which local nodes meet, NUL-terminated.
+    pub meeting: [u8; 256],
+}
+
+/// How copies of pages are kept coherent between nodes inside regions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Consistency {
+    /// One writer at a time, always.
+    Single = 0,
+    /// Many writers in every region in which that is safe.
+    Many = 1,
+    /// As `Many`, where it pays.
+    Smart = 2,
 }
 
 /// Counters of one worker. All only grow; times are in ticks of the time stamp counter.
@@ -117,6 +144,62 @@ impl Figures {
     #[inline]
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// What a node's agent counts: a number in [`NodeFigures`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum NodeCount {
+    /// Faults that waited for a page from another node, to be read.
+    Reads,
+    /// Faults that waited for leave to write a page.
+    Writes,
+    /// Pages written among many nodes.
+    Twins,
+    /// Pages sent to other nodes.
+    Sent,
+    /// Copies invalidated one by one.
+    Single,
+    /// Copies invalidated at barriers, in one message for all.
+    Batched,
+    /// Differences sent to be merged.
+    Diffs,
+    /// Their bytes.
+    DiffBytes,
+    /// Pages fetched ahead at the begin of a phase.
+    Ahead,
+    /// Of these, used in it.
+    AheadUsed,
+    /// Pages fetched ahead in the stream of a worker's faults.
+    Streamed,
+    /// Nanoseconds that faults waited.
+    FaultNs,
+    /// Barriers of all nodes.
+    Barriers,
+    /// Nanoseconds from the node's last worker at a barrier until it opened.
+    BarrierNs,
+    /// Messages sent.
+    Messages,
+    /// Their bytes.
+    MessageBytes,
+}
+
+/// How many there are.
+pub const NODE_COUNTS: usize = 16;
+
+/// What a node's agent counted; on the first node, at the end, those of all nodes.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct NodeFigures {
+    /// By [`NodeCount`].
+    pub counts: [AtomicU64; NODE_COUNTS],
+}
+
+impl NodeFigures {
+    /// Counts `n` more.
+    pub fn add(&self, count: NodeCount, n: u64) {
+        self.counts[count as usize].fetch_add(n, Ordering::Relaxed);
     }
 }
 
@@ -174,6 +257,10 @@ pub struct Control {
     pub totals: Totals,
     /// Counters by region.
     pub regions: Regions,
+    /// Counters by node.
+    pub nodes: [NodeFigures; crate::layout::MAX_NODES],
+    /// The segment, if there is one.
+    pub segment: SegmentFigures,
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
     pub figures: [Figures; MAX_WORKERS + 1],
 }
@@ -235,6 +322,12 @@ impl Settings {
             far: [0; 4096],
             far_bytes: u64::MAX,
             count_regions: 0,
+            segment: SegmentSettings::default(),
+            node: 0,
+            nodes: 1,
+            consistency: Consistency::Smart as u32,
+            prefetch: 1,
+            meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);
         put_text(&mut s.far, far);
@@ -249,6 +342,22 @@ impl Settings {
     /// The far store's text.
     pub fn far(&self) -> &str {
         text(&self.far)
+    }
+
+    /// Where local nodes meet.
+    pub fn meeting(&self) -> &str {
+        text(&self.meeting)
+    }
+
+    /// Names the directory where local nodes meet; `false` if the path is too long.
+    pub fn set_meeting(&mut self, path: &str) -> bool {
+        put_text(&mut self.meeting, path);
+        self.meeting() == path
+    }
+
+    /// Do several nodes run the program?
+    pub fn several_nodes(&self) -> bool {
+        self.nodes > 1
     }
 
     /// Are workers threads of one page table?

@@ -38,6 +38,21 @@ pub const TABLES: usize = 0x3000_0000_0000;
 /// Bytes of [`TABLES`].
 pub const TABLES_BYTES: usize = 64 << 30;
 
+/// Where a node's agent sees all pages, those outside the arena too, past userfaultfd: mapped only in runs on several nodes.
+pub const ALIAS: usize = 0x4000_0000_0000;
+
+/// Nodes of a run at most.
+pub const MAX_NODES: usize = 16;
+
+/// The part of a stretch of `bytes` bytes that is node `node`'s, one of `nodes`: offset and bytes, whole multiples of 32 MiB.
+pub const fn part(bytes: usize, node: u32, nodes: u32) -> (usize, usize) {
+    if nodes <= 1 {
+        return (0, bytes);
+    }
+    let each = bytes / nodes as usize & !((32 << 20) - 1);
+    (each * node as usize, each)
+}
+
 /// Is the address in the arena proper (not a paged global)?
 #[inline]
 pub const fn in_arena(address: usize) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Everything in `omp` that waits, waits here; the words slept on lie in runtime memory, never in the program's.
 
+use crate::nodes;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -40,13 +41,13 @@ fn futex(word: &AtomicU32, operation: usize, value: u32) -> isize {
 }
 
 /// Sleeps while `word` holds `expected`. May return early for any reason: callers look again.
-fn sleep(word: &AtomicU32, expected: u32) {
+pub(crate) fn sleep(word: &AtomicU32, expected: u32) {
     // EAGAIN, EINTR and EFAULT (a page not mapped yet) all mean the same to callers: read the word again.
     let _ = futex(word, FUTEX_WAIT, expected);
 }
 
 /// Wakes up to `count` sleepers on `word`.
-fn wake(word: &AtomicU32, count: u32) {
+pub(crate) fn wake(word: &AtomicU32, count: u32) {
     let _ = futex(word, FUTEX_WAKE, count);
 }
 
@@ -239,6 +240,10 @@ fn bay(word: &AtomicU32) -> &'static AtomicU32 {
 /// Takes the lock whose word lies in program memory: 0 is free.
 #[inline]
 pub(crate) fn word_lock(word: &AtomicU32) {
+    if nodes::active() {
+        // Between nodes the word's address is the lock's name, and nobody looks at the word.
+        return nodes::lock(word.as_ptr() as usize);
+    }
     // Other side: the swap in `word_unlock`.
     if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
         word_lock_slowly(word);
@@ -264,12 +269,18 @@ fn word_lock_slowly(word: &AtomicU32) {
 /// Takes the lock if it is free.
 #[inline]
 pub(crate) fn word_try_lock(word: &AtomicU32) -> bool {
+    if nodes::active() {
+        return nodes::try_lock(word.as_ptr() as usize);
+    }
     word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
 /// Gives the lock back.
 #[inline]
 pub(crate) fn word_unlock(word: &AtomicU32) {
+    if nodes::active() {
+        return nodes::unlock(word.as_ptr() as usize);
+    }
     // Other side: the acquiring operations of `word_lock` and `word_try_lock`.
     if word.swap(FREE, Ordering::AcqRel) == HELD_WANTED {
         let bay = bay(word);

@@ -100,6 +100,17 @@ programs! {
     routines "routines.c" "gcc";
     classes "classes.cc" "g++";
     fortran "fortran.f90" "gfortran";
+    atomic_histogram "atomic_histogram.c" "gcc";
+    graph_cas "graph_cas.c" "gcc";
+    flag_pipeline "flag_pipeline.c" "gcc";
+    hand_locks "hand_locks.c" "gcc";
+    once "once.c" "gcc";
+    atomic_extrema "atomic_extrema.c" "gcc";
+    leaving "leaving.c" "gcc";
+    exceptions "exceptions.cc" "g++";
+    printing "printing.c" "gcc";
+    reading "reading.c" "gcc";
+    identity "identity.c" "gcc";
 }
 
 #[test]

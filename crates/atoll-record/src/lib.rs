@@ -9,6 +9,7 @@ pub mod container;
 pub mod figures;
 pub mod record;
 pub mod run;
+pub mod segment;
 mod source;
 pub mod trace;
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use atoll_memory::control::{Faults, MAX_WORKERS, PageTables};
 use atoll_memory::far::{FarSpec, FarSpecError};
+use atoll_memory::layout::MAX_NODES;
 use atoll_pages::{PageSize, PolicySpec, Size};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -18,12 +19,14 @@ mod segment;
 mod share;
 mod sim;
 mod trace;
-pub(crate) use bench::{Bench, BenchArgs};
+mod translation;
+pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
 pub(crate) use repro::{PaperArg, ReproArgs};
 pub(crate) use segment::{BackendArg, Segment, SegmentRunArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};
+pub(crate) use translation::{Translation, TranslationArgs};
 
 /// Runs unmodified OpenMP programs in less near memory than they need
 #[derive(Parser, Debug)]
@@ -162,6 +165,9 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
 
+    #[command(flatten)]
+    pub(crate) translation: TranslationArgs,
+
     /// Near memory: how much of the program's data is resident at most (64M, 1.5G)
     ///
     /// Without it nothing is evicted.
@@ -179,6 +185,20 @@ pub(crate) struct RunArgs {
     /// Page size: what is fetched and evicted at once
     #[arg(long, value_name = "SIZE", default_value = defaults::PAGE, value_parser = page_sizes())]
     pub(crate) page: PageSize,
+
+    /// Nodes that share no memory, over which the team is spread: so many process groups on this machine
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_NODES as i64))]
+    pub(crate) nodes: u32,
+
+    /// How copies of a page are kept coherent between nodes: one writer at a time (sc), many in regions where that is safe (mw),
+    /// or the one of both that costs less, region by region (smart)
+    #[arg(long, value_enum, default_value_t = ConsistencyArg::Smart)]
+    pub(crate) consistency: ConsistencyArg,
+
+    /// Fetch what a region's earlier runs had to fetch, at its entry on each node
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub(crate) prefetch: OnOff,
 
     /// Write everything known about the run to FILE (see `atoll show`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

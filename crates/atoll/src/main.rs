@@ -17,6 +17,7 @@ mod sim;
 mod sweep;
 mod top;
 mod trace;
+mod translations;
 
 use std::process::ExitCode;
 

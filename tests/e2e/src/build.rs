@@ -69,9 +69,19 @@ pub fn helper(source: &str) -> PathBuf {
 
 /// The same, built with further options.
 pub fn helper_with(source: &str, options: &[&str]) -> PathBuf {
+    built_from("programs", "", source, options)
+}
+
+/// A program of `tests/openmp`: it checks itself, and `ARGV[1]` is its size.
+pub fn openmp(source: &str) -> PathBuf {
+    built_from("../openmp", "openmp_", source, &[])
+}
+
+/// Binaries of different folders are told apart by `prefix`.
+fn built_from(folder: &str, prefix: &str, source: &str, options: &[&str]) -> PathBuf {
     static LOCKS: Mutex<Option<HashMap<String, Arc<Mutex<()>>>>> = Mutex::new(None);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
-    let name = format!("{}{}", source.replace('.', "_"), options.concat().replace(['/', '='], "_"));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let name = format!("{prefix}{}{}", source.replace('.', "_"), options.concat().replace(['/', '='], "_"));
     let lock = {
         let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(locks.get_or_insert_default().entry(name.clone()).or_default())

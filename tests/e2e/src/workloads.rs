@@ -7,7 +7,23 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// Their names.
-pub const PROGRAMS: [&str; 8] = ["cg", "lu", "bt", "sp", "stencil", "ep", "randomaccess", "graph500"];
+pub const PROGRAMS: [&str; 15] = [
+    "cg",
+    "lu",
+    "bt",
+    "sp",
+    "stencil",
+    "ep",
+    "randomaccess",
+    "graph500",
+    "blackscholes",
+    "hotspot",
+    "kmeans",
+    "lavamd",
+    "lud",
+    "lulesh",
+    "minife",
+];
 /// Replacement policies.
 pub const POLICIES: [&str; 4] = ["fifo", "lru", "cmcp", "adaptive"];
 /// Far memories.

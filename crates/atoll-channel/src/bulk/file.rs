@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use crate::bulk::engine::{Engine, Started};
 use crate::bulk::error::CopyError;
 use crate::bulk::memory::{Kind, Memory};
-use crate::bulk::transfer::Transfer;
+use crate::bulk::transfer::{Ends, Transfer};
 
 /// Most bytes of one call; the kernel's own limit is a little below 2 GiB.
 pub(crate) const MOST: u64 = 1 << 30;
@@ -28,15 +28,10 @@ impl FileCopy {
     /// Of a transfer between a file and a mapping.
     pub(crate) fn new(transfer: &Transfer<'_>) -> Result<FileCopy, CopyError> {
         let unreachable = || CopyError::unreachable(transfer);
-        let (to, from, bytes) = (transfer.to(), transfer.from(), transfer.bytes());
-        let (reading, file, file_offset, mapping, offset) = match (to.kind(), from.kind()) {
-            (Kind::Mapping, Kind::File) => (true, from, transfer.from_offset(), to, transfer.to_offset()),
-            (Kind::File, Kind::Mapping) => (false, to, transfer.to_offset(), from, transfer.from_offset()),
-            _ => return Err(unreachable()),
-        };
-        let (file, begin) = file.in_file().ok_or_else(unreachable)?;
-        let memory = mapping.mapped_at().ok_or_else(unreachable)?.as_ptr().wrapping_add(offset as usize);
-        Ok(FileCopy { reading, file: file.as_raw_fd(), offset: begin + file_offset, memory, bytes })
+        let Ends { reading, address, far, far_offset, .. } = transfer.ends().ok_or_else(unreachable)?;
+        let (file, begin) = far.in_file().ok_or_else(unreachable)?;
+        let (offset, bytes) = (begin + far_offset, transfer.bytes());
+        Ok(FileCopy { reading, file: file.as_raw_fd(), offset, memory: address, bytes })
     }
 
     /// What is left of it behind its first `done` bytes.

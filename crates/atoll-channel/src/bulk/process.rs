@@ -27,23 +27,9 @@ impl Engine for ProcessVm {
 
     fn start(&mut self, transfer: &Transfer<'_>, _number: u64) -> Result<Started, CopyError> {
         let unreachable = || CopyError::unreachable(transfer);
-        let (local, reading, remote, remote_offset) =
-            match (transfer.to().mapped_at(), transfer.from().mapped_at()) {
-                (Some(to), None) => (
-                    to.as_ptr().wrapping_add(transfer.to_offset() as usize),
-                    true,
-                    transfer.from(),
-                    transfer.from_offset(),
-                ),
-                (None, Some(from)) => (
-                    from.as_ptr().wrapping_add(transfer.from_offset() as usize),
-                    false,
-                    transfer.to(),
-                    transfer.to_offset(),
-                ),
-                _ => return Err(unreachable()),
-            };
-        let (peer, number, address) = remote.in_process().ok_or_else(unreachable)?;
+        let ends = transfer.ends().ok_or_else(unreachable)?;
+        let (peer, number, address) = ends.far.in_process().ok_or_else(unreachable)?;
+        let reading = ends.reading;
         // The number can belong to somebody else once its process has ended and was waited for. What was read
         // from him is refused below; writing to him is avoided as far as it can be.
         if !reading && peer.died() {
@@ -54,8 +40,9 @@ impl Engine for ProcessVm {
         let mut done = 0;
         while done < transfer.bytes() {
             let bytes = (transfer.bytes() - done).min(MOST) as usize;
-            let here = libc::iovec { iov_base: local.wrapping_add(done as usize).cast(), iov_len: bytes };
-            let there = (address + remote_offset + done) as usize;
+            let here =
+                libc::iovec { iov_base: ends.address.wrapping_add(done as usize).cast(), iov_len: bytes };
+            let there = (address + ends.far_offset + done) as usize;
             let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(there), iov_len: bytes };
             // SAFETY: a checked transfer: `here` is inside a mapping that it borrows, writable where it is
             // written; `there` is an address the kernel checks, in another process or in memory that this one

@@ -259,20 +259,8 @@ impl Engine for PutGet {
     }
 
     fn start(&mut self, transfer: &Transfer<'_>, number: u64) -> Result<Started, CopyError> {
-        let (to, from) = (transfer.to(), transfer.from());
-        let ends = match (self.remote(to), self.remote(from)) {
-            (Some(remote), None) => {
-                Some((true, to, remote, transfer.to_offset(), from, transfer.from_offset()))
-            }
-            (None, Some(remote)) => {
-                Some((false, from, remote, transfer.from_offset(), to, transfer.to_offset()))
-            }
-            _ => None,
-        };
-        let ends = ends.and_then(|ends| Some((ends, ends.4.mapped_at()?)));
-        let Some(((put, memory, remote, offset, local, at), base)) = ends else {
-            return Err(CopyError::unreachable(transfer));
-        };
+        let ends = transfer.ends().and_then(|ends| Some((self.remote(ends.far)?, ends)));
+        let Some((remote, ends)) = ends else { return Err(CopyError::unreachable(transfer)) };
         if transfer.bytes() == 0 {
             return Ok(Started::Done);
         }
@@ -280,20 +268,19 @@ impl Engine for PutGet {
             return Err(CopyError::Full);
         }
         let bytes = transfer.bytes() as usize;
-        let base = base.as_ptr().wrapping_add(at as usize);
         // SAFETY: a checked transfer: the range is inside the mapping, writable if it is written; the memory that it is of is
         // its keeper, and nobody has references into that.
-        let piece = unsafe { transport::Memory::kept(base, bytes, Box::new(local.clone())) };
+        let piece = unsafe { transport::Memory::kept(ends.address, bytes, Box::new(ends.near.clone())) };
         let piece = Piece::new(Arc::new(piece), 0, bytes).map_err(|_| CopyError::Transport)?;
         let under_way = UnderWay {
             number,
             waits: Some(Buffer::Piece(piece)),
-            put,
-            _memory: memory.clone(),
+            put: !ends.reading,
+            _memory: ends.far.clone(),
             remote,
-            offset,
+            offset: ends.far_offset,
             moved: false,
-            flushed: !put,
+            flushed: ends.reading,
             outcome: Ok(()),
         };
         let own = self.number();

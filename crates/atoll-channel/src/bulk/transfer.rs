@@ -1,6 +1,8 @@
 //! A transfer: so many bytes of one registered memory to another, checked once so that engines need not.
 //!
-//! Made from what a caller names, cut into pieces by `manager.rs`, carried out by engines.
+//! Made from what a caller names, cut into pieces by `jobs.rs`, carried out by engines.
+
+use std::ptr::NonNull;
 
 use crate::bulk::error::CopyError;
 use crate::bulk::memory::Memory;
@@ -97,6 +99,28 @@ impl<'a> Transfer<'a> {
         }
     }
 
+    /// Its one end here and the other elsewhere; none if both ends are mapped here, or neither.
+    pub(crate) fn ends(&self) -> Option<Ends<'a>> {
+        let at = |base: NonNull<u8>, offset: u64| base.as_ptr().wrapping_add(offset as usize);
+        match (self.to.mapped_at(), self.from.mapped_at()) {
+            (Some(to), None) => Some(Ends {
+                reading: true,
+                near: self.to,
+                address: at(to, self.to_offset),
+                far: self.from,
+                far_offset: self.from_offset,
+            }),
+            (None, Some(from)) => Some(Ends {
+                reading: false,
+                near: self.from,
+                address: at(from, self.from_offset),
+                far: self.to,
+                far_offset: self.to_offset,
+            }),
+            _ => None,
+        }
+    }
+
     /// Both ends' addresses, if both are mapped here.
     #[inline]
     pub(crate) fn addresses(&self) -> Option<(*mut u8, *const u8)> {
@@ -104,6 +128,20 @@ impl<'a> Transfer<'a> {
         let from = self.from.mapped_at()?.as_ptr().wrapping_add(self.from_offset as usize);
         Some((to, from))
     }
+}
+
+/// The ends of a transfer between memory that is mapped here and memory that is not.
+pub(crate) struct Ends<'a> {
+    /// From the far end to the near one.
+    pub(crate) reading: bool,
+    /// What is mapped here.
+    pub(crate) near: &'a Memory,
+    /// Where the range begins in it.
+    pub(crate) address: *mut u8,
+    /// What is not.
+    pub(crate) far: &'a Memory,
+    /// Where the range begins in it.
+    pub(crate) far_offset: u64,
 }
 
 impl CopyError {

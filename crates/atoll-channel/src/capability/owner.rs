@@ -7,6 +7,7 @@
 //! 6.9.3 (memory is registered by presenting a capability; later requests are checked against that).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::capability::handle::{Handle, Holder, Secret, Span};
 use crate::capability::memory::{Direct, Memory};
 use crate::capability::refused::Refused;
 use crate::capability::rights::Rights;
+use crate::capability::shared::Shared;
 use crate::capability::table::{Checked, Limits, Revoked, Table, View};
 use crate::capability::transport::{Register, Registration};
 use crate::random;
@@ -61,19 +63,14 @@ pub enum ExportError {
     Os(&'static str, #[source] io::Error),
 }
 
-/// What a transport lets the holder of a capability reach.
-struct Registered {
-    name: &'static str,
-    registration: Registration,
-}
-
 /// A node's table with its memory.
 ///
 /// Wherever a holder `by` is asked for: it is who asks, as the channel proves it.
 pub struct Owner {
     this: Holder,
     table: Table<Memory>,
-    registered: HashMap<Handle, Vec<Registered>>,
+    /// What transports, by name, let holders reach.
+    registered: HashMap<Handle, HashMap<&'static str, Registration>>,
     mapped: HashMap<Handle, Arc<Memory>>,
 }
 
@@ -192,8 +189,8 @@ impl Owner {
             |rights, place, file| Export { description: Description { handle, length, rights, place }, file };
         let (export, given) = match way {
             Way::Mapping => {
-                let rights = mappable(&memory, span, gives)?;
                 let Memory::Shared(shared) = &*memory else { return Err(ExportError::Private) };
+                let rights = mappable(shared, span, gives)?;
                 let file = shared.file();
                 let id = FileId::of(&*file).map_err(|e| ExportError::Os("fstat", e))?;
                 self.mapped.insert(handle, memory.clone());
@@ -235,20 +232,21 @@ impl Owner {
         transport: &dyn Register,
     ) -> Result<Place, ExportError> {
         let name = transport.name();
-        let all = self.registered.entry(handle).or_default();
         // Once for each transport: asking again and again costs the asker's time only.
-        if !all.iter().any(|registered| registered.name == name) {
-            let length = memory.length() as u64;
-            let bytes = Direct::of(memory, span, rights).ok_or(Refused::Range { asked: span, length })?;
-            let registration =
-                transport.register(bytes, rights).map_err(|e| ExportError::Os("registering memory", e))?;
-            if registration.key.len() > MOST_KEY {
-                return Err(ExportError::Key(name, registration.key.len()));
+        let registration = match self.registered.entry(handle).or_default().entry(name) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let length = memory.length() as u64;
+                let bytes = Direct::of(memory, span, rights).ok_or(Refused::Range { asked: span, length })?;
+                let registration = transport
+                    .register(bytes, rights)
+                    .map_err(|e| ExportError::Os("registering memory", e))?;
+                if registration.key.len() > MOST_KEY {
+                    return Err(ExportError::Key(name, registration.key.len()));
+                }
+                new.insert(registration)
             }
-            all.push(Registered { name, registration });
-        }
-        let found = all.iter().find(|registered| registered.name == name);
-        let Some(Registered { registration, .. }) = found else { return Err(Refused::Revoked.into()) };
+        };
         Ok(Place::Remote { base: registration.base, key: registration.key.clone() })
     }
 
@@ -263,8 +261,7 @@ impl Owner {
 }
 
 /// The rights of a mapping that gives no more than a capability with the rights `gives`.
-fn mappable(memory: &Memory, span: Span, gives: Rights) -> Result<Rights, ExportError> {
-    let Memory::Shared(shared) = memory else { return Err(ExportError::Private) };
+fn mappable(shared: &Shared, span: Span, gives: Rights) -> Result<Rights, ExportError> {
     if span != (Span { offset: 0, length: shared.length() as u64 }) {
         return Err(ExportError::Part(span));
     }
@@ -280,7 +277,7 @@ mod tests {
     use crate::Node;
     use crate::capability::access::{Access, AccessError};
     use crate::capability::import::{ImportError, With};
-    use crate::capability::shared::{Shared, Sharing};
+    use crate::capability::shared::Sharing;
     use crate::capability::transport::{Reach, RemoteMemory};
 
     const THIS: Holder = Holder { node: Node(1), process: 0 };

@@ -1,8 +1,8 @@
 //! How other threads hand something to a loop that serves clients: a queue, and a client of its own whose calls wake the
 //! loop.
 //!
-//! The loops of `names/` and `spawn/` have one each. The queue also carries seats the other way: who greets a visitor
-//! needs a seat of the loop's wait set to make the channel with.
+//! `serving.rs` is the loop; those of `names/` and `spawn/` have one inlet each. The queue also carries seats the other
+//! way: who greets a visitor needs a seat of the loop's wait set to make the channel with.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +43,7 @@ impl Wake for Woken {
 
 /// The end for all other threads.
 pub(crate) struct Inlet<T> {
-    queue: mpsc::Sender<T>,
+    queue: mpsc::Sender<Handed<T>>,
     seats: Arc<Mutex<mpsc::Receiver<Seat>>>,
     wake: Arc<Mutex<WakeClient<Channel>>>,
 }
@@ -54,12 +54,23 @@ impl<T> Clone for Inlet<T> {
     }
 }
 
-/// The loop's end.
+/// What is in the queue.
+pub(super) enum Handed<T> {
+    This(T),
+    /// It is over.
+    Stop,
+}
+
+/// The loop's end, with its clients.
 pub(crate) struct Outlet<T> {
-    queue: mpsc::Receiver<T>,
+    /// All that the loop serves, the inlets among them.
+    pub(crate) clients: Clients,
+    /// For the threads that the loop starts.
+    pub(crate) inlet: Inlet<T>,
+    queue: mpsc::Receiver<Handed<T>>,
     seats: mpsc::SyncSender<Seat>,
     /// The inlets, as a client.
-    pub(crate) client: ClientId,
+    pub(super) client: ClientId,
     /// A seat that did not fit into the queue of spare ones.
     spare: Option<Seat>,
 }
@@ -74,7 +85,7 @@ fn other(why: impl std::fmt::Display) -> std::io::Error {
 }
 
 /// Makes both ends for a loop that serves `clients`, of which it takes a seat.
-pub(crate) fn inlet<T>(clients: &mut Clients) -> std::io::Result<(Inlet<T>, Outlet<T>)> {
+pub(crate) fn inlet<T>(mut clients: Clients) -> std::io::Result<(Inlet<T>, Outlet<T>)> {
     let (near, far) = pair(Settings::default(), Some(clients.seat().map_err(other)?)).map_err(other)?;
     let near = near.attach(Peer::this()?).map_err(other)?;
     let far = far.attach(Peer::this()?).map_err(other)?;
@@ -91,12 +102,22 @@ pub(crate) fn inlet<T>(clients: &mut Clients) -> std::io::Result<(Inlet<T>, Outl
     let (seats, from_loop) = mpsc::sync_channel(SPARE);
     let inlet =
         Inlet { queue: to_loop, seats: Arc::new(Mutex::new(from_loop)), wake: Arc::new(Mutex::new(wake)) };
-    Ok((inlet, Outlet { queue, seats, client, spare: None }))
+    let outlet = Outlet { clients, inlet: inlet.clone(), queue, seats, client, spare: None };
+    Ok((inlet, outlet))
 }
 
 impl<T> Inlet<T> {
     /// Hands `what` over.
     pub(crate) fn send(&self, what: T) -> Result<(), LoopEnded> {
+        self.put(Handed::This(what))
+    }
+
+    /// Has the loop end when it has done what was handed over before.
+    pub(crate) fn stop(&self) -> Result<(), LoopEnded> {
+        self.put(Handed::Stop)
+    }
+
+    fn put(&self, what: Handed<T>) -> Result<(), LoopEnded> {
         self.queue.send(what).map_err(|_| LoopEnded)?;
         let mut wake = self.wake.lock().unwrap_or_else(PoisonError::into_inner);
         wake.wake().map_err(|_| LoopEnded)
@@ -116,21 +137,21 @@ impl<T> Inlet<T> {
 
 impl<T> Outlet<T> {
     /// What was handed over, if there is anything. To be called until there is not, whenever the loop was woken.
-    pub(crate) fn next(&self) -> Option<T> {
+    pub(super) fn next(&self) -> Option<Handed<T>> {
         self.queue.try_recv().ok()
     }
 
     /// Serves the inlets, and sees to it that they have seats.
-    pub(crate) fn serve(&mut self, clients: &mut Clients) {
+    pub(super) fn serve(&mut self) {
         // It cannot fail but when all inlets are gone.
-        let _ = clients.serve(self.client, WakeService(&mut Woken));
-        self.fill(clients);
+        let _ = self.clients.serve(self.client, WakeService(&mut Woken));
+        self.fill();
     }
 
     /// Fills up the spare seats.
-    pub(crate) fn fill(&mut self, clients: &Clients) {
+    pub(super) fn fill(&mut self) {
         loop {
-            let Some(seat) = self.spare.take().or_else(|| clients.seat().ok()) else { return };
+            let Some(seat) = self.spare.take().or_else(|| self.clients.seat().ok()) else { return };
             if let Err(mpsc::TrySendError::Full(seat) | mpsc::TrySendError::Disconnected(seat)) =
                 self.seats.try_send(seat)
             {

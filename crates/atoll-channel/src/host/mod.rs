@@ -12,6 +12,7 @@ mod door;
 mod inlet;
 mod lazy;
 mod linked;
+mod serving;
 
 pub use self::directory::{DirectoryError, NODE_DIRECTORY, NodeDirectory};
 pub(crate) use self::{
@@ -24,4 +25,5 @@ pub(crate) use self::{
     inlet::{Inlet, Outlet, client_set, inlet},
     lazy::Lazy,
     linked::{FromLink, LinkClient, Said},
+    serving::Serving,
 };

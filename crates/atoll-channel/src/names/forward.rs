@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::channel::Channel;
-use crate::host::{AnyLink, Bell, Heard, Inlet, Outlet, listen};
+use crate::host::{AnyLink, Bell, Heard, Outlet, Serving, listen};
 use crate::names::entry::{Entry, News, Owner, WaiterId, WatchId};
 use crate::names::interface::{
     BELL_GLOBAL, GlobalLost, Names, NamesService, NodeNamesClient, Reached, Remote,
@@ -18,7 +18,7 @@ use crate::names::limits::MOST_VALUE;
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, Page, RegisterError, UnregisterError, Wait};
-use crate::service::{CallError, ClientId, Clients, LinkError};
+use crate::service::{CallError, ClientId, LinkError};
 
 /// How long node 0 may take for an answer before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,8 +33,6 @@ pub(super) enum ToForward {
     Rang(u64),
     /// The link with this number is broken.
     Lost(u64, LinkError),
-    /// It is over.
-    Stop,
 }
 
 /// The link to node 0.
@@ -47,9 +45,7 @@ struct Uplink {
 
 /// The clients' side of the link to node 0.
 pub(super) struct Forward {
-    clients: Clients,
     outlet: Outlet<ToForward>,
-    inlet: Inlet<ToForward>,
     who: HashMap<ClientId, Process>,
     bells: HashMap<Remote, Bell>,
     up: Up,
@@ -98,44 +94,15 @@ impl Up {
 }
 
 impl Forward {
-    pub(super) fn new(clients: Clients, inlet: Inlet<ToForward>, outlet: Outlet<ToForward>) -> Forward {
+    pub(super) fn new(outlet: Outlet<ToForward>) -> Forward {
         let why = "this node was not linked to node 0".to_owned();
         let up = Up { link: None, count: 0, why, lost: false };
-        Forward { clients, outlet, inlet, who: HashMap::new(), bells: HashMap::new(), up }
-    }
-
-    /// Serves until it is told to stop.
-    pub(super) fn run(mut self) {
-        self.outlet.fill(&self.clients);
-        while let Some(client) = self.clients.wait(None) {
-            if client == self.outlet.client {
-                self.outlet.serve(&mut self.clients);
-                while let Some(event) = self.outlet.next() {
-                    match event {
-                        ToForward::Process(owner, channel, bell) => self.add(owner, channel, bell),
-                        ToForward::Uplink(calls, bell) => self.link(calls, bell),
-                        ToForward::Rang(link) => self.rang(link),
-                        ToForward::Lost(link, why) => {
-                            if self.up.link.as_ref().is_some_and(|up| up.number == link) {
-                                self.up.lose(why.to_string());
-                            }
-                        }
-                        ToForward::Stop => return,
-                    }
-                }
-            } else {
-                self.serve(client);
-            }
-            if std::mem::take(&mut self.up.lost) {
-                // What they wait for will not come; asking, they are told.
-                self.bells.values().for_each(|bell| bell.ring(BELL_GLOBAL));
-            }
-        }
+        Forward { outlet, who: HashMap::new(), bells: HashMap::new(), up }
     }
 
     fn add(&mut self, owner: Owner, channel: Box<Channel>, bell: Bell) {
         // An error: it is gone again, or cannot be watched; dropping its channel tells it.
-        if let Ok(client) = self.clients.add(*channel) {
+        if let Ok(client) = self.outlet.clients.add(*channel) {
             self.who.insert(client, Process { owner, link: None });
             self.bells.insert(remote(owner), bell);
         }
@@ -149,7 +116,7 @@ impl Forward {
         let number = self.up.count;
         let linked =
             NodeNamesClient::bind(calls, Some(PATIENCE)).map_err(|e| e.to_string()).and_then(|calls| {
-                let inlet = self.inlet.clone();
+                let inlet = self.outlet.inlet.clone();
                 let heard = listen("atoll global bell", bell, move |heard| {
                     inlet.send(match heard {
                         Ok(()) => ToForward::Rang(number),
@@ -183,16 +150,44 @@ impl Forward {
             }
         }
     }
+}
+
+impl Serving for Forward {
+    type Event = ToForward;
+
+    fn outlet(&mut self) -> &mut Outlet<ToForward> {
+        &mut self.outlet
+    }
+
+    fn event(&mut self, event: ToForward) {
+        match event {
+            ToForward::Process(owner, channel, bell) => self.add(owner, channel, bell),
+            ToForward::Uplink(calls, bell) => self.link(calls, bell),
+            ToForward::Rang(link) => self.rang(link),
+            ToForward::Lost(link, why) => {
+                if self.up.link.as_ref().is_some_and(|up| up.number == link) {
+                    self.up.lose(why.to_string());
+                }
+            }
+        }
+    }
 
     fn serve(&mut self, client: ClientId) {
         let Some(process) = self.who.get_mut(&client) else { return };
         let of = remote(process.owner);
         let mut forwarded = Forwarded { up: &mut self.up, process };
-        if self.clients.serve(client, NamesService(&mut forwarded)).is_err() {
+        if self.outlet.clients.serve(client, NamesService(&mut forwarded)).is_err() {
             self.who.remove(&client);
             self.bells.remove(&of);
             // Without a link, node 0 has seen to it already.
             let _ = self.up.call(|up| up.gone(of));
+        }
+    }
+
+    fn ring(&mut self) {
+        if std::mem::take(&mut self.up.lost) {
+            // What they wait for will not come; asking, they are told.
+            self.bells.values().for_each(|bell| bell.ring(BELL_GLOBAL));
         }
     }
 }

@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::Node;
 use crate::channel::Channel;
-use crate::host::{AnyLink, Bell, FromLink, Inlet, LinkClient, Outlet, Said};
+use crate::host::{AnyLink, Bell, FromLink, LinkClient, Outlet, Said, Serving};
 use crate::names::entry::Owner;
 use crate::names::interface::{NamesService, NodeNamesService, Remote};
 use crate::names::kept::{Kept, KeptForNode};
 use crate::names::registry::Registry;
-use crate::service::{ClientId, Clients};
+use crate::service::ClientId;
 
 /// What other threads hand to the loop of a level.
 pub(super) enum ToLevel {
@@ -24,8 +24,6 @@ pub(super) enum ToLevel {
     NodeBy(Node, AnyLink, Bell),
     /// Something came over such a link.
     Link(FromLink),
-    /// It is over.
-    Stop,
 }
 
 /// Who a client is.
@@ -62,8 +60,6 @@ pub(super) struct LevelLoop {
     /// What its bells say.
     kind: u16,
     registry: Registry,
-    clients: Clients,
-    inlet: Inlet<ToLevel>,
     outlet: Outlet<ToLevel>,
     who: HashMap<ClientId, Who>,
     bells: HashMap<Owner, Bell>,
@@ -71,50 +67,14 @@ pub(super) struct LevelLoop {
 }
 
 impl LevelLoop {
-    pub(super) fn new(
-        node: Node,
-        kind: u16,
-        registry: Registry,
-        clients: Clients,
-        inlet: Inlet<ToLevel>,
-        outlet: Outlet<ToLevel>,
-    ) -> LevelLoop {
+    pub(super) fn new(node: Node, kind: u16, registry: Registry, outlet: Outlet<ToLevel>) -> LevelLoop {
         let (who, bells, nodes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        LevelLoop { node, kind, registry, clients, inlet, outlet, who, bells, nodes }
-    }
-
-    /// Serves until it is told to stop.
-    pub(super) fn run(mut self) {
-        self.outlet.fill(&self.clients);
-        while let Some(client) = self.clients.wait(None) {
-            if client == self.outlet.client {
-                self.outlet.serve(&mut self.clients);
-                while let Some(event) = self.outlet.next() {
-                    match event {
-                        ToLevel::Process(owner, channel, bell) => self.add_process(owner, channel, bell),
-                        ToLevel::Node(node, channel, bell) => self.add_node(node, bell, |this| {
-                            this.clients.add(*channel).map(NodeClient::Channel).ok()
-                        }),
-                        ToLevel::NodeBy(node, calls, bell) => self.add_node(node, bell, |this| {
-                            let inlet = this.inlet.clone();
-                            let tell = move |from| inlet.send(ToLevel::Link(from));
-                            LinkClient::start("atoll names link", calls, tell).map(NodeClient::Link).ok()
-                        }),
-                        ToLevel::Link(FromLink::Said(client, said)) => self.serve_link(client, said),
-                        ToLevel::Link(FromLink::Gone(client)) => self.gone(client),
-                        ToLevel::Stop => return,
-                    }
-                }
-            } else {
-                self.serve(client);
-            }
-            self.ring();
-        }
+        LevelLoop { node, kind, registry, outlet, who, bells, nodes }
     }
 
     fn add_process(&mut self, owner: Owner, channel: Box<Channel>, bell: Bell) {
         // An error: it is gone again, or cannot be watched; dropping its channel tells it.
-        if let Ok(client) = self.clients.add(*channel) {
+        if let Ok(client) = self.outlet.clients.add(*channel) {
             self.who.insert(client, Who::Process(owner));
             self.bells.insert(owner, bell);
         }
@@ -124,31 +84,13 @@ impl LevelLoop {
     fn add_node(&mut self, node: Node, bell: Bell, add: impl FnOnce(&mut LevelLoop) -> Option<NodeClient>) {
         if let Some(old) = self.nodes.remove(&node) {
             let old = old.client.id();
-            self.clients.remove(old);
+            self.outlet.clients.remove(old);
             self.who.remove(&old);
             self.registry.node_gone(node);
         }
         if let Some(client) = add(self) {
             self.who.insert(client.id(), Who::Node(node));
             self.nodes.insert(node, Linked { client, bell, roused: BTreeSet::new() });
-        }
-    }
-
-    fn serve(&mut self, client: ClientId) {
-        let registry = &mut self.registry;
-        let served = match self.who.get(&client) {
-            Some(Who::Process(owner)) => {
-                self.clients.serve(client, NamesService(&mut Kept { registry, owner: *owner }))
-            }
-            Some(Who::Node(node)) => {
-                let Some(Linked { roused, .. }) = self.nodes.get_mut(node) else { return };
-                let mut kept = KeptForNode { registry, node: *node, roused };
-                self.clients.serve(client, NodeNamesService(&mut kept))
-            }
-            None => return,
-        };
-        if served.is_err() {
-            self.gone(client);
         }
     }
 
@@ -179,8 +121,48 @@ impl LevelLoop {
             None => {}
         }
     }
+}
 
-    /// Tells those that have something to fetch.
+impl Serving for LevelLoop {
+    type Event = ToLevel;
+
+    fn outlet(&mut self) -> &mut Outlet<ToLevel> {
+        &mut self.outlet
+    }
+
+    fn event(&mut self, event: ToLevel) {
+        match event {
+            ToLevel::Process(owner, channel, bell) => self.add_process(owner, channel, bell),
+            ToLevel::Node(node, channel, bell) => self
+                .add_node(node, bell, |this| this.outlet.clients.add(*channel).map(NodeClient::Channel).ok()),
+            ToLevel::NodeBy(node, calls, bell) => self.add_node(node, bell, |this| {
+                let inlet = this.outlet.inlet.clone();
+                let tell = move |from| inlet.send(ToLevel::Link(from));
+                LinkClient::start("atoll names link", calls, tell).map(NodeClient::Link).ok()
+            }),
+            ToLevel::Link(FromLink::Said(client, said)) => self.serve_link(client, said),
+            ToLevel::Link(FromLink::Gone(client)) => self.gone(client),
+        }
+    }
+
+    fn serve(&mut self, client: ClientId) {
+        let registry = &mut self.registry;
+        let served = match self.who.get(&client) {
+            Some(Who::Process(owner)) => {
+                self.outlet.clients.serve(client, NamesService(&mut Kept { registry, owner: *owner }))
+            }
+            Some(Who::Node(node)) => {
+                let Some(Linked { roused, .. }) = self.nodes.get_mut(node) else { return };
+                let mut kept = KeptForNode { registry, node: *node, roused };
+                self.outlet.clients.serve(client, NodeNamesService(&mut kept))
+            }
+            None => return,
+        };
+        if served.is_err() {
+            self.gone(client);
+        }
+    }
+
     fn ring(&mut self) {
         for owner in self.registry.roused() {
             if owner.node == self.node {

@@ -14,8 +14,8 @@ use std::thread::{Builder, JoinHandle};
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, Settings};
 use crate::host::{
-    Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, Visitor, admit, bell_settings, client_set,
-    inlet,
+    Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, Serving, Visitor, admit, bell_settings,
+    client_set, inlet,
 };
 use crate::names::entry::Owner;
 use crate::names::forward::{Forward, ToForward};
@@ -93,29 +93,24 @@ impl NameService {
         clients: u32,
         limits: Limits,
     ) -> Result<NameService, StartError> {
-        let set = || client_set(clients);
         let mut loops = Vec::new();
         let mut run = |name: &str, run: Box<dyn FnOnce() + Send>| -> io::Result<()> {
             loops.push(Builder::new().name(name.into()).spawn(run)?);
             Ok(())
         };
 
-        let mut local_clients = set()?;
-        let (local, outlet) = inlet(&mut local_clients)?;
-        let registry = Registry::new(limits);
-        let level = LevelLoop::new(node, BELL_LOCAL, registry, local_clients, local.clone(), outlet);
+        let (local, outlet) = inlet(client_set(clients)?)?;
+        let level = LevelLoop::new(node, BELL_LOCAL, Registry::new(limits), outlet);
         run("atoll names", Box::new(move || level.run()))?;
 
-        let mut global_clients = set()?;
         let global = if node == KEEPER {
-            let (inlet, outlet) = inlet(&mut global_clients)?;
-            let registry = Registry::new(limits);
-            let level = LevelLoop::new(node, BELL_GLOBAL, registry, global_clients, inlet.clone(), outlet);
+            let (inlet, outlet) = inlet(client_set(clients)?)?;
+            let level = LevelLoop::new(node, BELL_GLOBAL, Registry::new(limits), outlet);
             run("atoll global", Box::new(move || level.run()))?;
             Global::Kept(inlet)
         } else {
-            let (inlet, outlet) = inlet(&mut global_clients)?;
-            let forward = Forward::new(global_clients, inlet.clone(), outlet);
+            let (inlet, outlet) = inlet(client_set(clients)?)?;
+            let forward = Forward::new(outlet);
             run("atoll global", Box::new(move || forward.run()))?;
             Global::Forwarded(inlet)
         };
@@ -201,10 +196,10 @@ impl Drop for NameService {
     fn drop(&mut self) {
         self.door = None;
         // Errors: the loop has ended already.
-        let _ = self.local.send(ToLevel::Stop);
+        let _ = self.local.stop();
         let _ = match &self.global {
-            Global::Kept(inlet) => inlet.send(ToLevel::Stop),
-            Global::Forwarded(inlet) => inlet.send(ToForward::Stop),
+            Global::Kept(inlet) => inlet.stop(),
+            Global::Forwarded(inlet) => inlet.stop(),
         };
         for thread in self.loops.drain(..) {
             let _ = thread.join();

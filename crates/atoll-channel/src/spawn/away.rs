@@ -13,8 +13,8 @@ use rustix::process::Signal;
 
 use crate::Node;
 use crate::channel::Channel;
-use crate::host::{AnyLink, Bell, Heard, Inlet, Outlet, listen};
-use crate::service::{CallError, ClientId, Clients, LinkError};
+use crate::host::{AnyLink, Bell, Heard, Outlet, Serving, listen};
+use crate::service::{CallError, ClientId, LinkError};
 use crate::spawn::interface::{
     BELL, ProcessError, SpawnError, Spawning, SpawningClient, SpawningService, State, Unreachable,
 };
@@ -33,8 +33,6 @@ pub(super) enum ToAway {
     Rang(Node, u64),
     /// The link to that node with this number is broken.
     Lost(Node, u64, LinkError),
-    /// It is over.
-    Stop,
 }
 
 /// A link to another node.
@@ -49,9 +47,7 @@ struct Linked {
 
 /// The clients' side of the links to other nodes.
 pub(super) struct Away {
-    clients: Clients,
     outlet: Outlet<ToAway>,
-    inlet: Inlet<ToAway>,
     bells: HashMap<ClientId, Bell>,
     /// What each client ordered.
     ordered: HashMap<ClientId, Vec<ProcessId>>,
@@ -107,49 +103,9 @@ impl Links {
 }
 
 impl Away {
-    pub(super) fn new(clients: Clients, inlet: Inlet<ToAway>, outlet: Outlet<ToAway>) -> Away {
+    pub(super) fn new(outlet: Outlet<ToAway>) -> Away {
         let (bells, ordered) = (HashMap::new(), HashMap::new());
-        Away { clients, outlet, inlet, bells, ordered, links: Links::default() }
-    }
-
-    /// Serves until it is told to stop.
-    pub(super) fn run(mut self) {
-        self.outlet.fill(&self.clients);
-        while let Some(client) = self.clients.wait(None) {
-            if client == self.outlet.client {
-                self.outlet.serve(&mut self.clients);
-                while let Some(event) = self.outlet.next() {
-                    match event {
-                        ToAway::Client(channel, bell) => {
-                            // An error: it is gone again; dropping its channel tells it.
-                            if let Ok(client) = self.clients.add(*channel) {
-                                self.bells.insert(client, bell);
-                            }
-                        }
-                        ToAway::Link(node, calls, bell) => self.link(node, calls, bell),
-                        ToAway::Rang(node, number) => {
-                            if let Some(link) = self.links.numbered(node, number) {
-                                let roused = link.interested.clone();
-                                self.links.roused.extend(roused);
-                            }
-                        }
-                        ToAway::Lost(node, number, why) => {
-                            if self.links.numbered(node, number).is_some() {
-                                self.links.lose(node, why.to_string());
-                            }
-                        }
-                        ToAway::Stop => return,
-                    }
-                }
-            } else {
-                self.serve(client);
-            }
-            for client in std::mem::take(&mut self.links.roused) {
-                if let Some(bell) = self.bells.get(&client) {
-                    bell.ring(BELL);
-                }
-            }
-        }
+        Away { outlet, bells, ordered, links: Links::default() }
     }
 
     fn link(&mut self, node: Node, calls: AnyLink, bell: AnyLink) {
@@ -157,7 +113,7 @@ impl Away {
         self.links.count += 1;
         let number = self.links.count;
         let linked = SpawningClient::bind(calls, PATIENCE).map_err(|e| e.to_string()).and_then(|calls| {
-            let inlet = self.inlet.clone();
+            let inlet = self.outlet.inlet.clone();
             let heard = listen("atoll spawn bell", bell, move |heard| {
                 inlet.send(match heard {
                     Ok(()) => ToAway::Rang(node, number),
@@ -172,11 +128,42 @@ impl Away {
             Err(why) => self.links.lose(node, why),
         }
     }
+}
+
+impl Serving for Away {
+    type Event = ToAway;
+
+    fn outlet(&mut self) -> &mut Outlet<ToAway> {
+        &mut self.outlet
+    }
+
+    fn event(&mut self, event: ToAway) {
+        match event {
+            ToAway::Client(channel, bell) => {
+                // An error: it is gone again; dropping its channel tells it.
+                if let Ok(client) = self.outlet.clients.add(*channel) {
+                    self.bells.insert(client, bell);
+                }
+            }
+            ToAway::Link(node, calls, bell) => self.link(node, calls, bell),
+            ToAway::Rang(node, number) => {
+                if let Some(link) = self.links.numbered(node, number) {
+                    let roused = link.interested.clone();
+                    self.links.roused.extend(roused);
+                }
+            }
+            ToAway::Lost(node, number, why) => {
+                if self.links.numbered(node, number).is_some() {
+                    self.links.lose(node, why.to_string());
+                }
+            }
+        }
+    }
 
     fn serve(&mut self, client: ClientId) {
         let ordered = self.ordered.entry(client).or_default();
         let mut asked = Asked { links: &mut self.links, client, ordered };
-        if self.clients.serve(client, SpawningService(&mut asked)).is_ok() {
+        if self.outlet.clients.serve(client, SpawningService(&mut asked)).is_ok() {
             return;
         }
         self.bells.remove(&client);
@@ -186,6 +173,13 @@ impl Away {
         for id in self.ordered.remove(&client).unwrap_or_default() {
             // An error: it has ended, or its node is gone and has seen to it.
             let _ = self.links.call(id.node, |link| link.calls.signal(id, Signal::KILL.as_raw()));
+        }
+    }
+    fn ring(&mut self) {
+        for client in std::mem::take(&mut self.links.roused) {
+            if let Some(bell) = self.bells.get(&client) {
+                bell.ring(BELL);
+            }
         }
     }
 }

@@ -12,8 +12,8 @@ use rustix::process::Signal;
 
 use crate::Node;
 use crate::channel::Channel;
-use crate::host::{Admitted, AnyLink, Bell, FromLink, Inlet, LinkClient, Outlet, admit};
-use crate::service::{ClientId, Clients};
+use crate::host::{Admitted, AnyLink, Bell, FromLink, Inlet, LinkClient, Outlet, Serving, admit};
+use crate::service::ClientId;
 use crate::spawn::away::ToAway;
 use crate::spawn::child::Started;
 use crate::spawn::interface::{
@@ -40,8 +40,6 @@ pub(super) enum ToHere {
     Ended(u64),
     /// The channels of the worker with this number were made; or not in time.
     Greeted(u64, Option<(Box<Channel>, Bell)>),
-    /// It is over.
-    Stop,
 }
 
 /// A process.
@@ -73,13 +71,12 @@ impl Child {
     }
 }
 
-/// The node's processes.
+/// The node's processes. Dropped, it ends all of them.
 pub(super) struct Here {
-    clients: Clients,
+    outlet: Outlet<ToHere>,
     /// Those that come over links.
     links: HashMap<ClientId, LinkClient>,
     bells: HashMap<ClientId, Bell>,
-    outlet: Outlet<ToHere>,
     processes: Processes,
 }
 
@@ -103,11 +100,10 @@ impl Here {
     pub(super) fn new(
         node: Node,
         directory: OsString,
-        clients: Clients,
-        inlet: Inlet<ToHere>,
         outlet: Outlet<ToHere>,
         away: Inlet<ToAway>,
     ) -> std::io::Result<Here> {
+        let inlet = outlet.inlet.clone();
         let reaper = Reaper::start({
             let inlet = inlet.clone();
             move |serial| {
@@ -126,57 +122,12 @@ impl Here {
             serial: 0,
             roused: BTreeSet::new(),
         };
-        Ok(Here { clients, links: HashMap::new(), bells: HashMap::new(), outlet, processes })
-    }
-
-    /// Serves until it is told to stop; ends all processes then.
-    pub(super) fn run(mut self) {
-        self.outlet.fill(&self.clients);
-        while let Some(client) = self.clients.wait(None) {
-            if client == self.outlet.client {
-                self.outlet.serve(&mut self.clients);
-                while let Some(event) = self.outlet.next() {
-                    match event {
-                        ToHere::Client(channel, bell) => self.add(*channel, bell),
-                        ToHere::ClientBy(calls, bell) => self.add_link(calls, bell),
-                        ToHere::Link(FromLink::Said(client, said)) => {
-                            let mut asked = Asked { processes: &mut self.processes, client };
-                            let served = self
-                                .links
-                                .get_mut(&client)
-                                .map(|link| link.serve(said, SpawningService(&mut asked)));
-                            if served == Some(false) {
-                                self.gone(client);
-                            }
-                        }
-                        ToHere::Link(FromLink::Gone(client)) => self.gone(client),
-                        ToHere::Ended(serial) => self.processes.ended(serial),
-                        ToHere::Greeted(serial, made) => {
-                            self.processes.greeted(serial, made.is_some());
-                            if let Some((channel, bell)) = made {
-                                self.add(*channel, bell);
-                            }
-                        }
-                        ToHere::Stop => return,
-                    }
-                }
-            } else {
-                let mut asked = Asked { processes: &mut self.processes, client };
-                if self.clients.serve(client, SpawningService(&mut asked)).is_err() {
-                    self.gone(client);
-                }
-            }
-            for client in std::mem::take(&mut self.processes.roused) {
-                if let Some(bell) = self.bells.get(&client) {
-                    bell.ring(BELL);
-                }
-            }
-        }
+        Ok(Here { outlet, links: HashMap::new(), bells: HashMap::new(), processes })
     }
 
     fn add(&mut self, channel: Channel, bell: Bell) {
         // An error: it is gone again, or cannot be watched; dropping its channel tells it.
-        if let Ok(client) = self.clients.add(channel) {
+        if let Ok(client) = self.outlet.clients.add(channel) {
             self.bells.insert(client, bell);
         }
     }
@@ -196,6 +147,52 @@ impl Here {
         self.links.remove(&client);
         self.bells.remove(&client);
         self.processes.orderer_gone(client);
+    }
+}
+
+impl Serving for Here {
+    type Event = ToHere;
+
+    fn outlet(&mut self) -> &mut Outlet<ToHere> {
+        &mut self.outlet
+    }
+
+    fn event(&mut self, event: ToHere) {
+        match event {
+            ToHere::Client(channel, bell) => self.add(*channel, bell),
+            ToHere::ClientBy(calls, bell) => self.add_link(calls, bell),
+            ToHere::Link(FromLink::Said(client, said)) => {
+                let mut asked = Asked { processes: &mut self.processes, client };
+                let served =
+                    self.links.get_mut(&client).map(|link| link.serve(said, SpawningService(&mut asked)));
+                if served == Some(false) {
+                    self.gone(client);
+                }
+            }
+            ToHere::Link(FromLink::Gone(client)) => self.gone(client),
+            ToHere::Ended(serial) => self.processes.ended(serial),
+            ToHere::Greeted(serial, made) => {
+                self.processes.greeted(serial, made.is_some());
+                if let Some((channel, bell)) = made {
+                    self.add(*channel, bell);
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, client: ClientId) {
+        let mut asked = Asked { processes: &mut self.processes, client };
+        if self.outlet.clients.serve(client, SpawningService(&mut asked)).is_err() {
+            self.gone(client);
+        }
+    }
+
+    fn ring(&mut self) {
+        for client in std::mem::take(&mut self.processes.roused) {
+            if let Some(bell) = self.bells.get(&client) {
+                bell.ring(BELL);
+            }
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use std::thread::{Builder, JoinHandle};
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, Settings};
 use crate::host::{
-    Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, admit, bell_settings, client_set, inlet,
+    Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, Serving, admit, bell_settings, client_set,
+    inlet,
 };
 use crate::service::Link;
 use crate::spawn::away::{Away, ToAway};
@@ -67,20 +68,12 @@ impl SpawnService {
     /// Starts node `node`'s, for at most some `clients` processes of it, workers included, with its socket in
     /// `directory`.
     pub fn start(node: Node, directory: &Path, clients: u32) -> Result<SpawnService, StartError> {
-        let (mut here_clients, mut away_clients) = (client_set(clients)?, client_set(clients)?);
-        let (here, here_outlet) = inlet(&mut here_clients)?;
-        let (away, away_outlet) = inlet(&mut away_clients)?;
+        let (here, here_outlet) = inlet(client_set(clients)?)?;
+        let (away, away_outlet) = inlet(client_set(clients)?)?;
         let mut loops = Vec::new();
-        let to_others = Away::new(away_clients, away.clone(), away_outlet);
+        let to_others = Away::new(away_outlet);
         loops.push(Builder::new().name("atoll spawn away".into()).spawn(move || to_others.run())?);
-        let own = Here::new(
-            node,
-            directory.as_os_str().to_owned(),
-            here_clients,
-            here.clone(),
-            here_outlet,
-            away.clone(),
-        )?;
+        let own = Here::new(node, directory.as_os_str().to_owned(), here_outlet, away.clone())?;
         loops.push(Builder::new().name("atoll spawn".into()).spawn(move || own.run())?);
 
         let mut service = SpawnService { node, door: None, here, away, loops };
@@ -150,8 +143,8 @@ impl Drop for SpawnService {
     fn drop(&mut self) {
         self.door = None;
         // Errors: the loop has ended already.
-        let _ = self.away.send(ToAway::Stop);
-        let _ = self.here.send(ToHere::Stop);
+        let _ = self.away.stop();
+        let _ = self.here.stop();
         for thread in self.loops.drain(..) {
             let _ = thread.join();
         }

@@ -23,10 +23,10 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// All `pages`, full of zeros, to be written.
-    pub(crate) fn with(pages: Page) -> Self {
+    /// `pages`, full of zeros, to be written.
+    pub(crate) fn with(pages: impl IntoIterator<Item = Page>) -> Self {
         let mut all = Self::default();
-        for page in 0..pages {
+        for page in pages {
             all.pages.insert(page, [0; WORDS]);
             all.writable.insert(page, true);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Program {
 }
 
 const fn layout(nodes: u8, stretch: u64) -> Layout {
-    Layout { nodes, origin: 0, stretch }
+    Layout::new(nodes, 0, stretch)
 }
 
 /// Programs of one writer may race: then a read must see what was written last in that interleaving. Programs of many

@@ -32,7 +32,7 @@ pub(crate) fn all_short() -> impl Iterator<Item = &'static Program> {
         let digit = |at: u32| code / 4_usize.pow(at) % 4;
         let nodes =
             vec![vec![step(digit(0), 1), step(digit(1), 2)], vec![step(digit(2), 3), step(digit(3), 4)]];
-        keep("all of two steps", Layout { nodes: 2, origin: 0, stretch: 1 }, 2, nodes)
+        keep("all of two steps", Layout::new(2, 0, 1), 2, nodes)
     })
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn racing(count: usize) -> impl Iterator<Item = &'static Program> {
             vec![step(), step()]
         };
         let nodes = (0..3).map(&mut steps).collect();
-        let layout = Layout { nodes: 3, origin: (number % 3) as u8, stretch: number as u64 % 2 };
+        let layout = Layout::new(3, (number % 3) as u8, number as u64 % 2);
         keep("random, one writer", layout, 2, nodes)
     })
 }
@@ -83,7 +83,10 @@ pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program>
             steps.push(Step::Barrier(Mode::Single));
             steps.push(Step::Read(numbers.below(pages as usize) as u64, numbers.below(WORDS)));
         }
-        let layout = Layout { nodes: 3, origin: (number % 3) as u8, stretch: number as u64 / 2 % 2 };
+        let mut layout = Layout::new(3, (number % 3) as u8, number as u64 / 2 % 2);
+        // Some with the first page taken back at each barrier, some with pages that another node has at first.
+        layout.reclaim = (0, number as u64 % 2);
+        layout.areas[1].each = u64::from(number % 4 == 3);
         keep("random, many writers", layout, pages, nodes)
     })
 }

@@ -103,7 +103,7 @@ impl Model for System {
         let layout = self.program.layout;
         let place = |node: Node| Place {
             agent: Agent::new(node, layout),
-            memory: if node == layout.origin { Pages::with(self.program.pages) } else { Pages::default() },
+            memory: Pages::with((0..self.program.pages).filter(|page| layout.first_owner(*page) == node)),
             at: 0,
             waits: Waits::Nothing,
             mode: first_mode(),

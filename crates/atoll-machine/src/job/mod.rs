@@ -116,7 +116,7 @@ impl Simulation {
         if nodes == 0 || usize::from(nodes) > nodes::MOST || usize::from(nodes) > workers {
             return Err(JobError::Nodes { nodes, workers });
         }
-        let layout = Layout { nodes, origin: 0, stretch: setup.stretch };
+        let layout = Layout::new(nodes, 0, setup.stretch);
         let place = |number: u8| {
             let node = &machine.nodes[usize::from(number).min(machine.nodes.len() - 1)];
             Place {

@@ -51,24 +51,29 @@ impl Pager {
         let mut waited = false;
         loop {
             let seen = page_word::load(word);
-            match seen.state() {
-                State::Busy => {
-                    if !waited {
-                        waited = true;
-                        Figures::add(&x.figures.waits, 1);
-                    }
-                    wait.pause();
+            if seen.state() == State::Busy {
+                if !waited {
+                    waited = true;
+                    Figures::add(&x.figures.waits, 1);
                 }
-                State::Resident if page_word::try_lock(word, seen) => {
-                    let result = self.map_resident(x, page, seen, fault);
-                    page_word::unlock(word, *result.as_ref().unwrap_or(&seen));
-                    return result.map(drop);
-                }
-                State::Absent | State::Far if page_word::try_lock(word, seen) => {
-                    return self.fetch(x, page, seen, fault);
-                }
-                _ => {}
+                wait.pause();
+                continue;
             }
+            if !page_word::try_lock(word, seen) {
+                continue;
+            }
+            // Rights hold as long as the page is locked: see `node_rights`.
+            if !self.may(page, fault.write) {
+                page_word::unlock(word, seen);
+                self.ask_node(page, fault.write);
+                continue;
+            }
+            if seen.state() == State::Resident {
+                let result = self.map_resident(x, page, seen, fault);
+                page_word::unlock(word, *result.as_ref().unwrap_or(&seen));
+                return result.map(drop);
+            }
+            return self.fetch(x, page, seen, fault);
         }
     }
 
@@ -170,7 +175,7 @@ impl Pager {
             return Err(e);
         }
         let mut batch = Batch::new();
-        batch.push(page, seen, self.writable(x, seen, fault.write));
+        batch.push(page, seen, self.writable(x, page, seen, fault.write));
         self.lock_window(x, page, &window, seen.state(), &mut batch);
         let fetched = match seen.state() {
             State::Far => self.fill_far(x, &batch, fault.table),
@@ -216,12 +221,12 @@ impl Pager {
     /// Should the page be mapped writable at once? Mapping it read-only costs a second fault if it is written, and
     /// saves its way to far memory if it is not: so what is known to be written is mapped writable, but for one in
     /// 64, to notice when that changes, and the rest read-only.
-    fn writable(&self, x: &mut Executor, seen: PageWord, write: bool) -> bool {
+    fn writable(&self, x: &mut Executor, page: u32, seen: PageWord, write: bool) -> bool {
         if write || seen.state() == State::Absent {
             return true;
         }
         x.guesses = x.guesses.wrapping_add(1);
-        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(LOOK)
+        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(LOOK) && self.may(page, true)
     }
 
     /// Locks the other pages of the window that are in the same state, as far as there is room for them.
@@ -257,7 +262,12 @@ impl Pager {
             let word = self.word(candidate);
             let seen = page_word::load(word);
             if seen.state() == state && page_word::try_lock(word, seen) {
-                let writable = self.writable(x, seen, false);
+                // A page that never was anywhere is made to be written.
+                if !self.may(candidate, state == State::Absent) {
+                    page_word::unlock(word, seen);
+                    continue;
+                }
+                let writable = self.writable(x, candidate, seen, false);
                 batch.push(candidate, seen, writable);
             }
         }
@@ -374,7 +384,7 @@ impl Pager {
     }
 
     /// The page is part of the footprint from now on.
-    fn touch(&self, page: u32) {
+    pub(super) fn touch(&self, page: u32) {
         let chunk = page as usize >> 9;
         let (word, bit) = (&self.touched[chunk / 64], 1u64 << (chunk % 64));
         if word.load(Ordering::Relaxed) & bit == 0 {

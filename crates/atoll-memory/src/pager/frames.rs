@@ -75,6 +75,13 @@ impl Frames {
         flags.store((flags.load(Ordering::Relaxed) | DIRTY) & !FAR_COPY, Ordering::Relaxed);
     }
 
+    /// Nobody maps it writable any more. What far memory holds is not its content, if it was dirty.
+    #[inline]
+    pub fn set_clean(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        flags.store(flags.load(Ordering::Relaxed) & !DIRTY, Ordering::Relaxed);
+    }
+
     /// Is what far memory holds still the page's content?
     #[inline]
     pub fn far_copy(&self, frame: u32) -> bool {

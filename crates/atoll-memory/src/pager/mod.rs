@@ -13,6 +13,8 @@ mod evict;
 pub mod executor;
 pub mod fault;
 pub mod frames;
+pub mod node_copies;
+pub mod node_rights;
 mod page_pipe;
 pub mod page_word;
 pub mod pin;
@@ -20,6 +22,7 @@ pub mod release;
 pub mod room;
 pub mod scan;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use atoll_pages::AnyPolicy;
@@ -31,6 +34,7 @@ use crate::layout;
 use crate::spin::Spin;
 use crate::uffd::Uffd;
 use frames::Frames;
+use node_rights::NodeRights;
 use room::{Marks, Room};
 
 /// A stretch of addresses whose pages are paged; page numbers are offsets in the arena's file.
@@ -75,6 +79,8 @@ pub struct Pager {
     last_age: AtomicU64,
     age_ticks: u64,
     drops: &'static scan::DropRing,
+    /// Only in runs on several nodes.
+    rights: OnceLock<NodeRights>,
 }
 
 // SAFETY: shared by design; the raw pointer leads to executors, each used by one worker only.
@@ -157,6 +163,7 @@ impl Pager {
             last_age: AtomicU64::new(0),
             age_ticks: 30_000_000,
             drops,
+            rights: OnceLock::new(),
         }
     }
 
@@ -164,6 +171,12 @@ impl Pager {
     #[inline]
     pub fn page_bytes(&self) -> usize {
         1 << self.shift
+    }
+
+    /// Is the program's memory a segment, so that nothing is ever paged?
+    #[inline]
+    pub fn is_segment(&self) -> bool {
+        self.control.settings.segment.is_on()
     }
 
     /// The page that holds `address`, if it is paged memory.
@@ -278,6 +291,21 @@ impl Pager {
         }
         self.next_global_page.store(first + pages, Ordering::Relaxed);
         Some((first, self.offset(first)))
+    }
+
+    /// The same for a stretch whose last 16 MiB are to lie in one of the files.
+    pub fn reserve_range_to_stripe(&self, start: usize, end: usize) -> Option<(u32, u64)> {
+        let pages = ((end - start) >> self.shift) as u32;
+        let next = self.next_global_page.load(Ordering::Relaxed);
+        let offset = self.offset(next.checked_add(pages)?.checked_sub(1)?);
+        let last = (self.files.stripe_end(offset) >> self.shift) as u32;
+        self.next_global_page.store(last - pages, Ordering::Relaxed);
+        self.reserve_range(start, end)
+    }
+
+    /// Pages that there can be.
+    pub fn page_count(&self) -> u64 {
+        self.words.len() as u64
     }
 
     /// Makes a reserved stretch paged. Only before workers exist.

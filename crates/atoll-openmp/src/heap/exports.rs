@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use atoll_memory::layout;
 
-use super::{large, overflow, small};
+use super::{foreign, large, overflow, small, streams};
 use crate::start::objects;
 use crate::state;
 
@@ -29,12 +29,22 @@ fn from_large(size: usize, alignment: usize) -> *mut c_void {
     if size > isize::MAX as usize {
         return no_memory();
     }
-    large::allocate(size, alignment).map_or_else(no_memory, |at| at as *mut c_void)
+    large::allocate(size, alignment).map_or_else(
+        || {
+            crate::start::segment::say_full(size);
+            no_memory()
+        },
+        |at| at as *mut c_void,
+    )
 }
 
 /// A block of the heap that serves this size and caller: the address of the code that asks.
 fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut c_void {
-    let libc_asks = || size < overflow::LIBC_LEAST && objects::is_libc_code(caller);
+    foreign::drain();
+    if let Some(block) = streams::take(size) {
+        return block;
+    }
+    let libc_asks = || size < overflow::LIBC_LEAST && objects::is_private_code(caller);
     let large = size >= large::LEAST || alignment > 1 << 16;
     if large && state::pager().is_some() && !libc_asks() {
         // Fresh extents read as zeros.
@@ -47,13 +57,13 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
     }
     overflow::note(size);
     // SAFETY: plain allocation calls.
-    let block = unsafe {
+    let block = small::or_with_more(size.saturating_add(alignment), || unsafe {
         match (alignment > 16, zeroed) {
             (false, false) => small::mi_malloc(size),
             (false, true) => small::mi_zalloc(size),
             (true, _) => small::mi_malloc_aligned(size, alignment),
         }
-    };
+    });
     if block.is_null() { no_memory() } else { block }
 }
 
@@ -107,9 +117,14 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
+    if let Some(owner) = foreign::owner(block as usize) {
+        return foreign::free(block as usize, owner);
+    }
     // SAFETY: the block is given back to whom it came from.
     unsafe {
-        if small::contains(block) || overflow::contains(block) {
+        if streams::contains(block) {
+            // There are few of these, for good.
+        } else if small::contains(block) || overflow::contains(block) {
             small::mi_free(block);
         } else if layout::in_arena(block as usize) {
             if !large::free(block as usize) {
@@ -138,7 +153,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
         let have = if small::contains(block) {
             if size < large::LEAST && !overflow::wants(size, caller) {
                 overflow::note(size.saturating_sub(small::mi_usable_size(block)));
-                return small::mi_realloc(block, size);
+                return small::or_with_more(size, || small::mi_realloc(block, size));
             }
             small::mi_usable_size(block)
         } else if overflow::contains(block) {
@@ -148,7 +163,10 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
             }
             have
         } else if layout::in_arena(block as usize) {
-            if size >= large::LEAST && large::resize(block as usize, size) {
+            if size >= large::LEAST
+                && foreign::owner(block as usize).is_none()
+                && large::resize(block as usize, size)
+            {
                 return block;
             }
             large::size(block as usize).unwrap_or(0)

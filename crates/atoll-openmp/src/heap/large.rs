@@ -6,18 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use atoll_memory::layout;
 use atoll_memory::spin::{Held, Spin};
 
+use super::{bounds, place};
 use crate::state::{self, SignalsBlocked};
 
 /// Blocks of this many bytes or more are paged.
 pub(crate) const LEAST: usize = 64 << 10;
 
 const GRANULE: usize = 4096;
-
-/// Where small blocks' part of the arena begins.
-const END: usize = super::overflow::AREA.start;
 
 struct Extents {
     /// Start → bytes of live extents.
@@ -30,12 +27,8 @@ struct Extents {
     top: usize,
 }
 
-static EXTENTS: Spin<Extents> = Spin::new(Extents {
-    live: BTreeMap::new(),
-    free: BTreeMap::new(),
-    by_size: BTreeSet::new(),
-    top: layout::ARENA,
-});
+static EXTENTS: Spin<Extents> =
+    Spin::new(Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: 0 });
 
 /// The lock, with signals blocked: a handler of the program that faults must not find us inside.
 fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
@@ -50,10 +43,17 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
     let len = bytes.max(1).checked_next_multiple_of(GRANULE)?;
     // A block of a page or more has its pages to itself as far as possible.
     let alignment = alignment.max(if len >= page { page } else { GRANULE });
-    let start = {
+    let (start, used) = {
         let (mut extents, _blocked) = lock();
-        extents.take(len, alignment)?
+        let used = extents.top;
+        (extents.take(len, alignment)?, used)
     };
+    if pager.is_segment() || place::nodes() > 1 {
+        // Nothing is given back: in a segment all pages stay, and other nodes may have copies of what lay there. What was in
+        // use before is zeroed when it is used again.
+        clear(start, used.min(start + len));
+        return Some(start);
+    }
     // Parts of pages shared with neighbours may hold what an earlier block left there.
     let (inner_start, inner_end) = whole_pages(start, start + len, page);
     clear(start, inner_start.min(start + len));
@@ -130,8 +130,9 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
         return true;
     }
     let (end, more) = (start + have, want - have);
+    let used = extents.top;
     if end == extents.top {
-        if start + want > END {
+        if !bounds::raise(start + want) {
             return false;
         }
         extents.top = start + want;
@@ -150,6 +151,10 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
     drop(extents);
     drop(blocked);
     if let Some(pager) = state::pager() {
+        if pager.is_segment() || place::nodes() > 1 {
+            clear(end, used.min(end + more));
+            return true;
+        }
         let (a, b) = whole_pages(end, end + more, pager.page_bytes());
         clear(end, a.min(end + more));
         clear(b.max(end), end + more);
@@ -160,6 +165,9 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
 /// Makes `start..end` (inside live extents) read as zeros.
 pub(crate) fn zero(start: usize, end: usize) {
     let Some(pager) = state::pager() else { return };
+    if pager.is_segment() || place::nodes() > 1 {
+        return clear(start, end);
+    }
     let (a, b) = whole_pages(start, end, pager.page_bytes());
     {
         let _blocked = SignalsBlocked::new();
@@ -197,9 +205,12 @@ impl Extents {
             }
             at
         } else {
+            if self.top == 0 {
+                self.top = place::large().start;
+            }
             let at = self.top.checked_next_multiple_of(alignment)?;
             let end = at.checked_add(len)?;
-            if end > END {
+            if !bounds::raise(end) {
                 return None;
             }
             if at > self.top {
@@ -232,7 +243,7 @@ impl Extents {
             self.unfree(b, l);
             b += l;
         }
-        if let Some(pager) = state::pager() {
+        if let Some(pager) = state::pager().filter(|pager| !pager.is_segment() && place::nodes() == 1) {
             let page = pager.page_bytes();
             let figures =
                 &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
@@ -249,7 +260,12 @@ mod tests {
     use super::*;
 
     fn empty() -> Extents {
-        Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: layout::ARENA }
+        Extents {
+            live: BTreeMap::new(),
+            free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+            top: place::large().start,
+        }
     }
 
     /// Live and free extents cover everything up to the top, without overlap, and no two free ones touch.

@@ -3,15 +3,49 @@
 //! Used by `mapping` for calls from inside this library. mimalloc's blocks come from the one arena that `small`
 //! gives it; what arrives here is a few pages a worker, kept in free lists by size.
 
-use atoll_memory::layout;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use atoll_memory::spin::Spin;
 
-/// The last quarter of pinned memory, but for what `brk` has.
-const START: usize = layout::PINNED + layout::PINNED_BYTES / 4 * 3;
-const END: usize = layout::PINNED + layout::PINNED_BYTES / 8 * 7;
+use super::place;
 
-/// The program break's own stretch: the kernel's would be private to each worker.
-pub(crate) const BREAK: std::ops::Range<usize> = END..layout::PINNED + layout::PINNED_BYTES;
+/// In a segment: its part for this, and for the program break. Empty outside of one.
+static IN_SEGMENT: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// Takes pieces from `pieces` from now on, stretches of a segment; the program break moves in `program_break`. Before the
+/// first piece.
+pub(crate) fn use_segment(pieces: Range<usize>, program_break: Range<usize>) {
+    for (place, range) in IN_SEGMENT.iter().zip([pieces, program_break]) {
+        place[0].store(range.start, Ordering::Relaxed);
+        place[1].store(range.end, Ordering::Relaxed);
+    }
+}
+
+/// One of the two parts, in a segment.
+fn in_segment(part: usize) -> Option<Range<usize>> {
+    let [start, end] = IN_SEGMENT[part].each_ref().map(|bound| bound.load(Ordering::Relaxed));
+    (end != 0).then_some(start..end)
+}
+
+/// The last quarter of pinned memory, but for what `brk` has.
+fn range() -> Range<usize> {
+    if let Some(pieces) = in_segment(0) {
+        return pieces;
+    }
+    let pinned = place::pinned();
+    pinned.start + pinned.len() / 4 * 3..pinned.start + pinned.len() / 8 * 7
+}
+
+/// The program break's own stretch: the kernel's would be private to each worker. Empty where there are several nodes: it
+/// would be private to each.
+pub(crate) fn program_break() -> Range<usize> {
+    if let Some(stretch) = in_segment(1) {
+        return stretch;
+    }
+    let end = place::pinned().end;
+    if place::nodes() > 1 { end..end } else { range().end..end }
+}
 
 struct Os {
     next: usize,
@@ -19,7 +53,7 @@ struct Os {
     free: [usize; 17],
 }
 
-static OS: Spin<Os> = Spin::new(Os { next: START, free: [0; 17] });
+static OS: Spin<Os> = Spin::new(Os { next: 0, free: [0; 17] });
 
 /// `len` bytes of zeroed pinned memory, page-aligned; `None` when all is used.
 pub(crate) fn map(len: usize) -> Option<usize> {
@@ -34,8 +68,8 @@ pub(crate) fn map(len: usize) -> Option<usize> {
         }
         return Some(at);
     }
-    let at = os.next;
-    if at + pages * 4096 > END {
+    let at = os.next.max(range().start);
+    if at + pages * 4096 > range().end {
         return None;
     }
     os.next = at + pages * 4096;
@@ -44,7 +78,7 @@ pub(crate) fn map(len: usize) -> Option<usize> {
 
 /// Is the piece from here?
 pub(crate) fn contains(at: usize) -> bool {
-    (START..END).contains(&at)
+    range().contains(&at)
 }
 
 /// Gives a piece back.

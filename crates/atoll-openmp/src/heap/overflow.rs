@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
+use super::place;
 use crate::start::objects;
 use crate::state;
 
@@ -47,7 +48,16 @@ thread_local! {
 /// Is a small block of this size, asked for by the code at `caller`, to be paged?
 #[inline]
 pub(crate) fn wants(size: usize, caller: usize) -> bool {
-    size >= LEAST.load(Ordering::Relaxed) && !objects::is_libc_code(caller) && !objects::is_own_code(caller)
+    size >= LEAST.load(Ordering::Relaxed)
+        && !objects::is_private_code(caller)
+        && !objects::is_own_code(caller)
+}
+
+/// All small blocks are paged from now on but libc's: they are kept coherent between nodes.
+pub(crate) fn page_all() -> bool {
+    let ready = area().is_some();
+    LEAST.store(if ready { 0 } else { usize::MAX }, Ordering::Relaxed);
+    ready
 }
 
 /// A pinned block of `size` bytes was asked for.
@@ -98,8 +108,8 @@ fn area() -> Option<c_int> {
     // SAFETY: the area is mapped, reads as zeros and is used by nobody else.
     let taken = unsafe {
         super::small::mi_manage_os_memory_ex(
-            AREA.start as *mut c_void,
-            AREA.len(),
+            place::overflow().start as *mut c_void,
+            place::overflow().len(),
             true,
             false,
             true,

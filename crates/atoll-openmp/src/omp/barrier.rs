@@ -4,7 +4,7 @@
 
 use super::tasks;
 use super::team::{Team, Thread, me};
-use crate::hooks;
+use crate::{hooks, nodes};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// that then lasts until somebody opens it, since only tasks make tasks while all members wait.
 pub(crate) struct Barrier {
     arrived: Line<AtomicU32>,
+    /// One more than the generation in which a member is about to meet the other nodes.
+    meeting: AtomicU32,
     generation: Line<AtomicU32>,
     /// The generation at the region's start. Generations go on over regions, because a member may be late to
     /// see the last one.
@@ -23,13 +25,20 @@ struct Line<T>(T);
 
 impl Barrier {
     pub(crate) const fn new() -> Self {
-        Barrier { arrived: Line(AtomicU32::new(0)), generation: Line(AtomicU32::new(0)), base: Cell::new(0) }
+        Barrier {
+            arrived: Line(AtomicU32::new(0)),
+            meeting: AtomicU32::new(0),
+            generation: Line(AtomicU32::new(0)),
+            base: Cell::new(0),
+        }
     }
 
     /// Forgets arrivals. Leader only, between regions.
     pub(crate) fn restart(&self) {
         self.arrived.0.store(0, Ordering::Relaxed);
-        self.base.set(self.generation.0.load(Ordering::Relaxed));
+        let generation = self.generation.0.load(Ordering::Relaxed);
+        self.meeting.store(generation, Ordering::Relaxed);
+        self.base.set(generation);
     }
 
     #[inline]
@@ -46,6 +55,14 @@ impl Barrier {
         // looked at first: no task can appear once all have come and none is pending.
         if self.arrived.0.load(Ordering::SeqCst) != full || team.pending.load(Ordering::SeqCst) != 0 {
             return;
+        }
+        if team.spans() {
+            // One member meets the other nodes for all; the others wait for the generation.
+            let next = seen.wrapping_add(1);
+            if self.meeting.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return;
+            }
+            nodes::barrier(team.site.swap(0, Ordering::Relaxed));
         }
         let opened = self.generation.0.compare_exchange(
             seen,
@@ -107,6 +124,9 @@ pub(crate) fn meet_cancellable(thread: &Thread) -> bool {
 /// The end of the region for one member: tells the hooks, then waits for all.
 pub(crate) fn join(thread: &Thread, team: &'static Team) {
     hooks::region_leave();
+    if team.spans() {
+        team.site.store(team.call_site.get(), Ordering::Relaxed);
+    }
     let state = thread.state.get();
     // Other side: `workshare::close`, after the join.
     team.members[state.id as usize].last_share.store(state.share.cast_mut(), Ordering::Relaxed);
@@ -116,7 +136,13 @@ pub(crate) fn join(thread: &Thread, team: &'static Team) {
 }
 
 extern "C" fn barrier(site: usize) {
-    meet(me());
+    let thread = me();
+    let team = thread.team();
+    if team.spans() {
+        // All members come from the same place.
+        team.site.store(site, Ordering::Relaxed);
+    }
+    meet(thread);
     hooks::barrier_passed(site);
 }
 

@@ -3,6 +3,7 @@
 //! A name is a word in program memory; `crate::futex`'s parking lot holds those who wait for it.
 
 use crate::futex::{Lock, word_lock, word_unlock};
+use crate::nodes;
 use std::sync::atomic::AtomicU32;
 
 static UNNAMED: Lock<()> = Lock::new(());
@@ -10,11 +11,17 @@ static ATOMIC: Lock<()> = Lock::new(());
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_critical_start() {
+    if nodes::active() {
+        return nodes::lock(&raw const UNNAMED as usize);
+    }
     UNNAMED.acquire();
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_critical_end() {
+    if nodes::active() {
+        return nodes::unlock(&raw const UNNAMED as usize);
+    }
     UNNAMED.release();
 }
 
@@ -32,10 +39,16 @@ extern "C" fn GOMP_critical_name_end(name: *mut *mut u8) {
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_atomic_start() {
+    if nodes::active() {
+        return nodes::lock(&raw const ATOMIC as usize);
+    }
     ATOMIC.acquire();
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_atomic_end() {
+    if nodes::active() {
+        return nodes::unlock(&raw const ATOMIC as usize);
+    }
     ATOMIC.release();
 }

@@ -6,6 +6,7 @@
 use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
 use super::team::{State, Team, Thread};
 use super::workshare::WorkShare;
+use crate::nodes;
 use std::sync::atomic::Ordering;
 
 /// How iterations are dealt.
@@ -35,6 +36,22 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) const fn empty() -> Plan {
         Plan { start: 0, step: 1, end: 0, count: 0, chunk: 1, deal: Deal::Blocks }
+    }
+
+    /// As words, for other nodes.
+    pub(crate) fn to_words(self) -> [u64; 6] {
+        [self.start, self.step, self.end, self.count, self.chunk, self.deal as u64]
+    }
+
+    /// From another node's words.
+    pub(crate) fn from_words([start, step, end, count, chunk, deal]: [u64; 6]) -> Plan {
+        let deal = match deal {
+            1 => Deal::Turns,
+            2 => Deal::Dynamic,
+            3 => Deal::Guided,
+            _ => Deal::Blocks,
+        };
+        Plan { start, step, end, count, chunk: chunk.max(1), deal }
     }
 
     /// A loop over signed numbers.
@@ -91,12 +108,13 @@ impl Plan {
 pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
     let plan = share.plan.get();
     match plan.deal {
+        Deal::Dynamic | Deal::Guided if team.spans() => next_over_nodes(team, share, &plan),
         Deal::Dynamic => next_dynamic(team, share, &plan),
         Deal::Guided => next_guided(team, share, &plan),
         Deal::Blocks | Deal::Turns => {
-            let State { id, trip, .. } = thread.state.get();
+            let State { trip, .. } = thread.state.get();
             thread.update(|state| state.trip += 1);
-            next_static(&plan, u64::from(id), u64::from(team.size.get()), trip)
+            next_static(&plan, u64::from(thread.number()), u64::from(team.threads()), trip)
         }
     }
 }
@@ -108,6 +126,30 @@ fn next_static(plan: &Plan, id: u64, size: u64, trip: u64) -> Option<(u64, u64)>
     }
     let from = trip.checked_mul(size)?.checked_add(id)?.checked_mul(plan.chunk)?;
     (from < plan.count).then(|| (from, from + plan.chunk.min(plan.count - from)))
+}
+
+/// Iterations that go to who asks, in a team over several nodes: the node takes enough for its workers from the origin, and
+/// deals them out.
+fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)> {
+    let mut batch = share.batch.lock();
+    if batch.0 == batch.1 {
+        let workers = u64::from(team.size.get());
+        let guided = plan.deal == Deal::Guided;
+        // At the end all nodes should have something left to do.
+        let fair = (plan.count / (u64::from(team.threads()) * 16)).max(1);
+        let amount = plan.chunk.saturating_mul(workers.saturating_mul(4).min(fair.max(workers)));
+        *batch = nodes::take_chunk(share.number.get(), plan.count, amount, guided)?;
+    }
+    let (from, end) = *batch;
+    let left = end - from;
+    let size = if plan.deal == Deal::Guided {
+        left.div_ceil(u64::from(team.size.get())).max(plan.chunk)
+    } else {
+        plan.chunk
+    };
+    let to = from + size.min(left);
+    batch.0 = to;
+    Some((from, to))
 }
 
 #[inline]

@@ -37,6 +37,9 @@ mod tasks;
 mod team;
 mod workshare;
 
+pub(crate) use parallel::take_part_of_region;
+pub(crate) use team::Function;
+
 /// Writes a line to standard error, as libgomp words it but with our name, without any buffer or lock of std.
 pub(crate) fn say(message: &str) {
     let line = format!("\natoll: {message}\n");

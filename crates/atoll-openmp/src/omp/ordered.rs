@@ -4,10 +4,14 @@
 
 use super::team::{Thread, me};
 use super::workshare;
+use crate::nodes;
 use std::sync::atomic::Ordering;
 
 /// Waits until the calling member's chunk has its turn.
 fn wait_for_turn(thread: &Thread) {
+    if thread.team().spans() {
+        nodes::unsupported("an ordered loop");
+    }
     let (from, to) = thread.state.get().chunk;
     if from == to {
         return;

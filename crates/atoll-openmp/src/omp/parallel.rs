@@ -6,12 +6,14 @@
 use super::barrier;
 use super::crew;
 use super::env;
+use super::loops::Plan;
 use super::places;
 use super::task::Group;
 use super::taskgroup;
-use super::team::{Function, Team, Thread, me};
+use super::team::{Function, Span, Team, Thread, me};
 use super::workshare;
-use crate::{futex, hooks};
+use crate::nodes::region::{How, Order};
+use crate::{futex, hooks, nodes};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
@@ -32,9 +34,33 @@ fn resolve(thread: &Thread, asked: u32) -> u32 {
     threads.max(1)
 }
 
+/// The whole of which a region of `wanted` threads is the origin's part, and the threads of that part: where there are several
+/// nodes, each of which gets a thread.
+fn span(thread: &Thread, wanted: u32, how: How) -> (Span, u32) {
+    match nodes::several() {
+        Some((nodes::ORIGIN, nodes))
+            if wanted >= nodes && thread.first && thread.team().level.get() == 0 && how != How::Alone =>
+        {
+            let (first, count) = nodes::region::part(wanted, nodes::ORIGIN, nodes);
+            (Span { first, threads: wanted }, count)
+        }
+        _ => (Span::default(), wanted),
+    }
+}
+
 /// Opens a region of the calling thread: a team with its members claimed, not yet at work.
-pub(crate) fn open(thread: &Thread, asked: u32, flags: u32) -> &'static Team {
-    let wanted = resolve(thread, asked);
+pub(crate) fn open(thread: &Thread, function: Function, asked: u32, flags: u32) -> &'static Team {
+    let how = if nodes::active() { nodes::region::how(function as usize) } else { How::Alone };
+    let (span, wanted) = span(thread, resolve(thread, asked), how);
+    open_part(thread, wanted, flags, span)
+}
+
+/// The same on the calling thread's node alone, for what cannot be spread.
+pub(crate) fn open_here(thread: &Thread, asked: u32, flags: u32) -> &'static Team {
+    open_part(thread, resolve(thread, asked), flags, Span::default())
+}
+
+fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static Team {
     let team = Team::obtain(thread, wanted as usize);
     let found = if wanted > 1 { crew::muster(thread, team, wanted - 1) } else { 0 };
     if found > 0 {
@@ -54,13 +80,17 @@ pub(crate) fn open(thread: &Thread, asked: u32, flags: u32) -> &'static Team {
         icv.bind = bind;
     }
     team.level.set(level);
-    team.active_level.set(parent.active_level.get() + u32::from(found > 0));
+    team.active_level.set(parent.active_level.get() + u32::from(found > 0 || span.threads > 1));
+    team.span.set(span);
     team.parent.set(parent);
     team.parent_id.set(outside.id);
     team.teams.set(parent.teams.get());
     team.bind.set(bind);
     team.leader_place.set(thread.place.get());
     team.outside.set(Some(outside));
+    if span.threads != 0 && found + 1 < wanted {
+        super::fatal("this node has fewer workers than the other nodes were told");
+    }
     team.settle(found + 1, icv);
     team
 }
@@ -77,6 +107,9 @@ pub(crate) fn launch(
     team.function.set(Some(function));
     team.data.set(data);
     team.call_site.set(call_site);
+    if team.spans() && nodes::region::on_origin() {
+        nodes::region::begin(order(team, function, data, call_site));
+    }
     // SAFETY: the crew is the leader's to use.
     for (worker, id) in unsafe { &*team.crew.get() }.iter().zip(1..team.size.get()) {
         // SAFETY: workers are never freed.
@@ -87,11 +120,49 @@ pub(crate) fn launch(
     hooks::region_enter(function as usize, call_site, team.size.get() as usize);
 }
 
+/// What the other nodes must know of a region that begins.
+fn order(team: &Team, function: Function, data: *mut u8, call_site: usize) -> Order {
+    // SAFETY: the first share is this team's, and nobody else uses it yet.
+    let plan = unsafe { &*team.first_share.get() }.plan.get();
+    Order {
+        function: function as usize as u64,
+        data: data as u64,
+        call_site: call_site as u64,
+        threads: team.threads(),
+        many: nodes::region::how(function as usize) == How::Many,
+        plan: Some(plan.to_words()),
+    }
+}
+
+/// On another node than the origin: the node's part of a region.
+pub(crate) fn take_part_of_region(order: Order) {
+    let Some((node, nodes)) = nodes::several() else { return };
+    let thread = me();
+    let (first, count) = nodes::region::part(order.threads, node, nodes);
+    let team = open_part(thread, count, 0, Span { first, threads: order.threads });
+    // SAFETY: nobody works in the team yet.
+    unsafe { &*team.first_share.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
+    // SAFETY: the origin runs the same program at the same addresses: compared when the nodes met.
+    let function = unsafe { std::mem::transmute::<usize, Function>(order.function as usize) };
+    let data = order.data as *mut u8;
+    launch(thread, team, function, data, order.call_site as usize);
+    function(data);
+    close(thread);
+}
+
+/// The leader's own part of a region.
+pub(crate) fn call(team: &Team, function: Function, data: *mut u8) {
+    if team.spans() { nodes::stack::call_below(function, data) } else { function(data) }
+}
+
 /// Ends the region that the thread leads: waits for all, and is outside again.
 pub(crate) fn close(thread: &Thread) {
     let team = thread.team();
     let Some(outside) = team.outside.take() else { return };
     barrier::join(thread, team);
+    if team.spans() && nodes::region::on_origin() {
+        nodes::region::end();
+    }
     let followers = team.size.get() - 1;
     if followers > 0 {
         // SAFETY: the crew is the leader's to use.
@@ -113,9 +184,9 @@ pub(crate) fn close(thread: &Thread) {
 /// A whole region.
 pub(crate) fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize) {
     let thread = me();
-    let team = open(thread, asked, flags);
+    let team = open(thread, function, asked, flags);
     launch(thread, team, function, data, call_site);
-    function(data);
+    call(team, function, data);
     close(thread);
 }
 
@@ -131,7 +202,7 @@ extern "C" fn parallel_reductions(
     call_site: usize,
 ) -> u32 {
     let thread = me();
-    let team = open(thread, asked, flags);
+    let team = open_here(thread, asked, flags);
     // SAFETY: the region's data begins with the array of its reductions.
     let reductions = unsafe { *data.cast::<*mut usize>() };
     let group = Group::open(ptr::null(), false);
@@ -166,7 +237,7 @@ extern "C" fn GOMP_parallel_reductions(function: Function, data: *mut u8, asked:
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_start(function: Function, data: *mut u8, asked: u32) {
     let thread = me();
-    let team = open(thread, asked, 0);
+    let team = open(thread, function, asked, 0);
     launch(thread, team, function, data, 0);
 }
 

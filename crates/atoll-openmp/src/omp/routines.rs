@@ -21,8 +21,8 @@ macro_rules! queries {
 }
 
 queries! {
-    omp_get_thread_num -> i32 = me().id() as i32;
-    omp_get_num_threads -> i32 = me().team().size.get() as i32;
+    omp_get_thread_num -> i32 = me().number() as i32;
+    omp_get_num_threads -> i32 = me().team().threads() as i32;
     omp_get_max_threads -> i32 = me().icv().threads as i32;
     omp_get_num_procs -> i32 = { me(); env::cpus() as i32 };
     omp_in_parallel -> i32 = i32::from(me().team().active_level.get() > 0);

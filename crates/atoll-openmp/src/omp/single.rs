@@ -4,6 +4,7 @@
 
 use super::barrier;
 use super::team::{Thread, me};
+use crate::nodes;
 use std::sync::atomic::Ordering;
 
 /// Is the calling member the first at its next `single`?
@@ -12,6 +13,10 @@ fn first(thread: &Thread) -> bool {
     let mine = thread.state.get().singles;
     thread.update(|state| state.singles += 1);
     let team = thread.team();
+    if team.spans() && !nodes::region::on_origin() {
+        // The origin's members will come as well: asking who was first would cost more.
+        return false;
+    }
     // Members order nothing by this; a barrier follows where the program needs it.
     team.singles.compare_exchange(mine, mine + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
@@ -24,6 +29,15 @@ extern "C" fn GOMP_single_start() -> bool {
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_single_copy_start() -> *mut u8 {
     let thread = me();
+    if thread.team().spans() {
+        // What is copied lies on the stack of who executes it, and all nodes can read the first thread's.
+        thread.update(|state| state.singles += 1);
+        if thread.number() == 0 {
+            return std::ptr::null_mut();
+        }
+        barrier::meet(thread);
+        return nodes::region::published() as *mut u8;
+    }
     if first(thread) {
         return std::ptr::null_mut();
     }
@@ -35,6 +49,9 @@ extern "C" fn GOMP_single_copy_start() -> *mut u8 {
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_single_copy_end(data: *mut u8) {
     let thread = me();
+    if thread.team().spans() {
+        nodes::region::publish(data as u64);
+    }
     thread.team().copy_private.store(data, Ordering::Relaxed);
     barrier::meet(thread);
 }

@@ -12,7 +12,7 @@ use crate::futex::{Gate, Lock};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// An outlined function of the program.
 pub(crate) type Function = extern "C" fn(*mut u8);
@@ -114,6 +114,12 @@ impl Thread {
         self.state.get().id
     }
 
+    /// Its number in the whole team: `omp_get_thread_num`.
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.id() + self.team().span.get().first
+    }
+
     /// The task the thread executes. It lives at least as long as the thread does so.
     #[inline]
     pub(crate) fn task(&self) -> &'static Task {
@@ -172,12 +178,24 @@ impl Size {
     }
 }
 
+/// A team's part of a larger one, whose other parts are on other nodes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Span {
+    /// The number that this part's first thread has in the whole.
+    pub(crate) first: u32,
+    /// Threads of the whole. 0: this team is all.
+    pub(crate) threads: u32,
+}
+
 /// The threads that execute a region together, and all they share. Never freed, but used again: a member that
 /// is slow to leave the last barrier still reads it.
 pub(crate) struct Team {
     // Set by the leader between regions, read by members; the leader's release of a worker (`crew::Worker::send`)
     // orders the two.
     pub(crate) size: Size,
+    pub(crate) span: Cell<Span>,
+    /// Where members return to from the barrier they are at, of a team over several nodes; 0: not told.
+    pub(crate) site: AtomicUsize,
     pub(crate) level: Cell<u32>,
     pub(crate) active_level: Cell<u32>,
     /// The team that met the region, and as which of its threads.
@@ -243,6 +261,8 @@ impl Team {
             .collect::<Vec<_>>();
         let team: &'static Team = Box::leak(Box::new(Team {
             size: Size(AtomicU32::new(1)),
+            span: Cell::new(Span { first: 0, threads: 0 }),
+            site: AtomicUsize::new(0),
             level: Cell::new(0),
             active_level: Cell::new(0),
             parent: Cell::new(ptr::null()),
@@ -291,6 +311,21 @@ impl Team {
         match spares.iter().position(|team| team.members.len() >= size) {
             Some(at) => spares.swap_remove(at),
             None => Team::with_capacity(size),
+        }
+    }
+
+    /// Is it a part of a team over several nodes?
+    #[inline]
+    pub(crate) fn spans(&self) -> bool {
+        self.span.get().threads != 0
+    }
+
+    /// Threads of the whole team: `omp_get_num_threads`.
+    #[inline]
+    pub(crate) fn threads(&self) -> u32 {
+        match self.span.get().threads {
+            0 => self.size.get(),
+            threads => threads,
         }
     }
 

@@ -6,6 +6,7 @@
 use super::doacross::Doacross;
 use super::loops::Plan;
 use super::team::{Team, Thread};
+use crate::futex::Lock;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -24,6 +25,10 @@ pub(crate) struct WorkShare {
     pub(crate) cursor: Cursor,
     /// Members that have gone on to the next construct.
     passed: AtomicU32,
+    /// How many such constructs came before it in the region: the same on all nodes.
+    pub(crate) number: Cell<u64>,
+    /// Of a team over several nodes: iterations that this node has and has not dealt out.
+    pub(crate) batch: Lock<(u64, u64)>,
 }
 
 /// The words members contend for, on a line of their own.
@@ -49,6 +54,8 @@ impl WorkShare {
             doacross: UnsafeCell::new(None),
             cursor: Cursor { next: AtomicU64::new(0), ordered: AtomicU64::new(0) },
             passed: AtomicU32::new(0),
+            number: Cell::new(0),
+            batch: Lock::new((0, 0)),
         }))
     }
 
@@ -56,6 +63,8 @@ impl WorkShare {
     pub(crate) fn rewind(&self) {
         self.next.store(ptr::null_mut(), Ordering::Relaxed);
         self.passed.store(0, Ordering::Relaxed);
+        self.number.set(0);
+        *self.batch.lock() = (0, 0);
         self.cursor.next.store(0, Ordering::Relaxed);
         self.cursor.ordered.store(0, Ordering::Relaxed);
         self.reductions.set(ptr::null_mut());
@@ -122,7 +131,10 @@ pub(crate) fn meet(
     if share.is_null() {
         let own = take_share(team);
         // SAFETY: nobody else can reach it yet.
-        fill(unsafe { &*own });
+        unsafe {
+            (*own).number.set(last.number.get() + 1);
+            fill(&*own);
+        }
         // Other side: the load above, and this exchange in other members.
         match last.next.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {

@@ -11,7 +11,8 @@ use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP};
 use atoll_memory::{arena, layout, sys, uffd};
 
 use super::share::{self, PinnedFile};
-use super::{late, objects, process, signal};
+use super::{late, nodes, objects, process, segment, signal};
+use crate::nodes::stack::Stack;
 use crate::{heap, state};
 
 #[used]
@@ -58,6 +59,10 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
 }
 
 fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usize) -> Result<(), String> {
+    heap::place::set(control.settings.node, control.settings.nodes);
+    if control.settings.segment.is_on() {
+        return set_up_segment(control, objects, in_stack);
+    }
     let mut file = PinnedFile::create().map_err(|e| format!("cannot map shared memory at its place: {e}"))?;
     if !heap::small::init() {
         return Err("mimalloc does not take the pinned memory".into());
@@ -79,6 +84,9 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     })?;
     pager.set_pinned_file(file.fd());
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
+    if control.settings.several_nodes() {
+        return nodes::set_up(control, pager, file, objects, in_stack, faults);
+    }
     let mut contents = Vec::new();
     for object in objects.iter().filter(|o| !o.is_private()) {
         share::share_object(object, pager, &mut file, &mut contents)
@@ -86,7 +94,8 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     }
     if !control.settings.shared_tables() {
         share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
-        share_stack(&mut file, in_stack).map_err(kernel("the main stack"))?;
+        let stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
+        file.move_stack(stack.bottom, stack.used, stack.top).map_err(kernel("the main stack"))?;
     }
     pager.attach_table(0, faults).map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
     control.workers.store(1, Ordering::Relaxed);
@@ -106,8 +115,47 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     Ok(())
 }
 
+/// The same for a program whose memory is a segment: nothing is paged, no fault is served.
+fn set_up_segment(
+    control: &'static Control,
+    objects: &[objects::Object],
+    in_stack: usize,
+) -> Result<(), String> {
+    let started = sys::ticks();
+    segment::begin(control);
+    let mut file = PinnedFile::of_moved().map_err(|e| format!("cannot make shared memory: {e}"))?;
+    let made = segment::make(control)?;
+    state::set_heap_ready();
+    let pager = arena::beside_segment(control, &made).map_err(|e| e.to_string())?;
+    pager.set_pinned_file(file.fd());
+    let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
+    let mut contents = Vec::new();
+    for object in objects.iter().filter(|o| !o.is_private()) {
+        share::share_object(object, pager, &mut file, &mut contents)
+            .map_err(kernel("the program's globals"))?;
+    }
+    share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
+    let stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
+    file.move_stack(stack.bottom, stack.used, stack.top).map_err(kernel("the main stack"))?;
+    share::restore(contents);
+    control.workers.store(1, Ordering::Relaxed);
+    control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
+    state::manage(pager);
+    state::become_worker(0, 0);
+    let stacks = process::least_slot_bytes();
+    segment::slot(0, stacks).ok_or_else(|| "the segment is too small: raise --segment-size".to_owned())?;
+    signal::use_stack(process::alternate_stack(0));
+    signal::install();
+    late::begin(file, objects);
+    control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
+    crate::wrap::init();
+    segment::ready(control, 0);
+    control.segment.set_up_ticks.store(sys::ticks() - started, Ordering::Relaxed);
+    Ok(())
+}
+
 /// Moves the mapping that holds the main thread's TLS and thread control block.
-fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
+pub(super) fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
     let at = share::thread_pointer();
     let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
     match found {
@@ -116,8 +164,8 @@ fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
     }
 }
 
-/// Moves the main stack, with room to grow as the limit says (1 GiB where there is none).
-fn share_stack(file: &mut PinnedFile, in_stack: usize) -> Result<(), sys::Errno> {
+/// Where the main stack lies, with room to grow as the limit says (1 GiB where there is none).
+pub(super) fn main_stack(in_stack: usize) -> Result<Stack, sys::Errno> {
     let mappings = share::mappings();
     let Some(i) = mappings.iter().position(|m| m.start <= in_stack && in_stack < m.end) else {
         return Err(sys::Errno(libc::EFAULT));
@@ -130,7 +178,7 @@ fn share_stack(file: &mut PinnedFile, in_stack: usize) -> Result<(), sys::Errno>
     let bytes = (limit.rlim_cur as usize).min(1 << 30).max(stack.end - stack.start) & !4095;
     let floor = i.checked_sub(1).map_or(0, |j| mappings[j].end + (1 << 20));
     let bottom = (stack.end - bytes).max(floor).min(stack.start);
-    file.move_stack(bottom, stack.start, stack.end)
+    Ok(Stack { bottom, used: stack.start, top: stack.end })
 }
 
 /// The value of environment variable `name`.

@@ -10,6 +10,8 @@ use object::read::elf::{ElfFile64, FileHeader as _, Sym as _};
 
 static OWN: Code = Code::unknown();
 static LIBC: Code = Code::unknown();
+/// Objects whose data is private, the dynamic linker and libc among them.
+static PRIVATE: [Code; 16] = [const { Code::unknown() }; 16];
 
 /// A loaded object's writable data.
 #[derive(Debug, Clone)]
@@ -33,6 +35,10 @@ struct Code {
 impl Code {
     const fn unknown() -> Code {
         Code { start: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+    }
+
+    fn is_known(&self) -> bool {
+        self.end.load(Ordering::Relaxed) != 0
     }
 
     fn set(&self, start: usize, end: usize) {
@@ -92,7 +98,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             .find(|h| h.p_type == libc::PT_GNU_RELRO)
             .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
         let here = collect as *const () as usize;
-        let in_libc = libc::getppid as *const () as usize;
+        let in_libc = libc::gnu_get_libc_version as *const () as usize;
         let mut data = Vec::new();
         let mut segments = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
@@ -123,7 +129,18 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
                 }
             }
         }
-        list.push(Object { name, base, data, segments });
+        let object = Object { name, base, data, segments };
+        if object.is_private() {
+            let code = headers.iter().find(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0);
+            let range = code.map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
+            let known = |start| PRIVATE.iter().any(|code| code.contains(start));
+            if let Some((start, end)) = range.filter(|(start, _)| !known(*start))
+                && let Some(place) = PRIVATE.iter().find(|code| !code.is_known())
+            {
+                place.set(start, end);
+            }
+        }
+        list.push(object);
     }
     0
 }
@@ -140,6 +157,12 @@ pub(crate) fn loaded() -> Vec<Object> {
 #[inline]
 pub(crate) fn is_own_code(address: usize) -> bool {
     OWN.contains(address)
+}
+
+/// Is the address in code of an object whose data is private?
+#[inline]
+pub(crate) fn is_private_code(address: usize) -> bool {
+    PRIVATE.iter().any(|code| code.contains(address))
 }
 
 /// Is the address in libc's code?

@@ -13,22 +13,32 @@ use atoll_memory::layout;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::scan::PERIOD_NS;
 use atoll_memory::pager::{FaultError, Pager};
+use atoll_memory::segment::fill::Which;
 use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
 
 use super::signal;
-use crate::state;
+use crate::{heap, state};
 
 use crate::workers::Entry;
 
 /// Bytes of a stack slot: address space only.
 const SLOT: usize = layout::STACKS_BYTES / MAX_WORKERS;
+
+/// Where the slot of worker `index` begins: unique among all nodes.
+fn slot_of(index: usize) -> usize {
+    if super::segment::is_on() {
+        return super::segment::known_slot(index);
+    }
+    heap::place::stacks().start + index * SLOT
+}
 const BOOT_STACK: usize = 128 << 10;
 const ALTERNATE: usize = 1 << 20;
 const STACK: usize = 2 << 20;
 const DEFAULT_STACK_BYTES: usize = 8 << 20;
 
-/// Handed from the starting worker to the started one; lives on the starter's stack, which is shared.
+/// Handed from the starting worker to the started one; in pinned memory, as the started one has no faults served yet: what it
+/// maps of the starter's stack would be known to nobody.
 struct Start {
     index: usize,
     stack_bytes: usize,
@@ -53,11 +63,11 @@ unsafe extern "C" {
 /// The errno of what was refused.
 pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_void) -> Result<(), Errno> {
     let Some(pager) = state::pager() else { return Err(Errno(libc::ENOSYS)) };
-    if index >= MAX_WORKERS {
+    if index >= heap::place::stacks().len() / SLOT {
         return Err(Errno(libc::EAGAIN));
     }
-    let _blocked = state::set_all_blocked();
-    let start = Start {
+    let _blocked = state::SignalsBlocked::new();
+    let start = Box::new(Start {
         index,
         stack_bytes: if stack_bytes == 0 { default_stack_bytes() } else { stack_bytes },
         entry,
@@ -67,17 +77,23 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         parent: unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }? as i32,
         state: AtomicI32::new(0),
         pager,
-    };
-    let slot = layout::STACKS + index * SLOT;
+    });
+    // The kernel makes private pages read-only in both processes: they are entered again when the worker is there.
+    let _set_up = super::segment::SetUp::begin(Some(Which::PrivateWritable));
+    if super::segment::is_on() {
+        let bytes = STACK + (start.stack_bytes + tls_bytes()).next_multiple_of(4096);
+        super::segment::slot(index, bytes).ok_or(Errno(libc::ENOMEM))?;
+    }
+    let slot = slot_of(index);
     let flags = libc::CLONE_FILES | libc::CLONE_FS | libc::CLONE_IO | libc::CLONE_SYSVSEM;
-    // SAFETY: the child gets a stack of its own in its slot; it reads `start` from this stack, which is shared,
-    // while this worker waits below. No exit signal: the program's wait() never sees workers.
+    // SAFETY: the child gets a stack of its own in its slot; it reads `start`, which is shared, while this worker waits
+    // below. No exit signal: the program's wait() never sees workers.
     let pid = unsafe {
         libc::clone(
             first_thread,
             (slot + BOOT_STACK) as *mut c_void,
             flags,
-            std::ptr::from_ref(&start).cast_mut().cast(),
+            std::ptr::from_ref(&*start).cast_mut().cast(),
         )
     };
     if pid < 0 {
@@ -157,7 +173,7 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
         }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         libc::pthread_attr_init(attributes.as_mut_ptr());
-        let stack = layout::STACKS + index * SLOT + STACK;
+        let stack = slot_of(index) + STACK;
         let bytes = (start.stack_bytes + tls_bytes()).next_multiple_of(4096).min(SLOT - STACK);
         let mut error = libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut c_void, bytes);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
@@ -177,9 +193,14 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
 /// The uffd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
+/// Bytes of a slot whose worker brings its own stack, as the master does.
+pub(super) fn least_slot_bytes() -> usize {
+    STACK
+}
+
 /// Where worker `index` handles signals: [`signal::STACK_BYTES`] of its slot.
 pub(crate) fn alternate_stack(index: usize) -> usize {
-    layout::STACKS + index * SLOT + ALTERNATE
+    slot_of(index) + ALTERNATE
 }
 
 /// Static TLS that a thread's stack must hold besides the stack proper.
@@ -206,6 +227,10 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     state::become_worker(index, index);
     signal::use_stack(alternate_stack(index));
     let attached = (|| {
+        if pager.is_segment() {
+            super::segment::ready(pager.control(), index);
+            return Ok(());
+        }
         let delivery =
             if pager.control().settings.fault_thread() { Delivery::Message } else { Delivery::Signal };
         let uffd = Uffd::open(delivery)?;
@@ -261,6 +286,10 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
                 pager.scan_tick();
             }
             pager.drop_mappings(table, &mut tail, figures);
+        } else if pager.is_segment() {
+            // Nothing to do, ever: no timer disturbs the worker. Every signal is blocked here.
+            // SAFETY: no arguments.
+            let _ = unsafe { sys::syscall(libc::SYS_pause, [0; 6]) };
         } else {
             sys::sleep_ns(999_999_999);
         }

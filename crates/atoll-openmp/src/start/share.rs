@@ -11,6 +11,7 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys::{self, Errno};
 
 use super::objects;
+use crate::heap;
 
 /// The file of all pinned shared memory: heap, then stacks, then what is moved here.
 pub(crate) struct PinnedFile {
@@ -28,13 +29,21 @@ impl PinnedFile {
     /// Makes the file and maps heap and stacks.
     pub(crate) fn create() -> Result<PinnedFile, Errno> {
         let fd = sys::memfd(c"atoll-pinned", 0, MOVED_OFFSET + MOVED_BYTES)?;
+        let (pinned, stacks) = (heap::place::pinned(), heap::place::stacks());
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: NOREPLACE: nothing that exists is touched.
         unsafe {
-            sys::mmap(layout::PINNED, layout::PINNED_BYTES, prot, flags, fd, 0)?;
-            sys::mmap(layout::STACKS, layout::STACKS_BYTES, prot, flags, fd, STACKS_OFFSET)?;
+            sys::mmap(pinned.start, pinned.len(), prot, flags, fd, (pinned.start - layout::PINNED) as u64)?;
+            let offset = STACKS_OFFSET + (stacks.start - layout::STACKS) as u64;
+            sys::mmap(stacks.start, stacks.len(), prot, flags, fd, offset)?;
         }
+        Ok(PinnedFile { fd, next: MOVED_OFFSET })
+    }
+
+    /// Makes the file for what is moved alone: heap and stacks are in a segment.
+    pub(crate) fn of_moved() -> Result<PinnedFile, Errno> {
+        let fd = sys::memfd(c"atoll-pinned", 0, MOVED_OFFSET + MOVED_BYTES)?;
         Ok(PinnedFile { fd, next: MOVED_OFFSET })
     }
 
@@ -66,6 +75,7 @@ impl PinnedFile {
             let prot = libc::PROT_READ | libc::PROT_WRITE;
             // SAFETY: NOREPLACE: the free addresses below the stack.
             unsafe { sys::mmap(bottom, used - bottom, prot, flags, self.fd, offset)? };
+            super::segment::map_stack(bottom, used);
         }
         move_to(self.fd, offset + (used - bottom) as u64, used, top)
     }
@@ -96,7 +106,7 @@ pub(crate) fn thread_pointer() -> usize {
 }
 
 /// Copies the present pages of `start..end` to the file and maps the file over them.
-fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
+pub(crate) fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
     let (runs, bits) = present_runs(start, end);
     let last = match (runs.first(), runs.last()) {
         (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE || is_in_use(start, end) => (a, b),
@@ -250,6 +260,14 @@ pub(crate) struct Content {
     len: usize,
 }
 
+impl Content {
+    /// Forgets it: the memory it was copied from is still there.
+    fn give_up(self) {
+        // SAFETY: a mapping made for this copy.
+        let _ = unsafe { sys::syscall(libc::SYS_munmap, [self.copy, self.len, 0, 0, 0, 0]) };
+    }
+}
+
 /// Moves an object's data: large globals to the arena, the rest to pinned memory.
 pub(crate) fn share_object(
     object: &objects::Object,
@@ -258,7 +276,15 @@ pub(crate) fn share_object(
     contents: &mut Vec<Content>,
 ) -> Result<(), Errno> {
     let page = pager.page_bytes();
-    let large: Vec<(usize, usize)> = objects::large_globals(object, crate::heap::large::LEAST)
+    let own = &raw const OWN_DATA as usize;
+    let is_own = object.data.iter().any(|(a, b)| (*a..*b).contains(&own));
+    let large = if pager.control().settings.several_nodes() {
+        // All of it must be kept coherent between nodes.
+        if is_own { Vec::new() } else { object.data.clone() }
+    } else {
+        objects::large_globals(object, heap::large::LEAST)
+    };
+    let large: Vec<(usize, usize)> = large
         .into_iter()
         .map(|(a, b)| (a.next_multiple_of(page), b & !(page - 1)))
         .filter(|(a, b)| a < b)
@@ -284,7 +310,11 @@ pub(crate) fn share_object(
 
 /// Gives `start..end` pages of the arena; `false` if there are no numbers left for them.
 fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
-    let Some((first, offset)) = pager.reserve_range(start, end) else { return Ok(false) };
+    let reserved = if pager.is_segment() { None } else { pager.reserve_range(start, end) };
+    if reserved.is_none() && !pager.is_segment() {
+        return Ok(false);
+    }
+    let kept = contents.len();
     for (a, b) in present_runs(start, end).0 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh mapping of the same length; the source is mapped and readable.
@@ -295,10 +325,25 @@ fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Cont
         };
         contents.push(Content { at: a, copy, len: b - a });
     }
+    let Some((first, offset)) = reserved else {
+        let mapped = super::segment::map_global(start, end);
+        if !mapped {
+            contents.drain(kept..).for_each(Content::give_up);
+        }
+        return Ok(mapped);
+    };
     // SAFETY: replaces the global's memory, whose content was kept, by pages of the arena's files.
     unsafe { pager.files().map(start, offset, end - start, libc::MAP_FIXED)? };
     pager.publish_range(start, end, first);
     Ok(true)
+}
+
+/// Forgets kept contents: another node has them.
+pub(crate) fn forget(contents: Vec<Content>) {
+    for c in contents {
+        // SAFETY: a mapping of our own.
+        let _ = unsafe { sys::syscall(libc::SYS_munmap, [c.copy, c.len, 0, 0, 0, 0]) };
+    }
 }
 
 /// Writes kept contents to their places: ordinary stores, whose faults bring the pages.

@@ -40,6 +40,9 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             crate::wrap::serve_request();
             return pass_on(signal, info, context);
         }
+        if pager.is_segment() {
+            return pass_on(signal, info, context);
+        }
         let fault = Fault {
             address,
             write: error & ERROR_WRITE != 0,
@@ -94,9 +97,15 @@ pub(crate) fn end(error: FaultError) -> ! {
              reserve more huge pages (/proc/sys/vm/nr_hugepages)",
             )
         }
-        FaultError::Kernel(_) | FaultError::Lost(_) | FaultError::NotOurs => {
-            state::give_up(EXIT_SETUP, "the kernel refused to map a page (userfaultfd): see `atoll doctor`")
+        FaultError::Kernel(e) | FaultError::Lost(e) => {
+            let mut text = Text { bytes: [0; 512], len: 0 };
+            let _ = std::fmt::Write::write_fmt(
+                &mut text,
+                format_args!("the kernel refused to map a page (userfaultfd: {e}): see `atoll doctor`"),
+            );
+            state::give_up(EXIT_SETUP, text.as_str())
         }
+        FaultError::NotOurs => state::give_up(EXIT_SETUP, "a page that should be paged memory is none"),
     }
 }
 
@@ -104,6 +113,13 @@ pub(crate) fn end(error: FaultError) -> ! {
 struct Text {
     bytes: [u8; 512],
     len: usize,
+}
+
+impl Text {
+    fn as_str(&self) -> &str {
+        // What does not fit may be cut within a character.
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or("a page could not be mapped")
+    }
 }
 
 impl std::fmt::Write for Text {

@@ -29,7 +29,7 @@ mod threads;
 use crate::state;
 
 pub(crate) use io::pread64;
-pub(crate) use process::serve_request;
+pub(crate) use process::{end_by_node, end_node, serve_request};
 
 /// Prepares what must be done before the program's first instruction: shared streams, the last exit handler.
 /// Called at the end of the constructor's set-up.

@@ -11,7 +11,7 @@ use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
 use super::{paged, stdio};
-use crate::state;
+use crate::{nodes, state};
 
 fn pid() -> i32 {
     // SAFETY: no arguments.
@@ -46,6 +46,20 @@ pub(super) extern "C" fn getpid() -> c_int {
     }
 }
 
+/// The process that started the program, as it was when the program began: a worker's own parent is the program.
+static PARENT: AtomicI32 = AtomicI32::new(0);
+
+fn parent() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { sys::syscall(libc::SYS_getppid, [0; 6]) }.map_or(0, |p| p as i32)
+}
+
+/// `getppid`: a worker's parent is the program's.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getppid() -> c_int {
+    if in_worker() { PARENT.load(Ordering::Relaxed) } else { parent() }
+}
+
 /// Is the calling thread a worker in a process of its own?
 fn in_worker() -> bool {
     state::table() != 0 && super::separate()
@@ -67,6 +81,7 @@ fn stop_workers(control: &Control) {
     if let Some(pager) = state::pager() {
         pager.publish_totals();
         pager.publish_distribution();
+        crate::start::segment::publish(control);
     }
     let pids = || {
         let started = control.workers.load(Ordering::Acquire) as usize;
@@ -83,8 +98,40 @@ fn stop_workers(control: &Control) {
     }
 }
 
+/// The program has ended on the origin: ends this node's part of it. Called by the node's agent.
+pub(crate) fn end_node() -> ! {
+    if let Some(control) = state::control() {
+        stop_workers(control);
+    }
+    loop {
+        // SAFETY: ends this process.
+        let _ = unsafe { sys::syscall(libc::SYS_exit_group, [0; 6]) };
+    }
+}
+
+/// A worker of another node ends the program with `status`. Called by the origin's agent.
+pub(crate) fn end_by_node(status: c_int) -> ! {
+    let Some(control) = state::control() else { state::give_up(EXIT_WORKER, "an agent without a program") };
+    control.ending.store(1, Ordering::Release);
+    let _ = control.exit_status.compare_exchange(0, (status & 0xff) + 1, Ordering::AcqRel, Ordering::Relaxed);
+    kill(control.program.load(Ordering::Relaxed), libc::SIGKILL);
+    loop {
+        sys::sleep_ns(999_999_999);
+    }
+}
+
+/// Tells the other nodes that the program ends, if there are any.
+fn tell_nodes(status: c_int) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if nodes::active() && !TOLD.swap(true, Ordering::AcqRel) {
+        nodes::mail::post(nodes::mail::Kind::Exit, [status as u64, 0, 0]);
+    }
+}
+
 /// Ends the whole program from a worker: the master is killed, the status is in the control block.
 fn end_from_worker(control: &Control, status: c_int) -> ! {
+    // On another node than the origin this does not come back: the program ends there.
+    tell_nodes(status);
     let _ = control.exit_status.compare_exchange(0, (status & 0xff) + 1, Ordering::AcqRel, Ordering::Relaxed);
     kill(control.program.load(Ordering::Relaxed), libc::SIGKILL);
     loop {
@@ -119,7 +166,10 @@ extern "C" fn last(status: c_int, _: *mut c_void) {
     }
     stdio::flush_at_exit();
     match role {
-        Role::Master => stop_workers(control),
+        Role::Master => {
+            tell_nodes(status);
+            stop_workers(control);
+        }
         _ => end_from_worker(control, status),
     }
 }
@@ -128,15 +178,20 @@ static QUICK_STATUS: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn last_quick(_: *mut c_void) {
     if let (role @ (Role::Master | Role::Worker), Some(control)) = role() {
+        let status = QUICK_STATUS.load(Ordering::Relaxed);
         match role {
-            Role::Master => stop_workers(control),
-            _ => end_from_worker(control, QUICK_STATUS.load(Ordering::Relaxed)),
+            Role::Master => {
+                tell_nodes(status);
+                stop_workers(control);
+            }
+            _ => end_from_worker(control, status),
         }
     }
 }
 
-/// Registers what `exit` and `quick_exit` do last: handlers run in reverse order, and nobody comes before us.
+/// Notes the program's parent, and registers what `exit` and `quick_exit` do last: handlers run in reverse order, and nobody comes before us.
 pub(super) fn init() {
+    PARENT.store(parent(), Ordering::Relaxed);
     unsafe extern "C" {
         fn on_exit(f: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
         fn __cxa_at_quick_exit(f: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
@@ -178,7 +233,10 @@ pub(super) unsafe extern "C" fn quick_exit(status: c_int) -> ! {
 fn end_now(status: c_int) {
     if let (role @ (Role::Master | Role::Worker), Some(control)) = role() {
         match role {
-            Role::Master => stop_workers(control),
+            Role::Master => {
+                tell_nodes(status);
+                stop_workers(control);
+            }
             _ => end_from_worker(control, status),
         }
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::heap::os;
 use crate::state;
 
-/// Where the program break is; it begins at the start of [`os::BREAK`].
-static BREAK_AT: AtomicUsize = AtomicUsize::new(os::BREAK.start);
+/// Bytes from the start of [`os::program_break`] to the program break.
+static USED: AtomicUsize = AtomicUsize::new(0);
 
 fn no_memory() {
     // SAFETY: errno is this thread's.
@@ -17,10 +17,11 @@ fn no_memory() {
 }
 
 fn move_break(to: usize) -> bool {
-    if !(os::BREAK.start..=os::BREAK.end).contains(&to) {
+    let range = os::program_break();
+    if !(range.start..=range.end).contains(&to) {
         return false;
     }
-    let before = BREAK_AT.swap(to, Ordering::AcqRel);
+    let before = range.start + USED.swap(to - range.start, Ordering::AcqRel);
     if to < before {
         // What is given back reads as zeros when it is taken again.
         // SAFETY: the program's own memory above its new break.
@@ -40,7 +41,7 @@ pub(super) unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
         // SAFETY: by the caller.
         return unsafe { call(increment) };
     }
-    let before = BREAK_AT.load(Ordering::Acquire);
+    let before = os::program_break().start + USED.load(Ordering::Acquire);
     if increment == 0 || move_break(before.wrapping_add_signed(increment)) {
         before as *mut c_void
     } else {

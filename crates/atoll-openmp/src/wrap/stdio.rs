@@ -15,6 +15,7 @@ use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
 use super::paged::{self, Cut};
+use crate::heap::streams;
 use crate::state::SignalsBlocked;
 
 unsafe extern "C" {
@@ -172,6 +173,7 @@ pub(super) fn init() {
     SHARED.store(true, Ordering::Relaxed);
     // SAFETY: nothing of the program has run: the streams are unused. A descriptor that is closed, or open the
     // other way, keeps its old stream.
+    streams::open(crate::nodes::active());
     unsafe {
         let errno = *libc::__errno_location();
         for (fd, mode, variable) in
@@ -187,6 +189,7 @@ pub(super) fn init() {
         }
         *libc::__errno_location() = errno;
     }
+    streams::open(false);
 }
 
 /// Flushes every stream, as `exit` does: without waiting for locks whose holder may be gone.

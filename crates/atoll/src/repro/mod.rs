@@ -7,6 +7,7 @@ mod draw;
 mod paper;
 mod plan;
 mod report;
+mod segment_runs;
 mod segmentation;
 mod store;
 

@@ -10,6 +10,7 @@ use atoll_record::{Figures, Record, Run, run};
 
 use super::check::program::Checked;
 use super::launch::Finished;
+use super::nodes::Nodes;
 use super::signals;
 use super::summary;
 use super::watch::Ending;
@@ -29,7 +30,7 @@ impl From<Ending> for run::Ending {
 pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     let figures = collect(&finished);
     let ending = finished.ending;
-    print(args.summary, &figures, finished.checked);
+    print(Nodes::summary(args.summary), &figures, finished.checked);
     let mut failed = false;
     if let Some(file) = finished.record.take() {
         let record = Record { run: describe(args, &finished), figures, others: Vec::new() };

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use atoll_memory::control::{self, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings};
+use atoll_memory::control::{
+    self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings,
+};
 use atoll_pages::PolicySpec;
 
 use super::check::path::{self, PathError};
@@ -15,9 +17,11 @@ use super::check::program::{self, CheckError, Checked};
 use super::clock::Clock;
 use super::interrupts;
 use super::library::{self, LibraryError};
+use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
+use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
-use crate::cli::RunArgs;
+use crate::cli::{ConsistencyArg, OnOff, RunArgs};
 use crate::machine;
 
 /// Why no program was started.
@@ -35,6 +39,9 @@ pub(crate) enum LaunchError {
     /// `--cmcp-p` is no ratio, or the policy is not CMCP.
     #[error("--cmcp-p {0}: {1}")]
     CmcpP(String, String),
+    /// Flags about pages and about a segment.
+    #[error("{0}")]
+    Translation(#[from] TranslationError),
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
@@ -52,6 +59,9 @@ pub(crate) enum LaunchError {
     /// `--record` names a file that cannot be written.
     #[error("the record {0} cannot be written: {1}")]
     Record(String, std::io::Error),
+    /// The other nodes cannot be started.
+    #[error("{0}")]
+    Nodes(#[from] NodesError),
     /// The launcher itself could not go on.
     #[error("{0}")]
     Watch(#[from] WatchError),
@@ -64,7 +74,7 @@ impl LaunchError {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
             Self::Check(e) if e.is_not_executable() => 126,
-            Self::CmcpP(..) => 2,
+            Self::CmcpP(..) | Self::Translation(_) => 2,
             _ => EXIT_SETUP as u8,
         }
     }
@@ -131,8 +141,15 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
     settings.page_shift = args.page.shift();
     settings.page_tables = PageTables::from(args.memory.page_tables) as u32;
     settings.faults = Faults::from(args.memory.faults) as u32;
-    settings.workers =
-        workers(args.memory.workers, std::env::var_os("OMP_NUM_THREADS").as_deref(), machine::usable_cpus())?;
+    let cpus = machine::usable_cpus() * args.nodes;
+    settings.workers = workers(args.memory.workers, std::env::var_os("OMP_NUM_THREADS").as_deref(), cpus)?;
+    settings.consistency = match args.consistency {
+        ConsistencyArg::Sc => Consistency::Single,
+        ConsistencyArg::Mw => Consistency::Many,
+        ConsistencyArg::Smart => Consistency::Smart,
+    } as u32;
+    settings.prefetch = u32::from(args.prefetch == OnOff::On);
+    translation::settle(args, &mut settings)?;
     Ok(settings)
 }
 
@@ -188,7 +205,9 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     let executable = std::env::current_exe().unwrap_or_default();
     let library = library::find(std::env::var_os(library::ENVIRONMENT).as_deref(), &executable)?;
     let checked = program::check(&path, &library, std::env::var_os("LD_LIBRARY_PATH").as_deref())?;
-    let settings = settings(args)?;
+    let mut settings = settings(args)?;
+    let mut nodes = Nodes::prepare(args)?;
+    nodes.describe(&mut settings);
     let record = args
         .record
         .as_ref()
@@ -205,16 +224,20 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     if let Some(own) = own {
         command.env(control::ENVIRONMENT_PRELOAD, own);
     }
-    if let Some(workers) = args.memory.workers {
-        command.env("OMP_NUM_THREADS", workers.to_string());
+    if args.memory.workers.is_some() || args.nodes > 1 {
+        command.env("OMP_NUM_THREADS", control.settings.workers.to_string());
     }
     watch::become_subreaper();
     let signals = Signals::take().map_err(WatchError::Signals)?;
     bind(&mut command, &signals);
+    nodes.bind(&mut command);
+    nodes.start_others()?;
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child =
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
+    nodes.release();
     let Watched { ending, program } = watch::watch(child.id() as i32, control, &signals)?;
+    nodes.end();
     let wall_seconds = clock.elapsed().as_secs_f64();
     let tlb_shootdowns = shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
     Ok(Finished {

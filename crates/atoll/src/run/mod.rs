@@ -6,9 +6,12 @@ mod finish;
 mod interrupts;
 pub(crate) mod launch;
 pub(crate) mod library;
+mod nodes;
 pub(crate) mod process;
+mod segment;
 pub(crate) mod signals;
 pub(crate) mod summary;
+mod translation;
 pub(crate) mod watch;
 
 use std::path::PathBuf;

@@ -81,6 +81,17 @@ pub fn mesh(nodes: u32) -> io::Result<Vec<Place>> {
 }
 
 impl Place {
+    /// The place of `node`, by its sockets to all nodes (none to itself): those that [`Place::into_streams`] gave, perhaps in
+    /// another process.
+    pub fn from_streams(node: Node, streams: Vec<Option<OwnedFd>>) -> Place {
+        Place { node, streams: streams.into_iter().map(|fd| fd.map(UnixStream::from)).collect() }
+    }
+
+    /// Its sockets, for a process that is started to take the place.
+    pub fn into_streams(self) -> Vec<Option<OwnedFd>> {
+        self.streams.into_iter().map(|stream| stream.map(OwnedFd::from)).collect()
+    }
+
     pub(super) fn len(&self) -> u32 {
         self.streams.len() as u32
     }

@@ -5,40 +5,22 @@
 //!
 //! Source: the barrelfish paper, section 6.10: who copies, and from where.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::channel::Peer;
+use crate::memory_file::{Mapping, PAGE, sealed_size};
 use crate::transport::key::{Key, Kind, Reader};
 use crate::transport::{KeyError, Memory};
 
 /// Memory of a peer.
 pub(super) enum Reach {
-    /// Mapped here: its base, and what unmaps it.
-    Mapped(Mapped),
+    /// Mapped here, and where in the mapping it begins.
+    Mapped(Mapping, usize),
     /// In that process, at that address.
     Process(i32, u64),
-}
-
-/// A mapping of a peer's file.
-pub(super) struct Mapped {
-    base: *mut u8,
-    /// What was mapped: from the page's start.
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: an address range that lives as long as the value and is reached by copying only.
-unsafe impl Send for Mapped {}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of which nothing is left.
-        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
-    }
 }
 
 /// The file part of a key: where the owner has it open, which it is, and where in it the memory begins.
@@ -67,7 +49,8 @@ pub(super) fn key(memory: &Arc<Memory>, owner: crate::Node, run: [u8; 16]) -> Ve
 /// Reaches the memory of `key` in the process `peer`.
 pub(super) fn reach(key: &Key, peer: &Peer) -> Result<Reach, KeyError> {
     let unreachable = |why: String| KeyError::Unreachable(why);
-    let process = number(peer).ok_or_else(|| unreachable("its process cannot be seen from here".into()))?;
+    let process = peer.number().and_then(|number| i32::try_from(number).ok());
+    let process = process.ok_or_else(|| unreachable("its process cannot be seen from here".into()))?;
     let bytes = usize::try_from(key.bytes).map_err(|_| KeyError::Damaged)?;
     if !key.extra.is_empty() {
         let mut rest = Reader(&key.extra);
@@ -80,8 +63,8 @@ pub(super) fn reach(key: &Key, peer: &Peer) -> Result<Reach, KeyError> {
         if !rest.0.is_empty() {
             return Err(KeyError::TooLong);
         }
-        if let Some(mapped) = map(process, &file, bytes) {
-            return Ok(Reach::Mapped(mapped));
+        if let Some((mapping, begin)) = map(process, &file, bytes) {
+            return Ok(Reach::Mapped(mapping, begin));
         }
     }
     // Whether the kernel lets us, and it is there: its first and last byte.
@@ -96,49 +79,24 @@ pub(super) fn reach(key: &Key, peer: &Peer) -> Result<Reach, KeyError> {
     Ok(Reach::Process(process, key.address))
 }
 
-/// Maps the file if it is the one that is meant, and nobody can shorten it under the mapping.
-fn map(process: i32, file: &File, bytes: usize) -> Option<Mapped> {
+/// Maps the file if it is the one that is meant, and nobody can shorten it under the mapping. Where in it the memory begins.
+fn map(process: i32, file: &File, bytes: usize) -> Option<(Mapping, usize)> {
     let path = format!("/proc/{process}/fd/{}", file.descriptor);
     let opened =
         rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()).ok()?;
     let about = rustix::fs::fstat(&opened).ok()?;
-    if (about.st_dev, about.st_ino) != (file.device, file.inode) || !sealed(opened.as_fd()) {
+    if (about.st_dev, about.st_ino) != (file.device, file.inode) {
         return None;
     }
-    let end = file.offset.checked_add(bytes as u64)?;
-    if end > u64::try_from(about.st_size).ok()? {
+    let size = sealed_size(opened.as_fd(), SealFlags::SHRINK).ok()?;
+    if file.offset.checked_add(bytes as u64)? > size {
         return None;
     }
     // Mappings begin at pages.
-    let before = file.offset % crate::memory_file::PAGE as u64;
+    let before = file.offset % PAGE as u64;
     let length = bytes.checked_add(before as usize)?.max(1);
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let start = unsafe {
-        rustix::mm::mmap(
-            std::ptr::null_mut(),
-            length,
-            access,
-            MapFlags::SHARED,
-            &opened,
-            file.offset - before,
-        )
-    };
-    let start: *mut u8 = start.ok()?.cast();
-    Some(Mapped { base: start.wrapping_add(before as usize), start, bytes: length })
-}
-
-/// Nobody can make the file shorter.
-fn sealed(file: BorrowedFd<'_>) -> bool {
-    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
-}
-
-/// The number of a process, as this one sees it.
-fn number(peer: &Peer) -> Option<i32> {
-    let file = peer.descriptor();
-    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-    let number = about.lines().find_map(|line| line.strip_prefix("Pid:"))?;
-    number.trim().parse().ok().filter(|number| *number > 0)
+    let mapping = Mapping::part(&opened, file.offset - before, length).ok()?;
+    Some((mapping, before as usize))
 }
 
 /// Which way bytes go.
@@ -162,8 +120,8 @@ impl Reach {
         way: Way,
     ) -> std::io::Result<()> {
         match self {
-            Reach::Mapped(mapped) => {
-                let remote = mapped.base.wrapping_add(offset as usize);
+            Reach::Mapped(mapping, begin) => {
+                let remote = mapping.base().as_ptr().wrapping_add(begin + offset as usize);
                 let (from, to) = if way == Way::Put { (local, remote) } else { (remote, local) };
                 // SAFETY: the caller's, and the mapping is as long as the memory. `copy`, as the two may overlap.
                 unsafe { std::ptr::copy(from, to, length) };
@@ -211,12 +169,9 @@ mod tests {
 
     /// 3,000 bytes in the middle of a mapping of `file`, registered as a part of `named`.
     fn middle(file: &OwnedFd, named: OwnedFd) -> Arc<Memory> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, which is never unmapped.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), 16384, access, MapFlags::SHARED, file, 0) };
-        // SAFETY: inside of the mapping.
-        Arc::new(unsafe { Memory::existing(base.unwrap().cast::<u8>().add(5000), 3000, Some((named, 5000))) })
+        let mapping = std::mem::ManuallyDrop::new(Mapping::of(file, 16384, true).unwrap());
+        // SAFETY: inside of the mapping, which is never unmapped.
+        Arc::new(unsafe { Memory::existing(mapping.base().as_ptr().add(5000), 3000, Some((named, 5000))) })
     }
 
     /// Puts and gets through its key, in this process; whether it was mapped for that.
@@ -234,7 +189,7 @@ mod tests {
         // SAFETY: as above.
         unsafe { reach.copy(0, bytes.as_mut_ptr(), 8, Way::Get).unwrap() };
         assert_eq!(&bytes[..8], b"and back");
-        matches!(reach, Reach::Mapped(_))
+        matches!(reach, Reach::Mapped(..))
     }
 
     #[test]
@@ -249,7 +204,7 @@ mod tests {
         let memory = middle(&file, file.try_clone().unwrap());
         let good = Key::decode(&key(&memory, Node(1), RUN), Kind::Shm, Node(1), &RUN).unwrap();
         let this = Peer::this().unwrap();
-        let mapped = |key: &Key| matches!(reach(key, &this), Ok(Reach::Mapped(_)));
+        let mapped = |key: &Key| matches!(reach(key, &this), Ok(Reach::Mapped(..)));
         assert!(mapped(&good));
         // Longer than the file; another file; no file at all: what is left is the process's memory.
         for (at, byte) in [(22, 0xff), (12, 0xff), (0, 0xff)] {

@@ -1,0 +1,99 @@
+//! What can be found in a region's code, and the verdict that follows.
+//!
+//! Made by `body` (single instructions) and `loops` (loops that wait), collected by [`crate::Code::reach`].
+
+use std::fmt;
+
+/// What was found at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A locked read-modify-write, an exchange with memory, or a transaction.
+    AtomicUpdate,
+    /// A fence: `mfence`, `sfence`, `lfence`, or a locked operation on the stack.
+    Fence,
+    /// A call of a library function that synchronises through memory of the program, as a lock of pthreads.
+    SynchronisingCall,
+    /// A loop that ends only when another worker stores something, or an instruction that only such loops contain.
+    Wait,
+    /// A loop whose end depends on memory that the loop itself may or may not write.
+    MayWait,
+    /// A call through memory or a register whose target is not known.
+    IndirectCall,
+    /// A jump through memory or a register whose targets are not known.
+    IndirectJump,
+    /// A call of a function that no loaded object was seen to define.
+    UnresolvedCall,
+    /// A system call made inline.
+    SystemCall,
+    /// Code that is not there or is not an instruction.
+    NotCode,
+    /// The limit on work was reached here.
+    Limit,
+}
+
+impl Kind {
+    /// Is it synchronisation between workers for certain?
+    pub fn synchronises(self) -> bool {
+        matches!(self, Kind::AtomicUpdate | Kind::Fence | Kind::SynchronisingCall | Kind::Wait)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::AtomicUpdate => "an atomic update",
+            Kind::Fence => "a fence",
+            Kind::SynchronisingCall => "a call that synchronises",
+            Kind::Wait => "a wait for another worker",
+            Kind::MayWait => "a loop that may wait for another worker",
+            Kind::IndirectCall => "an indirect call",
+            Kind::IndirectJump => "an indirect jump",
+            Kind::UnresolvedCall => "a call of an unknown function",
+            Kind::SystemCall => "a system call",
+            Kind::NotCode => "no code",
+            Kind::Limit => "the limit of what is followed",
+        })
+    }
+}
+
+/// The memory a finding is about, where that is simply known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operand {
+    /// No memory.
+    None,
+    /// The worker's own stack.
+    Stack,
+    /// The global at this address.
+    Global(u64),
+    /// Memory whose address is computed.
+    Other,
+}
+
+/// One thing found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Finding {
+    /// The instruction's address.
+    pub address: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The memory it works on.
+    pub operand: Operand,
+}
+
+/// What follows for the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// No synchronisation but what the OpenMP runtime is called for: several workers may write a page at once.
+    Plain,
+    /// Contains synchronisation: a page needs a single writer. The first finding.
+    Atomic(Finding),
+    /// Something could not be followed or proved: a single writer, to be safe. The first such finding.
+    Unknown(Finding),
+}
+
+impl Verdict {
+    /// May several workers write one page at once?
+    pub fn allows_multiple_writers(&self) -> bool {
+        matches!(self, Verdict::Plain)
+    }
+}

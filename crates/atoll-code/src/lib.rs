@@ -1,0 +1,34 @@
+//! What the code that a region can reach does to shared memory, found by disassembling it.
+//!
+//! Inline atomics, fences and loops that wait for another worker's store call nothing that a runtime could interpose. Under
+//! the multiple-writer protocol they would lose updates or wait for ever, so the runtime (`atoll-openmp`) asks this crate
+//! before a region runs under it for the first time. `atoll-coherence` holds the protocols.
+//!
+//! [`Code::new`] takes the loaded objects, [`Code::reach`] follows a function through calls, tail calls, jump tables and
+//! linkage tables and gives a [`Verdict`], the [`Finding`]s behind it, and the library entry points that are called. Where
+//! something cannot be followed or proved the verdict is [`Verdict::Unknown`], with the reason. [`elf`] makes an object of an
+//! ELF file's or a process's memory, [`loaded`] of the running process; [`link_map`] compares what two nodes loaded.
+//!
+//! Everything but [`loaded`] is pure: bytes in, answers out, with bounded work whatever the bytes are.
+//!
+//! Source: the design's trap 20. The published systems are silent on it.
+
+mod access;
+mod body;
+pub mod elf;
+mod finding;
+mod graph;
+mod input;
+mod known;
+pub mod link_map;
+pub mod loaded;
+mod loops;
+mod reach;
+mod table;
+mod unwind;
+mod value;
+
+pub use finding::{Finding, Kind, Operand, Verdict};
+pub use input::{Function, Handlers, Object, Segment, Slot};
+pub use known::Effect;
+pub use reach::{Code, Limits, Reach};

@@ -1,0 +1,536 @@
+//! Loops that end only when another worker stores something.
+//!
+//! Used by `reach` on each function. An acquire load is an ordinary load on this machine, so a flag that is waited for can be
+//! seen by the loop alone. A loop makes *progress* if what its exits test goes back to something it changes itself: a counter,
+//! a pointer that moves on, a word it stores, the result of a call with effects. It *polls* if an exit's test goes back only to loads
+//! of memory it does not change.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use crate::access::{Registers, bit};
+use crate::body::{self, Body, Callee};
+use crate::finding::{Finding, Kind, Operand};
+use crate::reach::{Budget, Code};
+
+/// The most loops of one function that are looked at.
+const MOST: usize = 4_096;
+/// How many instructions deep an address is named by what it was computed from.
+const DEPTH: u32 = 6;
+
+/// What a call does, for a loop around it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallEffect {
+    /// May write memory that a loop tests.
+    pub(crate) stores: bool,
+    /// May read memory that other workers write.
+    pub(crate) loads: bool,
+}
+
+/// Adds the loops of a function that wait, or may wait, to the findings.
+pub(crate) fn waits(
+    code: &Code<'_>,
+    body: &Body<'_>,
+    effect: &dyn Fn(&Callee<'_>) -> CallEffect,
+    budget: &mut Budget,
+    findings: &mut Vec<Finding>,
+) {
+    if search(code, body, effect, budget, findings).is_none()
+        && let Some(first) = body.ins.first()
+    {
+        findings.push(Finding { address: first.instruction.ip(), kind: Kind::Limit, operand: Operand::None });
+    }
+}
+
+fn search(
+    code: &Code<'_>,
+    body: &Body<'_>,
+    effect: &dyn Fn(&Callee<'_>) -> CallEffect,
+    budget: &mut Budget,
+    findings: &mut Vec<Finding>,
+) -> Option<()> {
+    let all: Vec<u32> = (0..body.graph.blocks.len() as u32).collect();
+    let mut open = body.graph.cycles(&all, budget)?;
+    if open.is_empty() {
+        return Some(());
+    }
+    let mut effects: Vec<Option<CallEffect>> = vec![None; body.ins.len()];
+    for call in &body.calls {
+        let new = effect(&call.callee);
+        let old = &mut effects[call.at as usize];
+        let both =
+            old.map_or(new, |o| CallEffect { stores: o.stores || new.stores, loads: o.loads || new.loads });
+        *old = Some(both);
+    }
+    let quiet: Vec<bool> = body
+        .graph
+        .blocks
+        .iter()
+        .map(|block| {
+            block.ins.iter().all(|&at| {
+                !body.ins[at as usize].access.stores && effects[at as usize].is_none_or(|e| !e.stores)
+            })
+        })
+        .collect();
+    let mut looked_at = 0;
+    while let Some(blocks) = open.pop() {
+        looked_at += 1;
+        if looked_at > MOST {
+            return None;
+        }
+        let found = Loop::new(code, body, &effects, &blocks).judge(budget)?;
+        findings.extend(found.map(|f| f.finding));
+        // A loop that does work can have a way through it on which it only looks, as where it moves on when a flag is set.
+        for part in quiet_parts(body, &blocks, &quiet, budget)? {
+            looked_at += 1;
+            let inner = Loop::new(code, body, &effects, &part);
+            // A part that counts ends by itself.
+            findings.extend(inner.judge(budget)?.filter(|f| !f.counts).map(|f| f.finding));
+        }
+        let header = header(body, &blocks);
+        let rest: Vec<u32> = blocks.iter().copied().filter(|&b| b != header).collect();
+        open.extend(body.graph.cycles(&rest, budget)?);
+    }
+    Some(())
+}
+
+/// The block by which a loop is entered; the first of several.
+fn header(body: &Body<'_>, blocks: &[u32]) -> u32 {
+    let entered = |b: u32| b == 0 || body.graph.blocks[b as usize].before.iter().any(|p| !blocks.contains(p));
+    let first = blocks.iter().copied().filter(|&b| entered(b)).min();
+    first.or_else(|| blocks.iter().copied().min()).unwrap_or(0)
+}
+
+/// The smaller loops that are left of a loop if one branch in it never goes one way, of quiet blocks only.
+fn quiet_parts(
+    body: &Body<'_>,
+    blocks: &[u32],
+    quiet: &[bool],
+    budget: &mut Budget,
+) -> Option<Vec<Vec<u32>>> {
+    let mut inside = vec![false; quiet.len()];
+    for &block in blocks.iter().filter(|&&b| quiet[b as usize]) {
+        inside[block as usize] = true;
+    }
+    let mut parts: Vec<Vec<u32>> = Vec::new();
+    for &branch in blocks.iter().filter(|&&b| inside[b as usize]) {
+        let next = &body.graph.blocks[branch as usize].next;
+        if next.len() < 2 {
+            continue;
+        }
+        for &never in next.iter().filter(|to| blocks.contains(to)) {
+            // What the branch reaches, and what reaches it, without that way.
+            let mut forward = vec![false; quiet.len()];
+            let mut open: Vec<u32> = next.iter().copied().filter(|&to| to != never).collect();
+            while let Some(block) = open.pop() {
+                if !budget.step() {
+                    return None;
+                }
+                let at = block as usize;
+                if inside[at] && !std::mem::replace(&mut forward[at], true) && block != branch {
+                    open.extend(&body.graph.blocks[at].next);
+                }
+            }
+            if !forward[branch as usize] {
+                continue;
+            }
+            let mut part = vec![branch];
+            let mut at = 0;
+            while let Some(&block) = part.get(at) {
+                at += 1;
+                if !budget.step() {
+                    return None;
+                }
+                for &before in &body.graph.blocks[block as usize].before {
+                    let skipped = block == never && before == branch;
+                    if forward[before as usize] && !skipped && !part.contains(&before) {
+                        part.push(before);
+                    }
+                }
+            }
+            part.sort_unstable();
+            if part.len() < blocks.len() && !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+    }
+    Some(parts)
+}
+
+/// What an exit's test goes back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Test {
+    /// Something the loop changes.
+    Progress,
+    /// A load, by this instruction, of memory the loop does not change.
+    Poll(u32),
+    /// Nothing that changes at all.
+    Constant,
+}
+
+/// A loop that waits.
+struct Waiting {
+    finding: Finding,
+    /// It gives up by itself.
+    counts: bool,
+}
+
+/// One loop.
+struct Loop<'b, 'c, 'a> {
+    code: &'b Code<'a>,
+    body: &'b Body<'c>,
+    effects: &'b [Option<CallEffect>],
+    blocks: &'b [u32],
+    /// Is this block in the loop?
+    within: Vec<bool>,
+    /// Registers written in the loop.
+    writes: Registers,
+    /// Places written by explicit operands whose registers do not change in the loop.
+    written: HashSet<u64>,
+    /// All stores by explicit operands, by their displacement.
+    stores: HashMap<u64, Vec<u32>>,
+    /// Writes memory other than its stack, calls not counted.
+    writes_memory: bool,
+    /// Calls something that may write memory.
+    calls_writer: bool,
+}
+
+impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
+    fn new(
+        code: &'b Code<'a>,
+        body: &'b Body<'c>,
+        effects: &'b [Option<CallEffect>],
+        blocks: &'b [u32],
+    ) -> Loop<'b, 'c, 'a> {
+        let mut within = vec![false; body.graph.blocks.len()];
+        let mut writes = 0;
+        for &block in blocks {
+            within[block as usize] = true;
+            writes |= body.graph.blocks[block as usize].writes;
+        }
+        let mut one = Loop {
+            code,
+            body,
+            effects,
+            blocks,
+            within,
+            writes,
+            written: HashSet::new(),
+            stores: HashMap::new(),
+            writes_memory: false,
+            calls_writer: false,
+        };
+        for at in one.instructions() {
+            let ins = &body.ins[at as usize];
+            one.writes_memory |= ins.access.stores;
+            one.calls_writer |= effects[at as usize].is_some_and(|e| e.stores);
+            if writes_operand(&ins.instruction) {
+                one.stores.entry(ins.instruction.memory_displacement64()).or_default().push(at);
+                one.written.extend(one.simple_place(&ins.instruction));
+            }
+        }
+        one
+    }
+
+    fn instructions(&self) -> impl Iterator<Item = u32> + use<'b, 'c> {
+        let body = self.body;
+        let blocks = self.blocks;
+        blocks.iter().flat_map(move |&b| body.graph.blocks[b as usize].ins.iter().copied())
+    }
+
+    /// The stores to the place of this name that the instruction there reads.
+    fn stores_to(&self, name: u64, reader: &Instruction, budget: &mut Budget) -> Option<Vec<u32>> {
+        let mut found = Vec::new();
+        for &at in self.stores.get(&reader.memory_displacement64()).into_iter().flatten() {
+            if self.place(at, DEPTH, budget)? == Some(name) {
+                found.push(at);
+            }
+        }
+        Some(found)
+    }
+
+    fn instruction(&self, at: u32) -> &'b Instruction {
+        &self.body.ins[at as usize].instruction
+    }
+
+    /// Neither writes shared memory nor calls anything that does.
+    fn only_looks(&self) -> bool {
+        !self.writes_memory && !self.calls_writer
+    }
+
+    /// Whether it waits. The outer `None` is a used-up budget.
+    fn judge(&self, budget: &mut Budget) -> Option<Option<Waiting>> {
+        let mut poll = None;
+        let mut progress = false;
+        // Do all exits that poll lead to where the program gives up, as for an error?
+        let mut checks = true;
+        for &number in self.blocks {
+            let block = &self.body.graph.blocks[number as usize];
+            let Some(&last) = block.ins.last() else { continue };
+            if block.next.iter().all(|&to| self.within[to as usize]) {
+                continue;
+            }
+            match self.test(last, budget)? {
+                Test::Progress => progress = true,
+                Test::Poll(at) => {
+                    let outside = block.next.iter().filter(|&&to| !self.within[to as usize]);
+                    checks &= outside.into_iter().all(|&to| !self.body.graph.comes_to_an_end[to as usize]);
+                    let better = |old: &u32| !self.body.is_private(self.instruction(*old));
+                    poll = poll.filter(better).or(Some(at));
+                }
+                Test::Constant => {}
+            }
+        }
+        let Some(at) = poll else { return Some(None) };
+        // A counter beside the poll ends the loop without another worker, unless looking is all that it does.
+        let kind = match (progress, self.only_looks()) {
+            (_, true) => Kind::Wait,
+            (false, false) => Kind::MayWait,
+            (true, false) => return Some(None),
+        };
+        let i = self.instruction(at);
+        let private = self.body.is_private(i);
+        if progress && (private || checks) {
+            return Some(None);
+        }
+        let operand = if private { Operand::Stack } else { body::operand(i) };
+        Some(Some(Waiting { finding: Finding { address: i.ip(), kind, operand }, counts: progress }))
+    }
+
+    /// What the branch that ends a block goes back to.
+    fn test(&self, branch: u32, budget: &mut Budget) -> Option<Test> {
+        let mut poll = None;
+        // Depth first, by hand: 1 is on the path, 2 is done.
+        let mut state = vec![0u8; self.body.ins.len()];
+        let mut path: Vec<(u32, Vec<u32>)> = Vec::new();
+        let mut open = Some(branch);
+        loop {
+            if let Some(at) = open.take() {
+                let mut sources = Vec::new();
+                match self.sources(at, &mut sources, budget)? {
+                    Test::Progress => return Some(Test::Progress),
+                    Test::Poll(load) => {
+                        // Shared memory counts before the worker's own.
+                        let shared = |old: &u32| !self.body.is_private(self.instruction(*old));
+                        poll = poll.filter(shared).or(Some(load));
+                    }
+                    Test::Constant => {}
+                }
+                state[at as usize] = 1;
+                path.push((at, sources));
+            }
+            let Some((at, sources)) = path.last_mut() else { break };
+            match sources.pop() {
+                Some(source) if state[source as usize] == 1 => return Some(Test::Progress),
+                Some(source) if state[source as usize] == 0 => open = Some(source),
+                Some(_) => {}
+                None => {
+                    state[*at as usize] = 2;
+                    path.pop();
+                }
+            }
+        }
+        Some(poll.map_or(Test::Constant, Test::Poll))
+    }
+
+    /// The instructions of the loop that made what this one reads, and what its memory says.
+    fn sources(&self, at: u32, sources: &mut Vec<u32>, budget: &mut Budget) -> Option<Test> {
+        let ins = &self.body.ins[at as usize];
+        if let Some(effect) = self.effects[at as usize]
+            && matches!(ins.instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+        {
+            if effect.stores {
+                return Some(Test::Progress);
+            }
+            let first = sources.len();
+            self.makers(at, ins.access.reads, sources, budget)?;
+            // Registers that the last call left are no arguments of this one.
+            let mut kept = sources.split_off(first);
+            kept.retain(|&source| self.effects[source as usize].is_none());
+            sources.append(&mut kept);
+            return Some(if effect.loads { Test::Poll(at) } else { Test::Constant });
+        }
+        self.makers(at, ins.access.reads, sources, budget)?;
+        if !ins.access.loads || !reads_operand(&ins.instruction) {
+            return Some(Test::Constant);
+        }
+        let place = self.place(at, DEPTH, budget)?;
+        if let Some(name) = place {
+            let stores = self.stores_to(name, &ins.instruction, budget)?;
+            if !stores.is_empty() {
+                let same = |i: u32| stores.contains(&i);
+                let made = self.body.graph.definitions(Some(&self.within), at, &|_| true, &same, budget)?;
+                if !made.found.is_empty() {
+                    sources.extend(made.found);
+                    return Some(Test::Constant);
+                }
+            }
+        }
+        let i = &ins.instruction;
+        if i.is_ip_rel_memory_operand() && self.code.constant::<1>(i.ip_rel_memory_address()).is_some() {
+            return Some(Test::Constant);
+        }
+        if self.body.is_private(i) {
+            // Its own variable: only by its address may anybody write it, most likely this loop does.
+            return Some(match (self.body.is_taken(i), self.only_looks()) {
+                (false, _) => Test::Constant,
+                (true, false) => Test::Progress,
+                (true, true) => Test::Poll(at),
+            });
+        }
+        Some(Test::Poll(at))
+    }
+
+    /// The instructions of the loop that made these registers for an instruction.
+    fn makers(
+        &self,
+        at: u32,
+        registers: Registers,
+        sources: &mut Vec<u32>,
+        budget: &mut Budget,
+    ) -> Option<()> {
+        const RETURNED: Registers = 1 | 1 << 2 | 0b11 << 16 | 1 << 57;
+        let mut left = registers & self.writes;
+        while left != 0 {
+            let one = left & left.wrapping_neg();
+            left &= left - 1;
+            let writes = |i: u32| self.body.ins[i as usize].access.writes & one != 0;
+            let made = self.body.graph.definitions(
+                Some(&self.within),
+                at,
+                &|b| b.writes & one != 0,
+                &writes,
+                budget,
+            )?;
+            for source in made.found {
+                // What a call leaves in other registers is nobody's value.
+                let call = self.effects[source as usize].is_some() && self.instruction(source).is_call_near();
+                let indirect = self.instruction(source).is_call_near_indirect();
+                if one & RETURNED != 0 || !(call || indirect) {
+                    sources.push(source);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// A name for the place of a memory operand, the same in all rounds of the loop, if no register in it changes.
+    fn simple_place(&self, i: &Instruction) -> Option<u64> {
+        let (base, index) = (i.memory_base(), i.memory_index());
+        if (bit(base) | bit(index)) & self.writes != 0 && !i.is_ip_rel_memory_operand() {
+            return None;
+        }
+        let part =
+            |register| if register == Register::None { 0 } else { named(&("register", register as u32)) };
+        Some(place_name(i, part(base), part(index)))
+    }
+
+    /// The same, also where the address is computed in the loop from what does not change. The outer `None` is a
+    /// used-up budget.
+    fn place(&self, at: u32, depth: u32, budget: &mut Budget) -> Option<Option<u64>> {
+        let i = self.instruction(at);
+        if let Some(name) = self.simple_place(i) {
+            return Some(Some(name));
+        }
+        let mut parts = [0; 2];
+        for (part, register) in parts.iter_mut().zip([i.memory_base(), i.memory_index()]) {
+            if register != Register::None {
+                match self.held(register, at, depth, budget)? {
+                    Some(name) => *part = name,
+                    None => return Some(None),
+                }
+            }
+        }
+        Some(Some(place_name(i, parts[0], parts[1])))
+    }
+
+    /// A name for what a register holds, if that is the same in all rounds.
+    fn held(&self, register: Register, at: u32, depth: u32, budget: &mut Budget) -> Option<Option<u64>> {
+        let set = bit(register);
+        if set & self.writes == 0 {
+            return Some(Some(named(&("register", register.full_register() as u32))));
+        }
+        if depth == 0 {
+            return Some(None);
+        }
+        let writes = |i: u32| self.body.ins[i as usize].access.writes & set != 0;
+        let made =
+            self.body.graph.definitions(Some(&self.within), at, &|b| b.writes & set != 0, &writes, budget)?;
+        let &[maker] = &made.found[..] else { return Some(None) };
+        if made.outside {
+            return Some(None);
+        }
+        let i = self.instruction(maker);
+        let opcode = i.code() as u32;
+        Some(match (i.mnemonic(), i.op1_kind()) {
+            (Mnemonic::Mov, OpKind::Register) => self.held(i.op1_register(), maker, depth - 1, budget)?,
+            (Mnemonic::Mov | Mnemonic::Movsxd, OpKind::Memory) => {
+                let stored = self.simple_place(i).is_some_and(|name| self.written.contains(&name));
+                if stored {
+                    None
+                } else {
+                    self.place(maker, depth - 1, budget)?.map(|name| named(&("load", opcode, name)))
+                }
+            }
+            (Mnemonic::Movsxd, OpKind::Register) => {
+                self.held(i.op1_register(), maker, depth - 1, budget)?.map(|name| named(&(opcode, name)))
+            }
+            (Mnemonic::Cdqe, _) => {
+                self.held(Register::RAX, maker, depth - 1, budget)?.map(|name| named(&(opcode, name)))
+            }
+            (Mnemonic::Lea, _) => self.place(maker, depth - 1, budget)?.map(|name| named(&("address", name))),
+            (Mnemonic::Add, OpKind::Register) => {
+                let left = self.held(i.op0_register(), maker, depth - 1, budget)?;
+                let right = self.held(i.op1_register(), maker, depth - 1, budget)?;
+                // Either order is the same sum.
+                left.zip(right).map(|(a, b)| named(&(opcode, a.min(b), a.max(b))))
+            }
+            (Mnemonic::Add | Mnemonic::Shl | Mnemonic::Sal | Mnemonic::Imul, _) if i.op_count() == 2 => {
+                match i.try_immediate(1) {
+                    Ok(number) => self
+                        .held(i.op0_register(), maker, depth - 1, budget)?
+                        .map(|name| named(&(opcode, name, number))),
+                    Err(_) => None,
+                }
+            }
+            _ => None,
+        })
+    }
+}
+
+fn named(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn place_name(i: &Instruction, base: u64, index: u64) -> u64 {
+    if i.is_ip_rel_memory_operand() {
+        return named(&("global", i.ip_rel_memory_address()));
+    }
+    let scale = if i.memory_index() == Register::None { 0 } else { i.memory_index_scale() };
+    named(&("memory", base, index, scale, i.memory_displacement64(), i.memory_segment() as u32))
+}
+
+/// Does the instruction have a memory operand that it reads?
+fn reads_operand(i: &Instruction) -> bool {
+    let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
+    memory && i.mnemonic() != Mnemonic::Lea
+}
+
+/// Does it have one that it writes?
+fn writes_operand(i: &Instruction) -> bool {
+    i.op_count() > 0
+        && i.op0_kind() == OpKind::Memory
+        && !matches!(
+            i.mnemonic(),
+            Mnemonic::Cmp
+                | Mnemonic::Test
+                | Mnemonic::Bt
+                | Mnemonic::Push
+                | Mnemonic::Ucomisd
+                | Mnemonic::Nop
+        )
+}

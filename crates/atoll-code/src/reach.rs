@@ -1,0 +1,307 @@
+//! From one function to all that it can reach, and the verdict.
+//!
+//! Stands on `body` (one function), `loops` (which of its loops wait) and `value` (what callbacks are).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::body::{Body, Callee};
+use crate::finding::{Finding, Kind, Operand, Verdict};
+use crate::input::{Function, Object};
+use crate::known::Effect;
+use crate::loops;
+
+/// How much is followed before [`Kind::Limit`] is found.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Instructions, over all functions.
+    pub instructions: usize,
+    /// Functions.
+    pub functions: usize,
+    /// Steps of following values and loops.
+    pub steps: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { instructions: 200_000, functions: 2_000, steps: 20_000_000 }
+    }
+}
+
+/// What is left of the limits.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    pub(crate) instructions: usize,
+    pub(crate) steps: usize,
+}
+
+impl Budget {
+    /// Takes one from the steps; false if none is left.
+    pub(crate) fn step(&mut self) -> bool {
+        let left = self.steps > 0;
+        self.steps = self.steps.saturating_sub(1);
+        left
+    }
+}
+
+/// What a function can reach.
+#[derive(Debug, Clone)]
+pub struct Reach {
+    /// What follows for the protocol.
+    pub verdict: Verdict,
+    /// Everything found, by address.
+    pub findings: Vec<Finding>,
+    /// The known library entry points called.
+    pub calls: BTreeMap<String, Effect>,
+    /// How many functions were looked at, the first included.
+    pub functions: usize,
+    /// How many instructions were looked at.
+    pub instructions: usize,
+}
+
+/// The code of a process.
+#[derive(Debug)]
+pub struct Code<'a> {
+    objects: Vec<Object<'a>>,
+    /// Start, end, object, segment; by start.
+    stretches: Vec<(u64, u64, usize, usize)>,
+    limits: Limits,
+}
+
+impl<'a> Code<'a> {
+    /// The code of these objects. Their slots should be resolved between them already ([`crate::elf::link`]).
+    pub fn new(mut objects: Vec<Object<'a>>) -> Code<'a> {
+        let mut stretches = Vec::new();
+        for (index, object) in objects.iter_mut().enumerate() {
+            object.slots.sort_by_key(|slot| slot.address);
+            // Of several symbols at one address one with a name and an end is kept.
+            object.functions.sort_by_key(|f| (f.start, f.name.is_none(), u64::MAX - f.end));
+            object.functions.dedup_by(|next, kept| {
+                let same = next.start == kept.start;
+                if same {
+                    kept.end = kept.end.max(next.end);
+                    kept.handlers = kept.handlers.max(next.handlers);
+                }
+                same
+            });
+            for (segment, part) in object.segments.iter().enumerate() {
+                let end = part.address.saturating_add(part.bytes.len() as u64);
+                stretches.push((part.address, end, index, segment));
+            }
+        }
+        stretches.sort_unstable();
+        Code { objects, stretches, limits: Limits::default() }
+    }
+
+    /// The same with other limits.
+    pub fn with_limits(self, limits: Limits) -> Code<'a> {
+        Code { limits, ..self }
+    }
+
+    /// The objects given.
+    pub fn objects(&self) -> &[Object<'a>] {
+        &self.objects
+    }
+
+    fn stretch(&self, address: u64) -> Option<(usize, usize)> {
+        let behind = self.stretches.partition_point(|s| s.0 <= address);
+        let &(_, end, object, segment) = self.stretches.get(behind.checked_sub(1)?)?;
+        (address < end).then_some((object, segment))
+    }
+
+    /// The object that has this address in code or constants.
+    pub(crate) fn object_of(&self, address: u64) -> Option<usize> {
+        self.stretch(address).map(|(object, _)| object)
+    }
+
+    /// What lies from this address to the end of its segment.
+    fn bytes(&self, address: u64, executable: bool) -> Option<&'a [u8]> {
+        let (object, segment) = self.stretch(address)?;
+        let segment = &self.objects[object].segments[segment];
+        if executable && !segment.executable {
+            return None;
+        }
+        segment.bytes.get(usize::try_from(address - segment.address).ok()?..)
+    }
+
+    /// The code from this address to the end of its segment.
+    pub(crate) fn code(&self, address: u64) -> Option<&'a [u8]> {
+        self.bytes(address, true)
+    }
+
+    /// What is mapped from this address to the end of its segment.
+    pub(crate) fn table(&self, address: u64) -> Option<&'a [u8]> {
+        self.bytes(address, false)
+    }
+
+    /// A constant of `N` bytes.
+    pub(crate) fn constant<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        self.bytes(address, false)?.first_chunk().copied()
+    }
+
+    /// The slot at this address, and whose it is.
+    pub(crate) fn slot(&self, address: u64) -> Option<&crate::input::Slot<'a>> {
+        self.objects.iter().find_map(|object| {
+            let at = object.slots.binary_search_by_key(&address, |slot| slot.address).ok()?;
+            object.slots.get(at)
+        })
+    }
+
+    /// The function, or part of one, around an address.
+    pub fn function(&self, address: u64) -> Option<&Function<'a>> {
+        let functions = &self.objects[self.object_of(address)?].functions;
+        let behind = functions.partition_point(|f| f.start <= address);
+        // Symbols may lie within others: look a few further back.
+        functions[..behind].iter().rev().take(4).find(|f| address == f.start || address < f.end)
+    }
+
+    /// An address in words: the function it is in with the offset, and its object with the offset there.
+    pub fn describe(&self, address: u64) -> String {
+        let around = |o: &&Object<'_>| (o.base.max(1)..o.end).contains(&address);
+        let Some(object) =
+            self.object_of(address).map(|at| &self.objects[at]).or_else(|| self.objects.iter().find(around))
+        else {
+            return format!("{address:#x}");
+        };
+        let file = object.name.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or("the program");
+        let inside = address.wrapping_sub(object.base);
+        match self.function(address).and_then(|f| f.name.map(|name| (name, address - f.start))) {
+            Some((name, 0)) => format!("{name} ({file}+{inside:#x})"),
+            Some((name, offset)) => format!("{name}+{offset:#x} ({file}+{inside:#x})"),
+            None => format!("{file}+{inside:#x}"),
+        }
+    }
+
+    /// A finding in one sentence without a full stop.
+    pub fn sentence(&self, finding: &Finding) -> String {
+        let place = match finding.operand {
+            Operand::Global(address) => format!(" of the global at {}", self.describe(address)),
+            Operand::Stack => " on the stack".to_string(),
+            Operand::None | Operand::Other => String::new(),
+        };
+        format!("{} has {}{place}", self.describe(finding.address), finding.kind)
+    }
+
+    /// All that the function at this address can reach.
+    pub fn reach(&self, function: u64) -> Reach {
+        let mut budget = Budget { instructions: self.limits.instructions, steps: self.limits.steps };
+        let mut bodies: Vec<Body> = Vec::new();
+        let mut index: HashMap<u64, usize> = HashMap::new();
+        let mut findings: Vec<Finding> = Vec::new();
+        let mut calls: BTreeMap<String, Effect> = BTreeMap::new();
+        let mut ending: HashSet<u64> = HashSet::new();
+        let mut waiting = vec![function];
+        loop {
+            let Some(start) = waiting.pop() else {
+                // What lies behind a call that never returns is not reached from there: look again without it.
+                let more = never_return(&bodies, &index, &ending);
+                if more.is_empty() {
+                    break;
+                }
+                ending.extend(more);
+                bodies.clear();
+                index.clear();
+                findings.clear();
+                calls.clear();
+                waiting.push(function);
+                continue;
+            };
+            if index.contains_key(&start) {
+                continue;
+            }
+            if bodies.len() >= self.limits.functions || budget.instructions == 0 {
+                findings.push(Finding { address: start, kind: Kind::Limit, operand: Operand::None });
+                break;
+            }
+            let body = Body::new(self, start, &ending, &mut budget);
+            for call in &body.calls {
+                match call.callee {
+                    Callee::Function(target) => waiting.push(target),
+                    Callee::Known(name, known) => {
+                        calls.insert(name.to_string(), known.effect);
+                    }
+                    Callee::Unknown => {}
+                }
+            }
+            findings.extend_from_slice(&body.findings);
+            index.insert(start, bodies.len());
+            bodies.push(body);
+        }
+        let stores = stores(&bodies, &index);
+        for body in &bodies {
+            let effect = |callee: &Callee<'_>| match callee {
+                Callee::Function(target) => match index.get(target) {
+                    Some(&at) => loops::CallEffect { stores: stores[at], loads: true },
+                    None => loops::CallEffect { stores: true, loads: true },
+                },
+                Callee::Known(_, known) => loops::CallEffect { stores: known.writes, loads: known.reads },
+                Callee::Unknown => loops::CallEffect { stores: true, loads: true },
+            };
+            loops::waits(self, body, &effect, &mut budget, &mut findings);
+        }
+        findings.sort_unstable();
+        findings.dedup();
+        let verdict = findings
+            .iter()
+            .find(|f| f.kind.synchronises())
+            .map(|f| Verdict::Atomic(*f))
+            .or_else(|| findings.first().map(|f| Verdict::Unknown(*f)))
+            .unwrap_or(Verdict::Plain);
+        let instructions = self.limits.instructions - budget.instructions;
+        Reach { verdict, findings, calls, functions: bodies.len(), instructions }
+    }
+}
+
+/// The functions that call others but never return, beyond those known of. Found from those that can return upwards, so a
+/// recursion without an end counts.
+fn never_return(bodies: &[Body<'_>], index: &HashMap<u64, usize>, known: &HashSet<u64>) -> Vec<u64> {
+    let mut returns: Vec<bool> = bodies.iter().map(|body| body.returns).collect();
+    loop {
+        let more = |at: usize, body: &Body<'_>| {
+            !returns[at] && body.tails.iter().any(|to| index.get(to).is_none_or(|&callee| returns[callee]))
+        };
+        let found: Vec<usize> =
+            bodies.iter().enumerate().filter(|&(at, body)| more(at, body)).map(|(at, _)| at).collect();
+        if found.is_empty() {
+            break;
+        }
+        found.into_iter().for_each(|at| returns[at] = true);
+    }
+    // Only where somebody goes on behind a call does it matter.
+    let matters = |start: &u64| {
+        !known.contains(start)
+            && bodies
+                .iter()
+                .flat_map(|body| &body.calls)
+                .any(|c| matches!(c.callee, Callee::Function(to) if to == *start && c.goes_on))
+    };
+    index.iter().filter(|(_, at)| !returns[**at]).map(|(start, _)| *start).filter(matters).collect()
+}
+
+/// For each body, whether it or anything it calls writes memory other than its own stack.
+fn stores(bodies: &[Body<'_>], index: &HashMap<u64, usize>) -> Vec<bool> {
+    let mut callers: Vec<Vec<usize>> = vec![Vec::new(); bodies.len()];
+    let mut stores = vec![false; bodies.len()];
+    for (at, body) in bodies.iter().enumerate() {
+        stores[at] = body.stores;
+        for call in &body.calls {
+            match call.callee {
+                Callee::Function(target) => match index.get(&target) {
+                    Some(&callee) => callers[callee].push(at),
+                    None => stores[at] = true,
+                },
+                Callee::Known(_, known) => stores[at] |= known.writes,
+                Callee::Unknown => stores[at] = true,
+            }
+        }
+    }
+    let mut changed: Vec<usize> = (0..bodies.len()).filter(|&at| stores[at]).collect();
+    while let Some(at) = changed.pop() {
+        for &caller in &callers[at] {
+            if !stores[caller] {
+                stores[caller] = true;
+                changed.push(caller);
+            }
+        }
+    }
+    stores
+}

@@ -1,0 +1,102 @@
+//! Bytes that are no code, and files that are no objects: answers, no panic, bounded work.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::path::Path;
+
+use atoll_code::{Code, Function, Handlers, Limits, Object, Segment, Slot, elf};
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { instructions: 5_000, functions: 50, steps: 500_000 };
+
+fn look(text: &[u8], data: &[u8], at: u64, functions: Vec<Function<'_>>, slots: Vec<Slot<'_>>) {
+    let object = Object {
+        name: "random".to_string(),
+        base: 0x1000,
+        end: 0x9000,
+        segments: vec![
+            Segment { address: 0x1000, bytes: text, executable: true },
+            Segment { address: 0x8000, bytes: data, executable: false },
+        ],
+        slots,
+        functions,
+    };
+    let code = Code::new(vec![object]).with_limits(LIMITS);
+    let reach = code.reach(at);
+    assert!(reach.instructions <= LIMITS.instructions);
+    for finding in &reach.findings {
+        assert!(!code.sentence(finding).is_empty());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn random_bytes(
+        text in prop::collection::vec(any::<u8>(), 0..4096),
+        data in prop::collection::vec(any::<u8>(), 0..256),
+        at in 0u64..0x1200,
+        parts in prop::collection::vec((0x1000u64..0x2000, any::<u16>(), 0x7f00u64..0x8100), 0..8),
+        slots in prop::collection::vec((0x1000u64..0x9000, prop::option::of(any::<u64>())), 0..8),
+    ) {
+        let functions = parts.iter().map(|&(start, n, table)| Function { start, end: start + u64::from(n), name: None, handlers: Handlers::At(table) }).collect();
+        let slots = slots.iter().map(|&(address, target)| Slot { address, name: Some("f"), target }).collect();
+        look(&text, &data, 0x1000 + at, functions, slots);
+    }
+
+    /// Real instructions in random order make more flow than random bytes do.
+    #[test]
+    fn random_instructions(choices in prop::collection::vec((0usize..20, any::<i8>()), 0..1500)) {
+        const PIECES: [&[u8]; 16] = [
+            &[0x48, 0x8b, 0x07], &[0x85, 0xc0], &[0x83, 0xf8, 0x07], &[0x48, 0x63, 0x04, 0x82], &[0x48, 0x01, 0xd0],
+            &[0xff, 0xe0], &[0xff, 0xd0], &[0xc3], &[0xf0, 0xff, 0x07], &[0x48, 0x8d, 0x15, 0, 0x70, 0, 0], &[0x89, 0x44, 0x24, 0x08],
+            &[0x8b, 0x44, 0x24, 0x08], &[0x48, 0xff, 0xc0], &[0x48, 0x89, 0xc2], &[0x0f, 0xae, 0xf0], &[0xf3, 0x90],
+        ];
+        let mut text = Vec::new();
+        for (choice, offset) in choices {
+            match PIECES.get(choice) {
+                Some(piece) => text.extend_from_slice(piece),
+                None if choice == 16 => text.extend_from_slice(&[0xe8, offset as u8, if offset < 0 { 0xff } else { 0 }, if offset < 0 { 0xff } else { 0 }, if offset < 0 { 0xff } else { 0 }]),
+                None if choice == 17 => text.extend_from_slice(&[0x77, offset as u8]),
+                None if choice == 18 => text.extend_from_slice(&[0xeb, offset as u8]),
+                None => text.extend_from_slice(&[0x75, offset as u8]),
+            }
+        }
+        look(&text, &[1, 2, 3, 4, 0xf0, 0xff, 0xff, 0xff], 0x1000, Vec::new(), Vec::new());
+    }
+}
+
+/// A small program's file, mutated: whatever `elf` makes of it, nothing panics and nothing runs for ever.
+#[test]
+fn mutated_files() {
+    if !common::installed("gcc") {
+        println!("skipped: gcc is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snippets/plain.c");
+    common::build("gcc", &["-O2", "-w", "-fopenmp"], &source, &out).unwrap();
+    let bytes = std::fs::read(out).unwrap();
+    proptest!(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) }, |(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..40), length in any::<prop::sample::Index>(), cut in any::<bool>())| {
+        let mut changed = bytes.clone();
+        for (index, value, early) in changes {
+            let range = if early { 0x1000.min(changed.len()) } else { changed.len() };
+            changed[index.index(range)] = value;
+        }
+        if cut {
+            changed.truncate(length.index(changed.len()));
+        }
+        if let Ok(image) = elf::file("mutated", &changed, 0x5555_0000_0000) {
+            let _ = image.soname();
+            let code = Code::new(elf::link(vec![image])).with_limits(LIMITS);
+            let starts: Vec<u64> = code.objects()[0].functions.iter().map(|f| f.start).take(20).collect();
+            for start in starts {
+                let _ = code.reach(start);
+            }
+        }
+    });
+}

@@ -1,0 +1,107 @@
+//! The verdicts on all regions of the workloads and of the OpenMP programs, as a table.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::path::Path;
+
+use atoll_code::Verdict;
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Plain => "plain",
+        Verdict::Atomic(_) => "atomic",
+        Verdict::Unknown(_) => "unknown",
+    }
+}
+
+/// Builds a program, prints the table of its regions and gives their verdicts.
+fn table(compiler: &str, options: &[&str], source: &Path) -> Vec<(String, &'static str)> {
+    let out = tempfile::tempdir().unwrap();
+    let program = out.path().join("program");
+    if let Err(words) = common::build(compiler, options, source, &program) {
+        println!(
+            "skipped: {} by {compiler} {}: {}",
+            source.display(),
+            options.join(" "),
+            words.lines().next().unwrap_or("")
+        );
+        return Vec::new();
+    }
+    let files = common::objects(&program);
+    common::with_code(&files, |code| {
+        let mut verdicts = Vec::new();
+        for (name, reach) in common::regions(code, common::is_outlined) {
+            let reason = match &reach.verdict {
+                Verdict::Plain => String::new(),
+                Verdict::Atomic(finding) | Verdict::Unknown(finding) => code.sentence(finding),
+            };
+            let file = source.file_name().unwrap_or_default().to_string_lossy();
+            println!(
+                "{file:14} {compiler} {} {name:34} {:8}{:>4} functions{:>6} instructions  {reason}",
+                options[0],
+                word(&reach.verdict),
+                reach.functions,
+                reach.instructions
+            );
+            verdicts.push((name, word(&reach.verdict)));
+        }
+        verdicts
+    })
+}
+
+fn compilers() -> Vec<&'static str> {
+    ["gcc", "clang"].into_iter().filter(|c| common::installed(c)).collect()
+}
+
+#[test]
+fn workloads_have_the_verdicts_their_sources_say() {
+    let folder = common::root().join("programs");
+    if compilers().is_empty() {
+        println!("skipped: neither gcc nor clang is installed");
+    }
+    for compiler in compilers() {
+        for level in ["-O2", "-O3"] {
+            for name in ["bt", "sp", "cg", "ep", "lu", "graph500", "randomaccess", "stencil", "sweep"] {
+                let source = folder.join(format!("{name}.c"));
+                let options = [level, "-fopenmp", "-march=x86-64-v2", "-std=gnu11", "-mcmodel=medium"];
+                let verdicts = table(compiler, &options, &source);
+                if verdicts.is_empty() {
+                    continue;
+                }
+                let all = |wanted: &str| verdicts.iter().all(|v| v.1 == wanted);
+                let any = |wanted: &str| verdicts.iter().any(|v| v.1 == wanted);
+                assert!(!any("unknown"), "{name}: everything in it can be followed");
+                match name {
+                    // clang's reductions have an atomic way.
+                    "bt" | "sp" | "cg" | "ep" | "stencil" | "sweep" if compiler == "gcc" => {
+                        assert!(all("plain"), "{name}");
+                    }
+                    "lu" | "graph500" | "randomaccess" => assert!(any("atomic"), "{name}"),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn regions_of_the_openmp_programs() {
+    let folder = common::root().join("tests/openmp");
+    let mut sources: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    sources.sort();
+    for source in sources {
+        let compiler = match source.extension().and_then(|e| e.to_str()) {
+            Some("c") => "gcc",
+            Some("cc") => "g++",
+            Some("f90") => "gfortran",
+            _ => continue,
+        };
+        if !common::installed(compiler) {
+            println!("skipped: {compiler} is not installed");
+            continue;
+        }
+        table(compiler, &["-O2", "-fopenmp"], &source);
+    }
+}

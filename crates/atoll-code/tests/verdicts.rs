@@ -1,0 +1,128 @@
+//! Functions whose verdict their name says, at every level of optimisation.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::path::Path;
+
+use atoll_code::{Effect, Kind, Verdict};
+
+/// Builds a file of `snippets/` with each set of options, and calls `look` with every function named `plain_…` and so on.
+fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_code::Reach, &str)) {
+    if !common::installed(compiler) {
+        println!("skipped: {compiler} is not installed");
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snippets").join(source);
+    let folder = tempfile::tempdir().unwrap();
+    let sets: [&[&str]; 8] = [
+        &["-O0"],
+        &["-O1"],
+        &["-O2"],
+        &["-O3"],
+        &["-O2", "-fcf-protection=full", "-z", "ibtplt"],
+        &["-O2", "-fno-pie", "-no-pie", "-fcf-protection=none"],
+        &["-O3", "-march=skylake-avx512", "-fno-plt"],
+        &["-O2", "-s", "-rdynamic", "-mcmodel=medium"],
+    ];
+    for options in sets {
+        let out = folder.path().join("program");
+        let with = [&["-fopenmp", "-w"], options].concat();
+        if let Err(words) = common::build(compiler, &with, &path, &out) {
+            println!(
+                "skipped: {source} by {compiler} {}: {}",
+                options.join(" "),
+                words.lines().next().unwrap_or("")
+            );
+            continue;
+        }
+        let files = common::objects(&out);
+        common::with_code(&files, |code| {
+            let wanted = |name: &str| {
+                let kind = name.split('_').next().unwrap_or("");
+                ["plain", "atomic", "unknown"].contains(&kind) && !name.contains('.')
+            };
+            let regions = common::regions(code, wanted);
+            assert!(regions.len() > 3, "{source} {}: its functions are found", options.join(" "));
+            for (name, reach) in regions {
+                let sentences: Vec<String> = reach.findings.iter().map(|f| code.sentence(f)).collect();
+                look(&name, &options.join(" "), &reach, &sentences.join("; "));
+            }
+        });
+    }
+}
+
+fn kind(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Plain => "plain",
+        Verdict::Atomic(_) => "atomic",
+        Verdict::Unknown(_) => "unknown",
+    }
+}
+
+/// All functions of a file have the verdict their names begin with.
+fn check(source: &str, compilers: &[&str]) {
+    let mut wrong = Vec::new();
+    for compiler in compilers {
+        each(compiler, source, &mut |name, options, reach, sentences| {
+            // There `it != end` is a call, and whether `++it` changes what it looks at cannot be told.
+            if name == "plain_vector" && options == "-O0" {
+                return;
+            }
+            if !name.starts_with(kind(&reach.verdict)) {
+                wrong.push(format!("{compiler} {options}: {name} is {}: {sentences}", kind(&reach.verdict)));
+            }
+        });
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn ordinary_code_is_plain() {
+    check("plain.c", &["gcc", "clang"]);
+}
+
+#[test]
+fn synchronisation_is_found() {
+    check("atomic.c", &["gcc", "clang"]);
+}
+
+#[test]
+fn what_cannot_be_followed_is_unknown() {
+    check("unknown.c", &["gcc", "clang"]);
+}
+
+#[test]
+fn calls_of_cxx() {
+    check("virtual.cc", &["g++", "clang++"]);
+}
+
+#[test]
+fn findings_say_what_was_found() {
+    each("gcc", "atomic.c", &mut |name, options, reach, sentences| {
+        let has = |kind| reach.findings.iter().any(|f| f.kind == kind);
+        let right = match name {
+            "atomic_histogram" | "atomic_capture" | "atomic_compare_and_swap" => has(Kind::AtomicUpdate),
+            "atomic_flush_producer" | "atomic_full_fence" => has(Kind::Fence),
+            "atomic_volatile_spin" | "atomic_pipeline" | "atomic_acquire_spin" | "atomic_spin_by_a_call" => {
+                has(Kind::Wait)
+            }
+            _ => true,
+        };
+        assert!(right, "{name} {options}: {sentences}");
+    });
+}
+
+#[test]
+fn calls_are_reported_by_name() {
+    each("gcc", "plain.c", &mut |name, options, reach, _| {
+        if name == "plain_allocates" {
+            assert_eq!(reach.calls.get("abort"), Some(&Effect::NoReturn), "{options}");
+            assert_eq!(reach.calls.get("calloc"), Some(&Effect::Plain), "{options}");
+        }
+        if name == "plain_mathematics" {
+            assert_eq!(reach.calls.get("sin"), Some(&Effect::Pure), "{options}");
+        }
+    });
+}

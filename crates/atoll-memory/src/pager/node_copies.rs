@@ -1,0 +1,210 @@
+//! A node's copies of pages, as its agent changes them: put in place, protected, taken away, read, changed.
+//!
+//! Called by the node's agent, a thread of the node's first process that never touches paged memory itself but sees it
+//! through a second mapping of the arena's files; workers that run meanwhile fault on what they no longer may
+//! (`node_rights`, `fault`). The protocol that decides is `atoll-coherence`'s.
+//!
+//! Rules: no access to paged memory but through the alias.
+
+use super::executor::{Event, Executor};
+use super::frames::CoreMap;
+use super::node_rights::Right;
+use super::page_word::{self, Habit, PageWord, State};
+use super::{FaultError, Pager};
+use crate::far::{Access, FarStore, Transfer};
+use crate::spin::Backoff;
+
+impl Pager {
+    /// Takes the page's lock.
+    fn hold(&self, page: u32) -> PageWord {
+        let word = self.word(page);
+        let mut wait = Backoff::new();
+        loop {
+            let seen = page_word::load(word);
+            if seen.state() != State::Busy && page_word::try_lock(word, seen) {
+                return seen;
+            }
+            wait.pause();
+        }
+    }
+
+    fn set_right(&self, page: u32, right: Right) {
+        if let Some(rights) = self.rights() {
+            rights.set(page, right);
+        }
+    }
+
+    /// Brings a locked page near: its content is behind the alias then. Returns its new word.
+    fn bring(&self, x: &mut Executor, page: u32, seen: PageWord) -> Result<PageWord, FaultError> {
+        if seen.state() == State::Resident {
+            return Ok(seen);
+        }
+        self.make_room(x, 1)?;
+        let far = seen.state() == State::Far;
+        let at = self.alias(page);
+        if far {
+            match self.far.direct(&x.lane, page.into(), Access::Load).map_err(FaultError::Far)? {
+                // SAFETY: a page in far memory, and the alias of a page that nobody has mapped.
+                Some(from) => unsafe { std::ptr::copy_nonoverlapping(from, at, self.page_bytes()) },
+                None => self
+                    .far
+                    .load(&mut x.lane, &[Transfer { page: page.into(), memory: at }])
+                    .map_err(FaultError::Far)?,
+            }
+        } else {
+            // The page exists, full of zeros, once it was touched.
+            // SAFETY: the alias of a page that nobody has mapped.
+            unsafe { at.write_volatile(0) };
+        }
+        x.cached -= 1;
+        let frame = x.cache[x.cached];
+        self.frames.fill(frame, page, false, far);
+        self.note(
+            x,
+            if far { Event::Returned(frame, false, seen.token()) } else { Event::Inserted(frame, 0) },
+        );
+        if !far {
+            self.touch(page);
+        }
+        Ok(PageWord::resident(frame, seen.habit()))
+    }
+
+    /// Runs `change` on the locked page's content, near.
+    fn with_content(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        change: impl FnOnce(&mut [u8], u32),
+    ) -> Result<(), FaultError> {
+        let seen = self.hold(page);
+        let now = self.bring(x, page, seen);
+        if let Ok(now) = now {
+            // SAFETY: the alias of a page that is near; the agent alone uses aliases. Workers may write the same bytes only
+            // where the program has a race.
+            let content = unsafe { std::slice::from_raw_parts_mut(self.alias(page), self.page_bytes()) };
+            change(content, now.frame());
+        }
+        page_word::unlock(self.word(page), *now.as_ref().unwrap_or(&seen));
+        now.map(drop)
+    }
+
+    /// Puts a copy in place: `content`, or zeros.
+    ///
+    /// # Errors
+    /// See [`FaultError`]; there is no copy then.
+    pub fn install_copy(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        content: Option<&[u8]>,
+        writable: bool,
+    ) -> Result<(), FaultError> {
+        self.with_content(x, page, |to, frame| {
+            match content {
+                Some(content) => to.copy_from_slice(content),
+                None => to.fill(0),
+            }
+            self.frames.set_dirty(frame);
+            if !writable {
+                self.frames.set_clean(frame);
+            }
+        })?;
+        self.set_right(page, if writable { Right::Write } else { Right::Read });
+        Ok(())
+    }
+
+    /// Lets workers write the copy, or takes that from them; writes under way have ended then.
+    ///
+    /// # Errors
+    /// See [`FaultError`].
+    pub fn protect_copy(&self, x: &mut Executor, page: u32, writable: bool) -> Result<(), FaultError> {
+        self.set_right(page, if writable { Right::Write } else { Right::Read });
+        if writable {
+            return Ok(());
+        }
+        let (at, len) = (self.address_of(page).0, self.page_bytes());
+        self.with_content(x, page, |_, frame| {
+            let mut map = CoreMap::EMPTY;
+            self.frames.union_into(frame, &mut map);
+            map.for_each(|table| {
+                // Refused only by a table whose process is gone.
+                let _ = self.uffd(table).write_protect(at, len, true);
+            });
+            self.frames.set_clean(frame);
+        })
+    }
+
+    /// Takes the copy away.
+    pub fn remove_copy(&self, x: &Executor, page: u32) {
+        self.set_right(page, Right::Nothing);
+        let at = self.address_of(page).0;
+        self.release(at, at + self.page_bytes(), x.figures);
+    }
+
+    /// Copies the page's content to `out`, which has its size; `false` if it is all zeros that were never written.
+    ///
+    /// # Errors
+    /// See [`FaultError`].
+    pub fn read_copy(&self, x: &mut Executor, page: u32, out: &mut [u8]) -> Result<bool, FaultError> {
+        if page_word::load(self.word(page)).state() == State::Absent {
+            // Nobody makes it meanwhile: workers that may not write wait, and others were not asked to stop.
+            let seen = self.hold(page);
+            page_word::unlock(self.word(page), seen);
+            if seen.state() == State::Absent {
+                return Ok(false);
+            }
+        }
+        self.with_content(x, page, |content, _| out.copy_from_slice(content))?;
+        Ok(true)
+    }
+
+    /// Does a worker have the page mapped?
+    pub fn is_used(&self, page: u32) -> bool {
+        let seen = page_word::load(self.word(page));
+        seen.state() == State::Resident && self.frames.count(seen.frame()) > 0
+    }
+
+    /// Changes the page's content in place.
+    ///
+    /// # Errors
+    /// See [`FaultError`].
+    pub fn change_copy(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), FaultError> {
+        self.with_content(x, page, |content, frame| {
+            change(content);
+            self.frames.set_dirty(frame);
+        })
+    }
+
+    /// The pages of `start..end` are in the arena's files already, though no fault brought them: they are near from now on,
+    /// and mapped nowhere. For memory that was moved there while it was in use.
+    ///
+    /// # Errors
+    /// See [`FaultError`].
+    pub fn adopt(&self, x: &mut Executor, start: usize, end: usize) -> Result<(), FaultError> {
+        for at in (start..end).step_by(self.page_bytes()) {
+            let Some(page) = self.page_at(at) else { continue };
+            let seen = self.hold(page);
+            let room = if seen.state() == State::Absent { self.make_room(x, 1) } else { Ok(()) };
+            let mut now = seen;
+            if seen.state() == State::Absent && room.is_ok() {
+                // What was never used is a hole in the file, which this fills.
+                // SAFETY: the alias of a page of ours.
+                unsafe { self.alias(page).read_volatile() };
+                x.cached -= 1;
+                let frame = x.cache[x.cached];
+                self.frames.fill(frame, page, true, false);
+                self.note(x, Event::Inserted(frame, 0));
+                self.touch(page);
+                now = PageWord::resident(frame, Habit::Written);
+            }
+            page_word::unlock(self.word(page), now);
+            room?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! What this node may do with each page, in runs on several nodes: nothing, read it, or write it.
+//!
+//! The fault path asks before it maps a page (`fault`); the node's agent changes rights together with the copy
+//! (`node_copies`). A right is changed before the page is locked and looked at while it is: who maps a page with rights
+//! that are just being taken holds its lock, and whoever takes them undoes the mapping once it has the lock.
+//!
+//! Rules: no allocation, no locks, no arena access, no printing.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use atoll_coherence::agent::{Area, Layout};
+use atoll_coherence::nodes::Node;
+
+use super::Pager;
+use crate::layout::{self, ARENA_BYTES, part};
+
+/// As at first: everything for the node that has the page first, nothing for others.
+const FIRST: u8 = 0;
+const NOTHING: u8 = 1;
+const READ: u8 = 2;
+const WRITE: u8 = 3;
+
+/// What may be done with a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Right {
+    /// There is no copy here.
+    Nothing,
+    /// Others may have copies, too.
+    Read,
+    /// As on a machine of its own.
+    Write,
+}
+
+/// Waits until this node's agent says that a worker should try again: page, and whether it writes.
+pub type Ask = fn(u32, bool);
+
+/// The rights of all pages.
+pub struct NodeRights {
+    table: &'static [AtomicU8],
+    me: Node,
+    layout: Layout,
+    /// An [`Ask`]; 0 until there is an agent.
+    ask: AtomicUsize,
+}
+
+/// The part of the arena that large blocks lie in: the rest is small blocks'.
+pub const LARGE_BYTES: usize = ARENA_BYTES / 8 * 7;
+
+impl NodeRights {
+    /// Rights as they are before anybody did anything; `table` is zeroed and has a byte for each page.
+    pub(crate) fn new(table: &'static [AtomicU8], node: u32, nodes: u32, shift: u32) -> NodeRights {
+        let mut layout = Layout::new(nodes as Node, 0, 0);
+        let area = |first: usize, bytes: usize| Area {
+            first: (first >> shift) as u64,
+            each: (part(bytes, 0, nodes).1 >> shift) as u64,
+        };
+        layout.areas = [area(0, LARGE_BYTES), area(LARGE_BYTES, ARENA_BYTES - LARGE_BYTES)];
+        NodeRights { table, me: node as Node, layout, ask: AtomicUsize::new(0) }
+    }
+
+    /// Who has which page at first.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// What may be done with `page` here.
+    #[inline]
+    pub fn get(&self, page: u32) -> Right {
+        match self.table[page as usize].load(Ordering::Acquire) {
+            FIRST if self.layout.first_owner(page.into()) == self.me => Right::Write,
+            FIRST | NOTHING => Right::Nothing,
+            READ => Right::Read,
+            _ => Right::Write,
+        }
+    }
+
+    pub(super) fn set(&self, page: u32, right: Right) {
+        let value = match right {
+            Right::Nothing => NOTHING,
+            Right::Read => READ,
+            Right::Write => WRITE,
+        };
+        self.table[page as usize].store(value, Ordering::Release);
+    }
+}
+
+impl Pager {
+    pub(crate) fn set_rights(&self, rights: NodeRights) {
+        // Set once, where the pager is made.
+        let _ = self.rights.set(rights);
+    }
+
+    /// The rights, in runs on several nodes.
+    pub fn rights(&self) -> Option<&NodeRights> {
+        self.rights.get()
+    }
+
+    /// From now on workers that may not do what they do call `ask` and try again.
+    pub fn serve_by(&self, ask: Ask) {
+        if let Some(rights) = self.rights.get() {
+            rights.ask.store(ask as usize, Ordering::Release);
+        }
+    }
+
+    /// May this node read `page`, or write it?
+    #[inline]
+    pub(super) fn may(&self, page: u32, write: bool) -> bool {
+        match self.rights.get() {
+            None => true,
+            Some(rights) => match rights.get(page) {
+                Right::Nothing => false,
+                Right::Read => !write,
+                Right::Write => true,
+            },
+        }
+    }
+
+    /// Has the node's agent see to it that this worker may.
+    pub(super) fn ask_node(&self, page: u32, write: bool) {
+        let ask = self.rights.get().map_or(0, |rights| rights.ask.load(Ordering::Acquire));
+        if ask == 0 {
+            // The agent starts before anything runs that could fault.
+            return;
+        }
+        // SAFETY: only `serve_by` stores here, an `Ask`.
+        let ask = unsafe { std::mem::transmute::<usize, Ask>(ask) };
+        ask(page, write);
+    }
+
+    /// Where the agent sees `page`.
+    #[inline]
+    pub(super) fn alias(&self, page: u32) -> *mut u8 {
+        (layout::ALIAS + self.offset(page) as usize) as *mut u8
+    }
+}

@@ -1,0 +1,67 @@
+//! Blocks of other nodes' heaps: freed here, given back there.
+//!
+//! Called by `exports`. Each node has its own part of the address ranges that blocks lie in (`place`), and only its own
+//! workers touch its allocators' state; a block that another node frees travels home as a message.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use atoll_memory::layout;
+use atoll_memory::spin::Spin;
+
+use super::{exports, overflow, place};
+use crate::nodes::{self, mail};
+use crate::state::SignalsBlocked;
+
+static RETURNED: Spin<Vec<usize>> = Spin::new(Vec::new());
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// The node that `block` belongs to, if that is another one.
+#[inline]
+pub(super) fn owner(block: usize) -> Option<u32> {
+    let (node, nodes) = nodes::several()?;
+    let part = |start: usize, bytes: usize| (block - start) / layout::part(bytes, 0, nodes).1;
+    let owner = if overflow::AREA.contains(&block) {
+        part(overflow::AREA.start, overflow::AREA.len())
+    } else if layout::in_arena(block) {
+        part(layout::ARENA, overflow::AREA.start - layout::ARENA)
+    } else if layout::in_pinned(block) {
+        part(layout::PINNED, layout::PINNED_BYTES)
+    } else {
+        return None;
+    };
+    (owner != node as usize).then_some(owner as u32)
+}
+
+/// Frees a block of node `owner`.
+pub(super) fn free(block: usize, owner: u32) {
+    mail::post(mail::Kind::Free, [block as u64, owner.into(), 0]);
+}
+
+/// The agent was told that `block`, of this node, is free. Workers do what is to be done.
+pub(crate) fn give_back(block: usize) {
+    RETURNED.lock().push(block);
+    ANY.store(true, Ordering::Release);
+}
+
+/// Frees what other nodes gave back.
+#[inline]
+pub(super) fn drain() {
+    if ANY.load(Ordering::Relaxed) {
+        drain_now();
+    }
+}
+
+#[cold]
+fn drain_now() {
+    let blocks = {
+        let _blocked = SignalsBlocked::new();
+        ANY.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *RETURNED.lock())
+    };
+    for block in blocks {
+        if place::is_own(block) {
+            // SAFETY: a block of this node that its program freed on another.
+            unsafe { exports::free(block as *mut std::ffi::c_void) };
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! How workers ask their node's agent for something, and wait for it: one slot a worker, in memory that all workers share.
+//!
+//! `agent` answers. A worker may come here from its fault handler.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use atoll_channel::transport::Waker;
+use atoll_memory::control::{EXIT_SETUP, MAX_WORKERS};
+
+use crate::state::{self, SignalsBlocked};
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// The page, whether it is written: that the worker may.
+    Fault,
+    /// The lock's name; 1: do not wait. Answer: 1 if taken.
+    Lock,
+    /// The lock's name.
+    Unlock,
+    /// Number of the share twice, plus one if guided; iterations of the loop; iterations wanted. Answers: from, to.
+    Chunk,
+    /// Where they go on to: all workers of the node are at a barrier.
+    Arrive,
+    /// Where the [`super::region::Order`] lies: tell all nodes of the region.
+    Region,
+    /// A value for the node-wide place of `copyprivate`.
+    Publish,
+    /// The program ends with this status.
+    Exit,
+    /// A block of another node's heap is free.
+    Free,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Fault,
+    Kind::Lock,
+    Kind::Unlock,
+    Kind::Chunk,
+    Kind::Arrive,
+    Kind::Region,
+    Kind::Publish,
+    Kind::Exit,
+    Kind::Free,
+];
+
+const IDLE: u32 = 0;
+const POSTED: u32 = 1;
+const SLEEPING: u32 = 2;
+const DONE: u32 = 3;
+
+/// One worker's question and its answer.
+#[repr(align(64))]
+struct Slot {
+    state: AtomicU32,
+    kind: AtomicU32,
+    words: [AtomicU64; 3],
+    answers: [AtomicU64; 2],
+}
+
+/// A slot's number: the worker's executor, twice, and one for its faults: asking for something else it may fault.
+pub(crate) type Number = u32;
+
+const COUNT: usize = 4 * MAX_WORKERS;
+
+static SLOTS: [Slot; COUNT] = [const {
+    Slot {
+        state: AtomicU32::new(IDLE),
+        kind: AtomicU32::new(0),
+        words: [const { AtomicU64::new(0) }; 3],
+        answers: [const { AtomicU64::new(0) }; 2],
+    }
+}; COUNT];
+
+/// Which slots were posted and not looked at by the agent.
+static NEWS: [AtomicU64; COUNT / 64] = [const { AtomicU64::new(0) }; COUNT / 64];
+
+/// Does the agent sleep, or is it about to?
+static ASLEEP: AtomicU32 = AtomicU32::new(0);
+static WAKER: OnceLock<Waker> = OnceLock::new();
+
+/// How often a worker looks for its answer before it sleeps, where it has a CPU to itself; else it only takes the agent's.
+const SPINS: u32 = 2_000;
+static SPINNING: AtomicU32 = AtomicU32::new(0);
+
+/// Asks, and waits for the answer, of which this is the first word.
+pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
+    let _blocked = SignalsBlocked::new();
+    let number = 2 * state::executor_index() + usize::from(kind == Kind::Fault);
+    let slot = &SLOTS[number];
+    if slot.state.load(Ordering::Relaxed) != IDLE {
+        state::give_up(EXIT_SETUP, "a worker that waits for its node's agent asked it once more");
+    }
+    slot.kind.store(kind as u32, Ordering::Relaxed);
+    for (place, word) in slot.words.iter().zip(words) {
+        place.store(word, Ordering::Relaxed);
+    }
+    slot.state.store(POSTED, Ordering::Relaxed);
+    // Other side: the swap in `take`.
+    NEWS[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
+    // Other side: the fence in `fall_asleep`. Either the agent sees the news, or this worker sees that it sleeps.
+    fence(Ordering::SeqCst);
+    if ASLEEP.load(Ordering::Relaxed) != 0 {
+        wake_agent();
+    }
+    wait(slot);
+    let answer = slot.answers[0].load(Ordering::Relaxed);
+    slot.state.store(IDLE, Ordering::Relaxed);
+    answer
+}
+
+/// The second word of the answer that this worker got last.
+pub(crate) fn second() -> u64 {
+    SLOTS[2 * state::executor_index()].answers[1].load(Ordering::Relaxed)
+}
+
+fn wait(slot: &Slot) {
+    for _ in 0..SPINNING.load(Ordering::Relaxed) {
+        // Other side: the swap in `answer`.
+        if slot.state.load(Ordering::Acquire) == DONE {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+    if slot.state.compare_exchange(POSTED, SLEEPING, Ordering::Acquire, Ordering::Acquire).is_ok() {
+        while slot.state.load(Ordering::Acquire) == SLEEPING {
+            crate::futex::sleep(&slot.state, SLEEPING);
+        }
+    }
+}
+
+fn wake_agent() {
+    if let Some(waker) = WAKER.get() {
+        waker.wake();
+    }
+}
+
+/// Workers have CPUs to themselves, and may spin.
+pub(super) fn let_spin() {
+    SPINNING.store(SPINS, Ordering::Relaxed);
+}
+
+/// The agent's side: how to wake it, without locks, as a worker may fault while it does so, and wake it once more. Once, before
+/// there are workers.
+pub(super) fn set_waker(waker: Waker) {
+    let _ = WAKER.set(waker);
+}
+
+/// A question.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) number: Number,
+    pub(super) kind: Kind,
+    pub(super) words: [u64; 3],
+}
+
+/// The agent's side: all that was asked since the last call. Returns how much that was.
+pub(super) fn take(mut each: impl FnMut(Question)) -> usize {
+    let mut count = 0;
+    for (group, news) in NEWS.iter().enumerate() {
+        if news.load(Ordering::Relaxed) == 0 {
+            continue;
+        }
+        // Other side: the addition in `post`.
+        let mut bits = news.swap(0, Ordering::Acquire);
+        while bits != 0 {
+            let number = group * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let slot = &SLOTS[number];
+            let kind = KINDS[slot.kind.load(Ordering::Relaxed) as usize % KINDS.len()];
+            let words = std::array::from_fn(|i| slot.words[i].load(Ordering::Relaxed));
+            count += 1;
+            each(Question { number: number as Number, kind, words });
+        }
+    }
+    count
+}
+
+/// Is this a slot's number?
+pub(super) fn is_number(number: Number) -> bool {
+    (number as usize) < COUNT
+}
+
+/// The agent's side: answers, and lets the worker go on.
+pub(super) fn answer(number: Number, answers: [u64; 2]) {
+    let slot = &SLOTS[number as usize];
+    slot.answers[0].store(answers[0], Ordering::Relaxed);
+    slot.answers[1].store(answers[1], Ordering::Relaxed);
+    // Other side: the loads in `wait`.
+    if slot.state.swap(DONE, Ordering::Release) == SLEEPING {
+        crate::futex::wake(&slot.state, 1);
+    }
+}
+
+/// The agent's side: runs `sleep` unless somebody has asked meanwhile.
+pub(super) fn fall_asleep(sleep: impl FnOnce()) {
+    ASLEEP.store(1, Ordering::Relaxed);
+    // Other side: the fence in `post`.
+    fence(Ordering::SeqCst);
+    if NEWS.iter().all(|news| news.load(Ordering::Relaxed) == 0) {
+        sleep();
+    }
+    ASLEEP.store(0, Ordering::Relaxed);
+}

@@ -1,0 +1,84 @@
+//! A program on several nodes that share no memory: its team spread over them, its pages kept coherent.
+//!
+//! On node 0, the origin, the program's `main` runs; on the others a process of the same binary stops before `main` and
+//! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
+//! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
+//! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
+//! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
+//!
+//! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
+
+pub(crate) mod agent;
+mod chunks;
+mod identity;
+mod locks;
+pub(crate) mod mail;
+mod memory;
+mod phases;
+pub(crate) mod region;
+mod safety;
+pub(crate) mod stack;
+mod wire;
+
+use atoll_memory::control::EXIT_SETUP;
+
+use crate::state;
+
+/// The node on which `main` runs.
+pub(crate) const ORIGIN: u32 = 0;
+
+/// This node's number and how many there are, if there are several.
+#[inline]
+pub(crate) fn several() -> Option<(u32, u32)> {
+    let settings = &state::control()?.settings;
+    settings.several_nodes().then_some((settings.node, settings.nodes))
+}
+
+/// The CPUs that this node's workers have to themselves, of `cpus`: local nodes share them, and each has an agent.
+pub(crate) fn cpus(cpus: u32) -> u32 {
+    match several() {
+        Some((_, nodes)) => (cpus / nodes).saturating_sub(1),
+        None => cpus,
+    }
+}
+
+/// Are there several nodes?
+#[inline]
+pub(crate) fn active() -> bool {
+    several().is_some()
+}
+
+/// Takes the program's lock `name`, an address, from all workers of all nodes.
+pub(crate) fn lock(name: usize) {
+    mail::post(mail::Kind::Lock, [name as u64, 0, 0]);
+}
+
+/// Takes it if nobody has it.
+pub(crate) fn try_lock(name: usize) -> bool {
+    mail::post(mail::Kind::Lock, [name as u64, 1, 0]) != 0
+}
+
+/// Gives it back.
+pub(crate) fn unlock(name: usize) {
+    mail::post(mail::Kind::Unlock, [name as u64, 0, 0]);
+}
+
+/// Iterations of the loop with number `share` for this node, from the origin: `amount`, or more as long as many are left if
+/// `guided`.
+pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> Option<(u64, u64)> {
+    let from = mail::post(mail::Kind::Chunk, [share << 1 | u64::from(guided), count, amount]);
+    let to = mail::second();
+    (from < to).then_some((from, to))
+}
+
+/// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
+/// were.
+pub(crate) fn barrier(site: usize) {
+    mail::post(mail::Kind::Arrive, [site as u64, 0, 0]);
+}
+
+/// Ends a program that does in a region over several nodes what cannot be done there.
+pub(crate) fn unsupported(what: &str) -> ! {
+    let text = format!("{what} cannot be spread over several nodes yet: run this program without --nodes");
+    state::give_up(EXIT_SETUP, &text)
+}

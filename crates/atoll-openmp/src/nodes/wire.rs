@@ -1,0 +1,60 @@
+//! What agents of different nodes say to each other, and its bytes.
+//!
+//! `agent` sends and receives; the coherence protocol's own messages are one kind among them.
+
+use atoll_coherence::agent::Message;
+use serde::{Deserialize, Serialize};
+
+use super::identity::Identity;
+use super::region::Order;
+
+/// A page's content; none: all zeros.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub(super) struct Content(#[serde(with = "serde_bytes")] pub(super) Option<Vec<u8>>);
+
+/// What changed in a page: see `atoll_coherence::diff`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub(super) struct Diff(#[serde(with = "serde_bytes")] pub(super) Vec<u8>);
+
+/// A message between agents.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Packet {
+    /// What the sender is, before anything else.
+    Hello(Identity),
+    /// The coherence protocol's.
+    Coherence(Message<Content, Diff>),
+    /// From the origin: a region begins.
+    Region(Order),
+    /// From the origin: the value that `copyprivate` gives to all.
+    Publish(u64),
+    /// To the origin: a worker wants a lock; whether it waits for it.
+    Lock { name: u64, by: u32, wait: bool },
+    /// From the origin: whether the worker has it.
+    Locked { by: u32, taken: bool },
+    /// To the origin.
+    Unlock(u64),
+    /// To the origin: a node wants iterations of a loop.
+    Chunk { share: u64, guided: bool, count: u64, amount: u64, by: u32 },
+    /// From the origin: they are these.
+    Chunks { by: u32, from: u64, to: u64 },
+    /// Blocks of the receiver's heap that are free.
+    Free(u64),
+    /// To the origin, at the end: what the node counted, by `atoll_memory::control::NodeCount`.
+    Counts(Vec<u64>),
+    /// From the origin: the program has ended. To the origin: a worker ends it.
+    Exit(i32),
+}
+
+/// The bytes of packets that travel together.
+pub(super) fn encode(packets: &[Packet]) -> Vec<u8> {
+    // Into memory, of types that all have a form: it cannot fail.
+    postcard::to_stdvec(packets).unwrap_or_default()
+}
+
+/// What the bytes mean; none if nothing.
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<Packet>> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((packets, [])) => Some(packets),
+        _ => None,
+    }
+}

@@ -1,0 +1,157 @@
+//! The constructor's second half on each of several nodes: everything the program's workers share is paged, so that it can be
+//! kept coherent, and every node but the origin ends here and serves.
+//!
+//! Called by `constructor`; the agent it starts is `nodes::agent`.
+
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use atoll_memory::control::Control;
+use atoll_memory::pager::Pager;
+use atoll_memory::sys;
+use atoll_memory::uffd::Uffd;
+
+use super::constructor::{main_stack, share_tls};
+use super::share::{self, PinnedFile};
+use super::{late, objects, process, signal};
+use crate::nodes::stack::Stack;
+use crate::nodes::{ORIGIN, agent, region, stack};
+use crate::{heap, state, workers, wrap};
+
+/// Prepares this node; returns on the origin only, where `main` follows.
+pub(super) fn set_up(
+    control: &'static Control,
+    pager: &'static Pager,
+    mut file: PinnedFile,
+    objects: &[objects::Object],
+    in_stack: usize,
+    faults: Uffd,
+) -> Result<(), String> {
+    let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
+    let (node, nodes) = (control.settings.node, control.settings.nodes);
+    if control.settings.shared_tables() {
+        return Err("several nodes need workers with page tables of their own".into());
+    }
+    if control.settings.fault_thread() {
+        return Err("on several nodes workers handle their faults themselves".into());
+    }
+    state::manage(pager);
+    // While the program's variables are still this process's own.
+    wrap::init();
+    let mut contents = Vec::new();
+    for object in objects.iter().filter(|o| !o.is_private()) {
+        share::share_object(object, pager, &mut file, &mut contents)
+            .map_err(kernel("the program's globals"))?;
+    }
+    share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
+    let main_stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
+    if !heap::overflow::page_all() {
+        return Err("mimalloc does not take its part of the arena".into());
+    }
+    let bounds = (main_stack.bottom, main_stack.top);
+    let meeting =
+        agent::meet(control.settings.meeting(), (node, nodes), objects, pager.page_bytes(), bounds)?;
+    signal::use_stack(process::alternate_stack(0));
+    signal::install();
+    let begin = Node { control, pager, faults, main_stack };
+    if node == ORIGIN {
+        stack::move_here(pager, main_stack).map_err(kernel("the main stack"))?;
+        state::become_worker(0, 0);
+        begin.attach()?;
+        if let Err(e) = pager.check_near() {
+            signal::end(e);
+        }
+        late::begin(file, objects);
+        let layout = begin.layout();
+        agent::start(meeting, move || Ok(layout))?;
+        stack::settle(main_stack);
+        share::restore(contents);
+        control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
+        return Ok(());
+    }
+    share::forget(contents);
+    agent::start(meeting, move || begin.serve())?;
+    // This thread's stack lies where the origin's does: it is never used again.
+    let _blocked = state::set_all_blocked();
+    stack::sleep_for_ever()
+}
+
+/// What is known of this node while it is set up.
+#[derive(Clone, Copy)]
+struct Node {
+    control: &'static Control,
+    pager: &'static Pager,
+    faults: Uffd,
+    main_stack: Stack,
+}
+
+impl Node {
+    /// This process serves its faults, and is known to the launcher.
+    fn attach(&self) -> Result<(), String> {
+        let Node { control, pager, faults, main_stack } = *self;
+        if control.settings.node == ORIGIN {
+            // SAFETY: this thread's own executor, and nothing faults yet.
+            let x = unsafe { state::executor(pager) };
+            if let Err(e) = pager.adopt(x, main_stack.used, main_stack.top) {
+                signal::end(e);
+            }
+        }
+        pager
+            .attach_table(0, faults)
+            .map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
+        control.workers.store(1, Ordering::Relaxed);
+        control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
+        process::master_helper(pager, faults)
+    }
+
+    /// Who has which page at first, and what the origin takes back.
+    fn layout(&self) -> atoll_coherence::agent::Layout {
+        let nodes = self.control.settings.nodes;
+        let mut layout = self
+            .pager
+            .rights()
+            .map_or(atoll_coherence::agent::Layout::new(nodes as u8, 0, 0), |rights| rights.layout());
+        let page = |at: usize| self.pager.page_at(at).map_or(0, u64::from);
+        layout.reclaim = (page(self.main_stack.bottom), page(self.main_stack.top - 1) + 1);
+        layout
+    }
+
+    /// On another node than the origin, in the agent's thread, once the first thread sleeps.
+    fn serve(self) -> Result<atoll_coherence::agent::Layout, String> {
+        keep_environment(self.pager);
+        stack::wait_for_sleep();
+        // SAFETY: the first thread sleeps, or is about to without touching its stack again.
+        unsafe { stack::map_over(self.pager, self.main_stack) }
+            .map_err(|e| format!("cannot map the origin's stack: {e}"))?;
+        self.attach()?;
+        let started = workers::start(1, 0, region::lead, std::ptr::null_mut());
+        started.map_err(|e| format!("cannot start the node's first worker: {}", sys::Errno(e.0)))?;
+        self.control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
+        Ok(self.layout())
+    }
+}
+
+unsafe extern "C" {
+    #[link_name = "__environ"]
+    static ENVIRON: AtomicPtr<*mut c_char>;
+}
+
+/// Copies the environment to memory that stays: the strings lie on the stack that becomes the origin's. Where the program has
+/// a variable of its own for it, that will be the origin's, too.
+fn keep_environment(pager: &Pager) {
+    // SAFETY: libc's variable, which nobody changes meanwhile.
+    let variable = unsafe { &ENVIRON };
+    let mut at = variable.load(Ordering::Relaxed);
+    let mut copy: Vec<*mut c_char> = Vec::new();
+    // SAFETY: a list of strings that ends with a null pointer.
+    unsafe {
+        while !at.is_null() && !(*at).is_null() {
+            copy.push(std::ffi::CStr::from_ptr(*at).to_owned().into_raw());
+            at = at.add(1);
+        }
+    }
+    copy.push(std::ptr::null_mut());
+    if pager.page_at(variable as *const _ as usize).is_none() {
+        variable.store(copy.leak().as_mut_ptr(), Ordering::Relaxed);
+    }
+}
