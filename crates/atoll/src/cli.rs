@@ -22,7 +22,7 @@ mod trace;
 mod translation;
 pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
 pub(crate) use repro::{PaperArg, ReproArgs};
-pub(crate) use segment::{BackendArg, Segment, SegmentRunArgs};
+pub(crate) use segment::{Segment, SegmentRunArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};

@@ -24,7 +24,8 @@ pub struct Kvm32Cores {
 #[derive(Debug)]
 struct State {
     machine: Machine,
-    vm: VmFd,
+    /// Kept for its virtual CPU.
+    _vm: VmFd,
     vcpu: Option<VcpuFd>,
     stopped: Option<Receiver<String>>,
 }
@@ -150,7 +151,7 @@ impl Cores for Kvm32Cores {
         for fd in [self.kvm.as_raw_fd(), vm.as_raw_fd(), vcpu.as_raw_fd()] {
             machine.delegate().hide(fd);
         }
-        self.state = Some(State { machine, vm, vcpu: Some(vcpu), stopped: None });
+        self.state = Some(State { machine, _vm: vm, vcpu: Some(vcpu), stopped: None });
         Ok(())
     }
 
@@ -180,11 +181,10 @@ impl Cores for Kvm32Cores {
     }
 
     fn serve(&mut self) -> Result<End, SegmentError> {
-        let Some(State { machine, vm, stopped: Some(stopped), .. }) = &self.state else {
-            return Err(crate::backend::machine("serving cores")(std::io::Error::other("none was started")));
+        let Some(State { machine: memory, stopped: Some(stopped), .. }) = &self.state else {
+            return Err(machine("serving cores")(std::io::Error::other("none was started")));
         };
-        let _ = vm;
-        let end = machine.serve(|| stopped.try_recv().ok());
+        let end = memory.serve(|| stopped.try_recv().ok());
         // The core's thread spins in the machine until the process ends, so its memory stays.
         std::mem::forget(self.state.take());
         Ok(end)

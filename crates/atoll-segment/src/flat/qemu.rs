@@ -131,10 +131,10 @@ impl Cores for QemuCores {
     }
 
     fn serve(&mut self) -> Result<End, SegmentError> {
-        let Some(State { machine, child: Some(child), .. }) = &mut self.state else {
-            return Err(crate::backend::machine("serving cores")(std::io::Error::other("none was started")));
+        let Some(State { machine: memory, child: Some(child), .. }) = &mut self.state else {
+            return Err(machine("serving cores")(std::io::Error::other("none was started")));
         };
-        let end = machine.serve(|| gone(child));
+        let end = memory.serve(|| gone(child));
         // Ends QEMU.
         self.state = None;
         Ok(end)
