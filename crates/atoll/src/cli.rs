@@ -26,7 +26,7 @@ pub(crate) use profile::{
     DiffArgs, ExportArgs, ExportForm, KeepArg, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg,
 };
 pub(crate) use repro::{PaperArg, ReproArgs};
-pub(crate) use segment::{BackendArg, Segment, SegmentRunArgs};
+pub(crate) use segment::{Segment, SegmentRunArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};
