@@ -313,6 +313,12 @@ impl<W: Write> Recorder<W> {
             // The thread's coming may be told later than this.
             Marked::Worker { tid, number } => {
                 self.numbers.insert(tid, number);
+                if self.threads.is_none() && !self.workers.contains_key(&tid) {
+                    self.worker(time_ns, pid, tid, String::new());
+                    for what in Threads::mappings(pid) {
+                        self.change(Change { time_ns, what });
+                    }
+                }
             }
         }
     }
