@@ -8,8 +8,21 @@ use crate::{Atoll, Outcome, built, native};
 
 /// Their names.
 pub const PROGRAMS: [&str; 15] = [
-    "cg", "lu", "bt", "sp", "stencil", "ep", "randomaccess", "graph500", "blackscholes", "hotspot", "kmeans", "lavamd",
-    "lud", "lulesh", "minife",
+    "cg",
+    "lu",
+    "bt",
+    "sp",
+    "stencil",
+    "ep",
+    "randomaccess",
+    "graph500",
+    "blackscholes",
+    "hotspot",
+    "kmeans",
+    "lavamd",
+    "lud",
+    "lulesh",
+    "minife",
 ];
 /// Replacement policies.
 pub const POLICIES: [&str; 4] = ["fifo", "lru", "cmcp", "adaptive"];
