@@ -94,7 +94,7 @@ fn variables_have_their_names_and_an_address_used_again_is_the_later_ones() {
     assert!(profile.regions.iter().any(|r| r.name.starts_with("sweep._omp_fn")), "{:?}", profile.regions);
     assert_eq!(profile.phases.len(), 40 * 9);
     let text = report(&bench.file());
-    for part in ["hot  hot.c:29 in main", "warm  hot.c:8", "sweep._omp_fn.0"] {
+    for part in ["hot  hot.c:23 in main", "warm  hot.c:8", "sweep._omp_fn.0"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
