@@ -12,6 +12,10 @@ and stencil. One number is calibrated: the cycles of an instruction, so that bt 
 segmentation: RandomAccess and Graph500 on one core of the same machine with 4K pages, 2M pages and a segment. One number is
 calibrated: the cycles of a walk to a 4K page, on Graph500 with 4K pages (the talk: 81%).
 
+pebs: programs run on this machine with the best sampler it has, at the paper's reset values and buffers: overheads in the form of
+figure 3, coverage, pages by count (figure 7), times between wake-ups (figure 6); and, simulated, how interruptions of 32 to 2,048
+nodes add up at barriers. The timer's unit is 2 microseconds: reset 64 is a sample each 128 us of a thread's time.
+
 Traces are captured by `atoll trace` where they are not in the directory of traces yet. Ours is printed beside the paper's
 number; each claim ends in `held` or `not held`. The exit status is 0 either way.";
 
@@ -46,4 +50,6 @@ pub(crate) enum PaperArg {
     Cmcp,
     /// Soma, Gerofi and Ishikawa, 2014
     Segmentation,
+    /// Roca Nonell and others, MCHPC'18
+    Pebs,
 }
