@@ -218,7 +218,8 @@ impl<W: Write> Recorder<W> {
         let space = self.space(pid);
         self.workers.insert(tid, Worker { index: self.worker_count });
         self.worker_count += 1;
-        self.events.push(Event::Worker { time_ns, space, pid, tid, number: u32::MAX, node: 0, name });
+        let number = self.numbers.remove(&tid).unwrap_or(u32::MAX);
+        self.events.push(Event::Worker { time_ns, space, pid, tid, number, node: 0, name });
     }
 
     fn space(&self, pid: u32) -> u32 {
@@ -310,9 +311,20 @@ impl<W: Write> Recorder<W> {
                     }
                 }
             }
-            // The thread's coming may be told later than this.
             Marked::Worker { tid, number } => {
-                self.numbers.insert(tid, number);
+                if self.threads.is_none() && !self.workers.contains_key(&tid) {
+                    self.worker(time_ns, pid, tid, String::new());
+                    for what in Threads::mappings(pid) {
+                        self.change(Change { time_ns, what });
+                    }
+                }
+                match self.workers.get(&tid) {
+                    Some(worker) => self.events.push(Event::Number { time_ns, worker: worker.index, number }),
+                    // Its coming is told later than this.
+                    None => {
+                        self.numbers.insert(tid, number);
+                    }
+                }
             }
         }
     }
@@ -324,9 +336,6 @@ impl<W: Write> Recorder<W> {
         self.events.sort_by_key(Event::time_ns);
         let ready = self.events.partition_point(|event| event.time_ns() <= until);
         for mut event in self.events.drain(..ready) {
-            if let Event::Worker { tid, number, .. } = &mut event {
-                *number = self.numbers.get(tid).copied().unwrap_or(u32::MAX);
-            }
             shift(&mut event, start);
             writer.event(&event)?;
         }
@@ -392,7 +401,8 @@ fn shift(event: &mut Event, start: u64) {
         | Event::RegionEnd { time_ns, .. }
         | Event::Wakeup { time_ns, .. }
         | Event::Period { time_ns, .. }
-        | Event::Lost { time_ns, .. } => *time_ns = time_ns.saturating_sub(start),
+        | Event::Lost { time_ns, .. }
+        | Event::Number { time_ns, .. } => *time_ns = time_ns.saturating_sub(start),
     }
 }
 

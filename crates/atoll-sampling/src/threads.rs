@@ -110,6 +110,22 @@ impl Threads {
         Ok(Self { events, bytes: Vec::new(), lost: 0 })
     }
 
+    /// Follows nothing, where perf may not be used: what the program's inside tells must do.
+    pub fn none() -> Self {
+        Self { events: Vec::new(), bytes: Vec::new(), lost: 0 }
+    }
+
+    /// Is this [`none`](Self::none)?
+    pub fn is_none(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The mappings that a process has now, as /proc tells.
+    pub fn mappings(pid: u32) -> Vec<What> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        text.lines().filter_map(|line| mapping(pid, line)).collect()
+    }
+
     /// What happened since the last time, in order of time.
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -131,6 +147,24 @@ impl Threads {
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.events.iter().map(Event::descriptor)
     }
+}
+
+/// A line of /proc/PID/maps.
+fn mapping(pid: u32, line: &str) -> Option<What> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let (rights, offset) = (words.next()?, words.next()?);
+    let path = words.nth(2).unwrap_or_default().trim_start();
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let start = number(start)?;
+    Some(What::Mapped {
+        pid,
+        start,
+        bytes: number(end)?.checked_sub(start)?,
+        offset: number(offset)?,
+        code: rights.as_bytes().get(2) == Some(&b'x'),
+        path: if path.is_empty() { "//anon".into() } else { path.into() },
+    })
 }
 
 fn change(record: &Record<'_>) -> Option<Change> {
@@ -171,6 +205,14 @@ fn list(text: &str) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mappings_of_this_program_are_read() {
+        let own = std::env::current_exe().unwrap().display().to_string();
+        let all = Threads::mappings(std::process::id());
+        assert!(all.iter().any(|m| matches!(m, What::Mapped { path, code: true, .. } if *path == own)));
+        assert_eq!(mapping(1, "not a mapping"), None);
+    }
 
     #[test]
     fn lists_of_processors_are_read() {

@@ -161,6 +161,15 @@ pub enum Event {
         /// Why.
         cause: Loss,
     },
+    /// A worker's number in the team is known.
+    Number {
+        /// When.
+        time_ns: u64,
+        /// Its number in samples.
+        worker: u32,
+        /// Its number in the team.
+        number: u32,
+    },
 }
 
 impl Event {
@@ -179,7 +188,8 @@ impl Event {
             | Self::RegionEnd { time_ns, .. }
             | Self::Wakeup { time_ns, .. }
             | Self::Period { time_ns, .. }
-            | Self::Lost { time_ns, .. } => time_ns,
+            | Self::Lost { time_ns, .. }
+            | Self::Number { time_ns, .. } => time_ns,
         }
     }
 

@@ -225,6 +225,11 @@ impl Profile {
                         worker.end_ns = time_ns;
                     }
                 }
+                Event::Number { worker, number, .. } => {
+                    if let Some(worker) = self.workers.get_mut(worker as usize) {
+                        worker.number = Some(number);
+                    }
+                }
                 Event::Wakeup { sampler, records, bytes, .. } => {
                     self.wakeups.push(Wakeup { time_ns, sampler, records, bytes });
                 }

@@ -289,6 +289,7 @@ impl Builder<'_> {
             }
             Event::RegionEnd { time_ns, space } => self.end_phase(space, time_ns),
             Event::Fork { .. }
+            | Event::Number { .. }
             | Event::Worker { .. }
             | Event::WorkerEnd { .. }
             | Event::Wakeup { .. }
@@ -327,6 +328,10 @@ impl Builder<'_> {
         let Some(address) = module.address_of(offset) else { return };
         let bias = start.wrapping_sub(address);
         let key = (path.to_owned(), bias);
+        // Where a file's data lies does not follow from a mapping of its middle alone, as pages of two segments may be one's.
+        if offset != 0 {
+            return;
+        }
         let room = self.memory.spans.len() + module.globals.len() <= MAX_SPANS;
         if module.globals.is_empty()
             || !room

@@ -140,6 +140,10 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
+    /// Compare with an exact trace of the same program and arguments (`atoll trace --exact`), by the program's globals
+    #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
+    pub(crate) against: Option<PathBuf>,
+
     /// Print the report in the terminal
     #[arg(long)]
     pub(crate) text: bool,

@@ -109,8 +109,15 @@ fn harvest<W: Write>(
         return Err(SamplerError::Absent("the program was not started".into()));
     }
     let tid = u32::from_le_bytes(number);
-    let recorder = Threads::follow(tid)
-        .and_then(|threads| Recorder::new(writer, options, threads, samplers, journal, tid));
+    // Without perf the program's inside tells what it can.
+    let threads = match Threads::follow(tid) {
+        Err(SamplerError::Forbidden(_)) if samplers.iter().any(|sampler| sampler.takes_touches()) => {
+            Ok(Threads::none())
+        }
+        followed => followed,
+    };
+    let recorder =
+        threads.and_then(|threads| Recorder::new(writer, options, threads, samplers, journal, tid));
     // Whatever came of it, the program is let go.
     let _ = door.go.write_all(&[1]);
     let mut recorder = recorder?;

@@ -1,5 +1,6 @@
 //! `atoll report`: what a profile shows.
 
+mod against;
 mod diff;
 mod tally;
 mod text;
@@ -19,10 +20,14 @@ pub(crate) use text::plain;
 
 /// Reports on the profile that the command line names.
 pub(crate) fn report(args: &ReportArgs) -> ExitCode {
-    match shown(args) {
+    let done = match &args.against {
+        Some(trace) => against::against(&args.file, trace).map_err(|error| error.to_string()),
+        None => shown(args).map_err(|error| format!("{}: {error}", args.file.display())),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("atoll: {}: {error}", args.file.display());
+            eprintln!("atoll: {error}");
             ExitCode::from(EXIT_SETUP as u8)
         }
     }
