@@ -4,14 +4,15 @@
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
-//! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent, `tls` sends the main
-//! thread's variables.
+//! `join` finds the others, over a `way`; `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part
+//! of what is kept coherent, `tls` sends the main thread's variables.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
 pub(crate) mod agent;
 mod chunks;
 mod identity;
+mod join;
 mod locks;
 pub(crate) mod mail;
 mod memory;
@@ -20,7 +21,10 @@ pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
 pub(crate) mod tls;
+mod way;
 mod wire;
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_memory::control::EXIT_SETUP;
 
@@ -36,11 +40,19 @@ pub(crate) fn several() -> Option<(u32, u32)> {
     settings.several_nodes().then_some((settings.node, settings.nodes))
 }
 
-/// The CPUs that this node's workers have to themselves, of `cpus`: local nodes share them, and each has an agent.
+/// Nodes on this machine, where there are several nodes; else 0.
+static HERE: AtomicU32 = AtomicU32::new(0);
+
+/// So many nodes share this machine's CPUs.
+fn share_cpus(nodes: u32) {
+    HERE.store(nodes, Ordering::Relaxed);
+}
+
+/// The CPUs that this node's workers have to themselves, of `cpus`: nodes on one machine share them, and each has an agent.
 pub(crate) fn cpus(cpus: u32) -> u32 {
-    match several() {
-        Some((_, nodes)) => (cpus / nodes).saturating_sub(1),
-        None => cpus,
+    match (active(), HERE.load(Ordering::Relaxed)) {
+        (false, _) => cpus,
+        (true, nodes) => (cpus / nodes.max(1)).saturating_sub(1),
     }
 }
 

@@ -114,6 +114,11 @@ pub(crate) fn begin(order: Order) {
 /// The last barrier of a region is over: pages have one writer at a time again.
 pub(super) fn end() {
     MANY.store(false, Ordering::Release);
+}
+
+/// The origin's leader is behind a region: what it cost decides how the next one runs. Not the agent's work, which must not wait
+/// for a lock whose holder may fault.
+pub(crate) fn judge() {
     if consistency() == Some(Consistency::Smart) {
         let order = order();
         let invalidated = INVALIDATED.load(Ordering::Relaxed) - BEFORE.load(Ordering::Relaxed);

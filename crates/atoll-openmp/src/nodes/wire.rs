@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use super::region::Order;
+use crate::wrap::process::Numbers;
 
 /// A page's content; none: all zeros.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -19,8 +20,8 @@ pub(super) struct Diff(#[serde(with = "serde_bytes")] pub(super) Vec<u8>);
 /// A message between agents.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Packet {
-    /// What the sender is, before anything else; and its process, its parent's, and its group.
-    Hello(Identity, [i32; 3]),
+    /// What the sender is, before anything else; and its process.
+    Hello(Identity, Numbers),
     /// The coherence protocol's.
     Coherence(Message<Content, Diff>),
     /// From the origin: what has changed of the main thread's variables, by address.

@@ -162,6 +162,9 @@ pub(crate) fn close(thread: &Thread) {
     let team = thread.team();
     let Some(outside) = team.outside.take() else { return };
     barrier::join(thread, team);
+    if team.spans() && nodes::region::on_origin() {
+        nodes::region::judge();
+    }
     let followers = team.size.get() - 1;
     if followers > 0 {
         // SAFETY: the crew is the leader's to use.

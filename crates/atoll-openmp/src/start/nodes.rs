@@ -50,8 +50,7 @@ pub(super) fn set_up(
         return Err("mimalloc does not take its part of the arena".into());
     }
     let bounds = (main_stack.bottom, main_stack.top);
-    let meeting =
-        agent::meet(control.settings.meeting(), (node, nodes), objects, pager.page_bytes(), bounds)?;
+    let meeting = agent::meet(control.settings.meeting(), (node, nodes), pager.page_bytes(), bounds)?;
     signal::use_stack(process::alternate_stack(0));
     signal::install();
     stray::install();
@@ -73,7 +72,9 @@ pub(super) fn set_up(
         return Ok(());
     }
     share::forget(contents);
-    wrap::elsewhere::prepare(wrap::process::origin());
+    if let Some(origin) = wrap::process::origin() {
+        wrap::elsewhere::prepare(origin);
+    }
     agent::start(meeting, move || begin.serve())?;
     // This thread's stack lies where the origin's does: it is never used again.
     let _blocked = state::set_all_blocked();

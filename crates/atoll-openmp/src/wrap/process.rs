@@ -10,6 +10,8 @@ use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
+use serde::{Deserialize, Serialize};
+
 use super::{paged, stdio};
 use crate::{nodes, state};
 
@@ -53,21 +55,39 @@ static PARENT: AtomicI32 = AtomicI32::new(0);
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 static GROUP: AtomicI32 = AtomicI32::new(0);
 
-/// What this node's process, its parent and its group are, for the other nodes.
-pub(crate) fn numbers() -> [i32; 3] {
-    [pid(), parent(), group()]
+/// What a node's process is called by the kernel, for the other nodes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Numbers {
+    process: i32,
+    parent: i32,
+    group: i32,
+    /// Where these numbers mean something: a start of a machine, and a space of processes on it.
+    machine: (String, String),
 }
 
-/// The same of the origin: what the program's workers are told.
-pub(crate) fn set_numbers([program, parent, group]: [i32; 3]) {
-    PROGRAM.store(program, Ordering::Relaxed);
-    PARENT.store(parent, Ordering::Relaxed);
-    GROUP.store(group, Ordering::Relaxed);
+impl Numbers {
+    /// This node's.
+    pub(crate) fn own() -> Numbers {
+        let start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let machine = (start, space.to_string_lossy().into_owned());
+        Numbers { process: pid(), parent: parent(), group: group(), machine }
+    }
+
+    /// These are the origin's: what this node's workers are told, if they mean the same here. A program on another machine may
+    /// send a signal to the process that it takes for itself.
+    pub(crate) fn adopt(&self) {
+        if self.machine == Numbers::own().machine && !self.machine.0.is_empty() {
+            PROGRAM.store(self.process, Ordering::Relaxed);
+            PARENT.store(self.parent, Ordering::Relaxed);
+            GROUP.store(self.group, Ordering::Relaxed);
+        }
+    }
 }
 
-/// On another node than the origin: the program's process there.
-pub(crate) fn origin() -> i32 {
-    PROGRAM.load(Ordering::Relaxed)
+/// On another node than the origin, on the same machine: the program's process there.
+pub(crate) fn origin() -> Option<i32> {
+    Some(PROGRAM.load(Ordering::Relaxed)).filter(|process| *process != 0)
 }
 
 fn group() -> i32 {

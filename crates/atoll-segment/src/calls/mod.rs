@@ -79,7 +79,7 @@ pub(crate) enum Serve {
 
 /// The paging side of one program.
 #[derive(Debug)]
-pub struct Delegate {
+pub(crate) struct Delegate {
     width: Width,
     window: Window,
     discard: Discard,
@@ -201,11 +201,6 @@ impl Delegate {
     /// The lowest and the first offset beyond the segment, for messages.
     pub(crate) fn limit(&self) -> u64 {
         self.window.limit()
-    }
-
-    /// How wide the program's words are.
-    pub(crate) fn width(&self) -> Width {
-        self.width
     }
 
     fn is_32(&self) -> bool {

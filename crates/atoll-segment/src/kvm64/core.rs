@@ -11,7 +11,7 @@ use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 
 use super::pages::{LANDING, LOW, SLOTS};
 use super::ring::{Ring, SLOT};
-use crate::backend::{End, SegmentError, machine};
+use crate::backend::{End, SegmentError, machine as failed};
 use crate::calls::{Caller, CloneRequest, Delegate, Outcome};
 use crate::errno::Errno;
 use crate::violation::{explain_64, signal_of};
@@ -56,7 +56,7 @@ impl Machine {
 
 /// For `map_err`: what of KVM failed.
 pub(super) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> SegmentError {
-    move |error| machine(what)(std::io::Error::from_raw_os_error(error.errno()))
+    move |error| failed(what)(std::io::Error::from_raw_os_error(error.errno()))
 }
 
 const STAR: u32 = 0xc000_0081;
@@ -102,7 +102,7 @@ impl Core {
     ) -> Result<Core, SegmentError> {
         let again = || std::io::Error::from_raw_os_error(libc::EAGAIN);
         let number =
-            machine.ring.take().ok_or_else(again).map_err(crate::backend::machine("another core"))?;
+            machine.ring.take().ok_or_else(again).map_err(failed("another core"))?;
         Core::with_slot(machine, number, registers, thread_pointer)
             .inspect_err(|_| machine.ring.give_back(number))
     }
@@ -142,7 +142,7 @@ impl Core {
         // Flags that are cleared on the way to the landing: trap, interrupts, direction, alignment.
         let entries = [msr(STAR, 0x0023_0010 << 32), msr(LSTAR, LANDING), msr(SFMASK, 0x4_0700)];
         let msrs = Msrs::from_entries(&entries).map_err(|_| {
-            crate::backend::machine("the virtual CPU's landing")(std::io::Error::other("too many"))
+            failed("the virtual CPU's landing")(std::io::Error::other("too many"))
         })?;
         vcpu.set_msrs(&msrs).map_err(kvm("the virtual CPU's landing"))?;
         vcpu.set_regs(registers).map_err(kvm("setting up a virtual CPU"))?;
@@ -162,7 +162,7 @@ impl Core {
             self.machine.delegate.core_ended(&self.caller);
             self.machine.ring.give_back(self.number);
         });
-        started.map(|_| ()).map_err(machine("starting a core's thread"))
+        started.map(|_| ()).map_err(failed("starting a core's thread"))
     }
 
     /// Runs until the core ends (none) or the program does.
@@ -248,7 +248,7 @@ impl Core {
             }
             let _ = tell.send(tid);
         })?;
-        told.recv().map(|tid| tid as u64).map_err(|e| machine("a core's start")(std::io::Error::other(e)))
+        told.recv().map(|tid| tid as u64).map_err(|e| failed("a core's start")(std::io::Error::other(e)))
     }
 
     /// How a program ends whose core stopped.
