@@ -41,6 +41,12 @@ bench-quick: build ## The same measurement, small and short
 stress: build ## All programs at random settings against checksums, for TIME seconds (default 60)
 	$(CARGO) run --release -p atoll-e2e --bin stress -- --seconds $(TIME)
 
+soak: build ## Random programs on several nodes against what they print with one thread, for TIME seconds
+	$(CARGO) run --release -p atoll-e2e --bin soak -- --seconds $(TIME)
+
+stress-nodes: build ## All programs on several nodes in all ways, and nodes killed at many moments; many minutes
+	$(CARGO) test --release -p atoll-e2e --test nodes -- --ignored --nocapture
+
 live: build ## The simulator beside the live system: counts of four programs, several minutes
 	$(CARGO) test --release -p atoll-e2e --test live -- --ignored --nocapture
 
@@ -64,4 +70,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-trace stress live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-trace stress soak stress-nodes live lint fmt-check docs install clean

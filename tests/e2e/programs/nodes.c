@@ -63,6 +63,25 @@ static void task_reductions(void) {
     CHECK(sum == 1560 && twice == 40);
 }
 
+static int counter = 7;
+static double table[3000];
+#pragma omp threadprivate(counter, table)
+
+/* copyin gave other nodes what the main thread's variables were before main. */
+static void copies(void) {
+    for (int round = 0; round < 3; round++) {
+        counter = 42 + round;
+        table[1000 * round] = round + 0.5;
+#pragma omp parallel copyin(counter, table)
+        {
+            CHECK(counter == 42 + round && table[1000 * round] == round + 0.5);
+            counter += omp_get_thread_num();
+        }
+#pragma omp parallel
+        CHECK(counter == 42 + round + omp_get_thread_num());
+    }
+}
+
 /* A worker that waits at a barrier writes on its stack, which others read: that was lost, or the protocol ended the run. */
 static void stacks(void) {
     for (int round = 0; round < 50; round++) {
@@ -113,6 +132,7 @@ int main(void) {
     singles();
     control_variables();
     task_reductions();
+    copies();
     stacks();
     sizes();
     many();

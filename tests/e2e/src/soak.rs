@@ -103,10 +103,6 @@ pub fn settings(random: &mut Random) -> String {
         options += &format!(" --near {}", random.pick(&["8M", "12M", "16M"]));
         options += &format!(" --far {}", random.pick(&["ram", "lz4", "zstd", "file"]));
     }
-    if random.below(5) == 0 {
-        options += " --page 64K";
-        options = options.replace("--near 8M", "--near 20M").replace("--near 12M", "--near 24M");
-    }
     options
 }
 

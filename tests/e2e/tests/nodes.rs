@@ -85,15 +85,17 @@ fn little_near_memory_on_each_node() {
     none(&failed);
 }
 
+/// The edges of variables that do not fill a large page were each node's own: programs went on with wrong values.
 #[test]
-fn pages_of_64k() {
-    let mut failed = Vec::new();
-    for program in ["bt", "lud", "stencil"] {
-        for nodes in [2, 3] {
-            failed.extend(workload(program, &format!("--nodes {nodes} --workers 3 --page 64K")));
+fn large_pages_are_refused() {
+    for page in ["64K", "2M"] {
+        let run =
+            Atoll::new(built("ep")).arg("S").with(&format!("--nodes 2 --workers 2 --page {page}")).run();
+        if run.stderr.contains("huge pages") {
+            skip!("no pages of 2M to be had");
         }
+        assert_eq!(run.exits(70).says("pages are 4K").stderr.matches("pages are 4K").count(), 1);
     }
-    none(&failed);
 }
 
 /// What a program of `tests/openmp` wants in its environment: its `// env:` line.
@@ -107,15 +109,18 @@ fn variables(source: &str) -> Vec<(String, String)> {
 
 /// Runs a program of `tests/openmp`: right, or refused with the one sentence.
 fn construct(source: &str, way: &str) -> Option<String> {
-    let run = Atoll::new(openmp(source)).with(way).limit(60);
+    // Every turn of a lock moves its page: fewer of them than where memory is shared.
+    let size = if source == "hand_locks.c" { "300" } else { "" };
+    let run = Atoll::new(openmp(source)).args(size).with(way).limit(90);
     let run = variables(source).iter().fold(run, |run, (name, value)| run.env(name, value)).run();
     let refused = run.status == Some(70) && run.stderr.contains(REFUSED);
     ((run.status != Some(0) && !refused) || run.timed_out || !run.left.is_empty())
         .then(|| format!("left {:?} {}", run.left, run.told()))
 }
 
-/// Those that cannot be right yet: see `docs/limits.md`.
-const NOT_YET: [&str; 2] = ["reading.c", "fortran.f90"];
+/// Those that cannot be right yet: one gives the number of its standard output to another file in between, the other
+/// uses units of libgfortran's on all nodes, which is refused by another sentence.
+const NOT_YET: [&str; 2] = ["printing.c", "fortran.f90"];
 
 #[test]
 fn every_construct() {
@@ -160,6 +165,16 @@ fn synchronisation_by_instructions_again_and_again() {
     inline_synchronisation(20);
 }
 
+/// What only one node has is named, and not a bare SIGSEGV.
+#[test]
+fn memory_of_one_node_only() {
+    if !atoll_e2e::build::installed("gfortran") {
+        skip!("gfortran is not installed");
+    }
+    let run = Atoll::new(openmp("fortran.f90")).with("--nodes 2 --workers 2").limit(60).run().clean();
+    assert!(run.status == Some(0) || run.stderr.contains("that only node"), "{}", run.told());
+}
+
 #[test]
 fn what_went_wrong_once() {
     let mut failed = Vec::new();
@@ -186,7 +201,9 @@ fn endings(who: &str, ways: &[&str]) {
         let alone = native(&program).arg(how).arg(who).run().clean();
         let run = Atoll::new(&program).arg(how).arg(who).with("--nodes 2 --workers 2").limit(20).run();
         let ends = (run.status, run.signal) == (alone.status, alone.signal);
-        if !ends || run.stdout != alone.stdout || !run.left.is_empty() || run.timed_out {
+        // Before a region what was printed goes out, which natively may wait in a buffer that is lost.
+        let printed = run.stdout == alone.stdout || (alone.stdout.is_empty() && run.text() == "before\n");
+        if !ends || !printed || !run.left.is_empty() || run.timed_out {
             failed.push(format!(
                 "{how} by the {who}: natively status {:?} signal {:?} output {:?}, left {:?}, {}",
                 alone.status,

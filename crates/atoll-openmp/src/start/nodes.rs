@@ -6,7 +6,7 @@
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use atoll_memory::control::Control;
+use atoll_memory::control::{Control, EXIT_SETUP};
 use atoll_memory::pager::Pager;
 use atoll_memory::sys;
 use atoll_memory::uffd::Uffd;
@@ -31,6 +31,16 @@ pub(super) fn set_up(
     let (node, nodes) = (control.settings.node, control.settings.nodes);
     if control.settings.shared_tables() {
         return Err("several nodes need workers with page tables of their own".into());
+    }
+    if pager.page_bytes() > 4096 {
+        if node != ORIGIN {
+            // The origin says it.
+            // SAFETY: ends the process before main.
+            unsafe { libc::_exit(EXIT_SETUP) };
+        }
+        return Err("on several nodes pages are 4K: variables lie at the edges of larger ones that cannot be kept coherent; \
+                    leave --page out"
+            .into());
     }
     if control.settings.fault_thread() {
         return Err("on several nodes workers handle their faults themselves".into());

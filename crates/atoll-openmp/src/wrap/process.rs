@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
-
 use serde::{Deserialize, Serialize};
 
 use super::{paged, stdio};
