@@ -42,9 +42,8 @@ struct Program {
 pub fn source(seed: u64) -> String {
     let mut random = Random(seed);
     let count = 3 + random.below(4) as usize;
-    let arrays = (0..count)
-        .map(|i| Array { name: format!("a{i}"), kind: TYPES[random.below(4) as usize] })
-        .collect();
+    let arrays =
+        (0..count).map(|i| Array { name: format!("a{i}"), kind: TYPES[random.below(4) as usize] }).collect();
     let mut program = Program { random, arrays, text: String::new(), written: Vec::new(), names: 0 };
     program.whole(seed);
     program.text

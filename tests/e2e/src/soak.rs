@@ -47,7 +47,11 @@ fn one(seed: u64, folder: &Path, tally: &mut Tally, each: &mut impl FnMut(&str))
     };
     let right = said("1");
     for threads in ["2", "5"] {
-        assert_eq!(said(threads), right, "the program of seed {seed} depends on its team: a fault of the generator");
+        assert_eq!(
+            said(threads),
+            right,
+            "the program of seed {seed} depends on its team: a fault of the generator"
+        );
     }
     for _ in 0..2 {
         let options = settings(&mut random);

@@ -130,6 +130,8 @@ struct Server {
     waiting: HashMap<Page, Vec<Number>>,
     /// Who waits for the barrier, for all workers of the node.
     arrived: Option<Number>,
+    /// A region that has begun elsewhere.
+    next: Option<region::Order>,
     /// Where they go on to from there.
     site: u64,
     /// Does it end the region?
@@ -240,6 +242,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         pages: Pages::new(pager, x),
         waiting: HashMap::new(),
         arrived: None,
+        next: None,
         site: 0,
         last: false,
         late: Vec::new(),
@@ -280,10 +283,7 @@ fn prefer_short_waits() {
         Attributes { size: size_of::<Attributes>() as u32, runtime: 100_000, ..Attributes::default() };
     // SAFETY: the structure is valid for reads, of the size it says.
     let _ = unsafe {
-        sys::syscall(
-            libc::SYS_sched_setattr,
-            [0, std::ptr::from_ref(&attributes) as usize, 0, 0, 0, 0],
-        )
+        sys::syscall(libc::SYS_sched_setattr, [0, std::ptr::from_ref(&attributes) as usize, 0, 0, 0, 0])
     };
 }
 
@@ -374,9 +374,20 @@ impl Server {
             }
             mail::answer(number, [0; 2]);
             self.begin_phase(self.site);
+            self.begin_next();
             for question in std::mem::take(&mut self.late) {
                 self.asked(question);
             }
+        }
+    }
+
+    /// The region that this node was told of begins, once it is past the barrier before.
+    fn begin_next(&mut self) {
+        if self.arrived.is_none()
+            && let Some(order) = self.next.take()
+        {
+            region::arrived(order);
+            self.begin_phase(order.function);
         }
     }
 
@@ -491,8 +502,9 @@ impl Server {
                 self.step(result);
             }
             Packet::Region(order) if from == ORIGIN => {
-                region::arrived(order);
-                self.begin_phase(order.function);
+                // Others may be past a barrier while this node waits for differences: the last region is not over here.
+                self.next = Some(order);
+                self.begin_next();
             }
             Packet::Publish(value) if from == ORIGIN => region::set_published(value),
             Packet::Lock { name, by, wait } if self.me == ORIGIN => self.lock(name, (from, by), wait),

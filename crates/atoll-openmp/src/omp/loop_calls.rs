@@ -29,7 +29,9 @@ pub(crate) fn meet(thread: &Thread, plan: Plan, extras: Extras, counts: &[u64]) 
     let team = thread.team();
     let threads = team.size.get();
     if team.spans() && !(extras.reductions.is_null() && extras.memory.is_null()) {
-        nodes::unsupported("a loop or sections whose threads share a reduction over tasks or memory of the compiler's");
+        nodes::unsupported(
+            "a loop or sections whose threads share a reduction over tasks or memory of the compiler's",
+        );
     }
     let mut outer = ptr::null_mut();
     if !extras.reductions.is_null() {
