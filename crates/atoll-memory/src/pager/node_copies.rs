@@ -52,9 +52,7 @@ impl Pager {
                     .map_err(FaultError::Far)?,
             }
         } else {
-            // The page exists, full of zeros, once it was touched.
-            // SAFETY: the alias of a page that nobody has mapped.
-            unsafe { at.write_volatile(0) };
+            self.fill_holes(page);
         }
         x.cached -= 1;
         let frame = x.cache[x.cached];
@@ -67,6 +65,17 @@ impl Pager {
             self.touch(page);
         }
         Ok(PageWord::resident(frame, seen.habit()))
+    }
+
+    /// What was never used of a page is a hole in its file, which no worker can map: fills it with zeros.
+    fn fill_holes(&self, page: u32) {
+        let at = self.alias(page);
+        // A page of the arena's may be many of the kernel's.
+        let step = if self.shift >= 21 { self.page_bytes() } else { 4096 };
+        for offset in (0..self.page_bytes()).step_by(step) {
+            // SAFETY: within the alias of a page of ours that is locked; a read makes the kernel's page.
+            unsafe { at.add(offset).read_volatile() };
+        }
     }
 
     /// Runs `change` on the locked page's content, near.
@@ -186,15 +195,14 @@ impl Pager {
     /// # Errors
     /// See [`FaultError`].
     pub fn adopt(&self, x: &mut Executor, start: usize, end: usize) -> Result<(), FaultError> {
-        for at in (start..end).step_by(self.page_bytes()) {
-            let Some(page) = self.page_at(at) else { continue };
+        // One stretch: its pages follow each other, wherever in the first one it begins.
+        let (Some(first), Some(last)) = (self.page_at(start), self.page_at(end - 1)) else { return Ok(()) };
+        for page in first..=last {
             let seen = self.hold(page);
             let room = if seen.state() == State::Absent { self.make_room(x, 1) } else { Ok(()) };
             let mut now = seen;
             if seen.state() == State::Absent && room.is_ok() {
-                // What was never used is a hole in the file, which this fills.
-                // SAFETY: the alias of a page of ours.
-                unsafe { self.alias(page).read_volatile() };
+                self.fill_holes(page);
                 x.cached -= 1;
                 let frame = x.cache[x.cached];
                 self.frames.fill(frame, page, true, false);

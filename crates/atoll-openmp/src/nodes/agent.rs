@@ -32,8 +32,9 @@ use super::memory::Pages;
 use super::phases::Phases;
 use super::way::Way;
 use super::wire::{self, Content, Diff, Packet};
-use super::{ORIGIN, join, region};
+use super::{ORIGIN, join, region, tls};
 use crate::state;
+use crate::wrap::process::Numbers;
 
 /// How long nodes wait for each other at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -75,7 +76,7 @@ pub(super) fn cpus() -> u32 {
 impl Meeting {
     fn greet(&mut self, mine: &Identity) -> Result<(), String> {
         let (me, nodes) = (self.transport.node(), self.transport.nodes());
-        let hello = wire::encode(&[Packet::Hello(mine.clone())]);
+        let hello = wire::encode(&[Packet::Hello(mine.clone(), Numbers::own())]);
         for other in (0..nodes).map(Node).filter(|other| *other != me) {
             self.transport.send(other, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
         }
@@ -87,11 +88,14 @@ impl Meeting {
                 Event::Message { from, bytes, .. } => match wire::decode(bytes) {
                     Some(packets) => {
                         for packet in packets {
-                            let Packet::Hello(theirs) = packet else {
+                            let Packet::Hello(theirs, numbers) = packet else {
                                 early.push_back((from, packet));
                                 continue;
                             };
                             left -= 1;
+                            if from.0 == ORIGIN {
+                                numbers.adopt();
+                            }
                             if let Some(what) = mine.difference(&theirs) {
                                 let text = "does not run the same program as this node";
                                 trouble = Some(format!("{from} {text}: {what}"));
@@ -329,6 +333,10 @@ impl Server {
         if let Some((node, why)) = lost
             && !self.ending
         {
+            if node.0 == ORIGIN {
+                // Whoever started the run says how the program ended there.
+                crate::wrap::end_node();
+            }
             state::give_up(
                 EXIT_NODE,
                 &format!("{node} is gone, and the program cannot go on without it: {why}"),
@@ -446,7 +454,10 @@ impl Server {
             }
             Kind::Region => {
                 self.chunks.restart();
-                let order = region::order();
+                let (order, variables) = (region::order(), tls::take());
+                if !variables.is_empty() {
+                    self.broadcast(|| Packet::Variables(variables.clone()));
+                }
                 self.broadcast(|| Packet::Region(order));
                 mail::answer(number, [0; 2]);
                 self.begin_phase(order.function);
@@ -465,7 +476,10 @@ impl Server {
                 mail::answer(number, [0; 2]);
             }
             // The worker is not answered: the origin ends the program.
-            Kind::Exit => self.send(ORIGIN, Packet::Exit(words[0] as i32)),
+            Kind::Exit => {
+                let (status, handlers) = (words[0] as i32, words[1] != 0);
+                self.send(ORIGIN, Packet::Leave { status, handlers });
+            }
         }
     }
 
@@ -501,6 +515,7 @@ impl Server {
                 let result = self.agent.receive(from as u8, message, &mut self.pages);
                 self.step(result);
             }
+            Packet::Variables(news) if from == ORIGIN && tls::put(&news) => {}
             Packet::Region(order) if from == ORIGIN => {
                 // Others may be past a barrier while this node waits for differences: the last region is not over here.
                 self.next = Some(order);
@@ -533,7 +548,11 @@ impl Server {
                     to.store(count, Ordering::Relaxed);
                 }
             }
-            Packet::Exit(status) if self.me == ORIGIN => {
+            // The thread that runs what the program registered needs this one.
+            Packet::Leave { status, handlers: true } if self.me == ORIGIN => {
+                crate::wrap::process::exit_for_node(status)
+            }
+            Packet::Leave { status, .. } if self.me == ORIGIN => {
                 self.end_others(status);
                 crate::wrap::end_by_node(status);
             }

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Region,
     /// A value for the node-wide place of `copyprivate`.
     Publish,
-    /// The program ends with this status.
+    /// The program ends with this status; whether what it registered for its end is still to run.
     Exit,
     /// A block of another node's heap is free.
     Free,

@@ -4,8 +4,8 @@
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
-//! `join` finds the others, over a `way`;
-//! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
+//! `join` finds the others, over a `way`; `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part
+//! of what is kept coherent, `tls` sends the main thread's variables.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
@@ -20,6 +20,7 @@ mod phases;
 pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
+pub(crate) mod tls;
 mod way;
 mod wire;
 
@@ -87,6 +88,8 @@ pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> O
 /// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
 /// were. `last`: it ends the region.
 pub(crate) fn barrier(site: usize, last: bool) {
+    crate::wrap::stdio::flush_standard();
+    crate::wrap::elsewhere::forget();
     mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
 }
 

@@ -103,6 +103,8 @@ pub(super) fn invalidated(count: u64) {
 
 /// The origin's leader begins a region: all nodes hear of it.
 pub(crate) fn begin(order: Order) {
+    crate::wrap::stdio::flush_standard();
+    super::tls::collect();
     BEFORE.store(INVALIDATED.load(Ordering::Relaxed), Ordering::Relaxed);
     *ORDER.lock() = order;
     MANY.store(order.many, Ordering::Release);

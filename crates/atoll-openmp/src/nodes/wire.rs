@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use super::region::Order;
+use crate::wrap::process::Numbers;
 
 /// A page's content; none: all zeros.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -19,10 +20,12 @@ pub(super) struct Diff(#[serde(with = "serde_bytes")] pub(super) Vec<u8>);
 /// A message between agents.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Packet {
-    /// What the sender is, before anything else.
-    Hello(Identity),
+    /// What the sender is, before anything else; and its process.
+    Hello(Identity, Numbers),
     /// The coherence protocol's.
     Coherence(Message<Content, Diff>),
+    /// From the origin: what has changed of the main thread's variables, by address.
+    Variables(Vec<(u64, Diff)>),
     /// From the origin: a region begins.
     Region(Order),
     /// From the origin: the value that `copyprivate` gives to all.
@@ -41,8 +44,10 @@ pub(super) enum Packet {
     Free(u64),
     /// To the origin, at the end: what the node counted, by `atoll_memory::control::NodeCount`.
     Counts(Vec<u64>),
-    /// From the origin: the program has ended. To the origin: a worker ends it.
+    /// From the origin: the program has ended.
     Exit(i32),
+    /// To the origin: a worker ends the program; whether what it registered for its end is to run.
+    Leave { status: i32, handlers: bool },
 }
 
 /// The bytes of packets that travel together.

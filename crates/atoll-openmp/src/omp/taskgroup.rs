@@ -160,7 +160,8 @@ pub(crate) extern "C" fn GOMP_taskgroup_end() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GOMP_taskgroup_reduction_register(data: *mut usize) {
     let thread = me();
-    let threads = thread.team().size.get() as usize;
+    // The program goes through the copies of all threads that it sees, of other nodes, too.
+    let threads = thread.team().threads() as usize;
     register(data, outer_reductions(thread), ptr::null(), threads);
     set_reductions(thread, data);
 }

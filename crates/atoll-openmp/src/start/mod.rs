@@ -14,3 +14,4 @@ pub(crate) mod process;
 pub(crate) mod segment;
 pub(crate) mod share;
 pub(crate) mod signal;
+mod stray;

@@ -13,9 +13,9 @@ use atoll_memory::uffd::Uffd;
 
 use super::constructor::{main_stack, share_tls};
 use super::share::{self, PinnedFile};
-use super::{late, objects, process, signal};
+use super::{late, objects, process, signal, stray};
 use crate::nodes::stack::Stack;
-use crate::nodes::{ORIGIN, agent, region, stack};
+use crate::nodes::{ORIGIN, agent, region, stack, tls};
 use crate::{heap, state, workers, wrap};
 
 /// Prepares this node; returns on the origin only, where `main` follows.
@@ -43,6 +43,7 @@ pub(super) fn set_up(
         share::share_object(object, pager, &mut file, &mut contents)
             .map_err(kernel("the program's globals"))?;
     }
+    tls::find(objects);
     share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
     let main_stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
     if !heap::overflow::page_all() {
@@ -52,6 +53,7 @@ pub(super) fn set_up(
     let meeting = agent::meet(control.settings.meeting(), (node, nodes), pager.page_bytes(), bounds)?;
     signal::use_stack(process::alternate_stack(0));
     signal::install();
+    stray::install();
     let begin = Node { control, pager, faults, main_stack };
     if node == ORIGIN {
         stack::move_here(pager, main_stack).map_err(kernel("the main stack"))?;
@@ -60,6 +62,7 @@ pub(super) fn set_up(
         if let Err(e) = pager.check_near() {
             signal::end(e);
         }
+        wrap::elsewhere::allow();
         late::begin(file, objects);
         let layout = begin.layout();
         agent::start(meeting, move || Ok(layout))?;
@@ -69,6 +72,9 @@ pub(super) fn set_up(
         return Ok(());
     }
     share::forget(contents);
+    if let Some(origin) = wrap::process::origin() {
+        wrap::elsewhere::prepare(origin);
+    }
     agent::start(meeting, move || begin.serve())?;
     // This thread's stack lies where the origin's does: it is never used again.
     let _blocked = state::set_all_blocked();

@@ -67,7 +67,7 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
 pub(crate) fn end(error: FaultError) -> ! {
     match error {
         FaultError::Far(e) => {
-            let mut text = Text { bytes: [0; 512], len: 0 };
+            let mut text = Text::new();
             let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{e}"));
             state::give_up(
                 EXIT_FAR,
@@ -75,7 +75,7 @@ pub(crate) fn end(error: FaultError) -> ! {
             )
         }
         FaultError::NearTooSmall { pinned, tables, least } => {
-            let mut text = Text { bytes: [0; 512], len: 0 };
+            let mut text = Text::new();
             let _ = std::fmt::Write::write_fmt(
                 &mut text,
                 format_args!(
@@ -103,7 +103,7 @@ pub(crate) fn end(error: FaultError) -> ! {
             )
         }
         FaultError::Kernel(e) | FaultError::Lost(e) => {
-            let mut text = Text { bytes: [0; 512], len: 0 };
+            let mut text = Text::new();
             let _ = std::fmt::Write::write_fmt(
                 &mut text,
                 format_args!("the kernel refused to map a page (userfaultfd: {e}): see `atoll doctor`"),
@@ -115,13 +115,17 @@ pub(crate) fn end(error: FaultError) -> ! {
 }
 
 /// A message under construction, without an allocator.
-struct Text {
+pub(super) struct Text {
     bytes: [u8; 512],
     len: usize,
 }
 
 impl Text {
-    fn as_str(&self) -> &str {
+    pub(super) fn new() -> Text {
+        Text { bytes: [0; 512], len: 0 }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
         // What does not fit may be cut within a character.
         std::str::from_utf8(&self.bytes[..self.len]).unwrap_or("a page could not be mapped")
     }

@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 
+use super::elsewhere;
 use super::paged::{self, Bounce, Cut, Kind};
 
 type Fd = c_int;
@@ -23,6 +24,7 @@ macro_rules! transfer {
                 stringify!($name),
                 unsafe extern "C" fn(usize, usize, usize $(, transfer!(@usize $offset))? $(, transfer!(@usize $more))*) -> isize
             );
+            elsewhere::have($fd);
             paged::with($buffer, $len, Cut::$cut($fd as Fd), |at, n, _done| {
                 // SAFETY: a part of the caller's buffer.
                 unsafe { call($fd, at, n $(, $offset.wrapping_add(_done))? $(, $more)*) }
@@ -270,6 +272,7 @@ macro_rules! vectored {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($fd: usize, $list: usize, $count: usize $(, $more: usize)*) -> isize {
+            elsewhere::have($fd);
             // SAFETY: the caller's vectors.
             if let Some(list) = unsafe { paged_vectors($list, $count as c_int as usize) } {
                 // SAFETY: memory of the caller's vectors, pinned, or a copy of it.

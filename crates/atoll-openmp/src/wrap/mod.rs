@@ -13,15 +13,16 @@
 #[macro_use]
 mod real;
 
+pub(crate) mod elsewhere;
 mod environment;
 mod io;
 mod paged;
-mod process;
+pub(crate) mod process;
 mod program_break;
 mod random;
 pub(crate) mod replay;
 mod signals;
-mod stdio;
+pub(crate) mod stdio;
 mod sync;
 mod table;
 mod threads;

@@ -10,6 +10,8 @@ use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
+use serde::{Deserialize, Serialize};
+
 use super::{paged, stdio};
 use crate::{nodes, state};
 
@@ -41,6 +43,7 @@ fn role() -> (Role, Option<&'static Control>) {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn getpid() -> c_int {
     match state::control() {
+        Some(_) if in_worker() && PROGRAM.load(Ordering::Relaxed) != 0 => PROGRAM.load(Ordering::Relaxed),
         Some(control) if in_worker() => control.program.load(Ordering::Relaxed),
         _ => pid(),
     }
@@ -48,6 +51,58 @@ pub(super) extern "C" fn getpid() -> c_int {
 
 /// The process that started the program, as it was when the program began: a worker's own parent is the program.
 static PARENT: AtomicI32 = AtomicI32::new(0);
+/// On another node than the origin: the program's process there, and its group.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+static GROUP: AtomicI32 = AtomicI32::new(0);
+
+/// What a node's process is called by the kernel, for the other nodes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Numbers {
+    process: i32,
+    parent: i32,
+    group: i32,
+    /// Where these numbers mean something: a start of a machine, and a space of processes on it.
+    machine: (String, String),
+}
+
+impl Numbers {
+    /// This node's.
+    pub(crate) fn own() -> Numbers {
+        let start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let machine = (start, space.to_string_lossy().into_owned());
+        Numbers { process: pid(), parent: parent(), group: group(), machine }
+    }
+
+    /// These are the origin's: what this node's workers are told, if they mean the same here. A program on another machine may
+    /// send a signal to the process that it takes for itself.
+    pub(crate) fn adopt(&self) {
+        if self.machine == Numbers::own().machine && !self.machine.0.is_empty() {
+            PROGRAM.store(self.process, Ordering::Relaxed);
+            PARENT.store(self.parent, Ordering::Relaxed);
+            GROUP.store(self.group, Ordering::Relaxed);
+        }
+    }
+}
+
+/// On another node than the origin, on the same machine: the program's process there.
+pub(crate) fn origin() -> Option<i32> {
+    Some(PROGRAM.load(Ordering::Relaxed)).filter(|process| *process != 0)
+}
+
+fn group() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { sys::syscall(libc::SYS_getpgrp, [0; 6]) }.map_or(0, |p| p as i32)
+}
+
+/// `getpgrp`: a worker on another node is in the program's group.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn getpgrp() -> c_int {
+    match GROUP.load(Ordering::Relaxed) {
+        0 => group(),
+        origin => origin,
+    }
+}
 
 fn parent() -> i32 {
     // SAFETY: no arguments.
@@ -120,18 +175,34 @@ pub(crate) fn end_by_node(status: c_int) -> ! {
     }
 }
 
-/// Tells the other nodes that the program ends, if there are any.
-fn tell_nodes(status: c_int) {
+/// A worker of another node called `exit`: what the program registered for its end is known here. Called by the origin's agent.
+pub(crate) fn exit_for_node(status: c_int) {
+    extern "C" fn run(status: *mut c_void) -> *mut c_void {
+        // SAFETY: ends the process, as `exit` in any thread does.
+        unsafe { libc::exit(status as usize as c_int) }
+    }
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: the thread takes a number and ends the process.
+    let error = unsafe {
+        libc::pthread_create(&raw mut thread, std::ptr::null(), run, status as usize as *mut c_void)
+    };
+    if error != 0 {
+        state::give_up(EXIT_WORKER, "no thread can be made to end the program");
+    }
+}
+
+/// Tells the other nodes that the program ends, if there are any; `handlers`: what it registered for that has not run.
+fn tell_nodes(status: c_int, handlers: bool) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if nodes::active() && !TOLD.swap(true, Ordering::AcqRel) {
-        nodes::mail::post(nodes::mail::Kind::Exit, [status as u64, 0, 0]);
+        nodes::mail::post(nodes::mail::Kind::Exit, [status as u64, handlers.into(), 0]);
     }
 }
 
 /// Ends the whole program from a worker: the master is killed, the status is in the control block.
-fn end_from_worker(control: &Control, status: c_int) -> ! {
+fn end_from_worker(control: &Control, status: c_int, handlers: bool) -> ! {
     // On another node than the origin this does not come back: the program ends there.
-    tell_nodes(status);
+    tell_nodes(status, handlers);
     let _ = control.exit_status.compare_exchange(0, (status & 0xff) + 1, Ordering::AcqRel, Ordering::Relaxed);
     kill(control.program.load(Ordering::Relaxed), libc::SIGKILL);
     loop {
@@ -167,10 +238,10 @@ extern "C" fn last(status: c_int, _: *mut c_void) {
     stdio::flush_at_exit();
     match role {
         Role::Master => {
-            tell_nodes(status);
+            tell_nodes(status, false);
             stop_workers(control);
         }
-        _ => end_from_worker(control, status),
+        _ => end_from_worker(control, status, true),
     }
 }
 
@@ -181,10 +252,10 @@ extern "C" fn last_quick(_: *mut c_void) {
         let status = QUICK_STATUS.load(Ordering::Relaxed);
         match role {
             Role::Master => {
-                tell_nodes(status);
+                tell_nodes(status, false);
                 stop_workers(control);
             }
-            _ => end_from_worker(control, status),
+            _ => end_from_worker(control, status, false),
         }
     }
 }
@@ -234,10 +305,10 @@ fn end_now(status: c_int) {
     if let (role @ (Role::Master | Role::Worker), Some(control)) = role() {
         match role {
             Role::Master => {
-                tell_nodes(status);
+                tell_nodes(status, false);
                 stop_workers(control);
             }
-            _ => end_from_worker(control, status),
+            _ => end_from_worker(control, status, false),
         }
     }
 }
@@ -449,7 +520,7 @@ fn become_other(control: &Control, strings: &Strings, mask: Option<u64>) -> ! {
     sys::complain("atoll: exec failed after the workers were ended: the program cannot go on\n");
     // SAFETY: ends the process.
     let _ = unsafe { sys::syscall(libc::SYS_exit_group, [127, 0, 0, 0, 0, 0]) };
-    end_from_worker(control, 127)
+    end_from_worker(control, 127, false)
 }
 
 /// Does in the master what a worker asked for with SIGBUS; called by its handler, returns if it was nothing.
@@ -586,11 +657,8 @@ pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn raise(signal: c_int) -> c_int {
     const OWN: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-    if in_worker()
-        && !OWN.contains(&signal)
-        && let Some(control) = state::control()
-    {
-        kill(control.program.load(Ordering::Relaxed), signal);
+    if in_worker() && !OWN.contains(&signal) {
+        kill(getpid(), signal);
         return 0;
     }
     let call = real!("raise", unsafe extern "C" fn(c_int) -> c_int);

@@ -55,7 +55,7 @@ macro_rules! real {
 /// Wrappers whose arguments all travel in general registers: each argument is named with what has to be done with
 /// it while libc's function runs, and the function is called with what came in.
 ///
-/// `v`: a value, nothing. `s`: a string the kernel reads. `r(n)`, `w(n)`: `n` bytes the kernel reads, writes.
+/// `v`: a value, nothing. `fd`: a descriptor. `s`: a string the kernel reads. `r(n)`, `w(n)`: `n` bytes the kernel reads, writes.
 /// `t`: a string that is written too (a template). `file`: a stream, which is locked.
 /// `mutex`, `condition`, `rwlock`: made to work between processes. `mask`: a signal mask, which SIGBUS is taken out of.
 macro_rules! wrap {
@@ -78,6 +78,7 @@ macro_rules! wrap {
     )*};
     (@usize $arg:ident) => { usize };
     (@guard $arg:ident v) => { () };
+    (@guard $arg:ident fd) => { $crate::wrap::elsewhere::have($arg) };
     // SAFETY: the caller's string.
     (@guard $arg:ident s) => { unsafe { $crate::wrap::paged::string($arg, false) } };
     // SAFETY: the caller's string.

@@ -192,6 +192,27 @@ pub(super) fn init() {
     streams::open(false);
 }
 
+/// What this node has printed goes out, before others print what comes after it: called where all of a node's workers wait.
+pub(crate) fn flush_standard() {
+    /// Offsets of a FILE's `_IO_write_base` and `_IO_write_ptr`.
+    const WRITTEN: [usize; 2] = [32, 40];
+    // SAFETY: libc's variable.
+    let file = unsafe { stdout };
+    if file == 0 || !SHARED.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: a stream; another thread of the program's may be changing the words, and then flushes itself later.
+    let [base, end] = WRITTEN.map(|at| unsafe { ((file + at) as *const usize).read_volatile() });
+    if base != end {
+        let flush = real!("fflush_unlocked", unsafe extern "C" fn(usize) -> c_int);
+        // SAFETY: a stream, whose lock is taken.
+        unsafe {
+            let _held = lock(file);
+            flush(file);
+        }
+    }
+}
+
 /// Flushes every stream, as `exit` does: without waiting for locks whose holder may be gone.
 pub(super) fn flush_at_exit() {
     let flush = real!("fflush_unlocked", unsafe extern "C" fn(usize) -> c_int);

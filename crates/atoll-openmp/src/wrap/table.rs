@@ -1,6 +1,6 @@
 //! The calls whose strings and structures only have to be near while libc or the kernel uses them.
 //!
-//! One line a function, in the words of [`wrap!`](super::real): `v` a value, `s` a string, `t` a string that is
+//! One line a function, in the words of [`wrap!`](super::real): `v` a value, `fd` a descriptor, `s` a string, `t` a string that is
 //! written, `r(n)` and `w(n)` memory that is read and written.
 
 /// sizeof(struct stat), the same for its 64-bit form.
@@ -30,16 +30,22 @@ wrap! {
     stat64(path: s, to: w(STAT));
     lstat(path: s, to: w(STAT));
     lstat64(path: s, to: w(STAT));
-    fstat(fd: v, to: w(STAT));
-    fstat64(fd: v, to: w(STAT));
+    fstat(fd: fd, to: w(STAT));
+    fstat64(fd: fd, to: w(STAT));
     fstatat(dir: v, path: s, to: w(STAT), flags: v);
     fstatat64(dir: v, path: s, to: w(STAT), flags: v);
     __xstat(version: v, path: s, to: w(STAT));
     __xstat64(version: v, path: s, to: w(STAT));
     __lxstat(version: v, path: s, to: w(STAT));
     __lxstat64(version: v, path: s, to: w(STAT));
-    __fxstat(version: v, fd: v, to: w(STAT));
-    __fxstat64(version: v, fd: v, to: w(STAT));
+    lseek(fd: fd, offset: v, whence: v);
+    lseek64(fd: fd, offset: v, whence: v);
+    fsync(fd: fd);
+    fdatasync(fd: fd);
+    ftruncate(fd: fd, length: v);
+    ftruncate64(fd: fd, length: v);
+    __fxstat(version: v, fd: fd, to: w(STAT));
+    __fxstat64(version: v, fd: fd, to: w(STAT));
     __fxstatat(version: v, dir: v, path: s, to: w(STAT), flags: v);
     __fxstatat64(version: v, dir: v, path: s, to: w(STAT), flags: v);
     statx(dir: v, path: s, flags: v, mask: v, to: w(size_of::<libc::statx>()));

@@ -252,8 +252,9 @@ pub(crate) fn launch_with(
     let child =
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
     nodes.release();
-    let Watched { ending, program } = watch::watch(child.id() as i32, control, &signals)?;
-    nodes.end();
+    let watched = watch::watch(child.id() as i32, control, &signals, &nodes.launchers())?;
+    let Watched { ending, program, launchers } = watched;
+    let ending = nodes.end(ending, launchers);
     let wall_seconds = clock.elapsed().as_secs_f64();
     let tlb_shootdowns = shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
     Ok(Finished {

@@ -4,20 +4,24 @@
 //! `launch` calls it. Each local node is `atoll run` itself, told by an environment variable which node it is; between every two
 //! nodes there is a socket, made before they are and inherited, so that nothing of the run lies in any directory.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use atoll_channel::start::LAUNCH_VARIABLE;
 use atoll_channel::transport::mesh;
-use atoll_memory::control::Settings;
+use atoll_memory::control::{EXIT_NODE, Settings};
 
 use super::check::program::Checked;
 use super::job::{Job, JobError};
 use super::launch::out_of_the_way;
+use super::signals::signal_text;
+use super::watch::{self, Ending};
 use crate::cli::RunArgs;
 use crate::machine;
 
@@ -26,6 +30,10 @@ pub(crate) const ENVIRONMENT: &str = "ATOLL_NODE";
 
 /// How long nodes may take to end behind the first.
 const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// Signals that users end programs by: they know.
+const QUIET: [i32; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGALRM];
 
 /// Why the nodes cannot be started.
 #[derive(thiserror::Error, Debug)]
@@ -213,22 +221,50 @@ impl Nodes {
         }
     }
 
-    /// The first node's program is over: ends what is left of the others.
-    pub(crate) fn end(&mut self) {
+    /// The processes of the launchers that this one started.
+    pub(crate) fn launchers(&self) -> Vec<i32> {
+        self.children.iter().map(|child| child.id() as i32).collect()
+    }
+
+    /// The first node's program is over: ends what is left of the others, of which some may have `ended` already. Returns what
+    /// the run ends by: where this node ended only because another did, what that one ended by.
+    pub(crate) fn end(&mut self, own: Ending, mut ended: BTreeMap<i32, Ending>) -> Ending {
         if let Some((job, _)) = self.job.take() {
             job.finish();
         }
         let until = Instant::now() + LAST_WAIT;
         for child in &mut self.children {
-            // Perhaps it was taken already, with the children of the program.
-            while matches!(child.try_wait(), Ok(None)) {
-                if Instant::now() > until {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    break;
+            let pid = child.id() as i32;
+            while let Entry::Vacant(entry) = ended.entry(pid) {
+                match child.try_wait() {
+                    Ok(None) if Instant::now() <= until => std::thread::sleep(Duration::from_millis(1)),
+                    Ok(None) => {
+                        let _ = child.kill();
+                        let _ = child.wait();
+                        break;
+                    }
+                    Ok(Some(status)) => drop(entry.insert(watch::ending(status.into_raw()))),
+                    Err(_) => break,
                 }
-                std::thread::sleep(Duration::from_millis(1));
             }
+        }
+        if let Ending::Signal(signal) = own
+            && self.count > 1
+            && self.is_first()
+            && !QUIET.contains(&signal)
+        {
+            eprintln!(
+                "atoll: the program was ended on node 0 by signal {signal} ({}), and the other nodes with it",
+                signal_text(signal)
+            );
+        }
+        let tells = |ending: &Ending| match ending {
+            Ending::Status(status) => ![0, EXIT_NODE].contains(status),
+            Ending::Signal(signal) => *signal != libc::SIGKILL,
+        };
+        match own {
+            Ending::Status(EXIT_NODE) => ended.into_values().find(tells).unwrap_or(own),
+            _ => own,
         }
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Watched {
     pub(crate) ending: Ending,
     /// The file of the program that was managed.
     pub(crate) program: Option<PathBuf>,
+    /// How other nodes' launchers ended that have.
+    pub(crate) launchers: BTreeMap<i32, Ending>,
 }
 
 /// A worker found dead while the program lived.
@@ -95,13 +97,22 @@ struct Watch<'a> {
     death: Option<Death>,
     /// When the runtime gave the program up.
     given_up: Option<Instant>,
+    /// Other nodes' launchers that have ended, of these.
+    launchers: BTreeMap<i32, Ending>,
+    known_launchers: &'a [i32],
 }
 
-/// Looks after `child` and what it starts until all of it is over; nothing of it is left then.
+/// Looks after `child` and what it starts until all of it is over; nothing of it is left then. `launchers` are children that
+/// start other nodes.
 ///
 /// # Errors
 /// The kernel lacks process descriptors.
-pub(crate) fn watch(child: i32, control: &'static Control, signals: &Signals) -> Result<Watched, WatchError> {
+pub(crate) fn watch(
+    child: i32,
+    control: &'static Control,
+    signals: &Signals,
+    launchers: &[i32],
+) -> Result<Watched, WatchError> {
     let child = Process::open(child).ok_or_else(|| WatchError::Process(std::io::Error::last_os_error()))?;
     let mut watch = Watch {
         control,
@@ -113,10 +124,12 @@ pub(crate) fn watch(child: i32, control: &'static Control, signals: &Signals) ->
         workers: BTreeMap::new(),
         death: None,
         given_up: None,
+        launchers: BTreeMap::new(),
+        known_launchers: launchers,
     };
     let blamed = watch.until_over();
     watch.clean_up();
-    Ok(Watched { ending: watch.verdict(blamed), program: watch.file })
+    Ok(Watched { ending: watch.verdict(blamed), program: watch.file, launchers: watch.launchers })
 }
 
 impl Watch<'_> {
@@ -204,6 +217,8 @@ impl Watch<'_> {
             }
             if pid == self.child.pid {
                 self.ended = Some(ending(status));
+            } else if self.known_launchers.contains(&pid) {
+                self.launchers.insert(pid, ending(status));
             }
         }
     }
@@ -222,7 +237,7 @@ impl Watch<'_> {
         if death.since.elapsed() < GRACE {
             return None;
         }
-        report(&death);
+        report(&death, self.control);
         Some(death.how.unwrap_or(Ending::Status(EXIT_WORKER)))
     }
 
@@ -296,14 +311,17 @@ impl Watch<'_> {
     }
 }
 
-fn report(death: &Death) {
-    let index = death.index;
+fn report(death: &Death, control: &Control) {
+    let worker = match &control.settings {
+        settings if settings.several_nodes() => format!("worker {} of node {}", death.index, settings.node),
+        _ => format!("worker {}", death.index),
+    };
     let what = match death.how {
         Some(Ending::Signal(signal)) => format!("was killed by signal {signal} ({})", signal_text(signal)),
         Some(Ending::Status(status)) => format!("ended by itself with status {status}"),
         None => "is gone".to_owned(),
     };
-    eprintln!("atoll: worker {index} {what}, and the program cannot go on without it");
+    eprintln!("atoll: {worker} {what}, and the program cannot go on without it");
 }
 
 #[cfg(test)]

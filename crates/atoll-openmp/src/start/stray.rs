@@ -1,0 +1,87 @@
+//! SIGSEGV on several nodes: memory that only another node has.
+//!
+//! Most of what a program shares is paged and kept coherent; workers' stacks, and the blocks that libc takes for itself, are
+//! not, and are mapped nowhere but on their own node (`heap::place`). Who uses such memory elsewhere ends with a sentence
+//! that says so; any other SIGSEGV is the program's own.
+//!
+//! Rules: no allocation, no locks, no arena access, no printing unless the program ends.
+
+use std::ffi::{c_int, c_void};
+use std::fmt::Write;
+use std::mem::MaybeUninit;
+
+use atoll_memory::control::EXIT_SETUP;
+use atoll_memory::layout;
+
+use super::signal::{Text, real_sigaction};
+use crate::{nodes, state};
+
+/// The node that memory at `address` belongs to, and what it is.
+fn owner(address: usize, nodes: u32) -> Option<(usize, &'static str)> {
+    let areas = [
+        (
+            layout::PINNED,
+            layout::PINNED_BYTES,
+            "a block that libc made, such as a stream or a copy of a string",
+        ),
+        (layout::STACKS, layout::STACKS_BYTES, "a variable on a worker's stack"),
+    ];
+    areas.into_iter().find_map(|(start, bytes, what)| {
+        let offset = address.checked_sub(start).filter(|offset| *offset < bytes)?;
+        Some((offset / layout::part(bytes, 0, nodes).1, what))
+    })
+}
+
+unsafe extern "C" fn on_sigsegv(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel's description of the signal.
+    let (address, caused) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
+    if caused
+        && let Some((node, nodes)) = nodes::several()
+        && let Some((owner, what)) = owner(address, nodes)
+        && owner != node as usize
+    {
+        let mut text = Text::new();
+        // It cuts what does not fit.
+        let _ = write!(
+            text,
+            "a worker of node {node} uses memory at {address:#x} that only node {owner} has ({what}): run this program \
+             without --nodes, or have it share variables of the program's own"
+        );
+        state::give_up(EXIT_SETUP, text.as_str());
+    }
+    // SAFETY: plain data; the default action, then the access again: the kernel ends the process as without us.
+    unsafe {
+        let mut default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        default.sa_sigaction = libc::SIG_DFL;
+        real_sigaction(signal, &default);
+        if !caused {
+            libc::raise(signal);
+        }
+    }
+}
+
+/// Takes SIGSEGV until the program wants it.
+pub(super) fn install() {
+    // SAFETY: sigaction is plain data.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = on_sigsegv as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    real_sigaction(libc::SIGSEGV, &action);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_one_node_is_told_by_its_address() {
+        let part = layout::part(layout::STACKS_BYTES, 2, 3).0;
+        assert!(
+            owner(layout::STACKS + part + 100, 3)
+                .is_some_and(|(node, what)| node == 2 && what.contains("stack"))
+        );
+        assert!(owner(layout::PINNED, 3).is_some_and(|(node, _)| node == 0));
+        assert_eq!(owner(8, 3), None);
+        assert_eq!(owner(layout::ARENA, 3), None);
+    }
+}

@@ -1,0 +1,120 @@
+/* What went wrong once on several nodes; each part checks itself. Runs with any team. */
+#include "e2e.h"
+#include <unistd.h>
+
+/* A single behind a copyprivate ran nowhere. */
+static void singles(void) {
+    int ran = 0, wrong = 0;
+#pragma omp parallel reduction(+ : wrong)
+    for (int round = 0; round < 5; round++) {
+        int given = -1;
+#pragma omp single copyprivate(given)
+        given = round;
+        wrong += given != round;
+#pragma omp single
+        ran++;
+    }
+    CHECK(ran == 5 && wrong == 0);
+}
+
+/* Other nodes did not hear of omp_set_schedule and its like. */
+static void control_variables(void) {
+    enum { N = 1000 };
+    static int owner[N];
+    omp_set_schedule(omp_sched_static, 3);
+    omp_set_max_active_levels(2);
+#pragma omp parallel
+    {
+        omp_sched_t kind;
+        int chunk;
+        omp_get_schedule(&kind, &chunk);
+        CHECK(kind == omp_sched_static && chunk == 3 && omp_get_max_active_levels() == 2);
+#pragma omp for schedule(runtime)
+        for (int i = 0; i < N; i++) owner[i] = omp_get_thread_num();
+        int outer = omp_get_thread_num(), threads = omp_get_num_threads();
+#pragma omp parallel num_threads(2)
+        {
+            CHECK(omp_get_num_threads() == 2 && omp_get_level() == 2);
+            CHECK(omp_get_ancestor_thread_num(1) == outer && omp_get_team_size(1) == threads);
+        }
+    }
+    for (int i = 0; i < N; i++) CHECK(owner[i] == i / 3 % omp_get_max_threads());
+}
+
+/* The program goes through as many copies of a task's reduction as it sees threads. */
+static void task_reductions(void) {
+    long sum = 0;
+#pragma omp parallel
+#pragma omp single
+#pragma omp taskgroup task_reduction(+ : sum)
+    for (int i = 0; i < 40; i++) {
+#pragma omp task in_reduction(+ : sum)
+        sum += i;
+    }
+    CHECK(sum == 780);
+    long twice = 0;
+#pragma omp parallel reduction(+ : twice)
+#pragma omp for reduction(task, + : sum)
+    for (int i = 0; i < 40; i++) {
+#pragma omp task in_reduction(+ : sum)
+        sum += i;
+        twice++;
+    }
+    CHECK(sum == 1560 && twice == 40);
+}
+
+/* A worker that waits at a barrier writes on its stack, which others read: that was lost, or the protocol ended the run. */
+static void stacks(void) {
+    for (int round = 0; round < 50; round++) {
+        long mine[600], seen = 0;
+        for (int i = 0; i < 600; i++) mine[i] = i + round;
+#pragma omp parallel reduction(+ : seen)
+        {
+            long *given = 0;
+#pragma omp single copyprivate(given)
+            given = mine;
+#pragma omp barrier
+            for (int i = 0; i < 600; i++) seen += given[i];
+        }
+        CHECK(seen == (599L * 300 + 600L * round) * omp_get_max_threads());
+    }
+}
+
+/* Teams of all sizes, one after the other. */
+static void sizes(void) {
+    for (int round = 0; round < 3; round++)
+        for (int n = 1; n < 7; n++) {
+            int seen[8] = {0};
+#pragma omp parallel num_threads(n)
+            {
+                CHECK(omp_get_num_threads() == n);
+                seen[omp_get_thread_num()]++;
+            }
+            for (int i = 0; i < 8; i++) CHECK(seen[i] == (i < n));
+        }
+    omp_set_num_threads(5);
+    int count = 0;
+#pragma omp parallel reduction(+ : count)
+    count++;
+    CHECK(count == 5);
+}
+
+/* Many small regions. */
+static void many(void) {
+    long sum = 0;
+    for (int i = 0; i < 1000; i++) {
+#pragma omp parallel reduction(+ : sum) num_threads(2)
+        sum += i + omp_get_thread_num();
+    }
+    CHECK(sum == 999L * 1000 + 1000);
+}
+
+int main(void) {
+    singles();
+    control_variables();
+    task_reductions();
+    stacks();
+    sizes();
+    many();
+    return verdict();
+}

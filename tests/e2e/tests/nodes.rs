@@ -1,0 +1,292 @@
+//! Programs on several nodes that share no memory: the right answer under every protocol, or one clear sentence; and the end of
+//! every node when one of them ends.
+//!
+//! What takes long is ignored here and run by `make stress-nodes`.
+
+use std::time::{Duration, Instant};
+
+use atoll_e2e::build::{helper, openmp, root};
+use atoll_e2e::random::Random;
+use atoll_e2e::workloads::{PROGRAMS, checksum};
+use atoll_e2e::{Atoll, built, native, skip, soak};
+
+const PROTOCOLS: [&str; 6] = [
+    "--consistency smart --prefetch on",
+    "--consistency sc --prefetch off",
+    "--consistency mw --prefetch on",
+    "--consistency smart --prefetch off",
+    "--consistency mw --prefetch off",
+    "--consistency sc --prefetch on",
+];
+/// A node that finds itself with what it cannot spread says this.
+const REFUSED: &str = "cannot be spread over several nodes";
+/// How long the other nodes may outlive one, and what is slow here about it.
+const SOON: f64 = 5.0;
+
+/// Runs a workload's class S; what is wrong, if anything is.
+fn workload(program: &str, way: &str) -> Option<String> {
+    let right = checksum(&native(built(program)).arg("S").run().exits(0).text());
+    let run = Atoll::new(built(program)).arg("S").with(way).limit(100).run();
+    let well = run.status == Some(0) && run.text().contains("Verification: successful");
+    (!well || checksum(&run.text()) != right || !run.left.is_empty())
+        .then(|| format!("left {:?}, expected {right:?}: {}", run.left, run.told()))
+}
+
+#[track_caller]
+fn none(failed: &[String]) {
+    assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n\n"));
+}
+
+#[test]
+fn workloads_of_class_s() {
+    let began = Instant::now();
+    let mut failed = Vec::new();
+    for (i, program) in PROGRAMS.iter().enumerate() {
+        let nodes = 2 + i % 3;
+        let way = format!("--nodes {nodes} --workers {nodes} {}", PROTOCOLS[i % PROTOCOLS.len()]);
+        failed.extend(workload(program, &way));
+        if began.elapsed() > Duration::from_secs(80) {
+            break;
+        }
+    }
+    none(&failed);
+}
+
+#[test]
+#[ignore = "many minutes"]
+fn workloads_of_class_s_in_all_ways() {
+    let mut failed = Vec::new();
+    for program in PROGRAMS {
+        for nodes in 1..=4 {
+            for protocol in PROTOCOLS {
+                for workers in [nodes, 2 * nodes + 1] {
+                    failed.extend(workload(
+                        program,
+                        &format!("--nodes {nodes} --workers {workers} {protocol}"),
+                    ));
+                }
+            }
+        }
+    }
+    none(&failed);
+}
+
+/// Each node with less near memory than its part of the program's pages takes.
+#[test]
+fn little_near_memory_on_each_node() {
+    let mut failed = Vec::new();
+    for (program, far) in [("cg", "ram"), ("sp", "lz4"), ("hotspot", "file"), ("kmeans", "zstd")] {
+        let alone = Atoll::new(built(program)).arg("S").with("--nodes 2 --workers 2").run().exits(0);
+        let footprint = alone.figure("memory/footprint_peak_bytes");
+        let pinned = alone.figure("memory/pinned_peak_bytes");
+        let near = pinned + (footprint / 2).max(512 << 10) + (512 << 10);
+        failed.extend(workload(program, &format!("--nodes 2 --workers 2 --near {near} --far {far}")));
+    }
+    none(&failed);
+}
+
+#[test]
+fn pages_of_64k() {
+    let mut failed = Vec::new();
+    for program in ["bt", "lud", "stencil"] {
+        for nodes in [2, 3] {
+            failed.extend(workload(program, &format!("--nodes {nodes} --workers 3 --page 64K")));
+        }
+    }
+    none(&failed);
+}
+
+/// What a program of `tests/openmp` wants in its environment: its `// env:` line.
+fn variables(source: &str) -> Vec<(String, String)> {
+    let text =
+        std::fs::read_to_string(root().join("tests/openmp").join(source)).expect("the source is there");
+    let line = text.lines().find_map(|line| line.strip_prefix("// env: ")).unwrap_or_default().to_owned();
+    let pair = |word: &str| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    line.split_whitespace().filter_map(pair).collect()
+}
+
+/// Runs a program of `tests/openmp`: right, or refused with the one sentence.
+fn construct(source: &str, way: &str) -> Option<String> {
+    let run = Atoll::new(openmp(source)).with(way).limit(60);
+    let run = variables(source).iter().fold(run, |run, (name, value)| run.env(name, value)).run();
+    let refused = run.status == Some(70) && run.stderr.contains(REFUSED);
+    ((run.status != Some(0) && !refused) || run.timed_out || !run.left.is_empty())
+        .then(|| format!("left {:?} {}", run.left, run.told()))
+}
+
+/// Those that cannot be right yet: see `docs/limits.md`.
+const NOT_YET: [&str; 2] = ["reading.c", "fortran.f90"];
+
+#[test]
+fn every_construct() {
+    let mut failed = Vec::new();
+    let sources = std::fs::read_dir(root().join("tests/openmp")).expect("the folder is there");
+    let names = sources.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<_> = names.filter(|name| !name.ends_with(".h")).collect();
+    names.sort();
+    for source in names.iter().filter(|name| !NOT_YET.contains(&name.as_str())) {
+        for workers in [2, 4] {
+            failed.extend(construct(source, &format!("--nodes 2 --workers {workers}")));
+        }
+    }
+    none(&failed);
+}
+
+/// Memory synchronised by instructions and not by calls is right under every protocol.
+const INLINE: [&str; 6] =
+    ["atomic_histogram.c", "graph_cas.c", "flag_pipeline.c", "hand_locks.c", "once.c", "atomic_extrema.c"];
+
+fn inline_synchronisation(runs: u64) {
+    let (mut failed, mut random) = (Vec::new(), Random(runs));
+    for source in INLINE {
+        for _ in 0..runs {
+            let nodes = 2 + random.below(3);
+            let workers = nodes + random.below(3);
+            let protocol = random.pick(&PROTOCOLS);
+            failed.extend(construct(source, &format!("--nodes {nodes} --workers {workers} {protocol}")));
+        }
+    }
+    none(&failed);
+}
+
+#[test]
+fn synchronisation_by_instructions() {
+    inline_synchronisation(1);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn synchronisation_by_instructions_again_and_again() {
+    inline_synchronisation(20);
+}
+
+#[test]
+fn what_went_wrong_once() {
+    let mut failed = Vec::new();
+    for way in ["--nodes 2 --workers 2", "--nodes 2 --workers 4", "--nodes 3 --workers 4 --consistency sc"] {
+        let run = Atoll::new(helper("nodes.c")).with(way).run();
+        if run.status != Some(0) || !run.left.is_empty() {
+            failed.push(format!("left {:?} {}", run.left, run.told()));
+        }
+    }
+    none(&failed);
+}
+
+/// More nodes than a team has threads: the region runs on the node where the program began.
+#[test]
+fn more_nodes_than_threads() {
+    Atoll::new(helper("nodes.c")).with("--nodes 4 --workers 1").run().exits(0);
+}
+
+/// The ways to end a program in a region, as they end natively.
+fn endings(who: &str, ways: &[&str]) {
+    let program = helper("endings.c");
+    let mut failed = Vec::new();
+    for how in ways {
+        let alone = native(&program).arg(how).arg(who).run().clean();
+        let run = Atoll::new(&program).arg(how).arg(who).with("--nodes 2 --workers 2").limit(20).run();
+        let ends = (run.status, run.signal) == (alone.status, alone.signal);
+        if !ends || run.stdout != alone.stdout || !run.left.is_empty() || run.timed_out {
+            failed.push(format!(
+                "{how} by the {who}: natively status {:?} signal {:?} output {:?}, left {:?}, {}",
+                alone.status,
+                alone.signal,
+                alone.text(),
+                run.left,
+                run.told()
+            ));
+        }
+    }
+    none(&failed);
+}
+
+#[test]
+fn ends_in_a_region_on_the_origin() {
+    endings("master", &["return", "exit", "_exit", "quick_exit", "abort", "segv", "raise", "kill"]);
+}
+
+#[test]
+fn ends_in_a_region_on_another_node() {
+    endings("worker", &["exit", "_exit", "_Exit", "quick_exit", "abort", "segv", "fpe", "raise", "kill"]);
+}
+
+#[test]
+fn a_signal_for_all() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        for alone in [false, true] {
+            let run = Atoll::new(helper("signals.c")).args("default 20");
+            let mut run = run.with("--nodes 3 --workers 3").limit(30).start();
+            assert!(run.wait_for("ready"), "{}", run.end().told());
+            if alone {
+                run.signal(signal)
+            } else {
+                run.signal_group(signal)
+            }
+            let began = Instant::now();
+            run.end().dies_by(signal);
+            assert!(began.elapsed().as_secs_f64() < SOON);
+        }
+    }
+}
+
+/// What the kernel says of memory that belongs to nobody any more.
+fn huge_pages_free() -> String {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    text.lines().filter(|line| line.starts_with("HugePages_Free")).collect()
+}
+
+/// Any process of any node is killed at some moment: all ends soon, with a word about it, and nothing is left.
+fn killed_at_random(seed: u64, runs: u64) {
+    let mut random = Random(seed);
+    let (mut failed, before) = (Vec::new(), huge_pages_free());
+    for _ in 0..runs {
+        let nodes = 2 + random.below(2);
+        let program = Atoll::new(helper("signals.c")).args("default 20");
+        let run = program.with(&format!("--nodes {nodes} --workers {}", nodes * 2)).limit(40).start();
+        std::thread::sleep(Duration::from_millis(random.below(2000)));
+        let others = run.others();
+        if others.is_empty() {
+            failed.push(format!("it had ended: {}", run.end().told()));
+            continue;
+        }
+        let victim = *random.pick(&others);
+        let what = std::fs::read(format!("/proc/{victim}/cmdline")).unwrap_or_default();
+        // SAFETY: no pointers; the process is this run's own.
+        unsafe { libc::kill(victim, libc::SIGKILL) };
+        let began = Instant::now();
+        let run = run.end();
+        let took = began.elapsed().as_secs_f64();
+        let spoken = run.stderr.contains("node");
+        if took > SOON || run.status == Some(0) || !run.left.is_empty() || run.timed_out || !spoken {
+            let what = String::from_utf8_lossy(&what).replace('\0', " ");
+            failed.push(format!(
+                "{what} killed, all over after {took:.1} s, left {:?}: {}",
+                run.left,
+                run.told()
+            ));
+        }
+    }
+    none(&failed);
+    assert_eq!(huge_pages_free(), before);
+}
+
+#[test]
+fn a_process_killed_at_some_moment() {
+    killed_at_random(1, 6);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn processes_killed_at_many_moments() {
+    killed_at_random(2, 60);
+}
+
+#[test]
+fn random_programs() {
+    if !atoll_e2e::build::installed("gcc") {
+        skip!("gcc is not installed");
+    }
+    let seed = std::env::var("ATOLL_E2E_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let tally = soak::soak(seed, Duration::from_secs(20), |line| println!("{line}"));
+    none(&tally.failed);
+}
