@@ -196,11 +196,10 @@ impl Core {
         if machine.delegate.is_quick(number) {
             machine.ring.wake();
         }
-        self.caller.stack = r.rsp;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         r.rax = match machine.delegate.serve(&mut self.caller, number, arguments) {
             Outcome::Value(value) => value,
-            Outcome::ThreadPointer { base, .. } => {
+            Outcome::ThreadPointer { base } => {
                 self.special.fs.base = base;
                 0
             }

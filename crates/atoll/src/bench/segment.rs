@@ -75,6 +75,10 @@ pub(super) fn bench(args: &SegmentBenchArgs) -> Result<(), BenchError> {
         worst = faults(&all).and_then(|n| Some(n.max(worst?)));
         lines.extend(targets(load, &all, least, args.quick));
     }
+    println!("\nsegmentation cores");
+    let (calls, more) = super::cores::bench(&args.programs);
+    output.table("calls", &calls)?;
+    lines.extend(more);
     println!("\nTargets");
     for line in lines {
         println!("  {line}");
