@@ -5,6 +5,7 @@
  * Updates number four times the words, as the specification asks, in every class; --iterations N makes N times a
  * quarter of the words instead (the classes' own number is 16). Updates are atomic, so making all of them again
  * must restore the table exactly, where the specification would forgive 1 %; that holds for any N.
+ * --log-words K makes the table 2^K words whatever the class says: 4 GiB are 29.
  */
 #include "program.h"
 
@@ -24,6 +25,21 @@ static const ra_class classes[] = {{'S', 16}, {'W', 22}, {'A', 24}, {'B', 26}, {
 
 static inline uint64_t stream_next(uint64_t x) {
     return x << 1 ^ ((int64_t)x < 0 ? POLYNOMIAL : 0);
+}
+
+/* --log-words K: a table of 2^K words instead of the class's, from the smallest class's up to 256 GiB. Takes it out of the
+ * arguments, as the other programs do not know it; 0 if it is not there. */
+static int own_log_words(int *argc, char **argv) {
+    int log_words = 0;
+    for (int i = 2; i + 1 < *argc; i++) {
+        if (strcmp(argv[i], "--log-words")) continue;
+        char *end;
+        long k = strtol(argv[i + 1], &end, 10);
+        if (*end || k < classes[0].log_words || k > 35) program_usage(argv[0]);
+        log_words = (int)k;
+        for (*argc -= 2; i < *argc; i++) argv[i] = argv[i + 2];
+    }
+    return log_words;
 }
 
 static uint64_t multiply(uint64_t a, uint64_t b) {
@@ -74,15 +90,17 @@ static uint64_t table_checksum(const uint64_t *table, uint64_t words) {
 }
 
 int main(int argc, char **argv) {
+    int log_words = own_log_words(&argc, argv);
     program_options o = program_parse(argc, argv);
     const ra_class *c = classes;
     while (c->name != o.class_) c++;
     int iterations = o.iterations ? o.iterations : ITERATIONS;
-    uint64_t words = 1ULL << c->log_words, updates = words / 4 * (uint64_t)iterations;
+    if (!log_words) log_words = c->log_words;
+    uint64_t words = 1ULL << log_words, updates = words / 4 * (uint64_t)iterations;
 
     uint64_t *table = malloc(words * sizeof *table);
     if (!table) {
-        fprintf(stderr, "randomaccess: no memory for 2^%d words\n", c->log_words);
+        fprintf(stderr, "randomaccess: no memory for 2^%d words\n", log_words);
         return 1;
     }
 #pragma omp parallel for schedule(static)
@@ -91,7 +109,7 @@ int main(int argc, char **argv) {
     double start = program_seconds();
     update(table, words, updates);
     double seconds = program_seconds() - start;
-    printf("RandomAccess class %c: 2^%d words, %llu updates, %.6f GUPS\n", c->name, c->log_words,
+    printf("RandomAccess class %c: 2^%d words, %llu updates, %.6f GUPS\n", c->name, log_words,
            (unsigned long long)updates, 1e-9 * (double)updates / seconds);
     uint64_t checksum = table_checksum(table, words);
 

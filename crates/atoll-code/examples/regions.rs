@@ -1,11 +1,14 @@
-//! Prints what the regions of a program do, and how long it took to find out: `regions PROGRAM [LIBRARY...]`.
+//! Prints what the regions of a program do, and how long it took to find out: `regions [--all] PROGRAM [LIBRARY...]`. With
+//! `--all` it looks at all named functions.
 
 use std::time::Instant;
 
 use atoll_code::{Code, Verdict, elf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let paths: Vec<String> = std::env::args().skip(1).collect();
+    let mut paths: Vec<String> = std::env::args().skip(1).collect();
+    let all = paths.first().is_some_and(|first| first == "--all");
+    paths.drain(..usize::from(all));
     let files = paths.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
     let begun = Instant::now();
     let mut images = Vec::new();
@@ -17,7 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some(program) = code.objects().first() else { return Err("no program given".into()) };
     let (mut total, mut instructions) = (std::time::Duration::ZERO, 0);
     for function in &program.functions {
-        let Some(name) = function.name.filter(|n| n.contains("._omp_fn.") || n.contains(".omp_outlined"))
+        let Some(name) =
+            function.name.filter(|n| all || n.contains("._omp_fn.") || n.contains(".omp_outlined"))
         else {
             continue;
         };

@@ -64,8 +64,9 @@ pub(crate) fn access(factory: &mut InstructionInfoFactory, instruction: &Instruc
         let set = bit(used.register());
         match used.access() {
             OpAccess::Read | OpAccess::CondRead => result.reads |= set,
-            OpAccess::Write | OpAccess::CondWrite => result.writes |= set,
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+            OpAccess::Write => result.writes |= set,
+            // What is written on a condition may also stay what it was.
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite => {
                 result.reads |= set;
                 result.writes |= set;
             }

@@ -326,7 +326,7 @@ impl<'c> Build<'_, 'c, '_> {
             Callee::Known(_, known) => {
                 match known.effect {
                     Effect::Yields => self.find(address, Kind::Wait, Operand::None),
-                    Effect::Synchronises => self.find(address, Kind::AtomicUpdate, Operand::Other),
+                    Effect::Synchronises => self.find(address, Kind::SynchronisingCall, Operand::None),
                     _ => {}
                 }
                 known.effect != Effect::NoReturn

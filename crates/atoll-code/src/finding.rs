@@ -11,6 +11,8 @@ pub enum Kind {
     AtomicUpdate,
     /// A fence: `mfence`, `sfence`, `lfence`, or a locked operation on the stack.
     Fence,
+    /// A call of a library function that synchronises through memory of the program, as a lock of pthreads.
+    SynchronisingCall,
     /// A loop that ends only when another worker stores something, or an instruction that only such loops contain.
     Wait,
     /// A loop whose end depends on memory that the loop itself may or may not write.
@@ -32,7 +34,7 @@ pub enum Kind {
 impl Kind {
     /// Is it synchronisation between workers for certain?
     pub fn synchronises(self) -> bool {
-        matches!(self, Kind::AtomicUpdate | Kind::Fence | Kind::Wait)
+        matches!(self, Kind::AtomicUpdate | Kind::Fence | Kind::SynchronisingCall | Kind::Wait)
     }
 }
 
@@ -41,6 +43,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Kind::AtomicUpdate => "an atomic update",
             Kind::Fence => "a fence",
+            Kind::SynchronisingCall => "a call that synchronises",
             Kind::Wait => "a wait for another worker",
             Kind::MayWait => "a loop that may wait for another worker",
             Kind::IndirectCall => "an indirect call",

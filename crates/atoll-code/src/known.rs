@@ -27,6 +27,8 @@ pub(crate) struct Known {
     pub(crate) effect: Effect,
     /// May it write memory of the program?
     pub(crate) writes: bool,
+    /// Does its result depend on memory of the program?
+    pub(crate) reads: bool,
     /// Registers that hold functions which it calls.
     pub(crate) callbacks: &'static [Register],
 }
@@ -134,11 +136,12 @@ pub(crate) fn is_system_library(path: &str) -> bool {
 /// What is known of a function.
 pub(crate) fn lookup(name: &str) -> Option<Known> {
     use Register::{R8, R9, RCX, RDI, RDX};
-    let openmp = |callbacks| Some(Known { effect: Effect::OpenMp, writes: true, callbacks });
-    let calling = |callbacks| Some(Known { effect: Effect::Plain, writes: true, callbacks });
+    let openmp = |callbacks| Some(Known { effect: Effect::OpenMp, writes: true, reads: false, callbacks });
+    let calling = |callbacks| Some(Known { effect: Effect::Plain, writes: true, reads: true, callbacks });
     let plain = |effect| {
         let writes = !matches!(effect, Effect::Pure | Effect::Yields | Effect::NoReturn);
-        Some(Known { effect, writes, callbacks: &[] })
+        let reads = ["mem", "str", "bcmp", "wcs", "ato"].iter().any(|p| name.starts_with(p));
+        Some(Known { effect, writes, reads, callbacks: &[] })
     };
     if name.starts_with("GOMP_parallel") && name != "GOMP_parallel_end" || name == "GOMP_teams_reg" {
         return openmp(&[RDI]);
@@ -147,13 +150,19 @@ pub(crate) fn lookup(name: &str) -> Option<Known> {
         "GOMP_task" | "GOMP_taskloop" | "GOMP_taskloop_ull" => return openmp(&[RDI, RDX]),
         "__kmpc_fork_call" | "__kmpc_fork_teams" | "__kmpc_fork_call_if" => return openmp(&[RDX]),
         "__kmpc_omp_task_alloc" | "__kmpc_omp_target_task_alloc" => return openmp(&[R9]),
+        "__kmpc_reduce" | "__kmpc_reduce_nowait" => return openmp(&[R9]),
+        "__kmpc_copyprivate" => return openmp(&[R8]),
         "qsort" | "qsort_r" => return calling(&[RCX]),
         "bsearch" => return calling(&[R8]),
         "atexit" => return calling(&[RDI]),
         _ => {}
     }
+    // clang's flush, and its atomics of unusual types: they work on the program's memory where they are called.
+    if name == "__kmpc_flush" || name.starts_with("__kmpc_atomic_") {
+        return plain(Effect::Synchronises);
+    }
     if name.starts_with("omp_get_") || name.starts_with("omp_in_") {
-        return Some(Known { effect: Effect::OpenMp, writes: false, callbacks: &[] });
+        return Some(Known { effect: Effect::OpenMp, writes: false, reads: false, callbacks: &[] });
     }
     if name.starts_with("GOMP_")
         || name.starts_with("omp_")
@@ -196,6 +205,7 @@ mod tests {
         assert_eq!(effect("abort"), Some(Effect::NoReturn));
         assert_eq!(effect("sched_yield"), Some(Effect::Yields));
         assert_eq!(effect("__atomic_load_16"), Some(Effect::Synchronises));
+        assert_eq!(effect("__kmpc_flush"), Some(Effect::Synchronises));
         assert_eq!(effect("solve"), None);
         assert_eq!(effect("GOMP_target_ext"), None);
     }

@@ -5,6 +5,7 @@
 //! a pointer that moves on, a word it stores, the result of a call with effects. It *polls* if an exit's test goes back only to loads
 //! of memory it does not change.
 
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -63,35 +64,32 @@ fn search(
             old.map_or(new, |o| CallEffect { stores: o.stores || new.stores, loads: o.loads || new.loads });
         *old = Some(both);
     }
+    let quiet: Vec<bool> = body
+        .graph
+        .blocks
+        .iter()
+        .map(|block| {
+            block.ins.iter().all(|&at| {
+                !body.ins[at as usize].access.stores && effects[at as usize].is_none_or(|e| !e.stores)
+            })
+        })
+        .collect();
     let mut looked_at = 0;
     while let Some(blocks) = open.pop() {
         looked_at += 1;
         if looked_at > MOST {
             return None;
         }
-        let found = Loop::new(code, body, &effects, &blocks, budget)?.judge(budget)?;
+        let found = Loop::new(code, body, &effects, &blocks).judge(budget)?;
         findings.extend(found.map(|f| f.finding));
-        let header = header(body, &blocks);
-        // Loops that share a header come apart by the blocks that lead back to it.
-        let latches: Vec<u32> = body.graph.blocks[header as usize]
-            .before
-            .iter()
-            .copied()
-            .filter(|b| blocks.contains(b))
-            .collect();
-        if latches.len() > 1 && latches.len() <= 16 {
-            for &latch in &latches {
-                let part = natural(body, &blocks, header, latch, budget)?;
-                if part.len() == blocks.len() {
-                    continue;
-                }
-                let inner = Loop::new(code, body, &effects, &part, budget)?;
-                if inner.only_looks() {
-                    // A part that counts is a way through the whole loop on which nothing else happens to be done.
-                    findings.extend(inner.judge(budget)?.filter(|f| !f.counts).map(|f| f.finding));
-                }
-            }
+        // A loop that does work can have a way through it on which it only looks, as where it moves on when a flag is set.
+        for part in quiet_parts(body, &blocks, &quiet, budget)? {
+            looked_at += 1;
+            let inner = Loop::new(code, body, &effects, &part);
+            // A part that counts ends by itself.
+            findings.extend(inner.judge(budget)?.filter(|f| !f.counts).map(|f| f.finding));
         }
+        let header = header(body, &blocks);
         let rest: Vec<u32> = blocks.iter().copied().filter(|&b| b != header).collect();
         open.extend(body.graph.cycles(&rest, budget)?);
     }
@@ -105,26 +103,60 @@ fn header(body: &Body<'_>, blocks: &[u32]) -> u32 {
     first.or_else(|| blocks.iter().copied().min()).unwrap_or(0)
 }
 
-/// The header and what leads to a latch without passing it.
-fn natural(
+/// The smaller loops that are left of a loop if one branch in it never goes one way, of quiet blocks only.
+fn quiet_parts(
     body: &Body<'_>,
     blocks: &[u32],
-    header: u32,
-    latch: u32,
+    quiet: &[bool],
     budget: &mut Budget,
-) -> Option<Vec<u32>> {
-    let mut part = vec![header];
-    let mut open = vec![latch];
-    while let Some(block) = open.pop() {
-        if !budget.step() {
-            return None;
+) -> Option<Vec<Vec<u32>>> {
+    let mut inside = vec![false; quiet.len()];
+    for &block in blocks.iter().filter(|&&b| quiet[b as usize]) {
+        inside[block as usize] = true;
+    }
+    let mut parts: Vec<Vec<u32>> = Vec::new();
+    for &branch in blocks.iter().filter(|&&b| inside[b as usize]) {
+        let next = &body.graph.blocks[branch as usize].next;
+        if next.len() < 2 {
+            continue;
         }
-        if !part.contains(&block) {
-            part.push(block);
-            open.extend(body.graph.blocks[block as usize].before.iter().filter(|b| blocks.contains(b)));
+        for &never in next.iter().filter(|to| blocks.contains(to)) {
+            // What the branch reaches, and what reaches it, without that way.
+            let mut forward = vec![false; quiet.len()];
+            let mut open: Vec<u32> = next.iter().copied().filter(|&to| to != never).collect();
+            while let Some(block) = open.pop() {
+                if !budget.step() {
+                    return None;
+                }
+                let at = block as usize;
+                if inside[at] && !std::mem::replace(&mut forward[at], true) && block != branch {
+                    open.extend(&body.graph.blocks[at].next);
+                }
+            }
+            if !forward[branch as usize] {
+                continue;
+            }
+            let mut part = vec![branch];
+            let mut at = 0;
+            while let Some(&block) = part.get(at) {
+                at += 1;
+                if !budget.step() {
+                    return None;
+                }
+                for &before in &body.graph.blocks[block as usize].before {
+                    let skipped = block == never && before == branch;
+                    if forward[before as usize] && !skipped && !part.contains(&before) {
+                        part.push(before);
+                    }
+                }
+            }
+            part.sort_unstable();
+            if part.len() < blocks.len() && !parts.contains(&part) {
+                parts.push(part);
+            }
         }
     }
-    Some(part)
+    Some(parts)
 }
 
 /// What an exit's test goes back to.
@@ -155,8 +187,10 @@ struct Loop<'b, 'c, 'a> {
     within: Vec<bool>,
     /// Registers written in the loop.
     writes: Registers,
-    /// Stores by explicit operands, with the name of their place where it has one.
-    stores: Vec<(u32, Option<u64>)>,
+    /// Places written by explicit operands whose registers do not change in the loop.
+    written: HashSet<u64>,
+    /// All stores by explicit operands, by their displacement.
+    stores: HashMap<u64, Vec<u32>>,
     /// Writes memory other than its stack, calls not counted.
     writes_memory: bool,
     /// Calls something that may write memory.
@@ -169,8 +203,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         body: &'b Body<'c>,
         effects: &'b [Option<CallEffect>],
         blocks: &'b [u32],
-        budget: &mut Budget,
-    ) -> Option<Loop<'b, 'c, 'a>> {
+    ) -> Loop<'b, 'c, 'a> {
         let mut within = vec![false; body.graph.blocks.len()];
         let mut writes = 0;
         for &block in blocks {
@@ -184,33 +217,38 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             blocks,
             within,
             writes,
-            stores: Vec::new(),
+            written: HashSet::new(),
+            stores: HashMap::new(),
             writes_memory: false,
             calls_writer: false,
         };
-        // Simple places first: what they are named by does not depend on what else is stored.
-        let mut stores = Vec::new();
         for at in one.instructions() {
             let ins = &body.ins[at as usize];
             one.writes_memory |= ins.access.stores;
             one.calls_writer |= effects[at as usize].is_some_and(|e| e.stores);
             if writes_operand(&ins.instruction) {
-                one.stores.push((at, one.simple_place(&ins.instruction)));
-                stores.push(at);
+                one.stores.entry(ins.instruction.memory_displacement64()).or_default().push(at);
+                one.written.extend(one.simple_place(&ins.instruction));
             }
         }
-        let mut named = Vec::with_capacity(stores.len());
-        for at in stores {
-            named.push((at, one.place(at, DEPTH, budget)?));
-        }
-        one.stores = named;
-        Some(one)
+        one
     }
 
     fn instructions(&self) -> impl Iterator<Item = u32> + use<'b, 'c> {
         let body = self.body;
         let blocks = self.blocks;
         blocks.iter().flat_map(move |&b| body.graph.blocks[b as usize].ins.iter().copied())
+    }
+
+    /// The stores to the place of this name that the instruction there reads.
+    fn stores_to(&self, name: u64, reader: &Instruction, budget: &mut Budget) -> Option<Vec<u32>> {
+        let mut found = Vec::new();
+        for &at in self.stores.get(&reader.memory_displacement64()).into_iter().flatten() {
+            if self.place(at, DEPTH, budget)? == Some(name) {
+                found.push(at);
+            }
+        }
+        Some(found)
     }
 
     fn instruction(&self, at: u32) -> &'b Instruction {
@@ -320,8 +358,9 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         }
         let place = self.place(at, DEPTH, budget)?;
         if let Some(name) = place {
-            let same = |i: u32| self.stores.iter().any(|&(s, p)| s == i && p == Some(name));
-            if self.stores.iter().any(|s| s.1 == Some(name)) {
+            let stores = self.stores_to(name, &ins.instruction, budget)?;
+            if !stores.is_empty() {
+                let same = |i: u32| stores.contains(&i);
                 let made = self.body.graph.definitions(Some(&self.within), at, &|_| true, &same, budget)?;
                 if !made.found.is_empty() {
                     sources.extend(made.found);
@@ -428,8 +467,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(match (i.mnemonic(), i.op1_kind()) {
             (Mnemonic::Mov, OpKind::Register) => self.held(i.op1_register(), maker, depth - 1, budget)?,
             (Mnemonic::Mov | Mnemonic::Movsxd, OpKind::Memory) => {
-                let stored =
-                    self.simple_place(i).is_some_and(|name| self.stores.iter().any(|s| s.1 == Some(name)));
+                let stored = self.simple_place(i).is_some_and(|name| self.written.contains(&name));
                 if stored {
                     None
                 } else {

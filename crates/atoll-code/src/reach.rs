@@ -233,7 +233,7 @@ impl<'a> Code<'a> {
                     Some(&at) => loops::CallEffect { stores: stores[at], loads: true },
                     None => loops::CallEffect { stores: true, loads: true },
                 },
-                Callee::Known(_, known) => loops::CallEffect { stores: known.writes, loads: false },
+                Callee::Known(_, known) => loops::CallEffect { stores: known.writes, loads: known.reads },
                 Callee::Unknown => loops::CallEffect { stores: true, loads: true },
             };
             loops::waits(self, body, &effect, &mut budget, &mut findings);

@@ -66,6 +66,8 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
     let mut end = place as usize;
     // The comparison must have come out as at most this plus the number compared with.
     let mut wanted: Option<u64> = None;
+    // What was compared, and how many entries there are if the index is a copy of it.
+    let mut compared: Option<(Index, u64)> = None;
     for _ in 0..DISTANCE {
         let current = &values.graph.blocks[block as usize];
         for &at in current.ins[..end].iter().rev() {
@@ -74,17 +76,22 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
             }
             let i = values.ins[at as usize].instruction;
             let writes = values.ins[at as usize].access.writes;
-            if let (Some(more), Mnemonic::Cmp) = (wanted, i.mnemonic())
-                && index_of(&i, 0) == Some(index)
-                && let Ok(limit) = i.try_immediate(1)
+            index = before(&i, writes, index)?;
+            compared = match (wanted, i.mnemonic(), i.try_immediate(1)) {
+                (Some(more), Mnemonic::Cmp | Mnemonic::Sub, Ok(limit)) => {
+                    index_of(&i, 0).zip(limit.checked_add(more))
+                }
+                // Before what made it there is something else in its place.
+                _ => compared.filter(|&(place, _)| keeps(&i, writes, place)),
+            };
+            if let Some((place, limit)) = compared
+                && place == index
             {
-                let limit = limit.checked_add(more)?;
                 return (limit > 0 && limit <= MOST).then_some(limit);
             }
             if writes & FLAG_BIT != 0 {
                 wanted = None;
             }
-            index = before(&i, writes, index)?;
             if let (Mnemonic::And, Ok(mask)) = (i.mnemonic(), i.try_immediate(1))
                 && index_of(&i, 0) == Some(index)
             {
@@ -106,6 +113,15 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
     None
 }
 
+/// Does an instruction leave what is in this place as it is?
+fn keeps(i: &Instruction, writes: u64, place: Index) -> bool {
+    let unwritten = match place {
+        Index::In(register) => writes & bit(register) == 0,
+        Index::At(..) => true,
+    };
+    unwritten && before(i, writes, place) == Some(place)
+}
+
 /// Where the index was before an instruction; nothing if the instruction made it.
 fn before(i: &Instruction, writes: u64, index: Index) -> Option<Index> {
     match index {
@@ -121,8 +137,12 @@ fn before(i: &Instruction, writes: u64, index: Index) -> Option<Index> {
         Index::At(base, displacement) => {
             let same =
                 i.op0_kind() == OpKind::Memory && index_of(i, 0) == Some(Index::At(base, displacement));
-            let only_read = matches!(i.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
-            (!same || only_read).then_some(index)
+            match i.mnemonic() {
+                _ if !same => Some(index),
+                Mnemonic::Cmp | Mnemonic::Test => Some(index),
+                Mnemonic::Mov => index_of(i, 1),
+                _ => None,
+            }
         }
         Index::In(_) => Some(index),
     }

@@ -146,6 +146,22 @@ fn physical_bytes() -> u64 {
 /// # Errors
 /// See [`SetupError`]; the process is unusable for paging afterwards.
 pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
+    build(control, None)
+}
+
+/// Tables and a pager for a program whose memory is `segment`: it answers who asks for settings and counters, and is
+/// never asked for a page.
+///
+/// # Errors
+/// See [`SetupError`].
+pub fn beside_segment(
+    control: &'static Control,
+    segment: &crate::segment::Segment,
+) -> Result<&'static Pager, SetupError> {
+    build(control, Some(ArenaFiles::one(segment.fd)))
+}
+
+fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'static Pager, SetupError> {
     let s = &control.settings;
     let shift = s.page_shift;
     let huge = shift == 21;
@@ -154,15 +170,21 @@ pub fn create(control: &'static Control) -> Result<&'static Pager, SetupError> {
     let mut policy: PolicySpec = s.policy().parse().map_err(SetupError::Policy)?;
     let far: FarSpec = s.far().parse().map_err(|e| SetupError::Far(format!("{e}")))?;
 
-    let files = ArenaFiles::new(total as u64, huge).map_err(kernel("make the arena's files"))?;
-    // SAFETY: NOREPLACE: nothing that exists is touched.
-    unsafe { files.map(layout::ARENA, 0, layout::ARENA_BYTES, libc::MAP_FIXED_NOREPLACE) }
-        .map_err(|errno| refused(layout::ARENA, errno))?;
-    if s.several_nodes() {
-        // SAFETY: NOREPLACE: nothing that exists is touched.
-        unsafe { files.map(layout::ALIAS, 0, total, libc::MAP_FIXED_NOREPLACE) }
-            .map_err(|errno| refused(layout::ALIAS, errno))?;
-    }
+    let files = match mapped {
+        Some(files) => files,
+        None => {
+            let files = ArenaFiles::new(total as u64, huge).map_err(kernel("make the arena's files"))?;
+            // SAFETY: NOREPLACE: nothing that exists is touched.
+            unsafe { files.map(layout::ARENA, 0, layout::ARENA_BYTES, libc::MAP_FIXED_NOREPLACE) }
+                .map_err(|errno| refused(layout::ARENA, errno))?;
+            if s.several_nodes() {
+                // SAFETY: NOREPLACE: nothing that exists is touched.
+                unsafe { files.map(layout::ALIAS, 0, total, libc::MAP_FIXED_NOREPLACE) }
+                    .map_err(|errno| refused(layout::ALIAS, errno))?;
+            }
+            files
+        }
+    };
     let tables_fd = sys::memfd(c"atoll-tables", 0, layout::TABLES_BYTES as u64)
         .map_err(kernel("make the tables' file"))?;
     map_at(layout::TABLES, layout::TABLES_BYTES, tables_fd)?;

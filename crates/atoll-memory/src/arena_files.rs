@@ -46,6 +46,11 @@ impl ArenaFiles {
         Ok(ArenaFiles { fds, striped: !huge })
     }
 
+    /// One file that exists already holds everything.
+    pub(crate) fn one(fd: i32) -> ArenaFiles {
+        ArenaFiles { fds: [fd; FILES], striped: false }
+    }
+
     /// log2 of the bytes of the stripe that `offset` is in.
     #[inline]
     fn stripe_shift(self, offset: u64) -> u32 {

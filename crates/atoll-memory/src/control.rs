@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::region_counts::Regions;
+use crate::segment::{SegmentFigures, SegmentSettings};
 
 /// Workers a team may have at most.
 pub const MAX_WORKERS: usize = 256;
@@ -74,6 +75,8 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Are faults counted by region, too? 0: no.
     pub count_regions: u32,
+    /// Whether the program's memory is a segment, and what kind of one.
+    pub segment: SegmentSettings,
     /// Between two pages that each worker drops to see whether they are used, in nanoseconds; 0: none are dropped.
     pub sample_period_ns: u64,
     /// This node's number, and how many there are: 0 of 1 where all workers share one memory.
@@ -146,6 +149,62 @@ impl Figures {
     }
 }
 
+/// What a node's agent counts: a number in [`NodeFigures`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum NodeCount {
+    /// Faults that waited for a page from another node, to be read.
+    Reads,
+    /// Faults that waited for leave to write a page.
+    Writes,
+    /// Pages written among many nodes.
+    Twins,
+    /// Pages sent to other nodes.
+    Sent,
+    /// Copies invalidated one by one.
+    Single,
+    /// Copies invalidated at barriers, in one message for all.
+    Batched,
+    /// Differences sent to be merged.
+    Diffs,
+    /// Their bytes.
+    DiffBytes,
+    /// Pages fetched ahead at the begin of a phase.
+    Ahead,
+    /// Of these, used in it.
+    AheadUsed,
+    /// Pages fetched ahead in the stream of a worker's faults.
+    Streamed,
+    /// Nanoseconds that faults waited.
+    FaultNs,
+    /// Barriers of all nodes.
+    Barriers,
+    /// Nanoseconds from the node's last worker at a barrier until it opened.
+    BarrierNs,
+    /// Messages sent.
+    Messages,
+    /// Their bytes.
+    MessageBytes,
+}
+
+/// How many there are.
+pub const NODE_COUNTS: usize = 16;
+
+/// What a node's agent counted; on the first node, at the end, those of all nodes.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct NodeFigures {
+    /// By [`NodeCount`].
+    pub counts: [AtomicU64; NODE_COUNTS],
+}
+
+impl NodeFigures {
+    /// Counts `n` more.
+    pub fn add(&self, count: NodeCount, n: u64) {
+        self.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+    }
+}
+
 /// Largest core-map count told apart in [`Totals::by_count`].
 pub const CORE_MAP_COUNTS: usize = MAX_WORKERS + 1;
 
@@ -200,6 +259,10 @@ pub struct Control {
     pub totals: Totals,
     /// Counters by region.
     pub regions: Regions,
+    /// Counters by node.
+    pub nodes: [NodeFigures; crate::layout::MAX_NODES],
+    /// The segment, if there is one.
+    pub segment: SegmentFigures,
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
     pub figures: [Figures; MAX_WORKERS + 1],
 }
@@ -261,6 +324,7 @@ impl Settings {
             far: [0; 4096],
             far_bytes: u64::MAX,
             count_regions: 0,
+            segment: SegmentSettings::default(),
             sample_period_ns: 0,
             node: 0,
             nodes: 1,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::container::Tag;
 use crate::run::{Ending, Settings};
+use crate::segment::Segment;
 
 /// The chunk's tag.
 pub const TAG: Tag = Tag::new("figures");
@@ -37,8 +38,12 @@ pub struct Figures {
     pub pages_by_core_map_count: Vec<u64>,
     /// The kernel's own count of TLB shootdowns on all CPUs during the run, other programs' included.
     pub kernel_tlb_shootdowns: Option<u64>,
+    /// By node, the first being that of `main`; empty where there is one node.
+    pub nodes: Vec<Node>,
     /// By parallel region, that with most time in faults first; empty where no record was wanted.
     pub regions: Vec<Region>,
+    /// The segment, if the program's memory was one.
+    pub segment: Option<Segment>,
 }
 
 /// One parallel region: sums over all workers, from entering it to leaving it.
@@ -63,6 +68,44 @@ pub struct Region {
     pub fault_seconds: f64,
     /// Time of all workers in it, faults included.
     pub worker_seconds: f64,
+}
+
+/// What kept one node's copies of pages coherent with the others'.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Faults that waited for a page from another node, to be read.
+    pub read_faults: u64,
+    /// Faults that waited for leave to write a page.
+    pub write_faults: u64,
+    /// Pages written among many nodes.
+    pub twins: u64,
+    /// Pages sent to other nodes.
+    pub pages_sent: u64,
+    /// Copies invalidated one by one.
+    pub single_invalidations: u64,
+    /// Copies invalidated at barriers, in one message for all.
+    pub batched_invalidations: u64,
+    /// Differences sent to be merged.
+    pub diffs: u64,
+    /// Their bytes.
+    pub diff_bytes: u64,
+    /// Pages fetched ahead at the begin of a phase.
+    pub ahead: u64,
+    /// Of these, used in it.
+    pub ahead_used: u64,
+    /// Pages fetched ahead in the stream of a worker's faults.
+    pub streamed: u64,
+    /// Seconds that faults waited.
+    pub fault_seconds: f64,
+    /// Barriers of all nodes.
+    pub barriers: u64,
+    /// Seconds from the node's last worker at a barrier until it opened.
+    pub barrier_seconds: f64,
+    /// Messages sent.
+    pub messages: u64,
+    /// Their bytes.
+    pub message_bytes: u64,
 }
 
 /// Memory, in bytes.

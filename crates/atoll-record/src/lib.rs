@@ -11,6 +11,7 @@ pub mod figures;
 pub mod profile;
 pub mod record;
 pub mod run;
+pub mod segment;
 mod source;
 pub mod trace;
 

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use atoll_memory::control::{self, Control, MAX_WORKERS};
+use atoll_memory::control::{self, Control, MAX_WORKERS, NodeCount, NodeFigures};
 use atoll_memory::region_counts;
-use atoll_record::figures::{Counters, Figures, Memory, Region, Worker};
+use atoll_memory::segment::figures::NOT_COUNTED;
+use atoll_record::figures::{Counters, Figures, Memory, Node, Region, Worker};
 use atoll_record::run::Settings;
+use atoll_record::segment::{Segment, WorkerFaults};
 
 use crate::trace::names::Names;
 
@@ -38,8 +40,64 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         background,
         pages_by_core_map_count: by_count(&control.totals.by_count),
         kernel_tlb_shootdowns: None,
+        nodes: nodes(control),
         regions: Vec::new(),
+        segment: segment(control, rate),
     }
+}
+
+/// What nodes counted; nothing where there is one.
+fn nodes(control: &Control) -> Vec<Node> {
+    let count = (control.settings.nodes as usize).min(control.nodes.len());
+    let node = |figures: &NodeFigures| {
+        let get = |count: NodeCount| figures.counts[count as usize].load(Ordering::Relaxed);
+        Node {
+            read_faults: get(NodeCount::Reads),
+            write_faults: get(NodeCount::Writes),
+            twins: get(NodeCount::Twins),
+            pages_sent: get(NodeCount::Sent),
+            single_invalidations: get(NodeCount::Single),
+            batched_invalidations: get(NodeCount::Batched),
+            diffs: get(NodeCount::Diffs),
+            diff_bytes: get(NodeCount::DiffBytes),
+            ahead: get(NodeCount::Ahead),
+            ahead_used: get(NodeCount::AheadUsed),
+            streamed: get(NodeCount::Streamed),
+            fault_seconds: get(NodeCount::FaultNs) as f64 / 1e9,
+            barriers: get(NodeCount::Barriers),
+            barrier_seconds: get(NodeCount::BarrierNs) as f64 / 1e9,
+            messages: get(NodeCount::Messages),
+            message_bytes: get(NodeCount::MessageBytes),
+        }
+    };
+    if count > 1 { control.nodes[..count].iter().map(node).collect() } else { Vec::new() }
+}
+
+/// The segment, if the program's memory is one.
+fn segment(control: &Control, rate: f64) -> Option<Segment> {
+    let s = &control.segment;
+    let kind = s.page_kind()?;
+    let counted = |counter: &AtomicU64| Some(get(counter)).filter(|&n| n != NOT_COUNTED);
+    let told = |counter: &AtomicU64| Some(get(counter)).filter(|&n| n != 0);
+    let ready = s.workers.iter().enumerate().filter(|(_, w)| w.ready.load(Ordering::Acquire) != 0);
+    Some(Segment {
+        pages: kind.word().to_owned(),
+        bytes: get(&s.bytes),
+        peak_bytes: get(&s.peak),
+        globals_bytes: get(&s.globals),
+        locked: s.locked.load(Ordering::Relaxed) != 0,
+        physical_pieces: told(&s.pieces),
+        largest_piece_bytes: told(&s.largest),
+        set_up_seconds: if rate > 0.0 { get(&s.set_up_ticks) as f64 / rate } else { 0.0 },
+        workers: ready
+            .map(|(index, w)| WorkerFaults {
+                index: index as u32,
+                minor: counted(&w.minor),
+                major: counted(&w.major),
+                perf: counted(&w.perf),
+            })
+            .collect(),
+    })
 }
 
 /// What was counted by region, that with most time in faults first; empty where it was not counted. `program` is the file

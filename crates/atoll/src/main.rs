@@ -14,11 +14,13 @@ mod profile;
 mod report;
 mod repro;
 mod run;
+mod segment;
 mod show;
 mod sim;
 mod sweep;
 mod top;
 mod trace;
+mod translations;
 
 use std::process::ExitCode;
 
@@ -35,12 +37,16 @@ fn end_with_the_reader() {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // Those that run a program are to outlive their readers, as the program may.
-    if !matches!(command, Command::Run(_) | Command::Sweep(_) | Command::Trace(_) | Command::Profile(_)) {
+    if !matches!(
+        command,
+        Command::Run(_) | Command::Agent | Command::Sweep(_) | Command::Trace(_) | Command::Profile(_)
+    ) {
         end_with_the_reader();
     }
     match command {
         Command::Run(args) => run::run(&args),
         Command::Sweep(args) => sweep::sweep(&args),
+        Command::Segment(what) => segment::segment(&what),
         Command::Top(args) => top::top(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Profile(args) => profile::profile(&args),
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
         Command::Repro(args) => repro::repro(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(what) => bench::bench(&what),
+        Command::Agent => run::hosts::agent(),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => manual::completions(shell),
         Command::Manual { dir } => manual::manual(dir.as_deref()),

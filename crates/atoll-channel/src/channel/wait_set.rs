@@ -89,6 +89,7 @@ pub struct WaitSet {
     peers: Peers,
     /// When the peers are looked at next, by the coarse clock.
     next_look: Duration,
+    spins: u32,
 }
 
 /// The processes at the other ends, each with its seats, in an epoll set: it gives out the dead ones without asking
@@ -113,7 +114,13 @@ impl WaitSet {
             turns: Turns::new(seats),
             peers: Peers { epoll, seats: HashMap::new() },
             next_look: coarse() + SLICE,
+            spins: DEFAULT_SPINS,
         })
+    }
+
+    /// How often `wait` looks before it sleeps, in the place of [`DEFAULT_SPINS`].
+    pub fn set_spins(&mut self, spins: u32) {
+        self.spins = spins;
     }
 
     /// A free seat, to make a channel with.
@@ -146,6 +153,11 @@ impl WaitSet {
         Some(receiver)
     }
 
+    /// Something that ends a `wait` from any thread, or from any process that inherited this one's memory.
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.ready.clone())
+    }
+
     /// How many channels are in the set.
     pub fn len(&self) -> usize {
         self.turns.len()
@@ -158,7 +170,8 @@ impl WaitSet {
 
     /// A channel whose `try_recv` returns something: a message, part of one, or an error. Channels take turns, so
     /// none is passed over; one that was not emptied comes again, and one that ended too, until it is removed. Waits
-    /// at most `timeout` (none: for ever); nothing if no channel was ready in time, or the set is empty.
+    /// at most `timeout` (none: for ever); nothing if no channel was ready in time, the set is empty or an [`Interrupter`] was
+    /// used.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Option<Token> {
         let mut deadline = Deadline::new(timeout);
         loop {
@@ -169,12 +182,15 @@ impl WaitSet {
             if self.is_empty() {
                 return None;
             }
+            if self.ready.take_interrupt() {
+                return None;
+            }
             let ready = &self.ready;
             let due = self.next_look;
-            let spins = if deadline.none_left() { 0 } else { DEFAULT_SPINS };
+            let spins = if deadline.none_left() { 0 } else { self.spins };
             let waited = ready.bell().wait(
                 spins,
-                || ready.any(),
+                || ready.any() || ready.is_interrupted(),
                 // Time to look at the peers, or over.
                 || if coarse() >= due { Err(false) } else { deadline.left(SLICE).ok_or(true) },
             );
@@ -193,6 +209,17 @@ impl WaitSet {
                 self.turns.rouse(seat, Receiver::note_death);
             }
         }
+    }
+}
+
+/// Ends a wait set's [`wait`](WaitSet::wait): the present one or the next.
+#[derive(Clone)]
+pub struct Interrupter(ReadySet);
+
+impl Interrupter {
+    /// Does it. Takes no lock and allocates nothing.
+    pub fn interrupt(&self) {
+        self.0.interrupt();
     }
 }
 

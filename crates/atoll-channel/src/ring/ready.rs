@@ -33,6 +33,8 @@ pub(crate) struct SetIdentity {
 #[repr(C, align(64))]
 pub(crate) struct Owner {
     pub(crate) bell: Bell,
+    /// Somebody wants the owner to stop waiting.
+    pub(crate) interrupted: AtomicU32,
 }
 
 /// Most seats of a set: 64 words of summary.
@@ -116,6 +118,26 @@ impl ReadySet {
         }
     }
 
+    /// Anybody's side: the owner's wait ends, the present one or the next. Takes no lock and allocates nothing, so that a
+    /// signal handler may do it.
+    pub(crate) fn interrupt(&self) {
+        // Release: pairs with the Acquire in `take_interrupt`.
+        self.control().owner.interrupted.store(1, Ordering::Release);
+        if self.bell().answer() == ASLEEP {
+            self.bell().wake();
+        }
+    }
+
+    /// The owner's side: was it interrupted since the last call?
+    pub(crate) fn take_interrupt(&self) -> bool {
+        self.is_interrupted() && self.control().owner.interrupted.swap(0, Ordering::Acquire) != 0
+    }
+
+    /// The owner's side: `take_interrupt` would find something.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.control().owner.interrupted.load(Ordering::Relaxed) != 0
+    }
+
     /// The owner's side: `collect` would find something.
     pub(crate) fn any(&self) -> bool {
         self.words().0.iter().any(|word| word.load(Ordering::Relaxed) != 0)
@@ -164,7 +186,10 @@ pub(crate) mod heap {
             SetIdentity { magic: AtomicU64::new(0), version: AtomicU32::new(0), seats: AtomicU32::new(0) };
         let words = summary_words(seats) + leaf_words(seats);
         let heap = Arc::new(Heap {
-            control: SetControl { identity, owner: Owner { bell: Bell::new() } },
+            control: SetControl {
+                identity,
+                owner: Owner { bell: Bell::new(), interrupted: AtomicU32::new(0) },
+            },
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
         });
         let words = NonNull::from(heap.words.as_slice()).cast();

@@ -1,8 +1,10 @@
 /* Functions that synchronise inline: all must be found atomic at every level. */
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 int flag, data;
 struct box {
@@ -109,6 +111,38 @@ void atomic_spin_that_yields(int wanted) {
 
 void atomic_spin_that_asks_the_time(void) {
     while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE)) omp_get_wtime();
+}
+
+int atomic_spin_by_comparing(const char *message) {
+    while (strcmp(message, "go") != 0) __asm__ volatile("" ::: "memory");
+    return data;
+}
+
+/* What is tested is chosen between two loads. */
+int atomic_spin_on_a_choice(volatile int *a, volatile int *b) {
+    int seen;
+    do {
+        int x = *a, y = *b;
+        seen = x > 3 ? y : x;
+    } while (seen == 0);
+    return data;
+}
+
+void atomic_mutex(pthread_mutex_t *lock) {
+    pthread_mutex_lock(lock);
+    data++;
+    pthread_mutex_unlock(lock);
+}
+
+/* One loop over all flags: it moves on only when it has seen one. */
+int atomic_gathers(volatile int *ready, int n) {
+    int i = 0;
+    while (i < n)
+        if (ready[i]) {
+            data += i;
+            i++;
+        }
+    return data;
 }
 
 __attribute__((noinline)) static int is_ready(const struct box *b) { return __atomic_load_n(&b->ready, __ATOMIC_ACQUIRE); }

@@ -30,8 +30,18 @@ void unknown_wait(struct solver *s) {
     }
 }
 
-void unknown_jump(void **places, int i) {
+int unknown_jump(void **places, int i) {
+    if (!places) {
+        static void *mine[2];
+        mine[0] = &&one;
+        mine[1] = &&two;
+        places = mine;
+    }
     goto *places[i];
+one:
+    return 1;
+two:
+    return i;
 }
 
 int main(void) { return 0; }

@@ -175,6 +175,12 @@ impl Pager {
         1 << self.shift
     }
 
+    /// Is the program's memory a segment, so that nothing is ever paged?
+    #[inline]
+    pub fn is_segment(&self) -> bool {
+        self.control.settings.segment.is_on()
+    }
+
     /// The page that holds `address`, if it is paged memory.
     #[inline]
     pub fn page_at(&self, address: usize) -> Option<u32> {

@@ -158,6 +158,12 @@ impl Pager {
         Ok(true)
     }
 
+    /// Does a worker have the page mapped?
+    pub fn is_used(&self, page: u32) -> bool {
+        let seen = page_word::load(self.word(page));
+        seen.state() == State::Resident && self.frames.count(seen.frame()) > 0
+    }
+
     /// Changes the page's content in place.
     ///
     /// # Errors

@@ -29,7 +29,13 @@ fn from_large(size: usize, alignment: usize) -> *mut c_void {
     if size > isize::MAX as usize {
         return no_memory();
     }
-    large::allocate(size, alignment).map_or_else(no_memory, |at| at as *mut c_void)
+    large::allocate(size, alignment).map_or_else(
+        || {
+            crate::start::segment::say_full(size);
+            no_memory()
+        },
+        |at| at as *mut c_void,
+    )
 }
 
 /// A block of the heap that serves this size and caller: the address of the code that asks.
@@ -55,13 +61,13 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
     }
     overflow::note(size);
     // SAFETY: plain allocation calls.
-    let block = unsafe {
+    let block = small::or_with_more(size.saturating_add(alignment), || unsafe {
         match (alignment > 16, zeroed) {
             (false, false) => small::mi_malloc(size),
             (false, true) => small::mi_zalloc(size),
             (true, _) => small::mi_malloc_aligned(size, alignment),
         }
-    };
+    });
     if block.is_null() { no_memory() } else { block }
 }
 
@@ -153,7 +159,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
         let have = if small::contains(block) {
             if size < large::LEAST && !overflow::wants(size, caller) {
                 overflow::note(size.saturating_sub(small::mi_usable_size(block)));
-                return small::mi_realloc(block, size);
+                return small::or_with_more(size, || small::mi_realloc(block, size));
             }
             small::mi_usable_size(block)
         } else if overflow::contains(block) {

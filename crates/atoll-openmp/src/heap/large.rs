@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use atoll_memory::spin::{Held, Spin};
 
-use super::place;
+use super::{bounds, place};
 use crate::state::{self, SignalsBlocked};
 
 /// Blocks of this many bytes or more are paged.
@@ -27,12 +27,8 @@ struct Extents {
     top: usize,
 }
 
-static EXTENTS: Spin<Extents> = Spin::new(Extents {
-    live: BTreeMap::new(),
-    free: BTreeMap::new(),
-    by_size: BTreeSet::new(),
-    top: 0,
-});
+static EXTENTS: Spin<Extents> =
+    Spin::new(Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: 0 });
 
 /// The lock, with signals blocked: a handler of the program that faults must not find us inside.
 fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
@@ -49,13 +45,13 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
     let alignment = alignment.max(if len >= page { page } else { GRANULE });
     let (start, used) = {
         let (mut extents, _blocked) = lock();
-        let top = extents.top;
-        let start = extents.take(len, alignment)?;
-        (start, start < top)
+        let used = extents.top;
+        (extents.take(len, alignment)?, used)
     };
-    if used && place::nodes() > 1 {
-        // Other nodes may have copies of what lay there: it was not released.
-        clear(start, start + len);
+    if pager.is_segment() || place::nodes() > 1 {
+        // Nothing is given back: in a segment all pages stay, and other nodes may have copies of what lay there. What was in
+        // use before is zeroed when it is used again.
+        clear(start, used.min(start + len));
         return Some(start);
     }
     // Parts of pages shared with neighbours may hold what an earlier block left there.
@@ -134,8 +130,9 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
         return true;
     }
     let (end, more) = (start + have, want - have);
+    let used = extents.top;
     if end == extents.top {
-        if start + want > place::large().end {
+        if !bounds::raise(start + want) {
             return false;
         }
         extents.top = start + want;
@@ -153,9 +150,11 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
     extents.live.insert(start, want);
     drop(extents);
     drop(blocked);
-    if place::nodes() > 1 {
-        clear(end, end + more);
-    } else if let Some(pager) = state::pager() {
+    if let Some(pager) = state::pager() {
+        if pager.is_segment() || place::nodes() > 1 {
+            clear(end, used.min(end + more));
+            return true;
+        }
         let (a, b) = whole_pages(end, end + more, pager.page_bytes());
         clear(end, a.min(end + more));
         clear(b.max(end), end + more);
@@ -166,7 +165,7 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
 /// Makes `start..end` (inside live extents) read as zeros.
 pub(crate) fn zero(start: usize, end: usize) {
     let Some(pager) = state::pager() else { return };
-    if place::nodes() > 1 {
+    if pager.is_segment() || place::nodes() > 1 {
         return clear(start, end);
     }
     let (a, b) = whole_pages(start, end, pager.page_bytes());
@@ -211,7 +210,7 @@ impl Extents {
             }
             let at = self.top.checked_next_multiple_of(alignment)?;
             let end = at.checked_add(len)?;
-            if end > place::large().end {
+            if !bounds::raise(end) {
                 return None;
             }
             if at > self.top {
@@ -244,7 +243,7 @@ impl Extents {
             self.unfree(b, l);
             b += l;
         }
-        if let Some(pager) = state::pager().filter(|_| place::nodes() == 1) {
+        if let Some(pager) = state::pager().filter(|pager| !pager.is_segment() && place::nodes() == 1) {
             let page = pager.page_bytes();
             let figures =
                 &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
@@ -261,7 +260,12 @@ mod tests {
     use super::*;
 
     fn empty() -> Extents {
-        Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: place::large().start }
+        Extents {
+            live: BTreeMap::new(),
+            free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+            top: place::large().start,
+        }
     }
 
     /// Live and free extents cover everything up to the top, without overlap, and no two free ones touch.
@@ -269,7 +273,7 @@ mod tests {
         let mut all: Vec<(usize, usize, bool)> = e.live.iter().map(|(s, l)| (*s, *l, true)).collect();
         all.extend(e.free.iter().map(|(s, l)| (*s, *l, false)));
         all.sort_unstable();
-        let mut at = layout::ARENA;
+        let mut at = place::large().start;
         let mut before_free = false;
         for (start, len, live) in all {
             assert_eq!(start, at);

@@ -10,6 +10,7 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::{large, os};
+use crate::start::segment;
 use crate::state;
 
 const FAILED: *mut c_void = usize::MAX as *mut c_void;
@@ -44,10 +45,13 @@ unsafe extern "C" fn map(
     caller: usize,
 ) -> *mut c_void {
     let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+    // In a segment nothing faults: what else is mapped is filled at once.
+    let filled = if segment::is_on() { libc::MAP_POPULATE } else { 0 };
     let kernel = || {
+        let _set_up = segment::SetUp::begin(None);
         let place = |at: usize, fixed: c_int| {
             // SAFETY: exactly what the caller asked for, or a new mapping where nothing is.
-            unsafe { sys::mmap(at, len, prot, flags | fixed, fd, offset as u64) }
+            unsafe { sys::mmap(at, len, prot, flags | fixed | filled, fd, offset as u64) }
         };
         let everywhere = if flags & anonymous_or_fixed == 0 { free_everywhere(len, place) } else { None };
         let at = everywhere.map_or_else(|| place(at as usize, 0), Ok);
@@ -262,7 +266,9 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
     if in_arena(at as usize, len) {
-        return status(Err(Errno(libc::ENOMEM)));
+        // All of a segment is locked.
+        let locked = state::pager().is_some_and(atoll_memory::pager::Pager::is_segment);
+        return status(if locked { Ok(0) } else { Err(Errno(libc::ENOMEM)) });
     }
     // SAFETY: by the caller.
     status(unsafe { sys::syscall(libc::SYS_mlock, [at as usize, len, 0, 0, 0, 0]) })

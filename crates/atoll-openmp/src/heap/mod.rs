@@ -1,10 +1,11 @@
 //! The program's heap: small blocks in pinned shared memory, large blocks and anonymous mappings in the arena.
 //!
 //! `small` is mimalloc on pinned memory, `overflow` the same in the arena when pinned memory takes too much,
-//! `large` our extents of whole pages, `exports` the malloc family that the
+//! `large` our extents of whole pages, `bounds` where both end in a segment, `exports` the malloc family that the
 //! program's calls are interposed with, `mapping` mmap and its relatives. `place` says which addresses are this
 //! node's where there are several, `foreign` gives other nodes' blocks back, `streams` holds the standard streams.
 
+pub(crate) mod bounds;
 pub(crate) mod exports;
 pub(crate) mod foreign;
 pub(crate) mod large;

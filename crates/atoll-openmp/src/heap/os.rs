@@ -4,13 +4,35 @@
 //! gives it; what arrives here is a few pages a worker, kept in free lists by size.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atoll_memory::spin::Spin;
 
 use super::place;
 
+/// In a segment: its part for this, and for the program break. Empty outside of one.
+static IN_SEGMENT: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// Takes pieces from `pieces` from now on, stretches of a segment; the program break moves in `program_break`. Before the
+/// first piece.
+pub(crate) fn use_segment(pieces: Range<usize>, program_break: Range<usize>) {
+    for (place, range) in IN_SEGMENT.iter().zip([pieces, program_break]) {
+        place[0].store(range.start, Ordering::Relaxed);
+        place[1].store(range.end, Ordering::Relaxed);
+    }
+}
+
+/// One of the two parts, in a segment.
+fn in_segment(part: usize) -> Option<Range<usize>> {
+    let [start, end] = IN_SEGMENT[part].each_ref().map(|bound| bound.load(Ordering::Relaxed));
+    (end != 0).then_some(start..end)
+}
+
 /// The last quarter of pinned memory, but for what `brk` has.
 fn range() -> Range<usize> {
+    if let Some(pieces) = in_segment(0) {
+        return pieces;
+    }
     let pinned = place::pinned();
     pinned.start + pinned.len() / 4 * 3..pinned.start + pinned.len() / 8 * 7
 }
@@ -18,6 +40,9 @@ fn range() -> Range<usize> {
 /// The program break's own stretch: the kernel's would be private to each worker. Empty where there are several nodes: it
 /// would be private to each.
 pub(crate) fn program_break() -> Range<usize> {
+    if let Some(stretch) = in_segment(1) {
+        return stretch;
+    }
     let end = place::pinned().end;
     if place::nodes() > 1 { end..end } else { range().end..end }
 }

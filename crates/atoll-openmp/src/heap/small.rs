@@ -5,11 +5,12 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::place;
+use super::{bounds, place};
 
 unsafe extern "C" {
     pub(super) fn mi_manage_os_memory_ex(
@@ -29,6 +30,7 @@ unsafe extern "C" {
 
 /// Option numbers of mimalloc 2.x that its crate does not name.
 const OPTION_LIMIT_OS_ALLOC: mi::mi_option_t = mi::mi_option_limit_os_alloc;
+const OPTION_ARENA_RESERVE: mi::mi_option_t = 23;
 
 /// Milliseconds after which unused memory goes back; -1: never.
 const OPTION_PURGE_DELAY: mi::mi_option_t = 15;
@@ -58,10 +60,66 @@ pub(crate) fn init() -> bool {
     }
 }
 
+/// mimalloc's unit: no piece of memory given to it is smaller or aligned to less, and every thread takes one.
+pub(crate) const UNIT: usize = 32 << 20;
+/// In a segment: where small blocks begin, and where they end. Nowhere outside of one.
+static IN_SEGMENT: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
+
+/// Gives mimalloc its first memory in a segment: `bytes` of what `bounds` has. Instead of [`init`].
+pub(crate) fn init_in_segment(bytes: usize, end: usize) -> bool {
+    // SAFETY: options are set before first use.
+    unsafe {
+        mi::mi_option_set(OPTION_LIMIT_OS_ALLOC, 1);
+        mi::mi_option_set(mi::mi_option_use_numa_nodes, 1);
+        mi::mi_option_set(mi::mi_option_show_errors, 0);
+        // Memory that is never given back is refused to a thread's first blocks otherwise.
+        mi::mi_option_set(mi::mi_option_eager_commit_delay, 0);
+        mi::mi_option_set(OPTION_PURGE_DELAY, -1);
+        // More memory comes from `more`.
+        mi::mi_option_set(OPTION_ARENA_RESERVE, 0);
+    }
+    IN_SEGMENT[1].store(end, Ordering::Relaxed);
+    more(bytes.next_multiple_of(UNIT))
+}
+
+/// Gives mimalloc `bytes` more of the segment, a multiple of its unit.
+fn more(bytes: usize) -> bool {
+    let Some(at) = bounds::lower(bytes, UNIT) else { return false };
+    IN_SEGMENT[0].fetch_min(at, Ordering::Relaxed);
+    let mut id = 0;
+    // SAFETY: the stretch is the segment's, reads as zeros and is used by nobody else. What is said to be large is never
+    // given back, which would only cost time here.
+    unsafe { mi_manage_os_memory_ex(at as *mut c_void, bytes, true, true, true, -1, false, &raw mut id) }
+}
+
+/// Makes a block of `size` bytes with `make`, once more if there was no room and there is more in the segment.
+#[inline]
+pub(super) fn or_with_more(size: usize, make: impl Fn() -> *mut c_void) -> *mut c_void {
+    let block = make();
+    if block.is_null() && is_segment() && enlarge(size) { make() } else { block }
+}
+
+#[inline]
+fn is_segment() -> bool {
+    IN_SEGMENT[1].load(Ordering::Relaxed) != 0
+}
+
+#[cold]
+fn enlarge(size: usize) -> bool {
+    // As mimalloc knows only so many pieces, they are not too small.
+    const PIECES: usize = 64;
+    let whole = IN_SEGMENT[1].load(Ordering::Relaxed) - layout::ARENA;
+    let needed = size.saturating_add(UNIT).next_multiple_of(UNIT);
+    let share = (whole / PIECES).next_multiple_of(UNIT);
+    more(needed.max(share)) || more(needed)
+}
+
 /// Is the block mimalloc's?
 #[inline]
 pub(crate) fn contains(block: *const c_void) -> bool {
-    layout::in_pinned(block as usize)
+    let at = block as usize;
+    layout::in_pinned(at)
+        || (at >= IN_SEGMENT[0].load(Ordering::Relaxed) && at < IN_SEGMENT[1].load(Ordering::Relaxed))
 }
 
 pub(crate) use mi::{mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_usable_size, mi_zalloc};
@@ -76,7 +134,7 @@ unsafe impl GlobalAlloc for Pinned {
         // SAFETY: plain allocation calls.
         unsafe {
             if crate::state::heap_ready() {
-                mi_malloc_aligned(l.size(), l.align()).cast()
+                or_with_more(l.size(), || mi_malloc_aligned(l.size(), l.align())).cast()
             } else if l.align() <= 16 {
                 __libc_malloc(l.size()).cast()
             } else {

@@ -9,43 +9,40 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::transport::{Event, Place, Shm, ShmSettings, Transport, TransportError};
+use atoll_channel::transport::{Event, TransportError};
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
+use atoll_coherence::copy::State;
+use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
-use atoll_memory::control::{EXIT_NODE, EXIT_SETUP};
+use atoll_memory::control::{EXIT_NODE, EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::Pager;
+use atoll_memory::sys;
+use atoll_pages::Prefetcher;
 
 use super::chunks::Chunks;
 use super::identity::Identity;
 use super::locks::{Locks, Taken};
 use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
+use super::phases::Phases;
+use super::way::Way;
 use super::wire::{self, Content, Diff, Packet};
-use super::{ORIGIN, region};
-use crate::start::objects::Object;
+use super::{ORIGIN, join, region};
 use crate::state;
 
-/// How long nodes wait for each other at the start.
-const MEETING: Duration = Duration::from_secs(30);
-/// Lines of the rings between local nodes: room for some pages.
-const LINES: u32 = 4096;
-/// Bytes of the longest message: the list of all pages that a large region wrote.
-const LONGEST: usize = 64 << 20;
-/// Bytes that may wait for a node that is busy.
-const QUEUE: usize = 256 << 20;
-/// How often the agent looks around before it sleeps.
-const LOOKS: u32 = 20;
-/// All messages are of one kind: `Packet` tells what they are.
-const PACKET: u16 = 1;
+/// How long nodes wait for each other at the end.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// Packets in one message at most.
+const TOGETHER: usize = 64;
 
 /// What is needed before the agent's thread runs.
 pub(crate) struct Meeting {
-    transport: Shm,
+    transport: Way,
     /// What came behind the others' greetings.
     early: VecDeque<(Node, Packet)>,
 }
@@ -57,59 +54,50 @@ pub(crate) struct Meeting {
 pub(crate) fn meet(
     sockets: &str,
     (node, nodes): (u32, u32),
-    objects: &[Object],
     page_bytes: usize,
     stack: (usize, usize),
 ) -> Result<Meeting, String> {
-    let settings = ShmSettings {
-        lines: LINES,
-        longest: LONGEST,
-        queue: QUEUE,
-        spins: 100,
-        linger: Duration::from_secs(1),
-    };
-    let streams: Option<Vec<_>> = sockets.split(',').map(socket).collect();
-    let streams = streams.filter(|streams| streams.len() == nodes as usize);
-    let streams = streams.ok_or_else(|| format!("node {node} was not told how to reach the others"))?;
-    let transport = Shm::join(Place::from_streams(Node(node), streams), settings, MEETING);
-    let transport = transport.map_err(|e| format!("node {node} cannot meet the others: {e}"))?;
+    let transport = join::join(sockets, node, nodes)?;
+    if super::cpus(cpus()) > 0 {
+        mail::let_spin();
+    }
     mail::set_waker(transport.waker());
     let mut meeting = Meeting { transport, early: VecDeque::new() };
-    meeting.greet(&Identity::new(objects, page_bytes, stack))?;
+    meeting.greet(&Identity::new(page_bytes, stack))?;
     Ok(meeting)
 }
 
-/// A socket of this process by its number; `-`: none.
-fn socket(number: &str) -> Option<Option<OwnedFd>> {
-    if number == "-" {
-        return Some(None);
-    }
-    let fd = number.parse().ok().filter(|fd| *fd > 2)?;
-    // SAFETY: the launcher left it for this alone.
-    Some(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
+/// The CPUs this process may use.
+pub(super) fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
 impl Meeting {
     fn greet(&mut self, mine: &Identity) -> Result<(), String> {
         let (me, nodes) = (self.transport.node(), self.transport.nodes());
-        let hello = wire::encode(&Packet::Hello(mine.clone()));
+        let hello = wire::encode(&[Packet::Hello(mine.clone())]);
         for other in (0..nodes).map(Node).filter(|other| *other != me) {
-            self.transport.send(other, PACKET, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
+            self.transport.send(other, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
         }
-        let (end, mut left) = (Instant::now() + MEETING, nodes - 1);
+        let (end, mut left) = (Instant::now() + join::MEETING, nodes - 1);
         while left > 0 {
             let mut trouble = None;
             let early = &mut self.early;
             let moved = self.transport.progress(&mut |event| match event {
                 Event::Message { from, bytes, .. } => match wire::decode(bytes) {
-                    Some(Packet::Hello(theirs)) => {
-                        left -= 1;
-                        if let Some(what) = mine.difference(&theirs) {
-                            trouble =
-                                Some(format!("{from} does not run the same program as this node: {what}"));
+                    Some(packets) => {
+                        for packet in packets {
+                            let Packet::Hello(theirs) = packet else {
+                                early.push_back((from, packet));
+                                continue;
+                            };
+                            left -= 1;
+                            if let Some(what) = mine.difference(&theirs) {
+                                let text = "does not run the same program as this node";
+                                trouble = Some(format!("{from} {text}: {what}"));
+                            }
                         }
                     }
-                    Some(packet) => early.push_back((from, packet)),
                     None => trouble = Some(format!("{from} does not speak as this node does")),
                 },
                 Event::Lost { node, why } => trouble = Some(format!("{node} is gone: {why}")),
@@ -132,7 +120,7 @@ impl Meeting {
 
 /// The agent at work.
 struct Server {
-    transport: Shm,
+    transport: Way,
     pager: &'static Pager,
     me: u32,
     nodes: u32,
@@ -142,12 +130,68 @@ struct Server {
     waiting: HashMap<Page, Vec<Number>>,
     /// Who waits for the barrier, for all workers of the node.
     arrived: Option<Number>,
+    /// Where they go on to from there.
+    site: u64,
+    /// Does it end the region?
+    last: bool,
+    /// Faults of workers that wait there, on a stack that is paged: others have been told what this node wrote.
+    late: Vec<Question>,
     locks: Locks,
     chunks: Chunks,
+    phases: Phases,
+    streams: HashMap<(Number, Access), Prefetcher>,
+    /// Since when faults wait.
+    asked: HashMap<Page, Instant>,
+    arrived_at: Instant,
+    counts: &'static NodeFigures,
+    /// To each node: what is said to it in this round.
+    saying: Vec<Vec<Packet>>,
     /// To each node: what it had no room for.
     outgoing: Vec<VecDeque<Vec<u8>>>,
     incoming: VecDeque<(Node, Packet)>,
     ending: bool,
+    /// Nodes that have said goodbye.
+    ended: u32,
+}
+
+/// What a worker does with a page that it faults on: each kind has streams of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Access {
+    /// It needs the page's content.
+    Read,
+    /// It needs to be the page's only writer.
+    Write,
+    /// It writes a copy that is here, among many.
+    Twin,
+}
+
+impl Access {
+    fn of(fault: Fault, mode: Mode, state: State) -> Access {
+        match (fault, mode) {
+            (Fault::Read, _) => Access::Read,
+            (Fault::Write, Mode::Many) if state == State::Nothing => Access::Read,
+            (Fault::Write, Mode::Many) => Access::Twin,
+            (Fault::Write, Mode::Single) => Access::Write,
+        }
+    }
+
+    /// Pages done ahead at most. What is written ahead is taken from others.
+    fn window(self) -> u32 {
+        match self {
+            Access::Read => 64,
+            Access::Write => 16,
+            Access::Twin => 8,
+        }
+    }
+}
+
+/// Copies that the message has its receivers drop.
+fn invalidations(message: &Message<Content, Diff>) -> u64 {
+    match message {
+        Message::Invalidate(_) | Message::Forward(_, _, Want::Write) => 1,
+        Message::Merge(orders) => orders.invalidations() as u64,
+        _ => 0,
+    }
 }
 
 /// What the agent does before it serves: it learns who has which page at first.
@@ -178,11 +222,13 @@ pub(crate) fn start(
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: made by `start` for this thread alone.
     let (meeting, begin) = *unsafe { Box::from_raw(start.cast::<(Meeting, Begin)>()) };
+    join::enter_thread();
     let layout = begin().unwrap_or_else(|message| state::give_up(EXIT_SETUP, &message));
     let Some(pager) = state::pager() else { state::give_up(EXIT_SETUP, "an agent without a pager") };
     // SAFETY: this thread's own executor; it handles no faults.
     let x = unsafe { state::executor(pager) };
     let (me, nodes) = (meeting.transport.node().0, meeting.transport.nodes());
+    prefer_short_waits();
     pager.serve_by(ask);
     let server = Server {
         transport: meeting.transport,
@@ -194,13 +240,51 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         pages: Pages::new(pager, x),
         waiting: HashMap::new(),
         arrived: None,
+        site: 0,
+        last: false,
+        late: Vec::new(),
         locks: Locks::default(),
         chunks: Chunks::default(),
+        phases: Phases::new(pager.control().settings.prefetch != 0),
+        streams: HashMap::new(),
+        asked: HashMap::new(),
+        arrived_at: Instant::now(),
+        counts: &pager.control().nodes[me as usize],
+        saying: (0..nodes).map(|_| Vec::new()).collect(),
         outgoing: (0..nodes).map(|_| VecDeque::new()).collect(),
         incoming: meeting.early,
         ending: false,
+        ended: 0,
     };
     server.serve()
+}
+
+/// Asks the kernel for short slices of time: who has them runs at once when it wakes, in the place of a worker that computes.
+/// Others wait for what this thread does, and it does little. Needs no privilege (Linux 6.12); without it all goes slower.
+fn prefer_short_waits() {
+    /// The kernel's `struct sched_attr`, as it was first.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        /// For ordinary threads the slice, in nanoseconds.
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes =
+        Attributes { size: size_of::<Attributes>() as u32, runtime: 100_000, ..Attributes::default() };
+    // SAFETY: the structure is valid for reads, of the size it says.
+    let _ = unsafe {
+        sys::syscall(
+            libc::SYS_sched_setattr,
+            [0, std::ptr::from_ref(&attributes) as usize, 0, 0, 0, 0],
+        )
+    };
 }
 
 /// A worker may not do what it does with a page: waits until it may try again.
@@ -210,15 +294,8 @@ fn ask(page: u32, write: bool) {
 
 impl Server {
     fn serve(mut self) -> ! {
-        let mut idle = 0;
         loop {
             if self.round() > 0 {
-                idle = 0;
-                continue;
-            }
-            idle += 1;
-            if idle < LOOKS {
-                atoll_memory::sys::yield_now();
                 continue;
             }
             let transport = &mut self.transport;
@@ -236,7 +313,7 @@ impl Server {
         let incoming = &mut self.incoming;
         let moved = self.transport.progress(&mut |event| match event {
             Event::Message { from, bytes, .. } => match wire::decode(bytes) {
-                Some(packet) => incoming.push_back((from, packet)),
+                Some(packets) => incoming.extend(packets.into_iter().map(|packet| (from, packet))),
                 None => lost = Some((from, "it says what makes no sense".to_owned())),
             },
             Event::Lost { node, why } => lost = Some((node, why.to_string())),
@@ -252,7 +329,10 @@ impl Server {
         if let Some((node, why)) = lost
             && !self.ending
         {
-            state::give_up(EXIT_NODE, &format!("{node} is gone, and the program cannot go on without it: {why}"));
+            state::give_up(
+                EXIT_NODE,
+                &format!("{node} is gone, and the program cannot go on without it: {why}"),
+            );
         }
         let mut questions = Vec::new();
         done += mail::take(|question| questions.push(question));
@@ -267,9 +347,16 @@ impl Server {
             state::give_up(EXIT_NODE, &e.to_string());
         }
         for (to, message) in self.agent.take_outbox() {
-            self.send(to.into(), &Packet::Coherence(message));
+            if self.me == ORIGIN {
+                region::invalidated(invalidations(&message));
+            }
+            self.send(to.into(), Packet::Coherence(message));
         }
         for page in std::mem::take(&mut self.pages.resumed) {
+            self.phases.came(page);
+            if let Some(asked) = self.asked.remove(&page) {
+                self.counts.add(NodeCount::FaultNs, asked.elapsed().as_nanos() as u64);
+            }
             for number in self.waiting.remove(&page).into_iter().flatten() {
                 mail::answer(number, [0; 2]);
             }
@@ -278,22 +365,62 @@ impl Server {
             && self.agent.released()
         {
             self.arrived = None;
+            self.pages.merging = false;
+            self.counts.add(NodeCount::Barriers, 1);
+            self.counts.add(NodeCount::BarrierNs, self.arrived_at.elapsed().as_nanos() as u64);
+            if self.last {
+                // Before anybody goes on: what is written from now on has one writer at a time.
+                region::end();
+            }
             mail::answer(number, [0; 2]);
+            self.begin_phase(self.site);
+            for question in std::mem::take(&mut self.late) {
+                self.asked(question);
+            }
         }
     }
 
+    /// Another phase of the program begins: fetches what it needed the last time.
+    fn begin_phase(&mut self, key: u64) {
+        let pager = self.pager;
+        let (mut pages, ahead, used) = self.phases.begin(key, |page| pager.is_used(page as u32));
+        self.counts.add(NodeCount::Ahead, ahead);
+        self.counts.add(NodeCount::AheadUsed, used);
+        pages.retain(|page| self.agent.state(*page) == State::Nothing);
+        for page in &pages {
+            let result = self.agent.fault(*page, Fault::Read, Mode::Single, &mut self.pages);
+            self.step(result);
+        }
+        self.phases.fetching(pages);
+    }
+
     /// A worker of this node asks.
-    fn asked(&mut self, Question { number, kind, words }: Question) {
+    fn asked(&mut self, question: Question) {
+        let Question { number, kind, words } = question;
         match kind {
+            Kind::Fault if !self.agent.released() => self.late.push(question),
             Kind::Fault => {
                 let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
                 let mode = if region::is_many() { Mode::Many } else { Mode::Single };
+                let access = Access::of(fault, mode, self.agent.state(page));
                 self.waiting.entry(page).or_default().push(number);
+                // What is only to be written is not worth fetching to read.
+                let missing = self.agent.state(page) == State::Nothing;
+                self.phases.waits(page, missing && (fault == Fault::Read || mode == Mode::Many));
+                self.asked.entry(page).or_insert_with(Instant::now);
                 let result = self.agent.fault(page, fault, mode, &mut self.pages);
                 self.step(result);
+                if self.asked.contains_key(&page) {
+                    let count = if access == Access::Read { NodeCount::Reads } else { NodeCount::Writes };
+                    self.counts.add(count, 1);
+                }
+                self.stream(number, page, access);
             }
             Kind::Arrive => {
+                self.arrived_at = Instant::now();
+                self.pages.merging = region::is_many();
                 self.arrived = Some(number);
+                (self.site, self.last) = (words[0], words[1] != 0);
                 let result = self.agent.arrive(&mut self.pages);
                 self.step(result);
             }
@@ -309,28 +436,44 @@ impl Server {
             Kind::Region => {
                 self.chunks.restart();
                 let order = region::order();
-                self.broadcast(&Packet::Region(order));
+                self.broadcast(|| Packet::Region(order));
                 mail::answer(number, [0; 2]);
+                self.begin_phase(order.function);
             }
             Kind::Publish => {
-                self.broadcast(&Packet::Publish(words[0]));
+                self.broadcast(|| Packet::Publish(words[0]));
                 region::set_published(words[0]);
                 mail::answer(number, [0; 2]);
             }
             Kind::Free => {
-                self.send(words[1] as u32, &Packet::Free(words[0]));
+                self.send(words[1] as u32, Packet::Free(words[0]));
                 mail::answer(number, [0; 2]);
             }
             Kind::Exit if self.me == ORIGIN => {
-                self.ending = true;
-                self.broadcast(&Packet::Exit(words[0] as i32));
-                while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
-                    let _ = self.transport.progress(&mut |_| ());
-                }
+                self.end_others(words[0] as i32);
                 mail::answer(number, [0; 2]);
             }
             // The worker is not answered: the origin ends the program.
-            Kind::Exit => self.send(ORIGIN, &Packet::Exit(words[0] as i32)),
+            Kind::Exit => self.send(ORIGIN, Packet::Exit(words[0] as i32)),
+        }
+    }
+
+    /// A worker walks along pages: does ahead what it will want next.
+    fn stream(&mut self, number: Number, page: Page, access: Access) {
+        let streams = self.streams.entry((number, access));
+        let window = streams
+            .or_insert_with(|| Prefetcher::new(access.window()))
+            .fault(page, 0..=self.pager.page_count() - 1);
+        for page in window.pages().skip(1) {
+            let (fault, mode) = match (access, self.agent.state(page)) {
+                (Access::Read, State::Nothing) => (Fault::Read, Mode::Single),
+                (Access::Write, State::Nothing | State::Shared) => (Fault::Write, Mode::Single),
+                (Access::Twin, State::Shared) => (Fault::Write, Mode::Many),
+                _ => continue,
+            };
+            self.counts.add(NodeCount::Streamed, 1);
+            let result = self.agent.fault(page, fault, mode, &mut self.pages);
+            self.step(result);
         }
     }
 
@@ -339,12 +482,18 @@ impl Server {
         match packet {
             Packet::Coherence(message) => {
                 if !self.is_sound(&message) {
-                    state::give_up(EXIT_NODE, &format!("node {from} speaks of pages or nodes that do not exist"));
+                    state::give_up(
+                        EXIT_NODE,
+                        &format!("node {from} speaks of pages or nodes that do not exist"),
+                    );
                 }
                 let result = self.agent.receive(from as u8, message, &mut self.pages);
                 self.step(result);
             }
-            Packet::Region(order) if from == ORIGIN => region::arrived(order),
+            Packet::Region(order) if from == ORIGIN => {
+                region::arrived(order);
+                self.begin_phase(order.function);
+            }
             Packet::Publish(value) if from == ORIGIN => region::set_published(value),
             Packet::Lock { name, by, wait } if self.me == ORIGIN => self.lock(name, (from, by), wait),
             Packet::Unlock(name) if self.me == ORIGIN => self.unlock(name),
@@ -360,10 +509,20 @@ impl Server {
             Packet::Free(block) => crate::heap::foreign::give_back(block as usize),
             Packet::Exit(_) if from == ORIGIN => {
                 self.ending = true;
+                let counts = self.counts.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+                self.send(ORIGIN, Packet::Counts(counts));
+                self.deliver();
                 crate::wrap::end_node();
             }
+            Packet::Counts(counts) if self.me == ORIGIN => {
+                self.ended += 1;
+                let figures = &self.pager.control().nodes[from as usize];
+                for (to, count) in figures.counts.iter().zip(counts) {
+                    to.store(count, Ordering::Relaxed);
+                }
+            }
             Packet::Exit(status) if self.me == ORIGIN => {
-                self.ending = true;
+                self.end_others(status);
                 crate::wrap::end_by_node(status);
             }
             _ => state::give_up(EXIT_NODE, &format!("node {from} says what it should not say now")),
@@ -394,7 +553,7 @@ impl Server {
 
     fn lock(&mut self, name: u64, who: (u32, Number), wait: bool) {
         if self.me != ORIGIN {
-            return self.send(ORIGIN, &Packet::Lock { name, by: who.1, wait });
+            return self.send(ORIGIN, Packet::Lock { name, by: who.1, wait });
         }
         match self.locks.take(name, who, wait) {
             Taken::Yes => self.locked(who, true),
@@ -407,13 +566,13 @@ impl Server {
         if node == self.me {
             mail::answer(by, [u64::from(taken), 0]);
         } else {
-            self.send(node, &Packet::Locked { by, taken });
+            self.send(node, Packet::Locked { by, taken });
         }
     }
 
     fn unlock(&mut self, name: u64) {
         if self.me != ORIGIN {
-            self.send(ORIGIN, &Packet::Unlock(name));
+            self.send(ORIGIN, Packet::Unlock(name));
         } else if let Some(next) = self.locks.give(name) {
             self.locked(next, true);
         }
@@ -421,33 +580,63 @@ impl Server {
 
     fn chunk(&mut self, share: u64, guided: bool, count: u64, amount: u64, (node, by): (u32, Number)) {
         if self.me != ORIGIN {
-            return self.send(ORIGIN, &Packet::Chunk { share, guided, count, amount, by });
+            return self.send(ORIGIN, Packet::Chunk { share, guided, count, amount, by });
         }
         let (from, to) = self.chunks.take(share, count, amount, guided, self.nodes);
         if node == self.me {
             mail::answer(by, [from, to]);
         } else {
-            self.send(node, &Packet::Chunks { by, from, to });
+            self.send(node, Packet::Chunks { by, from, to });
         }
     }
 
-    fn broadcast(&mut self, packet: &Packet) {
-        let bytes = wire::encode(packet);
+    /// On the origin: the program has ended.
+    fn end_others(&mut self, status: i32) {
+        self.ending = true;
+        self.broadcast(|| Packet::Exit(status));
+        self.deliver();
+        let until = Instant::now() + GOODBYE;
+        while self.ended + 1 < self.nodes && Instant::now() < until {
+            if self.round() == 0 {
+                let _ = self.transport.wait(Some(Duration::from_millis(10)));
+            }
+        }
+        self.transport.outlast(GOODBYE);
+    }
+
+    fn broadcast(&mut self, packet: impl Fn() -> Packet) {
         for to in 0..self.nodes {
             if to != self.me {
-                self.post(to, bytes.clone());
+                self.send(to, packet());
             }
         }
     }
 
-    fn send(&mut self, to: u32, packet: &Packet) {
-        self.post(to, wire::encode(packet));
+    /// Says it at the end of the round, or when enough has come together.
+    fn send(&mut self, to: u32, packet: Packet) {
+        let Some(saying) = self.saying.get_mut(to as usize) else { return };
+        saying.push(packet);
+        if saying.len() >= TOGETHER {
+            self.say(to);
+        }
+    }
+
+    /// Sends what is to be said to node `to`.
+    fn say(&mut self, to: u32) {
+        let Some(saying) = self.saying.get_mut(to as usize).filter(|saying| !saying.is_empty()) else {
+            return;
+        };
+        let bytes = wire::encode(saying);
+        saying.clear();
+        self.post(to, bytes);
     }
 
     fn post(&mut self, to: u32, bytes: Vec<u8>) {
+        self.counts.add(NodeCount::Messages, 1);
+        self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
         let Some(queue) = self.outgoing.get_mut(to as usize) else { return };
         if queue.is_empty() {
-            match self.transport.send(Node(to), PACKET, &bytes) {
+            match self.transport.send(Node(to), &bytes) {
                 Err(TransportError::Full(_)) => {}
                 // A lost node is told of by its event.
                 Ok(()) | Err(TransportError::Lost(_)) => return,
@@ -457,12 +646,32 @@ impl Server {
         queue.push_back(bytes);
     }
 
-    /// Sends what had no room; returns how much that was.
+    /// Waits until all that was said is on its way.
+    fn deliver(&mut self) {
+        let until = Instant::now() + GOODBYE;
+        while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
+            if Instant::now() > until {
+                return;
+            }
+            let incoming = &mut self.incoming;
+            let _ = self.transport.progress(&mut |event| {
+                if let Event::Message { from, bytes, .. } = event {
+                    let packets = wire::decode(bytes).into_iter().flatten();
+                    incoming.extend(packets.map(|packet| (from, packet)));
+                }
+            });
+        }
+    }
+
+    /// Sends what is to be said and what had no room; returns how much that was.
     fn flush(&mut self) -> usize {
         let mut sent = 0;
+        for to in 0..self.nodes {
+            self.say(to);
+        }
         for (to, queue) in (0..).zip(&mut self.outgoing) {
             while let Some(bytes) = queue.front() {
-                match self.transport.send(Node(to), PACKET, bytes) {
+                match self.transport.send(Node(to), bytes) {
                     Err(TransportError::Full(_)) => break,
                     Ok(()) | Err(TransportError::Lost(_)) => {
                         queue.pop_front();

@@ -4,11 +4,11 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use atoll_channel::transport::Waker;
 use atoll_memory::control::{EXIT_SETUP, MAX_WORKERS};
-use atoll_memory::spin::Spin;
 
 use crate::state::{self, SignalsBlocked};
 
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Unlock,
     /// Number of the share twice, plus one if guided; iterations of the loop; iterations wanted. Answers: from, to.
     Chunk,
-    /// Nothing: all workers of the node are at a barrier.
+    /// Where they go on to, whether it ends the region: all workers of the node are at a barrier.
     Arrive,
     /// Where the [`super::region::Order`] lies: tell all nodes of the region.
     Region,
@@ -62,10 +62,10 @@ struct Slot {
     answers: [AtomicU64; 2],
 }
 
-/// A slot's number: the worker's executor.
+/// A slot's number: the worker's executor, twice, and one for its faults: asking for something else it may fault.
 pub(crate) type Number = u32;
 
-const COUNT: usize = 2 * MAX_WORKERS;
+const COUNT: usize = 4 * MAX_WORKERS;
 
 static SLOTS: [Slot; COUNT] = [const {
     Slot {
@@ -81,15 +81,16 @@ static NEWS: [AtomicU64; COUNT / 64] = [const { AtomicU64::new(0) }; COUNT / 64]
 
 /// Does the agent sleep, or is it about to?
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
-static WAKER: Spin<Option<Waker>> = Spin::new(None);
+static WAKER: OnceLock<Waker> = OnceLock::new();
 
-/// How often a worker looks for its answer before it sleeps.
-const SPINS: u32 = 300;
+/// How often a worker looks for its answer before it sleeps, where it has a CPU to itself; else it only takes the agent's.
+const SPINS: u32 = 2_000;
+static SPINNING: AtomicU32 = AtomicU32::new(0);
 
 /// Asks, and waits for the answer, of which this is the first word.
 pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
     let _blocked = SignalsBlocked::new();
-    let number = state::executor_index();
+    let number = 2 * state::executor_index() + usize::from(kind == Kind::Fault);
     let slot = &SLOTS[number];
     if slot.state.load(Ordering::Relaxed) != IDLE {
         state::give_up(EXIT_SETUP, "a worker that waits for its node's agent asked it once more");
@@ -114,11 +115,11 @@ pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
 
 /// The second word of the answer that this worker got last.
 pub(crate) fn second() -> u64 {
-    SLOTS[state::executor_index()].answers[1].load(Ordering::Relaxed)
+    SLOTS[2 * state::executor_index()].answers[1].load(Ordering::Relaxed)
 }
 
 fn wait(slot: &Slot) {
-    for _ in 0..SPINS {
+    for _ in 0..SPINNING.load(Ordering::Relaxed) {
         // Other side: the swap in `answer`.
         if slot.state.load(Ordering::Acquire) == DONE {
             return;
@@ -133,15 +134,20 @@ fn wait(slot: &Slot) {
 }
 
 fn wake_agent() {
-    // The waker has a lock of its own, which only works within one process: this one keeps workers apart.
-    if let Some(waker) = WAKER.lock().as_ref() {
+    if let Some(waker) = WAKER.get() {
         waker.wake();
     }
 }
 
-/// The agent's side: how to wake it.
+/// Workers have CPUs to themselves, and may spin.
+pub(super) fn let_spin() {
+    SPINNING.store(SPINS, Ordering::Relaxed);
+}
+
+/// The agent's side: how to wake it, without locks, as a worker may fault while it does so, and wake it once more. Once, before
+/// there are workers.
 pub(super) fn set_waker(waker: Waker) {
-    *WAKER.lock() = Some(waker);
+    let _ = WAKER.set(waker);
 }
 
 /// A question.

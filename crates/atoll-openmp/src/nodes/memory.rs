@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use atoll_coherence::agent::Memory;
 use atoll_coherence::diff;
 use atoll_coherence::merge::Page;
-use atoll_memory::control::EXIT_SETUP;
+use atoll_memory::control::{EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::executor::Executor;
 use atoll_memory::pager::{FaultError, Pager};
 
@@ -24,11 +24,24 @@ pub(super) struct Pages {
     spare: Vec<Vec<u8>>,
     /// Pages whose waiting workers may try again.
     pub(super) resumed: Vec<Page>,
+    /// This node's.
+    pub(super) counts: &'static NodeFigures,
+    /// Do a barrier's orders invalidate copies now?
+    pub(super) merging: bool,
 }
 
 impl Pages {
     pub(super) fn new(pager: &'static Pager, x: &'static mut Executor) -> Pages {
-        Pages { pager, x, twins: HashMap::new(), spare: Vec::new(), resumed: Vec::new() }
+        let control = pager.control();
+        Pages {
+            pager,
+            x,
+            twins: HashMap::new(),
+            spare: Vec::new(),
+            resumed: Vec::new(),
+            counts: &control.nodes[control.settings.node as usize],
+            merging: false,
+        }
     }
 
     fn buffer(&mut self) -> Vec<u8> {
@@ -70,16 +83,19 @@ impl Memory for Pages {
     }
 
     fn remove(&mut self, page: Page) {
+        self.counts.add(if self.merging { NodeCount::Batched } else { NodeCount::Single }, 1);
         self.pager.remove_copy(self.x, page as u32);
     }
 
     fn read(&mut self, page: Page) -> Content {
+        self.counts.add(NodeCount::Sent, 1);
         Content(self.content(page))
     }
 
     fn make_twin(&mut self, page: Page) {
         let twin = self.content(page).unwrap_or_else(|| vec![0; self.pager.page_bytes()]);
         self.twins.insert(page, twin);
+        self.counts.add(NodeCount::Twins, 1);
     }
 
     fn drop_twin(&mut self, page: Page) {
@@ -95,14 +111,14 @@ impl Memory for Pages {
             diff::encode(twin, &now, &mut out);
         }
         self.spare.push(now);
+        self.counts.add(NodeCount::Diffs, 1);
+        self.counts.add(NodeCount::DiffBytes, out.len() as u64);
         Diff(out)
     }
 
     fn apply(&mut self, page: Page, change: &Diff) {
         let mut result = Ok(());
-        done(
-            self.pager.change_copy(self.x, page as u32, |content| result = diff::apply(&change.0, content)),
-        );
+        done(self.pager.change_copy(self.x, page as u32, |content| result = diff::apply(&change.0, content)));
         if result.is_err() {
             state::give_up(EXIT_SETUP, "another node sent changes of a page that make no sense");
         }

@@ -3,19 +3,27 @@
 //! On node 0, the origin, the program's `main` runs; on the others a process of the same binary stops before `main` and
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
-//! regions, `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
+//! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
+//! `join` finds the others, over a `way`;
+//! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
 pub(crate) mod agent;
 mod chunks;
 mod identity;
+mod join;
 mod locks;
 pub(crate) mod mail;
 mod memory;
+mod phases;
 pub(crate) mod region;
+mod safety;
 pub(crate) mod stack;
+mod way;
 mod wire;
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_memory::control::EXIT_SETUP;
 
@@ -29,6 +37,22 @@ pub(crate) const ORIGIN: u32 = 0;
 pub(crate) fn several() -> Option<(u32, u32)> {
     let settings = &state::control()?.settings;
     settings.several_nodes().then_some((settings.node, settings.nodes))
+}
+
+/// Nodes on this machine, where there are several nodes; else 0.
+static HERE: AtomicU32 = AtomicU32::new(0);
+
+/// So many nodes share this machine's CPUs.
+fn share_cpus(nodes: u32) {
+    HERE.store(nodes, Ordering::Relaxed);
+}
+
+/// The CPUs that this node's workers have to themselves, of `cpus`: nodes on one machine share them, and each has an agent.
+pub(crate) fn cpus(cpus: u32) -> u32 {
+    match (active(), HERE.load(Ordering::Relaxed)) {
+        (false, _) => cpus,
+        (true, nodes) => (cpus / nodes.max(1)).saturating_sub(1),
+    }
 }
 
 /// Are there several nodes?
@@ -60,9 +84,10 @@ pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> O
     (from < to).then_some((from, to))
 }
 
-/// All workers of this node are at the barrier; returns when those of all nodes were.
-pub(crate) fn barrier() {
-    mail::post(mail::Kind::Arrive, [0; 3]);
+/// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
+/// were. `last`: it ends the region.
+pub(crate) fn barrier(site: usize, last: bool) {
+    mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
 }
 
 /// Ends a program that does in a region over several nodes what cannot be done there.

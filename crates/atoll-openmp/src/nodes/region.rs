@@ -4,17 +4,22 @@
 //!
 //! Source: the Popcorn paper, section 2; the barrelfish paper, section 7.2.
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use atoll_coherence::agent::Mode;
+use atoll_coherence::region::{Region, Rules};
+use atoll_memory::control::Consistency;
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGIN, mail};
 use crate::futex::{Gate, Lock};
-use crate::omp;
+use crate::omp::icv::Icv;
+use crate::{omp, state};
 
 /// What a node must know to take part in a region.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The outlined function and its argument, a place in the program's memory.
     pub(crate) function: u64,
@@ -27,6 +32,8 @@ pub(crate) struct Order {
     pub(crate) many: bool,
     /// The loop that the region is: start, step, end, count, chunk, and how it is dealt.
     pub(crate) plan: Option<[u64; 6]>,
+    /// The control variables where the region is begun: what the program has set.
+    pub(crate) icv: Icv,
 }
 
 /// Which threads of a region of `threads` are `node`'s: the first one's number, and how many. Every node has one if there are
@@ -36,6 +43,28 @@ pub(crate) fn part(threads: u32, node: u32, nodes: u32) -> (u32, u32) {
     (at(node), at(node + 1) - at(node))
 }
 
+pub(crate) use super::safety::How;
+
+/// How the region of this outlined function runs, by its code and by what the user wants.
+pub(crate) fn how(function: usize) -> How {
+    let how = super::safety::of(function);
+    match (how, consistency()) {
+        (How::Many, Some(Consistency::Smart)) => {
+            let mode = REGIONS.lock().entry(function).or_default().mode();
+            if mode == Mode::Many { How::Many } else { How::Single }
+        }
+        (How::Many, Some(Consistency::Many)) => How::Many,
+        (How::Many, _) => How::Single,
+        (how, _) => how,
+    }
+}
+
+/// What the user wants.
+fn consistency() -> Option<Consistency> {
+    let wanted = state::control()?.settings.consistency;
+    [Consistency::Single, Consistency::Many, Consistency::Smart].into_iter().find(|c| *c as u32 == wanted)
+}
+
 static ORDER: Lock<Order> = Lock::new(Order {
     function: 0,
     data: 0,
@@ -43,6 +72,7 @@ static ORDER: Lock<Order> = Lock::new(Order {
     threads: 0,
     many: false,
     plan: None,
+    icv: Icv::initial(1),
 });
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 static GATE: Gate = Gate::new();
@@ -59,16 +89,42 @@ pub(super) fn order() -> Order {
     *ORDER.lock()
 }
 
+/// Copies invalidated so far, on all nodes, as the origin knows it.
+static INVALIDATED: AtomicU64 = AtomicU64::new(0);
+/// What it was when the region began.
+static BEFORE: AtomicU64 = AtomicU64::new(0);
+/// What is known of the regions that may have many writers, by outlined function.
+static REGIONS: Lock<BTreeMap<usize, Region>> = Lock::new(BTreeMap::new());
+
+/// The origin's agent had copies invalidated.
+pub(super) fn invalidated(count: u64) {
+    INVALIDATED.fetch_add(count, Ordering::Relaxed);
+}
+
 /// The origin's leader begins a region: all nodes hear of it.
 pub(crate) fn begin(order: Order) {
+    BEFORE.store(INVALIDATED.load(Ordering::Relaxed), Ordering::Relaxed);
     *ORDER.lock() = order;
     MANY.store(order.many, Ordering::Release);
     mail::post(mail::Kind::Region, [0; 3]);
 }
 
-/// The node's leader has ended a region: pages have one writer at a time again.
-pub(crate) fn end() {
+/// The last barrier of a region is over: pages have one writer at a time again.
+pub(super) fn end() {
     MANY.store(false, Ordering::Release);
+}
+
+/// The origin's leader is behind a region: what it cost decides how the next one runs. Not the agent's work, which must not wait
+/// for a lock whose holder may fault.
+pub(crate) fn judge() {
+    if consistency() == Some(Consistency::Smart) {
+        let order = order();
+        let invalidated = INVALIDATED.load(Ordering::Relaxed) - BEFORE.load(Ordering::Relaxed);
+        let (_, nodes) = super::several().unwrap_or((0, 1));
+        if let Some(region) = REGIONS.lock().get_mut(&(order.function as usize)) {
+            region.ended(u32::try_from(invalidated).unwrap_or(u32::MAX), &Rules::of(order.threads / nodes));
+        }
+    }
 }
 
 /// The agent of another node was told of a region.

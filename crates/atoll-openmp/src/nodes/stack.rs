@@ -26,12 +26,7 @@ pub(crate) fn move_here(pager: &Pager, stack: Stack) -> Result<(), Errno> {
     if stack.bottom < stack.used {
         // SAFETY: NOREPLACE: the free addresses below the stack.
         unsafe {
-            pager.files().map(
-                stack.bottom,
-                offset,
-                stack.used - stack.bottom,
-                libc::MAP_FIXED_NOREPLACE,
-            )?;
+            pager.files().map(stack.bottom, offset, stack.used - stack.bottom, libc::MAP_FIXED_NOREPLACE)?;
         }
     }
     let used = offset + (stack.used - stack.bottom) as u64;

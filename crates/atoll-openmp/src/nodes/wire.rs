@@ -28,48 +28,33 @@ pub(super) enum Packet {
     /// From the origin: the value that `copyprivate` gives to all.
     Publish(u64),
     /// To the origin: a worker wants a lock; whether it waits for it.
-    Lock {
-        name: u64,
-        by: u32,
-        wait: bool,
-    },
+    Lock { name: u64, by: u32, wait: bool },
     /// From the origin: whether the worker has it.
-    Locked {
-        by: u32,
-        taken: bool,
-    },
+    Locked { by: u32, taken: bool },
     /// To the origin.
     Unlock(u64),
     /// To the origin: a node wants iterations of a loop.
-    Chunk {
-        share: u64,
-        guided: bool,
-        count: u64,
-        amount: u64,
-        by: u32,
-    },
+    Chunk { share: u64, guided: bool, count: u64, amount: u64, by: u32 },
     /// From the origin: they are these.
-    Chunks {
-        by: u32,
-        from: u64,
-        to: u64,
-    },
+    Chunks { by: u32, from: u64, to: u64 },
     /// Blocks of the receiver's heap that are free.
     Free(u64),
+    /// To the origin, at the end: what the node counted, by `atoll_memory::control::NodeCount`.
+    Counts(Vec<u64>),
     /// From the origin: the program has ended. To the origin: a worker ends it.
     Exit(i32),
 }
 
-/// Its bytes.
-pub(super) fn encode(packet: &Packet) -> Vec<u8> {
+/// The bytes of packets that travel together.
+pub(super) fn encode(packets: &[Packet]) -> Vec<u8> {
     // Into memory, of types that all have a form: it cannot fail.
-    postcard::to_stdvec(packet).unwrap_or_default()
+    postcard::to_stdvec(packets).unwrap_or_default()
 }
 
 /// What the bytes mean; none if nothing.
-pub(super) fn decode(bytes: &[u8]) -> Option<Packet> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<Packet>> {
     match postcard::take_from_bytes(bytes) {
-        Ok((packet, [])) => Some(packet),
+        Ok((packets, [])) => Some(packets),
         _ => None,
     }
 }

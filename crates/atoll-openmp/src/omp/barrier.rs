@@ -62,7 +62,7 @@ impl Barrier {
             if self.meeting.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return;
             }
-            nodes::barrier();
+            nodes::barrier(team.site.swap(0, Ordering::Relaxed), std::ptr::eq(self, &team.join));
         }
         let opened = self.generation.0.compare_exchange(
             seen,
@@ -124,6 +124,9 @@ pub(crate) fn meet_cancellable(thread: &Thread) -> bool {
 /// The end of the region for one member: tells the hooks, then waits for all.
 pub(crate) fn join(thread: &Thread, team: &'static Team) {
     hooks::region_leave();
+    if team.spans() {
+        team.site.store(team.call_site.get(), Ordering::Relaxed);
+    }
     let state = thread.state.get();
     // Other side: `workshare::close`, after the join.
     team.members[state.id as usize].last_share.store(state.share.cast_mut(), Ordering::Relaxed);
@@ -133,7 +136,13 @@ pub(crate) fn join(thread: &Thread, team: &'static Team) {
 }
 
 extern "C" fn barrier(site: usize) {
-    meet(me());
+    let thread = me();
+    let team = thread.team();
+    if team.spans() {
+        // All members come from the same place.
+        team.site.store(site, Ordering::Relaxed);
+    }
+    meet(thread);
     hooks::barrier_passed(site);
 }
 

@@ -109,7 +109,9 @@ fn start() -> Option<&'static Worker> {
         thread: Cell::new(Thread::new(false)),
     }));
     let argument = ptr::from_ref(worker).cast_mut().cast::<c_void>();
-    if let Err(error) = workers::start(index + 1 + nodes::region::leaders(), env::stack_bytes(), work, argument) {
+    if let Err(error) =
+        workers::start(index + 1 + nodes::region::leaders(), env::stack_bytes(), work, argument)
+    {
         // SAFETY: the message is libc's, for any error number.
         let message = unsafe { std::ffi::CStr::from_ptr(libc::strerror(error.0)) };
         super::fatal(&format!("Thread creation failed: {}", message.to_string_lossy()));

@@ -10,6 +10,7 @@ use super::icv::{
 };
 use super::places;
 use crate::futex::{self, Lock};
+use crate::nodes;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -296,7 +297,7 @@ fn read() {
     });
     SPIN_COUNT.store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
     let (spins, crowded) = spins();
-    futex::configure(spins, crowded, cpus);
+    futex::configure(spins, crowded, nodes::cpus(cpus));
     icv.bind = places::init(icv.bind);
     *INITIAL.lock() = icv;
     match variable("OMP_DISPLAY_ENV").map(|value| value.to_ascii_lowercase()).as_deref() {

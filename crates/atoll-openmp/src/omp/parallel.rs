@@ -6,13 +6,13 @@
 use super::barrier;
 use super::crew;
 use super::env;
+use super::loops::Plan;
 use super::places;
 use super::task::Group;
 use super::taskgroup;
-use super::loops::Plan;
 use super::team::{Function, Span, Team, Thread, me};
 use super::workshare;
-use crate::nodes::region::Order;
+use crate::nodes::region::{How, Order};
 use crate::{futex, hooks, nodes};
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -36,9 +36,11 @@ fn resolve(thread: &Thread, asked: u32) -> u32 {
 
 /// The whole of which a region of `wanted` threads is the origin's part, and the threads of that part: where there are several
 /// nodes, each of which gets a thread.
-fn span(thread: &Thread, wanted: u32) -> (Span, u32) {
+fn span(thread: &Thread, wanted: u32, how: How) -> (Span, u32) {
     match nodes::several() {
-        Some((nodes::ORIGIN, nodes)) if wanted >= nodes && thread.first && thread.team().level.get() == 0 => {
+        Some((nodes::ORIGIN, nodes))
+            if wanted >= nodes && thread.first && thread.team().level.get() == 0 && how != How::Alone =>
+        {
             let (first, count) = nodes::region::part(wanted, nodes::ORIGIN, nodes);
             (Span { first, threads: wanted }, count)
         }
@@ -47,8 +49,9 @@ fn span(thread: &Thread, wanted: u32) -> (Span, u32) {
 }
 
 /// Opens a region of the calling thread: a team with its members claimed, not yet at work.
-pub(crate) fn open(thread: &Thread, asked: u32, flags: u32) -> &'static Team {
-    let (span, wanted) = span(thread, resolve(thread, asked));
+pub(crate) fn open(thread: &Thread, function: Function, asked: u32, flags: u32) -> &'static Team {
+    let how = if nodes::active() { nodes::region::how(function as usize) } else { How::Alone };
+    let (span, wanted) = span(thread, resolve(thread, asked), how);
     open_part(thread, wanted, flags, span)
 }
 
@@ -105,7 +108,7 @@ pub(crate) fn launch(
     team.data.set(data);
     team.call_site.set(call_site);
     if team.spans() && nodes::region::on_origin() {
-        nodes::region::begin(order(team, function, data, call_site));
+        nodes::region::begin(order(thread, team, function, data, call_site));
     }
     // SAFETY: the crew is the leader's to use.
     for (worker, id) in unsafe { &*team.crew.get() }.iter().zip(1..team.size.get()) {
@@ -118,7 +121,7 @@ pub(crate) fn launch(
 }
 
 /// What the other nodes must know of a region that begins.
-fn order(team: &Team, function: Function, data: *mut u8, call_site: usize) -> Order {
+fn order(thread: &Thread, team: &Team, function: Function, data: *mut u8, call_site: usize) -> Order {
     // SAFETY: the first share is this team's, and nobody else uses it yet.
     let plan = unsafe { &*team.first_share.get() }.plan.get();
     Order {
@@ -126,8 +129,9 @@ fn order(team: &Team, function: Function, data: *mut u8, call_site: usize) -> Or
         data: data as u64,
         call_site: call_site as u64,
         threads: team.threads(),
-        many: false,
+        many: nodes::region::how(function as usize) == How::Many,
         plan: Some(plan.to_words()),
+        icv: thread.icv(),
     }
 }
 
@@ -135,6 +139,7 @@ fn order(team: &Team, function: Function, data: *mut u8, call_site: usize) -> Or
 pub(crate) fn take_part_of_region(order: Order) {
     let Some((node, nodes)) = nodes::several() else { return };
     let thread = me();
+    thread.set_icv(|icv| *icv = order.icv);
     let (first, count) = nodes::region::part(order.threads, node, nodes);
     let team = open_part(thread, count, 0, Span { first, threads: order.threads });
     // SAFETY: nobody works in the team yet.
@@ -157,8 +162,8 @@ pub(crate) fn close(thread: &Thread) {
     let team = thread.team();
     let Some(outside) = team.outside.take() else { return };
     barrier::join(thread, team);
-    if team.spans() {
-        nodes::region::end();
+    if team.spans() && nodes::region::on_origin() {
+        nodes::region::judge();
     }
     let followers = team.size.get() - 1;
     if followers > 0 {
@@ -181,7 +186,7 @@ pub(crate) fn close(thread: &Thread) {
 /// A whole region.
 pub(crate) fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize) {
     let thread = me();
-    let team = open(thread, asked, flags);
+    let team = open(thread, function, asked, flags);
     launch(thread, team, function, data, call_site);
     call(team, function, data);
     close(thread);
@@ -234,7 +239,7 @@ extern "C" fn GOMP_parallel_reductions(function: Function, data: *mut u8, asked:
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_start(function: Function, data: *mut u8, asked: u32) {
     let thread = me();
-    let team = open(thread, asked, 0);
+    let team = open(thread, function, asked, 0);
     launch(thread, team, function, data, 0);
 }
 

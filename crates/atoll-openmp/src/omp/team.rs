@@ -12,7 +12,7 @@ use crate::futex::{Gate, Lock};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// An outlined function of the program.
 pub(crate) type Function = extern "C" fn(*mut u8);
@@ -194,6 +194,8 @@ pub(crate) struct Team {
     // orders the two.
     pub(crate) size: Size,
     pub(crate) span: Cell<Span>,
+    /// Where members return to from the barrier they are at, of a team over several nodes; 0: not told.
+    pub(crate) site: AtomicUsize,
     pub(crate) level: Cell<u32>,
     pub(crate) active_level: Cell<u32>,
     /// The team that met the region, and as which of its threads.
@@ -260,6 +262,7 @@ impl Team {
         let team: &'static Team = Box::leak(Box::new(Team {
             size: Size(AtomicU32::new(1)),
             span: Cell::new(Span { first: 0, threads: 0 }),
+            site: AtomicUsize::new(0),
             level: Cell::new(0),
             active_level: Cell::new(0),
             parent: Cell::new(ptr::null()),
@@ -366,7 +369,8 @@ impl Team {
         self.gate.notify();
     }
 
-    /// The ancestor of this team at nesting `level`, and the number its thread had there that led to `id` here.
+    /// The ancestor of this team at nesting `level`, and the number its thread had there that led to `id` here: in the whole
+    /// team, where it is a part of one.
     pub(crate) fn ancestor(&self, id: u32, level: i32) -> Option<(&Team, u32)> {
         let mut at = (self, id);
         if level < 0 || level as u32 > self.level.get() {
@@ -376,6 +380,6 @@ impl Team {
             // SAFETY: a team above level 0 has a parent, and teams are never freed.
             at = (unsafe { &*at.0.parent.get() }, at.0.parent_id.get());
         }
-        Some(at)
+        Some((at.0, at.1 + at.0.span.get().first))
     }
 }

@@ -11,7 +11,7 @@ use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP};
 use atoll_memory::{arena, layout, sys, uffd};
 
 use super::share::{self, PinnedFile};
-use super::{late, nodes, objects, process, signal};
+use super::{late, nodes, objects, process, segment, signal};
 use crate::nodes::stack::Stack;
 use crate::{heap, journal, state};
 
@@ -62,6 +62,9 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
 
 fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usize) -> Result<(), String> {
     heap::place::set(control.settings.node, control.settings.nodes);
+    if control.settings.segment.is_on() {
+        return set_up_segment(control, objects, in_stack);
+    }
     let mut file = PinnedFile::create().map_err(|e| format!("cannot map shared memory at its place: {e}"))?;
     if !heap::small::init() {
         return Err("mimalloc does not take the pinned memory".into());
@@ -84,6 +87,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     pager.set_pinned_file(file.fd());
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     if control.settings.several_nodes() {
+        crate::wrap::begin_environment(in_stack);
         return nodes::set_up(control, pager, file, objects, in_stack, faults);
     }
     let mut contents = Vec::new();
@@ -111,6 +115,45 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);
     crate::wrap::init();
+    Ok(())
+}
+
+/// The same for a program whose memory is a segment: nothing is paged, no fault is served.
+fn set_up_segment(
+    control: &'static Control,
+    objects: &[objects::Object],
+    in_stack: usize,
+) -> Result<(), String> {
+    let started = sys::ticks();
+    segment::begin(control);
+    let mut file = PinnedFile::of_moved().map_err(|e| format!("cannot make shared memory: {e}"))?;
+    let made = segment::make(control)?;
+    state::set_heap_ready();
+    let pager = arena::beside_segment(control, &made).map_err(|e| e.to_string())?;
+    pager.set_pinned_file(file.fd());
+    let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
+    let mut contents = Vec::new();
+    for object in objects.iter().filter(|o| !o.is_private()) {
+        share::share_object(object, pager, &mut file, &mut contents)
+            .map_err(kernel("the program's globals"))?;
+    }
+    share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
+    let stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
+    file.move_stack(stack.bottom, stack.used, stack.top).map_err(kernel("the main stack"))?;
+    share::restore(contents);
+    control.workers.store(1, Ordering::Relaxed);
+    control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
+    state::manage(pager);
+    state::become_worker(0, 0);
+    let stacks = process::least_slot_bytes();
+    segment::slot(0, stacks).ok_or_else(|| "the segment is too small: raise --segment-size".to_owned())?;
+    signal::use_stack(process::alternate_stack(0));
+    signal::install();
+    late::begin(file, objects);
+    control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
+    crate::wrap::init();
+    segment::ready(control, 0);
+    control.segment.set_up_ticks.store(sys::ticks() - started, Ordering::Relaxed);
     Ok(())
 }
 

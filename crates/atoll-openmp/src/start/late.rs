@@ -9,6 +9,7 @@
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use atoll_memory::segment::fill::Which;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys::{self, Errno};
 
@@ -47,6 +48,7 @@ fn share_new() {
     if state::control().is_none_or(|c| c.settings.shared_tables()) {
         return;
     }
+    let _set_up = super::segment::SetUp::begin(Some(Which::All));
     let loaded = objects::loaded();
     let _blocked = SignalsBlocked::new();
     let mut file = FILE.lock();

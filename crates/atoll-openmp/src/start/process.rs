@@ -14,6 +14,7 @@ use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::sample;
 use atoll_memory::pager::scan::PERIOD_NS;
 use atoll_memory::pager::{FaultError, Pager};
+use atoll_memory::segment::fill::Which;
 use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
 
@@ -27,6 +28,9 @@ const SLOT: usize = layout::STACKS_BYTES / MAX_WORKERS;
 
 /// Where the slot of worker `index` begins: unique among all nodes.
 fn slot_of(index: usize) -> usize {
+    if super::segment::is_on() {
+        return super::segment::known_slot(index);
+    }
     heap::place::stacks().start + index * SLOT
 }
 const BOOT_STACK: usize = 128 << 10;
@@ -75,6 +79,12 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
         state: AtomicI32::new(0),
         pager,
     });
+    // The kernel makes private pages read-only in both processes: they are entered again when the worker is there.
+    let _set_up = super::segment::SetUp::begin(Some(Which::PrivateWritable));
+    if super::segment::is_on() {
+        let bytes = STACK + (start.stack_bytes + tls_bytes()).next_multiple_of(4096);
+        super::segment::slot(index, bytes).ok_or(Errno(libc::ENOMEM))?;
+    }
     let slot = slot_of(index);
     let flags = libc::CLONE_FILES | libc::CLONE_FS | libc::CLONE_IO | libc::CLONE_SYSVSEM;
     // SAFETY: the child gets a stack of its own in its slot; it reads `start`, which is shared, while this worker waits
@@ -184,6 +194,11 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
 /// The uffd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
+/// Bytes of a slot whose worker brings its own stack, as the master does.
+pub(super) fn least_slot_bytes() -> usize {
+    STACK
+}
+
 /// Where worker `index` handles signals: [`signal::STACK_BYTES`] of its slot.
 pub(crate) fn alternate_stack(index: usize) -> usize {
     slot_of(index) + ALTERNATE
@@ -213,6 +228,10 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     state::become_worker(index, index);
     signal::use_stack(alternate_stack(index));
     let attached = (|| {
+        if pager.is_segment() {
+            super::segment::ready(pager.control(), index);
+            return Ok(());
+        }
         let delivery =
             if pager.control().settings.fault_thread() { Delivery::Message } else { Delivery::Signal };
         let uffd = Uffd::open(delivery)?;
@@ -280,6 +299,10 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
                 pager.scan_tick();
             }
             pager.drop_mappings(table, &mut tail, figures);
+        } else if pager.is_segment() {
+            // Nothing to do, ever: no timer disturbs the worker. Every signal is blocked here.
+            // SAFETY: no arguments.
+            let _ = unsafe { sys::syscall(libc::SYS_pause, [0; 6]) };
         } else {
             sys::sleep_ns(999_999_999);
         }

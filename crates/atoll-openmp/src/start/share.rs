@@ -41,6 +41,12 @@ impl PinnedFile {
         Ok(PinnedFile { fd, next: MOVED_OFFSET })
     }
 
+    /// Makes the file for what is moved alone: heap and stacks are in a segment.
+    pub(crate) fn of_moved() -> Result<PinnedFile, Errno> {
+        let fd = sys::memfd(c"atoll-pinned", 0, MOVED_OFFSET + MOVED_BYTES)?;
+        Ok(PinnedFile { fd, next: MOVED_OFFSET })
+    }
+
     /// Its descriptor.
     pub(crate) fn fd(&self) -> i32 {
         self.fd
@@ -69,6 +75,7 @@ impl PinnedFile {
             let prot = libc::PROT_READ | libc::PROT_WRITE;
             // SAFETY: NOREPLACE: the free addresses below the stack.
             unsafe { sys::mmap(bottom, used - bottom, prot, flags, self.fd, offset)? };
+            super::segment::map_stack(bottom, used);
         }
         move_to(self.fd, offset + (used - bottom) as u64, used, top)
     }
@@ -253,6 +260,14 @@ pub(crate) struct Content {
     len: usize,
 }
 
+impl Content {
+    /// Forgets it: the memory it was copied from is still there.
+    fn give_up(self) {
+        // SAFETY: a mapping made for this copy.
+        let _ = unsafe { sys::syscall(libc::SYS_munmap, [self.copy, self.len, 0, 0, 0, 0]) };
+    }
+}
+
 /// Moves an object's data: large globals to the arena, the rest to pinned memory.
 pub(crate) fn share_object(
     object: &objects::Object,
@@ -295,7 +310,11 @@ pub(crate) fn share_object(
 
 /// Gives `start..end` pages of the arena; `false` if there are no numbers left for them.
 fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
-    let Some((first, offset)) = pager.reserve_range(start, end) else { return Ok(false) };
+    let reserved = if pager.is_segment() { None } else { pager.reserve_range(start, end) };
+    if reserved.is_none() && !pager.is_segment() {
+        return Ok(false);
+    }
+    let kept = contents.len();
     for (a, b) in present_runs(start, end).0 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh mapping of the same length; the source is mapped and readable.
@@ -306,6 +325,13 @@ fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Cont
         };
         contents.push(Content { at: a, copy, len: b - a });
     }
+    let Some((first, offset)) = reserved else {
+        let mapped = super::segment::map_global(start, end);
+        if !mapped {
+            contents.drain(kept..).for_each(Content::give_up);
+        }
+        return Ok(mapped);
+    };
     // SAFETY: replaces the global's memory, whose content was kept, by pages of the arena's files.
     unsafe { pager.files().map(start, offset, end - start, libc::MAP_FIXED)? };
     pager.publish_range(start, end, first);

@@ -40,6 +40,9 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             crate::wrap::serve_request();
             return pass_on(signal, info, context);
         }
+        if pager.is_segment() {
+            return pass_on(signal, info, context);
+        }
         let fault = Fault {
             address,
             write: error & ERROR_WRITE != 0,

@@ -1,7 +1,7 @@
 //! Memory handed to the kernel: pages that may be absent are brought near and pinned for the length of a call.
 //!
 //! Used by all wrappers. Where a thread resolves faults (`--faults thread`) the kernel can wait for pages by
-//! itself, and nothing is done here.
+//! itself, and in a segment none is ever absent: then nothing is done here.
 //!
 //! Signals are blocked around pinning and unpinning (a handler of the program that faults must not find this
 //! worker's executor in use), never during the call itself. A call pins at most [`chunk_bytes`].
@@ -18,7 +18,7 @@ const MOST: usize = 1 << 20;
 /// The pager, if calls need its help.
 #[inline]
 pub(super) fn active() -> Option<&'static Pager> {
-    state::pager().filter(|p| !p.control().settings.fault_thread())
+    state::pager().filter(|p| !p.control().settings.fault_thread() && !p.is_segment())
 }
 
 /// How much one call may pin: an eighth of near memory (less with many workers), at least a page.

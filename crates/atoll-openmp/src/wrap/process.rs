@@ -81,6 +81,7 @@ fn stop_workers(control: &Control) {
     if let Some(pager) = state::pager() {
         pager.publish_totals();
         pager.publish_distribution();
+        crate::start::segment::publish(control);
     }
     let pids = || {
         let started = control.workers.load(Ordering::Acquire) as usize;

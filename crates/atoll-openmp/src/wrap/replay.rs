@@ -12,6 +12,7 @@ use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
+use crate::start::segment;
 use crate::state::{self, SignalsBlocked};
 
 /// The kernel's `struct sigaction`.
@@ -108,6 +109,7 @@ pub(crate) fn catch_up() {
 
 #[cold]
 fn repeat(table: usize) {
+    let _set_up = segment::SetUp::begin(None);
     let _blocked = SignalsBlocked::new();
     loop {
         let index = DONE[table].load(Ordering::Relaxed);
@@ -124,7 +126,8 @@ fn apply(change: Change) -> bool {
     unsafe {
         match change {
             Change::Map { at, len, prot, flags, fd, offset } => {
-                let flags = (flags & !libc::MAP_FIXED_NOREPLACE) | libc::MAP_FIXED;
+                let filled = if segment::is_on() { libc::MAP_POPULATE } else { 0 };
+                let flags = (flags & !libc::MAP_FIXED_NOREPLACE) | libc::MAP_FIXED | filled;
                 sys::mmap(at, len, prot, flags, fd, offset as u64).is_ok()
             }
             Change::Unmap { at, len } => sys::syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0]).is_ok(),

@@ -14,6 +14,7 @@ mod pair;
 mod paper;
 mod perftest;
 mod pin;
+pub(crate) mod segment;
 mod statistics;
 mod table;
 mod throughput;
@@ -60,6 +61,7 @@ pub(crate) fn bench(what: &Bench) -> ExitCode {
         Bench::Throughput(args) => throughput::bench(args),
         Bench::Channel(args) => channel::bench(args),
         Bench::Names(args) => names::bench(args),
+        Bench::Segment(args) => segment::bench(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,6 +29,12 @@ The services of two nodes in one process and a client in another: registering, l
 all nodes, and starting a program on either node. The paper: section 6.8 of Message Passing and Bulk Transport on
 Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes some seconds; other work disturbs it.";
 
+const SEGMENT: &str = "\
+RandomAccess on a table of 4 GiB and Graph500, the same binaries natively with pages of 4K, 2M and 1G, and under atoll run --translation
+segment; each has its turn in every round, the best of which counts. Page faults after the start are counted. Huge pages are reserved
+for the length of it (as root) and given back; what cannot be reserved is left out. The issue's targets are judged at the end. It takes some
+five minutes and 16 GiB; other work disturbs it.";
+
 /// `atoll bench`.
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Bench {
@@ -51,6 +57,9 @@ pub(crate) enum Bench {
     /// Measure names and the starting of programs
     #[command(after_long_help = NAMES)]
     Names(BenchArgs),
+    /// Measure programs in a direct segment beside small and large pages
+    #[command(after_long_help = SEGMENT)]
+    Segment(SegmentBenchArgs),
 }
 
 /// Flags of the measurements that print tables.
@@ -63,6 +72,30 @@ pub(crate) struct BenchArgs {
     /// The CPUs of the two processes; the first two this process may use if it is left out
     #[arg(long, value_name = "A,B", value_parser = cpus)]
     pub(crate) cpus: Option<Pair>,
+}
+
+/// Flags of `atoll bench segment`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SegmentBenchArgs {
+    /// Write the tables (CSV) to DIR
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Where `make programs` put the workloads
+    #[arg(long, value_name = "DIR", default_value = "target/programs", value_hint = ValueHint::DirPath)]
+    pub(crate) programs: PathBuf,
+
+    /// Workers of each run
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) workers: u32,
+
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) rounds: u32,
+
+    /// 512 MiB instead of 4 GiB, a smaller graph, one round
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 /// Two CPUs.

@@ -9,8 +9,10 @@ cmcp: figures 6, 7a to 7d, 8, 9, 10 and table 1 of the CMCP paper, on the simula
 and stencil. One number is calibrated: the cycles of an instruction, so that bt at 56 cores with FIFO, private page tables and
 64% of its memory near has 55% of its speed without data movement (the paper: between 50 and 60%). All else is prediction.
 
-segmentation: RandomAccess and Graph500 on one core of the same machine with 4K pages, 2M pages and a segment. One number is
-calibrated: the cycles of a walk to a 4K page, on Graph500 with 4K pages (the talk: 81%).
+segmentation: RandomAccess and Graph500 with 1 and 2 workers on this machine, with pages of 4K, 2M and 1G, in direct segments (atoll run
+--translation segment) and on segmentation cores (atoll segment run), beside the talk's 81% over 4K pages and 9% over 2M pages; OS noise as
+fixed quanta of work. Huge pages are reserved meanwhile, as root; what is not to be had here is left out with the reason. Then both programs on
+one core of the simulated machine, where one number is calibrated: the cycles of a walk to a 4K page, on Graph500 (81%).
 
 pebs: programs run on this machine with the best sampler it has, at the paper's reset values and buffers: overheads in the form of
 figure 3, coverage, pages by count (figure 7), times between wake-ups (figure 6); and, simulated, how interruptions of 32 to 2,048

@@ -5,6 +5,7 @@ mod files;
 mod kernel;
 mod limits;
 mod memory;
+mod segment;
 mod userfaultfd;
 
 use std::process::ExitCode;
@@ -56,8 +57,15 @@ impl Finding {
 
 /// Looks at everything.
 fn findings() -> Vec<Finding> {
-    let groups =
-        [kernel::look(), userfaultfd::look(), files::look(), memory::look(), limits::look(), cpus::look()];
+    let groups = [
+        kernel::look(),
+        userfaultfd::look(),
+        files::look(),
+        memory::look(),
+        segment::look(),
+        limits::look(),
+        cpus::look(),
+    ];
     groups.into_iter().flatten().collect()
 }
 

@@ -9,6 +9,7 @@ mod paper;
 mod pebs;
 mod plan;
 mod report;
+mod segment_runs;
 mod segmentation;
 mod store;
 

@@ -1,4 +1,5 @@
-//! `atoll repro segmentation`: programs under 4K pages, 2M pages and a segment, on one core.
+//! `atoll repro segmentation`: programs under 4K pages, 2M pages and a segment, on this machine (`segment_runs`) and then on one
+//! core of the talk's, simulated.
 //!
 //! Source: `papers/hybrid-segmentation.txt`, evaluation and conclusion: 81 % over 4K pages and 9 % over 2M pages, for
 //! Graph500. Of RandomAccess the talk prints no number.
@@ -9,14 +10,15 @@ use atoll_pages::PageSize;
 use super::ReproError;
 use super::capture::Run;
 use super::claims::{self, Claim};
+use super::segment_runs;
 use super::store::{Point, Store};
 use crate::cli::ReproArgs;
 use crate::run::summary::{bytes, write_aligned};
 use crate::sim::replay::{SimError, Trace};
 
 /// The talk's gains over 4K and 2M pages, in percent.
-const OVER_4K: f64 = 81.0;
-const OVER_2M: f64 = 9.0;
+pub(super) const OVER_4K: f64 = 81.0;
+pub(super) const OVER_2M: f64 = 9.0;
 /// 64 entries of 2M.
 const REACH: u32 = 128;
 /// Points of percent by which a gain may miss.
@@ -30,6 +32,7 @@ const MODES: [PageMode; 3] = [PageMode::One(PageSize::K4), PageMode::One(PageSiz
 
 /// Runs it and prints it.
 pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
+    let mut judged = segment_runs::runs(args);
     let class = if args.quick { "A" } else { "B" };
     // The filter is smaller than any TLB, so that misses are those of the program.
     let run = |program| Run { program, class, iterations: 1, steps: 1, regions: &[], filter: 8 };
@@ -74,11 +77,12 @@ pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
     let _ = write_aligned(&mut out, &rows);
     print!("{out}");
     let ours = over_2m.unwrap_or(f64::NAN);
-    claims::print(&[Claim {
+    judged.push(Claim {
         paper: format!("Graph500: a segment is {OVER_2M}% better than 2M pages"),
-        ours: format!("{ours:.1}% (rule: within {MARGIN} points)"),
+        ours: format!("{ours:.1}% simulated (rule: within {MARGIN} points)"),
         held: (ours - OVER_2M).abs() <= MARGIN,
-    }]);
+    });
+    claims::print(&judged);
     Ok(())
 }
 

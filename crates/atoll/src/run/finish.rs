@@ -10,7 +10,6 @@ use atoll_record::{Figures, Record, Run, run};
 
 use super::check::program::Checked;
 use super::launch::Finished;
-use super::nodes::Nodes;
 use super::signals;
 use super::summary;
 use super::watch::Ending;
@@ -30,7 +29,8 @@ impl From<Ending> for run::Ending {
 pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     let figures = collect(&finished);
     let ending = finished.ending;
-    print(Nodes::summary(args.summary), &figures, finished.checked);
+    let form = if finished.is_first { args.summary } else { SummaryForm::None };
+    print(form, &figures, finished.checked);
     let mut failed = false;
     if let Some(file) = finished.record.take() {
         let record = Record { run: describe(args, &finished), figures, others: Vec::new() };
@@ -80,7 +80,7 @@ pub(crate) fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
             "atoll: nothing was managed: {} does not use libgomp, nor did a program that it started",
             figures.program
         ),
-        Checked::OpenMp => eprintln!(
+        Checked::OpenMp | Checked::Mpi => eprintln!(
             "atoll: nothing was managed: {} ended before atoll's runtime was set up in it",
             figures.program
         ),

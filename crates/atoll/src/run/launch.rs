@@ -19,9 +19,9 @@ use super::interrupts;
 use super::library::{self, LibraryError};
 use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
+use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
 use crate::cli::{ConsistencyArg, OnOff, RunArgs};
-use crate::machine;
 
 /// Why no program was started.
 #[derive(thiserror::Error, Debug)]
@@ -38,6 +38,9 @@ pub(crate) enum LaunchError {
     /// `--cmcp-p` is no ratio, or the policy is not CMCP.
     #[error("--cmcp-p {0}: {1}")]
     CmcpP(String, String),
+    /// Flags about pages and about a segment.
+    #[error("{0}")]
+    Translation(#[from] TranslationError),
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
@@ -70,7 +73,7 @@ impl LaunchError {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
             Self::Check(e) if e.is_not_executable() => 126,
-            Self::CmcpP(..) => 2,
+            Self::CmcpP(..) | Self::Translation(_) => 2,
             _ => EXIT_SETUP as u8,
         }
     }
@@ -96,6 +99,8 @@ pub(crate) struct Finished {
     pub(crate) rate: f64,
     /// The kernel's count of TLB shootdowns meanwhile.
     pub(crate) tlb_shootdowns: Option<u64>,
+    /// Did `main` run here? If not, another node speaks for all.
+    pub(crate) is_first: bool,
     /// Where the record goes.
     pub(crate) record: Option<File>,
 }
@@ -129,7 +134,7 @@ pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32)
 }
 
 /// The control block's settings.
-fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
+fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &args.memory.far.to_string());
     settings.near_bytes = args.near.map_or(u64::MAX, |size| size.0);
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
@@ -137,14 +142,15 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
     settings.page_shift = args.page.shift();
     settings.page_tables = PageTables::from(args.memory.page_tables) as u32;
     settings.faults = Faults::from(args.memory.faults) as u32;
-    let cpus = machine::usable_cpus() * args.nodes;
-    settings.workers = workers(args.memory.workers, std::env::var_os("OMP_NUM_THREADS").as_deref(), cpus)?;
+    let (cpus, asked) = nodes.team();
+    settings.workers = workers(args.memory.workers, asked.as_deref(), cpus)?;
     settings.consistency = match args.consistency {
         ConsistencyArg::Sc => Consistency::Single,
         ConsistencyArg::Mw => Consistency::Many,
         ConsistencyArg::Smart => Consistency::Smart,
     } as u32;
     settings.prefetch = u32::from(args.prefetch == OnOff::On);
+    translation::settle(args, &mut settings)?;
     Ok(settings)
 }
 
@@ -212,13 +218,14 @@ pub(crate) fn launch_with(
     let executable = std::env::current_exe().unwrap_or_default();
     let library = library::find(std::env::var_os(library::ENVIRONMENT).as_deref(), &executable)?;
     let checked = program::check(&path, &library, std::env::var_os("LD_LIBRARY_PATH").as_deref())?;
-    let mut settings = settings(args)?;
-    let mut nodes = Nodes::prepare(args)?;
+    let mut nodes = Nodes::prepare(args, checked)?;
+    let mut settings = settings(args, &nodes)?;
     nodes.describe(&mut settings);
     change(&mut settings);
     let record = args
         .record
         .as_ref()
+        .filter(|_| nodes.is_first())
         .map(|path| File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e)));
     let record = record.transpose()?;
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
@@ -232,7 +239,7 @@ pub(crate) fn launch_with(
     if let Some(own) = own {
         command.env(control::ENVIRONMENT_PRELOAD, own);
     }
-    if args.memory.workers.is_some() || args.nodes > 1 {
+    if args.memory.workers.is_some() || nodes.count() > 1 {
         command.env("OMP_NUM_THREADS", control.settings.workers.to_string());
     }
     watch::become_subreaper();
@@ -259,6 +266,7 @@ pub(crate) fn launch_with(
         wall_seconds,
         rate: clock.rate(),
         tlb_shootdowns,
+        is_first: nodes.is_first(),
         record,
     })
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use atoll_record::figures::{Counters, Figures, Region};
+use atoll_record::figures::{Counters, Figures, Node, Region};
 use atoll_record::run::Ending;
 
+use super::segment;
 use super::signals::signal_text;
 
 /// Longest bar of the distribution by core-map count.
@@ -23,6 +24,9 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     write!(out, "atoll: {}  {:.3} s  ", f.program, f.wall_seconds)?;
     if let Some(ending) = f.ending.filter(|&e| e != Ending { status: Some(0), signal: None }) {
         write!(out, "{}  ", ending_text(ending))?;
+    }
+    if let Some(segment) = &f.segment {
+        return segment::write(out, f, segment);
     }
     writeln!(
         out,
@@ -50,11 +54,60 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
         bytes(m.far_stored_bytes)
     )?;
     write_table(out, f)?;
+    write_nodes(out, &f.nodes)?;
     write_counts(out, &f.pages_by_core_map_count)?;
     if let Some(n) = f.kernel_tlb_shootdowns {
         writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;
     }
     write_regions(out, &f.regions)
+}
+
+fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let heads = [
+        "node",
+        "reads",
+        "writes",
+        "waited s",
+        "sent",
+        "inval",
+        "batched",
+        "twins",
+        "diffs",
+        "bytes",
+        "ahead",
+        "used",
+        "stream",
+        "barriers",
+        "at them s",
+        "messages",
+        "bytes",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for (number, n) in nodes.iter().enumerate() {
+        rows.push(vec![
+            number.to_string(),
+            count(n.read_faults),
+            count(n.write_faults),
+            format!("{:.3}", n.fault_seconds),
+            count(n.pages_sent),
+            count(n.single_invalidations),
+            count(n.batched_invalidations),
+            count(n.twins),
+            count(n.diffs),
+            bytes(n.diff_bytes),
+            count(n.ahead),
+            count(n.ahead_used),
+            count(n.streamed),
+            count(n.barriers),
+            format!("{:.3}", n.barrier_seconds),
+            count(n.messages),
+            bytes(n.message_bytes),
+        ]);
+    }
+    write_aligned(out, &rows)
 }
 
 /// Regions shown at most: the rest is in the record.

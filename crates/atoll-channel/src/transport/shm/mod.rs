@@ -14,8 +14,8 @@ mod reach;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::join::{Meeting, Met};
@@ -26,7 +26,7 @@ use super::{
     Buffer, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
 };
 use crate::Node;
-use crate::channel::{self, Message, RecvError, Token, WaitSet, pair};
+use crate::channel::{self, Message, RecvError, Token, WaitSet};
 
 pub use self::join::{Place, ShmError, mesh};
 
@@ -84,8 +84,6 @@ pub struct Shm {
     peers: Vec<Option<Peer>>,
     set: WaitSet,
     senders: HashMap<Token, u32>,
-    /// The waker's channel: nothing but its messages says that it is there.
-    alarm: Token,
     waker: Waker,
     remotes: HashMap<u32, (Node, Reach)>,
     next_remote: u32,
@@ -95,8 +93,6 @@ pub struct Shm {
     losses: VecDeque<(u32, LostWhy)>,
     /// Peers with something that waits for room.
     waiting: Vec<u32>,
-    /// The waker was used since the last `wait`.
-    woken: bool,
     message: Message,
 }
 
@@ -135,7 +131,9 @@ impl Shm {
         }
         let run = crate::random::bytes().map_err(|e| ShmError::Os("getrandom", e))?;
         let mut set = WaitSet::new(nodes)?;
-        let (alarm, waker) = waker(&mut set)?;
+        set.set_spins(settings.spins);
+        let interrupter = set.interrupter();
+        let waker = Waker::new(move || interrupter.interrupt());
         let end = Instant::now() + timeout.min(Duration::from_secs(1 << 30));
         let met = meet(&Meeting { node, nodes, run, settings: &settings, set: &set, end })?;
         let mut senders = HashMap::new();
@@ -157,7 +155,6 @@ impl Shm {
             peers,
             set,
             senders,
-            alarm,
             waker,
             remotes: HashMap::new(),
             next_remote: 0,
@@ -166,7 +163,6 @@ impl Shm {
             ended: VecDeque::new(),
             losses: VecDeque::new(),
             waiting: Vec::new(),
-            woken: false,
             message: Message::default(),
         })
     }
@@ -196,10 +192,7 @@ impl Shm {
     fn receive(&mut self, token: Token, handler: &mut dyn FnMut(Event<'_>)) -> usize {
         let Some(receiver) = self.set.get(token) else { return 0 };
         let received = receiver.try_recv(&mut self.message);
-        let Some(&from) = self.senders.get(&token) else {
-            self.woken = true;
-            return 0;
-        };
+        let Some(&from) = self.senders.get(&token) else { return 0 };
         let Some(Some(peer)) = self.peers.get_mut(from as usize) else { return 0 };
         let Message { kind, bytes } = &mut self.message;
         let why = match received {
@@ -273,26 +266,6 @@ impl Place {
     pub fn nodes(&self) -> u32 {
         self.len()
     }
-}
-
-/// A channel of this process to itself, in its wait set, and what sends through it.
-fn waker(set: &mut WaitSet) -> Result<(Token, Waker), ShmError> {
-    let seat = set.seat().map_err(|e| ShmError::Setting(e.to_string()))?;
-    let this = channel::Peer::this().map_err(|e| ShmError::Os("pidfd_open", e))?;
-    let (near, far) = pair(channel::Settings { lines: 8, ..channel::Settings::default() }, Some(seat))?;
-    let attach = |end: channel::End| {
-        end.attach(this.clone()).map_err(|e| ShmError::Os("the waker's channel", std::io::Error::other(e)))
-    };
-    let (near, far) = (attach(near)?, attach(far)?);
-    let token = add(set, near.receiver)?;
-    // Its other direction stays open with it, unused.
-    let sender = Mutex::new((far.sender, far.receiver, near.sender));
-    let wake = move || {
-        let mut ends = sender.lock().unwrap_or_else(PoisonError::into_inner);
-        // An error: it is full of wakes already, or the transport is gone.
-        let _ = ends.0.try_send(0, &[]);
-    };
-    Ok((token, Waker::new(wake)))
 }
 
 fn add(set: &mut WaitSet, receiver: channel::Receiver) -> Result<Token, ShmError> {
@@ -402,13 +375,8 @@ impl Transport for Shm {
         }
         let timeout =
             if self.waiting.is_empty() { timeout } else { Some(timeout.unwrap_or(RETRY).min(RETRY)) };
-        if !self.woken && self.set.wait(timeout) == Some(self.alarm) {
-            // It has done its work.
-            if let Some(receiver) = self.set.get(self.alarm) {
-                while matches!(receiver.try_recv(&mut self.message), Ok(true)) {}
-            }
-        }
-        self.woken = false;
+        // What is ready stays so for `progress`.
+        self.set.wait(timeout);
         Ok(())
     }
 

@@ -1,0 +1,94 @@
+//! The phases of a program, from barrier to barrier: what each node reads of others' in one is fetched ahead in the next of
+//! the same kind.
+//!
+//! `agent` tells it what happens; the plans are `atoll-coherence`'s.
+//!
+//! Source: the Popcorn paper, sections 3.2 and 4.3. There a region is one phase; here each barrier begins another.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use atoll_coherence::merge::Page;
+use atoll_coherence::plan::{Costs, Plan};
+
+/// This node's phases.
+pub(super) struct Phases {
+    enabled: bool,
+    plans: HashMap<u64, Plan>,
+    now: u64,
+    began: Instant,
+    /// Fetched ahead in this phase.
+    ahead: Vec<Page>,
+    /// Of these, not here yet.
+    flying: HashSet<Page>,
+    /// From the phase's begin until the last of them was here.
+    entry: Duration,
+    /// What a fault costs, as an average that follows.
+    fault: Duration,
+    asked: HashMap<Page, Instant>,
+}
+
+impl Phases {
+    pub(super) fn new(enabled: bool) -> Phases {
+        Phases {
+            enabled,
+            plans: HashMap::new(),
+            now: 0,
+            began: Instant::now(),
+            ahead: Vec::new(),
+            flying: HashSet::new(),
+            entry: Duration::ZERO,
+            fault: Duration::from_micros(20),
+            asked: HashMap::new(),
+        }
+    }
+
+    /// Another phase begins; `used` says of a page that was fetched ahead whether a worker used it. Returns what to fetch, how
+    /// many pages of the last phase were fetched, and how many of these were used.
+    pub(super) fn begin(&mut self, key: u64, used: impl Fn(Page) -> bool) -> (Vec<Page>, u64, u64) {
+        if !self.enabled {
+            return (Vec::new(), 0, 0);
+        }
+        let (mut fetched, mut good) = (0, 0);
+        if let Some(plan) = self.plans.get_mut(&self.now) {
+            let ahead: HashSet<Page> = self.ahead.drain(..).collect();
+            fetched = ahead.len() as u64;
+            good = ahead.iter().filter(|page| used(**page)).count() as u64;
+            let costs = Costs { entry: self.entry.as_nanos() as u64, fault: self.fault.as_nanos() as u64 };
+            plan.ended(costs, |page| !ahead.contains(&page) || used(page));
+        }
+        self.now = key;
+        self.began = Instant::now();
+        self.entry = Duration::ZERO;
+        self.flying.clear();
+        let pages: Vec<Page> = self.plans.entry(key).or_default().enter().collect();
+        (pages, fetched, good)
+    }
+
+    /// These are being fetched.
+    pub(super) fn fetching(&mut self, pages: Vec<Page>) {
+        self.flying.extend(&pages);
+        self.ahead = pages;
+    }
+
+    /// A worker waits for `page`; `missing`: there is no copy here.
+    pub(super) fn waits(&mut self, page: Page, missing: bool) {
+        if self.enabled && missing {
+            if let Some(plan) = self.plans.get_mut(&self.now) {
+                plan.faulted(page);
+            }
+            self.asked.entry(page).or_insert_with(Instant::now);
+        }
+    }
+
+    /// `page` is here.
+    pub(super) fn came(&mut self, page: Page) {
+        if self.flying.remove(&page) {
+            // Others fetch and workers run meanwhile: an eighth of it is this plan's cost.
+            self.entry = self.began.elapsed() / 8;
+        }
+        if let Some(asked) = self.asked.remove(&page) {
+            self.fault = (self.fault * 15 + asked.elapsed()) / 16;
+        }
+    }
+}

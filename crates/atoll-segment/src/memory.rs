@@ -1,0 +1,148 @@
+//! The one contiguous region that a program's segment is, as mapped here.
+//!
+//! Owned by a backend; everybody else works through its `Window`.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use crate::window::Window;
+
+/// A mapping that is taken back when its owner goes.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: *mut u8,
+    bytes: usize,
+    shared: bool,
+}
+
+// SAFETY: an address range; what happens in it is the program's business.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// Huge pages on x86-64, in bytes.
+pub(crate) const HUGE: usize = 2 << 20;
+
+impl Memory {
+    /// Maps `bytes` of zeros at `address`, or anywhere on a boundary of huge pages; on huge pages where the kernel has them.
+    ///
+    /// # Errors
+    /// The kernel's; EEXIST if something is at `address`.
+    pub(crate) fn private(address: Option<usize>, bytes: usize) -> io::Result<Memory> {
+        let (at, fixed, span) = match address {
+            Some(at) => (at, libc::MAP_FIXED_NOREPLACE, bytes),
+            None => (0, 0, bytes + HUGE),
+        };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
+        let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        // SAFETY: a new mapping that replaces nothing.
+        let base = unsafe { libc::mmap(at as *mut libc::c_void, span, all, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mut memory = Memory { base: base.cast(), bytes: span, shared: false };
+        if address.is_none() {
+            memory.align(bytes);
+        }
+        // SAFETY: the mapping just made; without huge pages it stays as it is.
+        unsafe { libc::madvise(memory.base.cast(), memory.bytes, libc::MADV_HUGEPAGE) };
+        Ok(memory)
+    }
+
+    /// Maps a file that another process maps too.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn shared(file: RawFd, bytes: usize) -> io::Result<Memory> {
+        let all = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping that replaces nothing.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, all, libc::MAP_SHARED, file, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Memory { base: base.cast(), bytes, shared: true })
+    }
+
+    /// Gives back what lies before the first boundary of huge pages and behind `bytes` from there.
+    fn align(&mut self, bytes: usize) {
+        let before = (self.base as usize).next_multiple_of(HUGE) - self.base as usize;
+        let behind = self.bytes - before - bytes;
+        // SAFETY: both ends of our own mapping, which nothing uses yet.
+        unsafe {
+            if before > 0 {
+                libc::munmap(self.base.cast(), before);
+            }
+            if behind > 0 {
+                libc::munmap(self.base.wrapping_add(before + bytes).cast(), behind);
+            }
+        }
+        self.base = self.base.wrapping_add(before);
+        self.bytes = bytes;
+    }
+
+    /// Where it begins here.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The window of `low..limit`, whose offset 0 is `origin` bytes into this memory, or before it.
+    ///
+    /// The memory must be kept for as long as the window is used.
+    pub(crate) fn window(&self, origin: i64, low: u64, limit: u64) -> Window {
+        let inside = low as i64 + origin >= 0 && limit as i64 + origin <= self.bytes as i64;
+        assert!(inside, "the window is larger than its memory");
+        // SAFETY: inside the mapping, which is readable and writable.
+        unsafe { Window::new(self.base.wrapping_offset(origin as isize), low, limit) }
+    }
+
+    /// What makes ranges of this memory zeros again, and gives their pages back.
+    pub(crate) fn discard(&self) -> Discard {
+        if self.shared { Discard::Remove } else { Discard::Forget }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; its owner ends after the cores.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// How pages are given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Discard {
+    /// Private memory is forgotten.
+    Forget,
+    /// A hole is punched into a shared file.
+    Remove,
+}
+
+impl Discard {
+    /// Makes the `len` bytes at offset `at` zeros.
+    pub(crate) fn zero(self, window: &Window, at: u64, len: u64) {
+        let Ok(from) = window.address(at, len) else { return };
+        let page = 4096;
+        let (start, end) = (from as usize, from as usize + len as usize);
+        let (first, last) = (start.next_multiple_of(page), end & !(page - 1));
+        let fill = |from: usize, to: usize| {
+            // SAFETY: within the range that was checked.
+            unsafe { std::ptr::write_bytes(from as *mut u8, 0, to - from) };
+        };
+        if first >= last {
+            fill(start, end);
+            return;
+        }
+        fill(start, first);
+        fill(last, end);
+        let advice = if self == Discard::Forget { libc::MADV_DONTNEED } else { libc::MADV_REMOVE };
+        // SAFETY: whole pages of the segment that the program has given up.
+        if unsafe { libc::madvise(first as *mut libc::c_void, last - first, advice) } != 0 {
+            fill(first, last);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `atoll bench segment`: RandomAccess and Graph500 in a direct segment, beside 4K, 2M and 1G pages, and how fast it must be.
+//!
+//! `crate::translations` runs them. The same binary each time; huge pages are reserved for the length of it, as root.
+
+use std::time::Duration;
+
+use atoll_memory::segment::PageKind;
+
+use super::BenchError;
+use super::output::Output;
+use super::table::{Cell, Table};
+use crate::cli::SegmentBenchArgs;
+use crate::run::summary::bytes;
+use crate::translations::rounds::rate;
+use crate::translations::{Measured, Plan, Way, Workload, measure};
+
+/// The segment against 4K pages, RandomAccess and Graph500.
+const OVER_4K: [f64; 2] = [1.5, 1.1];
+/// What two measurements of the same differ by here: no slower means not slower by more.
+const SAME: f64 = 0.98;
+
+const WAYS: [Way; 6] = [
+    Way::Native(None),
+    Way::Native(Some(PageKind::Huge2M)),
+    Way::Native(Some(PageKind::Huge1G)),
+    Way::Segment(PageKind::Transparent),
+    Way::Segment(PageKind::Huge2M),
+    Way::Segment(PageKind::Huge1G),
+];
+
+/// RandomAccess on a table of 2^`log` words.
+pub(crate) fn randomaccess(log: u32, iterations: u32) -> Workload {
+    let arguments =
+        ["C", "--log-words", &log.to_string(), "--iterations", &iterations.to_string()].map(str::to_owned);
+    Workload { program: "randomaccess", arguments: arguments.to_vec(), bytes: 8 << log, blocks: 2 }
+}
+
+/// Graph500 of a class, of the size its README says.
+pub(crate) fn graph500(class: char, roots: u32) -> Workload {
+    let bytes = match class {
+        'C' => 2200 << 20,
+        'B' => 560 << 20,
+        _ => 72 << 20,
+    };
+    let arguments = [class.to_string(), "--iterations".to_owned(), roots.to_string()];
+    Workload { program: "graph500", arguments: arguments.to_vec(), bytes, blocks: 8 }
+}
+
+/// Measures, and judges.
+pub(super) fn bench(args: &SegmentBenchArgs) -> Result<(), BenchError> {
+    let (loads, rounds) = if args.quick {
+        ([randomaccess(26, 1), graph500('A', 16)], 1)
+    } else {
+        ([randomaccess(29, 1), graph500('B', 4)], args.rounds as usize)
+    };
+    let plan = Plan {
+        programs: args.programs.clone(),
+        rounds,
+        workers: args.workers,
+        limit: Duration::from_secs(300),
+    };
+    let output = Output::new(args.output.as_deref())?;
+    let mut lines = Vec::new();
+    let mut worst = Some(0);
+    for (load, least) in loads.iter().zip(OVER_4K) {
+        println!(
+            "\n{} {}: {} with {} workers, the best of {rounds} rounds",
+            load.program,
+            load.arguments.join(" "),
+            bytes(load.bytes),
+            plan.workers
+        );
+        let all = measure(&WAYS, load, &plan);
+        output.table(load.program, &table(&all))?;
+        worst = faults(&all).and_then(|n| Some(n.max(worst?)));
+        lines.extend(targets(load, &all, least, args.quick));
+    }
+    println!("\nTargets");
+    for line in lines {
+        println!("  {line}");
+    }
+    let (found, verdict) = match worst {
+        Some(n) => (n.to_string(), judged(n == 0)),
+        None => ("not counted".to_owned(), "not met"),
+    };
+    println!("  page faults of any worker after the start: none; {found}: {verdict}");
+    Ok(())
+}
+
+fn judged(met: bool) -> &'static str {
+    if met { "met" } else { "not met" }
+}
+
+/// The most faults of any run in a segment; none if one was not counted, or none ran.
+fn faults(all: &[Measured]) -> Option<u64> {
+    let ran = all.iter().filter(|m| matches!(m.way, Way::Segment(_)) && m.runs.is_ok());
+    ran.map(Measured::faults).collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
+
+/// The table of one workload, with what was left out below.
+fn table(all: &[Measured]) -> Table {
+    let (small, large) = (rate(all, Way::Native(None)), rate(all, Way::Native(Some(PageKind::Huge2M))));
+    let mut table =
+        Table::new(["translation", "speed", "to 4K", "to 2M", "faults", "physical pieces", "why not"]);
+    for measured in all {
+        let speed = measured.rate();
+        let over = |base: Option<f64>| Cell::number(speed.and_then(|speed| Some(speed / base?)), 2);
+        let pieces = measured.runs.as_ref().ok().and_then(|runs| runs.last()?.pieces);
+        table.row(vec![
+            measured.way.name().into(),
+            speed.map_or(Cell::Nothing, |speed| crate::translations::rounds::speed(speed).into()),
+            over(small),
+            over(large),
+            Cell::number(measured.faults().map(|n| n as f64), 0),
+            pieces.map_or(Cell::Nothing, |(count, largest)| {
+                format!("{count}, largest {}", bytes(largest)).into()
+            }),
+            measured.runs.as_ref().err().map_or(Cell::Nothing, |why| format!("skipped: {why}").into()),
+        ]);
+    }
+    table
+}
+
+/// What is promised of one workload.
+fn targets(load: &Workload, all: &[Measured], least: f64, quick: bool) -> Vec<String> {
+    let name = format!("{}, {}", load.program, bytes(load.bytes));
+    let small = if quick { " (--quick: smaller than the target means)" } else { "" };
+    let best = [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].into_iter().map(Way::Segment);
+    let Some((way, speed)) = best.filter_map(|way| Some((way, rate(all, way)?))).next() else {
+        return vec![format!("{name}: no segment ran: not met")];
+    };
+    let mut lines = Vec::new();
+    let mut line = |base: Way, least: f64, words: &str| {
+        let Some(base_speed) = rate(all, base) else {
+            lines.push(format!("{name}: {} did not run, nothing to compare with: not met", base.name()));
+            return;
+        };
+        let ratio = speed / base_speed;
+        lines.push(format!(
+            "{name}: {} {words}; {ratio:.2} times{small}: {}",
+            way.name(),
+            judged(ratio >= least)
+        ));
+    };
+    line(Way::Native(None), least, &format!("at least {least} times 4K pages"));
+    line(
+        Way::Native(Some(PageKind::Huge2M)),
+        SAME,
+        &format!("no slower than 2M pages (at least {SAME} times)"),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::translations::outcome::Outcome;
+
+    fn ran(way: Way, rates: &[f64], faults: Option<u64>) -> Measured {
+        let run = |&rate: &f64| Outcome { rate, faults, pieces: None, noise: None, walks: None };
+        Measured { way, runs: Ok(rates.iter().map(run).collect()) }
+    }
+
+    #[test]
+    fn targets_are_judged_by_the_best_rounds() {
+        let all = [
+            ran(Way::Native(None), &[1.0, 2.0], None),
+            ran(Way::Native(Some(PageKind::Huge2M)), &[3.0, 2.0], None),
+            Measured { way: Way::Segment(PageKind::Huge1G), runs: Err("no pages".into()) },
+            ran(Way::Segment(PageKind::Huge2M), &[2.0, 2.97], Some(0)),
+        ];
+        let lines = targets(&randomaccess(29, 1), &all, 1.5, false);
+        assert!(lines[0].ends_with("1.49 times: not met"), "{lines:?}");
+        assert!(lines[1].ends_with("0.99 times: met"), "{lines:?}");
+        assert_eq!(faults(&all), Some(0));
+        assert_eq!(faults(&[ran(Way::Segment(PageKind::Huge2M), &[1.0], None)]), None);
+        assert!(targets(&randomaccess(29, 1), &all[..2], 1.5, false)[0].ends_with("not met"));
+        assert!(table(&all).text().contains("skipped: no pages"));
+    }
+}

@@ -1,0 +1,220 @@
+//! `atoll repro segmentation`, the part that runs: programs under pages, direct segments and segmentation cores of this machine.
+//!
+//! `crate::translations` runs them; `segmentation` simulates the talk's machine afterwards. Source: `hybrid-segmentation.txt`,
+//! evaluation (RandomAccess, Graph500) and future work (several threads, OS noise).
+
+use std::time::Duration;
+
+use atoll_memory::segment::PageKind;
+
+use super::claims::Claim;
+use super::segmentation::{OVER_2M, OVER_4K};
+use crate::bench::segment::{graph500, randomaccess};
+use crate::cli::ReproArgs;
+use crate::machine::usable_cpus;
+use crate::run::summary::{bytes, count, write_aligned_behind};
+use crate::translations::rounds::{rate, speed};
+use crate::translations::{Core, Measured, Noise, Plan, Way, Workload, measure};
+
+const SMALL: Way = Way::Native(None);
+const LARGE: Way = Way::Native(Some(PageKind::Huge2M));
+/// All but QEMU, whose speed means nothing.
+const WAYS: [Way; 10] = [
+    SMALL,
+    LARGE,
+    Way::Native(Some(PageKind::Huge1G)),
+    Way::Segment(PageKind::Transparent),
+    Way::Segment(PageKind::Huge2M),
+    Way::Segment(PageKind::Huge1G),
+    Way::Native32,
+    Way::Core(Core::Ldt),
+    Way::Core(Core::Kvm32),
+    Way::Core(Core::Kvm64),
+];
+/// Where noise is looked for: pages, and each kind of segment core.
+const NOISE_WAYS: [Way; 7] = [
+    SMALL,
+    Way::Segment(PageKind::Transparent),
+    Way::Segment(PageKind::Huge1G),
+    Way::Native32,
+    Way::Core(Core::Ldt),
+    Way::Core(Core::Kvm32),
+    Way::Core(Core::Kvm64),
+];
+/// Points of percent by which a gain may miss the talk's.
+const MARGIN: f64 = 5.0;
+
+/// Runs everything and prints it; what of the talk's claims holds on this machine.
+pub(super) fn runs(args: &ReproArgs) -> Vec<Claim> {
+    let loads = if args.quick {
+        [randomaccess(24, 4), graph500('A', 4)]
+    } else {
+        [randomaccess(26, 2), graph500('B', 4)]
+    };
+    let plan = |workers| Plan {
+        programs: args.programs.clone(),
+        rounds: if args.quick { 1 } else { 3 },
+        workers,
+        limit: Duration::from_secs(if args.quick { 60 } else { 300 }),
+    };
+    println!("Segments (Soma, Gerofi, Ishikawa, 2014) on this machine; a way's best round counts");
+    println!(
+        "the talk, on a Xeon Phi with one thread: {OVER_4K}% over 4K pages and {OVER_2M}% over 2M pages (Graph500)"
+    );
+    let mut claims = Vec::new();
+    for workers in 1..=usable_cpus().min(2) {
+        for load in &loads {
+            let all = measure(&WAYS, load, &plan(workers));
+            println!(
+                "\n{} of {} with {workers} worker{}",
+                load.program,
+                bytes(load.bytes),
+                if workers > 1 { "s" } else { "" }
+            );
+            print!("{}", table(&all));
+            if load.program == "graph500" && workers == 1 {
+                claims.extend(judged(&all));
+            }
+        }
+    }
+    noise(args, &plan(1));
+    qemu(&plan(1));
+    claims
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_aligned_behind(&mut out, "  ", rows);
+    out
+}
+
+/// What was left out, and why.
+fn skipped(all: &[Measured]) -> String {
+    let why =
+        all.iter().filter_map(|m| Some(format!("  {}: skipped: {}\n", m.way.name(), m.runs.as_ref().err()?)));
+    why.collect()
+}
+
+fn table(all: &[Measured]) -> String {
+    let walks =
+        |m: &Measured| m.runs.as_ref().ok().and_then(|runs| runs.iter().filter_map(|run| run.walks).min());
+    let counted = all.iter().any(|m| walks(m).is_some());
+    let mut heads = vec!["", "speed", "over 4K", "over 2M", "page faults"]
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    if counted {
+        heads.push("dTLB load misses (counted)".to_owned());
+    }
+    let mut rows = vec![heads];
+    for measured in all.iter().filter(|m| m.runs.is_ok()) {
+        let rate_here = measured.rate().unwrap_or(0.0);
+        // An i386 program is compared with the same one on 4K pages.
+        let base = match measured.way {
+            Way::Native32 | Way::Core(Core::Ldt | Core::Kvm32 | Core::Qemu) => Way::Native32,
+            _ => SMALL,
+        };
+        let over = |base: Way| rate(all, base).map_or_else(|| "-".to_owned(), |base| gain(rate_here, base));
+        let mut row = vec![
+            measured.way.name(),
+            speed(rate_here),
+            over(base),
+            over(LARGE),
+            measured.faults().map_or_else(|| "-".to_owned(), count),
+        ];
+        if counted {
+            row.push(walks(measured).map_or_else(|| "-".to_owned(), count));
+        }
+        rows.push(row);
+    }
+    let mut out = aligned(&rows) + &skipped(all);
+    if !counted {
+        out += "  page walks: this processor counts none for us; simulated ones are below (atoll sim)\n";
+    }
+    out
+}
+
+fn gain(rate: f64, base: f64) -> String {
+    format!("{:+.1}%", (rate / base - 1.0) * 100.0)
+}
+
+/// The talk's two figures beside ours, with the best segment that ran.
+fn judged(all: &[Measured]) -> Vec<Claim> {
+    let segments = [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].map(Way::Segment);
+    let Some((way, best)) = segments.into_iter().find_map(|way| Some((way, rate(all, way)?))) else {
+        return Vec::new();
+    };
+    let claim = |base: Way, percent: f64, pages: &str| {
+        let base = rate(all, base)?;
+        let ours = (best / base - 1.0) * 100.0;
+        Some(Claim {
+            paper: format!("Graph500: a segment is {percent}% better than {pages} pages"),
+            ours: format!("{ours:.1}% here, {} (rule: within {MARGIN} points)", way.name()),
+            held: (ours - percent).abs() <= MARGIN,
+        })
+    };
+    [claim(SMALL, OVER_4K, "4K"), claim(LARGE, OVER_2M, "2M")].into_iter().flatten().collect()
+}
+
+/// The distribution of a fixed quantum of work, with and without segments.
+fn noise(args: &ReproArgs, plan: &Plan) {
+    let class = if args.quick { "S" } else { "W" };
+    let load = Workload { program: "noise", arguments: vec![class.to_owned()], bytes: 8 << 20, blocks: 2 };
+    let all = measure(&NOISE_WAYS, &load, &Plan { rounds: 1, ..plan.clone() });
+    println!("\nOS noise: microseconds of a fixed quantum of work, one worker (the talk's future work)");
+    let heads = ["", "least", "median", "p90", "p99", "p99.9", "p99.99", "most", "mean over least"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for measured in &all {
+        let noise: Option<Noise> = measured.runs.as_ref().ok().and_then(|runs| runs.first()?.noise);
+        let Some(noise) = noise else { continue };
+        let mut row = vec![measured.way.name()];
+        row.extend(noise.times.iter().map(|time| format!("{time:.1}")));
+        row.push(format!("{:+.1}%", noise.percent));
+        rows.push(row);
+    }
+    print!("{}{}", aligned(&rows), skipped(&all));
+}
+
+/// QEMU: whether the programs verify, not how fast.
+fn qemu(plan: &Plan) {
+    println!("\nQEMU without acceleration, for correctness: class S");
+    for program in ["randomaccess", "graph500"] {
+        let load = Workload { program, arguments: vec!["S".to_owned()], bytes: 16 << 20, blocks: 1 };
+        let all = measure(&[Way::Core(Core::Qemu)], &load, &Plan { rounds: 1, ..plan.clone() });
+        match &all[0].runs {
+            Ok(_) => println!("  {program}: verified"),
+            Err(why) => println!("  {program}: skipped: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::translations::outcome::Outcome;
+
+    #[test]
+    fn gains_are_beside_the_talks() {
+        let ran = |way, rate| {
+            let run = Outcome { rate, faults: Some(0), pieces: None, noise: None, walks: None };
+            Measured { way, runs: Ok(vec![run]) }
+        };
+        let all = [
+            ran(SMALL, 1e8),
+            ran(LARGE, 1.5e8),
+            Measured { way: Way::Segment(PageKind::Huge1G), runs: Err("no pages".into()) },
+            ran(Way::Segment(PageKind::Huge2M), 1.62e8),
+            ran(Way::Native32, 0.5e8),
+            ran(Way::Core(Core::Ldt), 0.5e8),
+        ];
+        let claims = judged(&all);
+        assert_eq!(claims.iter().map(|c| c.held).collect::<Vec<_>>(), [false, true], "{claims:?}");
+        let text = table(&all);
+        let line = |start: &str| text.lines().find(|l| l.trim_start().starts_with(start)).unwrap().to_owned();
+        assert!(line("segment, 2M").contains("+62.0%") && line("segment, 2M").contains("+8.0%"), "{text}");
+        assert!(line("core ldt").contains("+0.0%"), "{text}");
+        assert!(text.contains("skipped: no pages") && text.contains("atoll sim"), "{text}");
+        assert!(judged(&all[..2]).is_empty());
+    }
+}

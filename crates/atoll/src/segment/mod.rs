@@ -1,0 +1,94 @@
+//! `atoll segment`: programs on segmentation cores; `atoll-segment` has the cores.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use atoll_memory::control::EXIT_SETUP;
+use atoll_segment::{
+    Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, Program, QemuCores, SegmentError, Width,
+};
+
+use crate::cli::{Segment, SegmentRunArgs};
+use crate::run::check::path::{self, PathError};
+use crate::run::signals;
+
+/// Why no program ran, or not to its end.
+#[derive(thiserror::Error, Debug)]
+enum RunError {
+    #[error("{0}")]
+    Path(#[from] PathError),
+    #[error("{0}")]
+    Segment(#[from] SegmentError),
+}
+
+impl RunError {
+    fn status(&self) -> u8 {
+        match self {
+            Self::Path(PathError::NotFound(..)) => 127,
+            Self::Path(PathError::NotExecutable(..)) => 126,
+            Self::Segment(_) => EXIT_SETUP as u8,
+        }
+    }
+}
+
+/// Does what the command line says.
+pub(crate) fn segment(what: &Segment) -> ExitCode {
+    let Segment::Run(args) = what;
+    match run(args) {
+        Ok(End::Status(status)) => ExitCode::from(status as u8),
+        Ok(End::Signal(signal, why)) => {
+            if let Some(why) = why {
+                eprintln!("atoll: segment: the program was stopped: {why}");
+            }
+            signals::die_by(signal)
+        }
+        Err(error) => {
+            eprintln!("atoll: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+fn run(args: &SegmentRunArgs) -> Result<End, RunError> {
+    let words = &args.program.words;
+    let path = path::find(&words[0], std::env::var_os("PATH").as_deref())?;
+    let path: PathBuf = std::fs::canonicalize(&path).unwrap_or(path);
+    let environment = std::env::vars_os()
+        .map(|(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            name
+        })
+        .collect();
+    let program = Program::open(&path, words.clone(), environment)?;
+    let (kind, mut cores) = choose(args, program.image.width)?;
+    cores.load(&program, args.memory.0)?;
+    if args.verbose {
+        eprintln!("atoll: segment: {} cores, {} of memory", kind.name(), args.memory);
+    }
+    cores.start()?;
+    Ok(cores.serve()?)
+}
+
+/// The cores that are asked for, or the nearest to the hardware that this machine has, and a line where those are not the nearest.
+fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>), SegmentError> {
+    let with = |kind| make(kind).map(|cores| (kind, cores));
+    match (args.backend.kind(), width) {
+        (Some(kind), _) => with(kind),
+        (None, Width::Bits64) => with(Kind::Kvm64),
+        (None, Width::Bits32) => with(Kind::Ldt).or_else(|refused| {
+            eprintln!("atoll: segment: {refused}: QEMU emulates some, slowly");
+            with(Kind::Qemu).map_err(|_| refused)
+        }),
+    }
+}
+
+fn make(kind: Kind) -> Result<Box<dyn Cores>, SegmentError> {
+    match kind {
+        Kind::Ldt => Ok(Box::new(LdtCores::new()?)),
+        Kind::Kvm64 => Ok(Box::new(Kvm64Cores::new()?)),
+        Kind::Kvm32 => Ok(Box::new(Kvm32Cores::new()?)),
+        Kind::Qemu => Ok(Box::new(QemuCores::new()?)),
+    }
+}

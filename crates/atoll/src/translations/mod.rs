@@ -1,0 +1,14 @@
+//! Programs under several translations of addresses: 4K pages, 2M pages, 1G pages, segments; side by side.
+//!
+//! `way` is one of them and how a program is started under it, `outcome` what a run printed, `rounds` runs all of them in
+//! turns with huge pages reserved, `walks` counts page walks where the processor does. `atoll bench segment` and `atoll repro
+//! segmentation` stand on it.
+
+pub(crate) mod outcome;
+pub(crate) mod rounds;
+pub(crate) mod walks;
+pub(crate) mod way;
+
+pub(crate) use outcome::Noise;
+pub(crate) use rounds::{Measured, Plan, measure};
+pub(crate) use way::{Core, Way, Workload};

@@ -1,0 +1,121 @@
+//! What one run of a workload printed: its speed, whether it verified, its page faults, its noise.
+//!
+//! Read from standard output, and for `atoll run` from the summary (JSON) on standard error.
+
+use atoll_record::Figures;
+
+/// A run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outcome {
+    /// Updates or edges a second, in the program's unit; 0 of a program that has none.
+    pub(crate) rate: f64,
+    /// Page faults after the start, of a segment whose workers were counted.
+    pub(crate) faults: Option<u64>,
+    /// Bytes of physical pieces of the segment: how many, the largest.
+    pub(crate) pieces: Option<(u64, u64)>,
+    /// The distribution of quanta, of the program `noise`.
+    pub(crate) noise: Option<Noise>,
+    /// Page walks, where the processor counts them.
+    pub(crate) walks: Option<u64>,
+}
+
+/// Distribution of a fixed quantum of work, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Noise {
+    /// Least, median, p90, p99, p99.9, p99.99, most.
+    pub(crate) times: [f64; 7],
+    /// Percent that the mean is above the least.
+    pub(crate) percent: f64,
+}
+
+impl Outcome {
+    /// Reads what a program printed.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read(stdout: &str, stderr: &str) -> Result<Outcome, String> {
+        if !stdout
+            .lines()
+            .any(|line| line.starts_with("Verification: successful") || line.contains("not applicable"))
+        {
+            let ours = |line: &&str| line.starts_with("atoll:") || line.starts_with("error:");
+            let said = stderr.lines().find(ours).or(stdout.lines().chain(stderr.lines()).next());
+            return Err(format!("it did not verify: {}", said.unwrap_or("it said nothing")));
+        }
+        let noise = Noise::read(stdout);
+        let rate = rate(stdout).or(noise.map(|_| 0.0)).ok_or("its speed is not in what it printed")?;
+        let figures: Option<Figures> = stderr
+            .lines()
+            .find(|line| line.starts_with('{'))
+            .and_then(|line| serde_json::from_str(line).ok());
+        let segment = figures.and_then(|figures| figures.segment);
+        Ok(Outcome {
+            rate,
+            faults: segment.as_ref().and_then(atoll_record::segment::Segment::faults),
+            pieces: segment.and_then(|s| Some((s.physical_pieces?, s.largest_piece_bytes?))),
+            noise,
+            walks: None,
+        })
+    }
+}
+
+/// The number before `GUPS`, or behind `TEPS (…):`.
+fn rate(stdout: &str) -> Option<f64> {
+    stdout.lines().find_map(|line| {
+        if let Some(updates) = line.strip_suffix(" GUPS") {
+            return updates.rsplit(' ').next()?.parse().ok();
+        }
+        line.strip_prefix("TEPS (").and_then(|rest| rest.rsplit(": ").next()?.trim().parse().ok())
+    })
+}
+
+impl Noise {
+    fn read(stdout: &str) -> Option<Noise> {
+        let line = stdout.lines().find_map(|line| line.strip_prefix("Microseconds: "))?;
+        let mut numbers = line.split(' ').filter_map(|word| word.parse::<f64>().ok());
+        let mut noise = Noise::default();
+        for time in &mut noise.times {
+            *time = numbers.next()?;
+        }
+        let line = stdout.lines().find_map(|line| line.strip_prefix("Noise: "))?;
+        noise.percent = line.split(' ').next()?.parse().ok()?;
+        Some(noise)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_read_and_failures_are_none() {
+        let good =
+            "RandomAccess class S: 2^16 words, 262144 updates, 0.013113 GUPS\nVerification: successful\n";
+        assert_eq!(Outcome::read(good, "").unwrap().rate, 0.013113);
+        let good = "Root 5: 3 edges in 0.1 s, 1.0e2 TEPS\nTEPS (harmonic mean of 4): 1.2500e+08\nVerification: successful\n";
+        assert_eq!(Outcome::read(good, "noise\n").unwrap().rate, 1.25e8);
+        let bad = "RandomAccess class S: 1 GUPS\nVerification: failed (got 1, expected 0)\n";
+        assert!(Outcome::read(bad, "").unwrap_err().contains("failed"));
+        assert!(Outcome::read("", "atoll: no segment\n").unwrap_err().contains("no segment"));
+        assert!(Outcome::read("Verification: successful\n", "").is_err());
+    }
+
+    #[test]
+    fn quanta_are_read() {
+        let text = "Microseconds: least 40.72 median 47.74 p90 155.20 p99 12244.23 p99.9 20356.57 p99.99 24268.82 most 28341.57\n\
+                    Noise: 715.202 % more than the least quantum on average\nVerification: successful\n";
+        let noise = Outcome::read(text, "").unwrap().noise.unwrap();
+        assert_eq!((noise.times[0], noise.times[6], noise.percent), (40.72, 28341.57, 715.202));
+        assert_eq!(Noise::read("Microseconds: least x\n"), None);
+    }
+
+    #[test]
+    fn faults_are_read_from_the_summary() {
+        let json = r#"{"segment":{"physical_pieces":2,"largest_piece_bytes":7,"workers":[{"minor":0,"major":0},{"minor":3,"major":1}]}}"#;
+        let out = "x 1.5 GUPS\nVerification: successful\n";
+        let outcome = Outcome::read(out, json).unwrap();
+        assert_eq!((outcome.faults, outcome.pieces), (Some(4), Some((2, 7))));
+        let json = r#"{"segment":{"workers":[{"minor":0,"major":null}]}}"#;
+        assert_eq!(Outcome::read(out, json).unwrap().faults, None);
+    }
+}

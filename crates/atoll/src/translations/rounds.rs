@@ -1,0 +1,164 @@
+//! Running a workload under every way, in turns, with the huge pages reserved that they need.
+//!
+//! Turns, because a machine is faster at one time than at another: what is compared ran close together. What cannot run is
+//! left out with the reason.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use atoll_memory::segment::{PageKind, Reservation};
+
+use super::outcome::Outcome;
+use super::walks::Walks;
+use super::way::{Way, Workload};
+
+/// How measurements are made.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Where the programs are.
+    pub(crate) programs: PathBuf,
+    /// How often each way has its turn.
+    pub(crate) rounds: usize,
+    /// Workers of each run.
+    pub(crate) workers: u32,
+    /// The longest a run may take.
+    pub(crate) limit: Duration,
+}
+
+/// What came of one way.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Measured {
+    /// The way.
+    pub(crate) way: Way,
+    /// Its runs, a round each; or why there are none.
+    pub(crate) runs: Result<Vec<Outcome>, String>,
+}
+
+impl Measured {
+    /// The best speed: what disturbs a run only makes it slower.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        let runs = self.runs.as_ref().ok()?;
+        runs.iter().map(|run| run.rate).reduce(f64::max)
+    }
+
+    /// The most page faults of any run.
+    pub(crate) fn faults(&self) -> Option<u64> {
+        let runs = self.runs.as_ref().ok()?;
+        runs.iter().map(|run| run.faults).collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+}
+
+/// The speed of `way`, if it ran.
+pub(crate) fn rate(all: &[Measured], way: Way) -> Option<f64> {
+    all.iter().find(|m| m.way == way)?.rate()
+}
+
+/// Runs `load` under all `ways`.
+pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measured> {
+    let mut all: Vec<Measured> = ways.iter().map(|&way| Measured { way, runs: Ok(Vec::new()) }).collect();
+    // Both pools at once where memory has room for that: reserving anew takes longer than running.
+    let held: Vec<Reservation> = [PageKind::Huge1G, PageKind::Huge2M]
+        .into_iter()
+        .filter_map(|kind| reserve(kind, &mut all, load, plan))
+        .collect();
+    for _ in 0..plan.rounds {
+        for measured in &mut all {
+            let Ok(runs) = &mut measured.runs else { continue };
+            match run(measured.way, load, plan) {
+                Ok(outcome) => runs.push(outcome),
+                Err(why) => measured.runs = Err(why),
+            }
+        }
+    }
+    drop(held);
+    all
+}
+
+/// Reserves what the neediest way needs that can have it; those that cannot are left out.
+fn reserve(kind: PageKind, all: &mut [Measured], load: &Workload, plan: &Plan) -> Option<Reservation> {
+    loop {
+        let needs = |m: &Measured| {
+            m.way
+                .pages(load, plan.workers)
+                .filter(|(k, _)| *k == kind && m.runs.is_ok())
+                .map(|(_, pages)| pages)
+        };
+        let most = all.iter().filter_map(needs).max()?;
+        match Reservation::take(kind, most) {
+            Ok(pages) => return Some(pages),
+            Err(error) => {
+                for measured in all.iter_mut().filter(|m| needs(m) == Some(most)) {
+                    measured.runs = Err(error.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// One run.
+fn run(way: Way, load: &Workload, plan: &Plan) -> Result<Outcome, String> {
+    let file = way.file(&plan.programs, load);
+    if !file.exists() {
+        return Err(format!("{} is not there: make programs", file.display()));
+    }
+    let walks = Walks::begin();
+    let mut command = way.command(&plan.programs, load, plan.workers);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{} cannot be started: {e}", file.display()))?;
+    let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let used = wait(&mut child, way, plan.limit);
+    let text = |reader: std::thread::JoinHandle<String>| reader.join().unwrap_or_default();
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    let free_before = used?;
+    let mut outcome = Outcome::read(&stdout, &stderr)?;
+    if let (Way::Native(Some(kind)), Some(taken)) = (way, free_before)
+        && taken * (kind.bytes() as u64) < load.bytes / 2
+    {
+        return Err(format!("the C library did not use {}", kind.name()));
+    }
+    outcome.walks = walks.and_then(|walks| walks.count());
+    Ok(outcome)
+}
+
+fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits for its end; with the most pages that it took from the pool it should take from.
+fn wait(child: &mut Child, way: Way, limit: Duration) -> Result<Option<u64>, String> {
+    let kind = if let Way::Native(kind) = way { kind } else { None };
+    let (begin, before) = (Instant::now(), kind.map(PageKind::free));
+    let mut taken = 0;
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) => return Ok(before.map(|_| taken)),
+            Ok(None) if begin.elapsed() > limit => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("it took longer than {} s", limit.as_secs()));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => return Err(error.to_string()),
+        }
+        if let (Some(kind), Some(before)) = (kind, before) {
+            taken = taken.max(before.saturating_sub(kind.free()));
+        }
+    }
+}
+
+/// A speed in the unit that its size suggests: updates in billions a second, edges in millions.
+pub(crate) fn speed(rate: f64) -> String {
+    if rate > 1e5 { format!("{:.1} MTEPS", rate / 1e6) } else { format!("{rate:.4} GUPS") }
+}

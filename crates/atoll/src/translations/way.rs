@@ -1,0 +1,174 @@
+//! A translation of addresses to run a program under, and the command that does so.
+//!
+//! `rounds` runs them. The binary is the same for all but the segmentation cores, which want a static one.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use atoll_memory::segment::PageKind;
+
+/// What runs on a segmentation core of `atoll segment run`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Core {
+    /// 32-bit segments in a Linux process.
+    Ldt,
+    /// 32-bit protected mode without paging in a KVM virtual CPU.
+    Kvm32,
+    /// 64-bit code in a KVM virtual CPU.
+    Kvm64,
+    /// QEMU without acceleration.
+    Qemu,
+}
+
+impl Core {
+    fn word(self) -> &'static str {
+        match self {
+            Core::Ldt => "ldt",
+            Core::Kvm32 => "kvm32",
+            Core::Kvm64 => "kvm64",
+            Core::Qemu => "qemu",
+        }
+    }
+
+    /// The folder of the programs it runs.
+    fn folder(self) -> &'static str {
+        if self == Core::Kvm64 { "static" } else { "i386" }
+    }
+}
+
+/// A translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The program alone; none: 4K pages, transparent huge pages switched off.
+    Native(Option<PageKind>),
+    /// The i386 build alone, 4K pages.
+    Native32,
+    /// `atoll run --translation segment`.
+    Segment(PageKind),
+    /// `atoll segment run`.
+    Core(Core),
+}
+
+/// What is run, and how much memory it takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Workload {
+    /// The program's name.
+    pub(crate) program: &'static str,
+    /// Its arguments.
+    pub(crate) arguments: Vec<String>,
+    /// Bytes it has in use at most.
+    pub(crate) bytes: u64,
+    /// How many blocks of the heap these bytes are in: each is rounded up to whole pages natively.
+    pub(crate) blocks: u64,
+}
+
+/// What a segment holds besides a program's data: small blocks and stacks of each worker, and what all share.
+const OWN_BYTES: u64 = 192 << 20;
+const WORKER_BYTES: u64 = 48 << 20;
+
+impl Way {
+    /// In a table.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Way::Native(None) => "4K pages".to_owned(),
+            Way::Native(Some(kind)) => kind.name().to_owned(),
+            Way::Native32 => "i386, 4K pages".to_owned(),
+            Way::Segment(PageKind::Transparent) => "segment, transparent pages".to_owned(),
+            Way::Segment(kind) => format!("segment, {}", kind.name()),
+            Way::Core(core) => format!("core {}", core.word()),
+        }
+    }
+
+    /// Huge pages it needs free for the workload.
+    pub(crate) fn pages(self, load: &Workload, workers: u32) -> Option<(PageKind, u64)> {
+        match self {
+            // The C library takes whole pages for each block, and some for each thread's small blocks.
+            Way::Native(Some(kind)) => {
+                let page = kind.bytes() as u64;
+                let arenas = u64::from(workers + 1) * (64_u64 << 20).div_ceil(page);
+                Some((kind, load.bytes.div_ceil(page) + load.blocks + arenas))
+            }
+            Way::Segment(kind) if kind.pool().is_some() => {
+                Some((kind, segment_bytes(load, workers).div_ceil(kind.bytes() as u64)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The program's file.
+    pub(crate) fn file(self, programs: &Path, load: &Workload) -> PathBuf {
+        match self {
+            Way::Core(core) => programs.join(core.folder()).join(load.program),
+            Way::Native32 => programs.join("i386").join(load.program),
+            _ => programs.join(load.program),
+        }
+    }
+
+    /// The command that runs it.
+    pub(crate) fn command(self, programs: &Path, load: &Workload, workers: u32) -> Command {
+        let file = self.file(programs, load);
+        let mut command = match self {
+            Way::Native(_) | Way::Native32 => Command::new(file),
+            Way::Segment(kind) => {
+                let mut command = Command::new("/proc/self/exe");
+                command.args(["run", "--summary", "json", "--translation", "segment", "--segment-page"]);
+                command.arg(kind.word()).arg("--segment-size");
+                command.arg(segment_bytes(load, workers).to_string());
+                if kind.pool().is_some() {
+                    command.arg("--strict");
+                }
+                command.arg("--workers").arg(workers.to_string()).arg("--").arg(file);
+                command
+            }
+            Way::Core(core) => {
+                let mut command = Command::new("/proc/self/exe");
+                let bytes = load.bytes + load.bytes / 8 + OWN_BYTES;
+                command.args(["segment", "run", "--backend", core.word(), "--memory"]);
+                command.arg(bytes.next_multiple_of(1 << 20).to_string()).arg("--").arg(file);
+                command
+            }
+        };
+        command.args(&load.arguments).env("OMP_NUM_THREADS", workers.to_string());
+        command.env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
+        if let Way::Native(Some(kind)) = self {
+            command.env("GLIBC_TUNABLES", format!("glibc.malloc.hugetlb={}", kind.bytes()));
+        }
+        if matches!(self, Way::Native(None) | Way::Native32) {
+            // SAFETY: one system call between fork and exec, values only.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
+                    Ok(())
+                });
+            }
+        }
+        command
+    }
+}
+
+/// Bytes of a segment for the workload.
+fn segment_bytes(load: &Workload, workers: u32) -> u64 {
+    let bytes = load.bytes + load.bytes / 32 + OWN_BYTES + u64::from(workers + 1) * WORKER_BYTES;
+    bytes.next_multiple_of(2 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_enough_for_the_data() {
+        let load = Workload { program: "randomaccess", arguments: vec![], bytes: 4 << 30, blocks: 1 };
+        for way in [
+            Way::Native(Some(PageKind::Huge1G)),
+            Way::Native(Some(PageKind::Huge2M)),
+            Way::Segment(PageKind::Huge1G),
+        ] {
+            let (kind, pages) = way.pages(&load, 2).unwrap();
+            assert!(pages * kind.bytes() as u64 > 4 << 30, "{way:?}");
+        }
+        assert_eq!(Way::Native(None).pages(&load, 1), None);
+        assert_eq!(Way::Segment(PageKind::Huge1G).pages(&load, 1), Some((PageKind::Huge1G, 5)));
+    }
+}
