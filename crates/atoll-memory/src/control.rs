@@ -12,7 +12,7 @@ use crate::segment::{SegmentFigures, SegmentSettings};
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc07");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc08");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -77,6 +77,8 @@ pub struct Settings {
     pub count_regions: u32,
     /// Whether the program's memory is a segment, and what kind of one.
     pub segment: SegmentSettings,
+    /// Between two pages that each worker drops to see whether they are used, in nanoseconds; 0: none are dropped.
+    pub sample_period_ns: u64,
     /// This node's number, and how many there are: 0 of 1 where all workers share one memory.
     pub node: u32,
     /// See [`node`](Self::node); at most [`MAX_NODES`](crate::layout::MAX_NODES).
@@ -323,6 +325,7 @@ impl Settings {
             far_bytes: u64::MAX,
             count_regions: 0,
             segment: SegmentSettings::default(),
+            sample_period_ns: 0,
             node: 0,
             nodes: 1,
             consistency: Consistency::Smart as u32,

@@ -49,7 +49,7 @@ pub const fn part(bytes: usize, node: u32, nodes: u32) -> (usize, usize) {
     if nodes <= 1 {
         return (0, bytes);
     }
-    let each = bytes / nodes as usize & !((32 << 20) - 1);
+    let each = (bytes / nodes as usize) & !((32 << 20) - 1);
     (each * node as usize, each)
 }
 

@@ -4,7 +4,7 @@
 
 use atoll_memory::control::{Figures, MAX_WORKERS};
 
-use crate::{start, state, wrap};
+use crate::{journal, start, state, wrap};
 
 /// The calling worker is about to send a team off; the team does not run yet.
 #[inline]
@@ -26,6 +26,7 @@ pub(crate) fn region_enter(function: usize, call_site: usize, team_size: usize) 
         }
         wrap::replay::catch_up();
         if index == 0 {
+            journal::region_enter(function);
             pager.mark(number(function, call_site));
         }
     }
@@ -50,11 +51,13 @@ fn number(one: usize, other: usize) -> u32 {
 /// The calling worker has ended its part of the region; it has not yet told the team.
 #[inline]
 pub(crate) fn region_leave() {
-    if let Some(pager) = state::pager()
-        && pager.control().settings.count_regions != 0
-    {
-        let (control, index) = (pager.control(), state::executor_index().min(MAX_WORKERS));
+    let Some(pager) = state::pager() else { return };
+    let (control, index) = (pager.control(), state::executor_index().min(MAX_WORKERS));
+    if control.settings.count_regions != 0 {
         control.regions.leave(index, &control.figures[index]);
+    }
+    if index == 0 {
+        journal::region_leave();
     }
 }
 

@@ -5,6 +5,7 @@
 mod futex;
 mod heap;
 mod hooks;
+mod journal;
 mod nodes;
 mod omp;
 mod start;

@@ -51,6 +51,9 @@ pub(crate) fn set_heap_ready() {
 pub(crate) fn become_worker(index: usize, table: usize) {
     EXECUTOR.set(index as u32);
     TABLE.set(table as u32);
+    if index < MAX_WORKERS {
+        crate::journal::worker(index);
+    }
     if let Some(pager) = pager() {
         // SAFETY: each index becomes a worker once.
         if let Err(e) = unsafe { pager.make_executor(index, table, index) } {

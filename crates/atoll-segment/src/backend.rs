@@ -1,6 +1,6 @@
 //! What segmentation cores are, whatever makes them: the talk's `init_core` and `load_core` as one trait.
 //!
-//! Implemented by `ldt/`, `kvm64/`, `qemu/` and `kvm32/`; one conformance suite is run against each.
+//! Implemented by `ldt/`, `kvm64/` and, twice, by `flat/`; one conformance suite is run against each.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ pub(crate) fn machine(what: &'static str) -> impl Fn(std::io::Error) -> SegmentE
 }
 
 /// What is to run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     /// The file.
     pub path: PathBuf,
@@ -124,7 +124,11 @@ impl Program {
     ///
     /// # Errors
     /// It is no static program.
-    pub fn open(path: &Path, arguments: Vec<OsString>, environment: Vec<OsString>) -> Result<Program, SegmentError> {
+    pub fn open(
+        path: &Path,
+        arguments: Vec<OsString>,
+        environment: Vec<OsString>,
+    ) -> Result<Program, SegmentError> {
         let image = Image::open(path).map_err(|e| SegmentError::Image(path.to_owned(), e))?;
         Ok(Program { path: path.to_owned(), image, arguments, environment })
     }

@@ -27,7 +27,7 @@ impl std::fmt::Display for Errno {
 impl std::error::Error for Errno {}
 
 /// A pointer of the program that does not lie in its segment, wholly.
-pub const EFAULT: Errno = Errno(libc::EFAULT);
+pub(crate) const EFAULT: Errno = Errno(libc::EFAULT);
 
 /// Makes system call `number` of this machine.
 ///

@@ -249,3 +249,98 @@ fn load_part<P: ProgramHeader<Endian = Endianness>>(
     }
     Ok(Some(found))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A 32-bit program of one part: header, program header, 16 bytes of code.
+    fn small(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut file = vec![0_u8; 0x54];
+        file[..16].copy_from_slice(b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0");
+        let words: [(usize, u32); 13] = [
+            (16, 2 | 3 << 16),
+            (20, 1),
+            (24, 0x0804_8054),
+            (28, 0x34),
+            (40, 0x34 | 0x20 << 16),
+            (44, 1),
+            (0x34, 1),
+            (0x38, 0),
+            (0x3c, 0x0804_8000),
+            (0x44, 0x64),
+            (0x48, 0x2000),
+            (0x4c, 5),
+            (0x50, 0x1000),
+        ];
+        for (at, word) in words {
+            file[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        file.extend([0x90; 16]);
+        change(&mut file);
+        file
+    }
+
+    fn set(at: usize, word: u32) -> impl FnOnce(&mut Vec<u8>) {
+        move |file| file[at..at + 4].copy_from_slice(&word.to_le_bytes())
+    }
+
+    #[test]
+    fn a_small_program_is_read() {
+        let image = Image::parse(&*small(|_| ())).unwrap();
+        assert_eq!((image.width, image.entry, image.movable), (Width::Bits32, 0x0804_8054, false));
+        assert_eq!((image.headers, image.extent()), (Some((0x0804_8034, 1)), (0x0804_8000, 0x0804_a000)));
+        assert!(image.fits(0, 0x10000, 0x0804_a000).is_ok());
+        for (slide, low, limit) in [(0, 0x0804_8001, 1 << 30), (0, 0, 0x0804_9fff), (u64::MAX, 0, u64::MAX)] {
+            assert!(matches!(image.fits(slide, low, limit), Err(ImageError::DoesNotFit { .. })));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        let why =
+            |change: Box<dyn FnOnce(&mut Vec<u8>)>| Image::parse(&*small(change)).unwrap_err().to_string();
+        let cases: [(Box<dyn FnOnce(&mut Vec<u8>)>, &str); 11] = [
+            (Box::new(|f| f.truncate(19)), "shorter than an ELF header"),
+            (Box::new(|f| f[0] = 0), "does not begin as"),
+            (Box::new(|f| f[18] = 40), "not a program for i386"),
+            (Box::new(|f| f[16] = 1), "not an executable"),
+            (Box::new(set(0x34, 3)), "dynamically linked"),
+            (Box::new(set(0x44, 0x3000)), "larger in the file than in memory"),
+            (Box::new(|f| f.truncate(0x60)), "beyond the end of the file"),
+            (Box::new(set(0x38, 0xffff_ffff)), "beyond the end of the file"),
+            (Box::new(set(0x3c, 0xffff_f000)), "beyond the end of memory"),
+            (Box::new(set(24, 0)), "where it has no code"),
+            (Box::new(set(0x34, 4)), "nothing of it is to be loaded"),
+        ];
+        for (change, text) in cases {
+            let said = why(change);
+            assert!(said.contains(text), "{said}: not {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Image::parse(&*bytes);
+        }
+
+        #[test]
+        fn a_damaged_program_is_read_or_refused(changes in prop::collection::vec((0_usize..0x64, any::<u8>()), 1..8), cut in 0_usize..0x65) {
+            let bytes = small(|file| {
+                for (at, byte) in changes {
+                    file[at] = byte;
+                }
+                file.truncate(cut);
+            });
+            if let Ok(image) = Image::parse(&*bytes) {
+                // What is accepted is loaded inside the window or not at all.
+                if image.fits(0, 0x10000, 1 << 30).is_ok() {
+                    let (first, end) = image.extent();
+                    prop_assert!(first >= 0x10000 && end <= 1 << 30);
+                }
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Segmentation cores: programs run with no paging of their own, their system calls delegated to the paging side.
 //!
-//! `atoll segment run` uses it. `backend.rs` is what all kinds of cores have in common; `ldt/`, `kvm64/`, `kvm32/` and `qemu/` are the
+//! `atoll segment run` uses it. `backend.rs` is what all kinds of cores have in common; `ldt/`, `kvm64/` and `flat/` (KVM and QEMU) are the
 //! kinds; `calls/` is the paging side, which serves any of them. The 64-bit direct segment of unmodified programs
 //! is elsewhere, in `atoll-memory`.
 //!
@@ -10,11 +10,13 @@
 mod backend;
 mod calls;
 mod errno;
+mod flat;
 mod image;
 mod kvm64;
 mod ldt;
 mod memory;
 mod plan;
+mod shared_object;
 mod space;
 mod start;
 mod violation;
@@ -22,6 +24,7 @@ mod window;
 
 pub use backend::{Cores, End, Kind, Program, SegmentError};
 pub use errno::Errno;
+pub use flat::{Kvm32Cores, QemuCores};
 pub use image::{Image, ImageError, Width};
 pub use kvm64::Kvm64Cores;
 pub use ldt::LdtCores;

@@ -90,13 +90,14 @@ impl Memory {
         self.bytes
     }
 
-    /// The window of `low..limit`, counted from `origin` bytes into this memory.
+    /// The window of `low..limit`, whose offset 0 is `origin` bytes into this memory, or before it.
     ///
     /// The memory must be kept for as long as the window is used.
-    pub(crate) fn window(&self, origin: usize, low: u64, limit: u64) -> Window {
-        assert!(origin as u64 + limit <= self.bytes as u64, "the window is larger than its memory");
+    pub(crate) fn window(&self, origin: i64, low: u64, limit: u64) -> Window {
+        let inside = low as i64 + origin >= 0 && limit as i64 + origin <= self.bytes as i64;
+        assert!(inside, "the window is larger than its memory");
         // SAFETY: inside the mapping, which is readable and writable.
-        unsafe { Window::new(self.base.wrapping_add(origin), low, limit) }
+        unsafe { Window::new(self.base.wrapping_offset(origin as isize), low, limit) }
     }
 
     /// What makes ranges of this memory zeros again, and gives their pages back.

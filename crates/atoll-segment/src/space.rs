@@ -124,7 +124,11 @@ impl Space {
     /// Mappings that have bytes of `at..end`, in order.
     fn overlapping(&self, at: u64, end: u64) -> Vec<(u64, u64)> {
         let before = self.taken.range(..=at).next_back().map(|(&s, _)| s).unwrap_or(at);
-        self.taken.range(before..end.max(before)).map(|(&s, &e)| (s, e)).filter(|&(s, e)| e > at && s < end).collect()
+        self.taken
+            .range(before..end.max(before))
+            .map(|(&s, &e)| (s, e))
+            .filter(|&(s, e)| e > at && s < end)
+            .collect()
     }
 
     /// Notes a free range as taken, as part of its neighbours.

@@ -49,7 +49,8 @@ pub(crate) fn stack(
     let path = writer.text(start.path.as_os_str().as_bytes())?;
     let environment =
         start.environment.iter().map(|v| writer.text(v.as_bytes())).collect::<Result<Vec<_>, _>>()?;
-    let arguments = start.arguments.iter().map(|v| writer.text(v.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+    let arguments =
+        start.arguments.iter().map(|v| writer.text(v.as_bytes())).collect::<Result<Vec<_>, _>>()?;
     let platform = writer.text(if width == Width::Bits32 { b"i686" } else { b"x86_64" })?;
     let random = writer.put(&random())?;
 
@@ -146,7 +147,12 @@ mod tests {
                 arguments: &["app".into(), "one".into()],
                 environment: &["A=b".into()],
             };
-            let places = Places { entry: 0x123, headers: Some((0x34, 7)), gate: Some((0xe000, 0xf000)), stack: 0x4000 };
+            let places = Places {
+                entry: 0x123,
+                headers: Some((0x34, 7)),
+                gate: Some((0xe000, 0xf000)),
+                stack: 0x4000,
+            };
             let at = stack(&window, width, places, &start, 0x1000).unwrap();
             assert_eq!(at % 16, 0);
             let word = |i: u64| match width {
@@ -157,7 +163,8 @@ mod tests {
             assert_eq!(window.text(word(2), 10).unwrap().to_bytes(), b"one");
             assert_eq!((word(3), word(5)), (0, 0));
             assert_eq!(window.text(word(4), 10).unwrap().to_bytes(), b"A=b");
-            let pairs: Vec<_> = (0..).map(|i| (word(6 + 2 * i), word(7 + 2 * i))).take_while(|p| p.0 != 0).collect();
+            let pairs: Vec<_> =
+                (0..).map(|i| (word(6 + 2 * i), word(7 + 2 * i))).take_while(|p| p.0 != 0).collect();
             for pair in [(libc::AT_ENTRY, 0x123), (libc::AT_PHNUM, 7), (AT_SYSINFO, 0xf000)] {
                 assert!(pairs.contains(&pair), "{pair:?}");
             }

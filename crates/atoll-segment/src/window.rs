@@ -16,7 +16,10 @@ macro_rules! plain {
         unsafe impl Plain for $t {}
     )* };
 }
-plain!(u8, u16, u32, u64, i32, i64, [u32; 2], [u32; 3], [u32; 4], [u32; 5], [u32; 6], [u64; 2], [u64; 4], [i64; 2], [i64; 4], [i32; 2], [i32; 4]);
+plain!(
+    u8, u16, u32, u64, i32, i64, [u32; 2], [u32; 3], [u32; 4], [u32; 5], [u32; 6], [u64; 2], [u64; 4],
+    [i64; 2], [i64; 4], [i32; 2], [i32; 4]
+);
 
 /// What of a segment the program may use: offsets `low..limit`.
 ///
@@ -160,7 +163,9 @@ mod tests {
         let mut memory = [7_u8; 256];
         let window = window(&mut memory, 16);
         assert!(window.address(16, 240).is_ok());
-        for (at, len) in [(15, 1), (16, 241), (255, 2), (256, 1), (u64::MAX, 2), (u64::MAX - 1, 1), (100, u64::MAX)] {
+        for (at, len) in
+            [(15, 1), (16, 241), (255, 2), (256, 1), (u64::MAX, 2), (u64::MAX - 1, 1), (100, u64::MAX)]
+        {
             assert_eq!(window.address(at, len).unwrap_err(), EFAULT, "{at}+{len}");
         }
         assert_eq!(window.read::<u32>(253).unwrap_err(), EFAULT);

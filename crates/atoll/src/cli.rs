@@ -14,6 +14,7 @@ use clap_complete::Shell;
 use crate::defaults;
 
 mod bench;
+mod profile;
 mod repro;
 mod segment;
 mod share;
@@ -21,8 +22,11 @@ mod sim;
 mod trace;
 mod translation;
 pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
+pub(crate) use profile::{
+    DiffArgs, ExportArgs, ExportForm, KeepArg, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg,
+};
 pub(crate) use repro::{PaperArg, ReproArgs};
-pub(crate) use segment::{BackendArg, Segment, SegmentRunArgs};
+pub(crate) use segment::{Segment, SegmentRunArgs};
 pub(crate) use share::Share;
 pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
 pub(crate) use trace::{EngineArg, TraceArgs};
@@ -52,6 +56,16 @@ pub(crate) enum Command {
     /// Record which worker touches which page, in what order
     #[command(after_long_help = trace::ABOUT)]
     Trace(Box<TraceArgs>),
+    /// Record where a program touches memory
+    #[command(after_long_help = profile::ABOUT)]
+    Profile(Box<ProfileArgs>),
+    /// Say what a profile shows
+    Report(ReportArgs),
+    /// Compare two profiles
+    Diff(DiffArgs),
+    /// Write a profile in another format
+    #[command(after_long_help = profile::EXPORT)]
+    Export(ExportArgs),
     /// Print what is in a record or a trace
     Show(ShowArgs),
     /// Reproduce the papers' tables and figures on simulated machines
@@ -71,6 +85,9 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// What a run on several hosts starts on each of them
+    #[command(hide = true)]
+    Agent,
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -187,9 +204,34 @@ pub(crate) struct RunArgs {
     pub(crate) page: PageSize,
 
     /// Nodes that share no memory, over which the team is spread: so many process groups on this machine
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=MAX_NODES as i64))]
-    pub(crate) nodes: u32,
+    ///
+    /// Default: the processes of the job if mpirun or srun started this one as one of several (1: each runs the program by itself),
+    /// else 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_NODES as i64))]
+    pub(crate) nodes: Option<u32>,
+
+    /// A node on each of these hosts, which ssh reaches without a password; localhost is this machine, a host may be there more
+    /// than once
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with = "nodes")]
+    pub(crate) hosts: Vec<String>,
+
+    /// What starts a command on another host instead of ssh ("ssh -p 2222")
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    pub(crate) rsh: Option<String>,
+
+    /// Where atoll is on all hosts, if not where this one is
+    #[arg(long, value_name = "PATH", requires = "hosts", value_hint = ValueHint::FilePath)]
+    pub(crate) remote: Option<PathBuf>,
+
+    /// What nodes on several hosts talk through: interfaces or ports of RDMA cards, as UCX names them (eth0, mlx5_0:1)
+    ///
+    /// Default: UCX_NET_DEVICES, else the first network of the first node that all hosts are in.
+    #[arg(long, value_name = "DEVICES")]
+    pub(crate) network: Option<String>,
+
+    /// How nodes talk: auto is shared memory where all are on one machine, else UCX
+    #[arg(long, value_enum, default_value_t = TransportArg::Auto)]
+    pub(crate) transport: TransportArg,
 
     /// How copies of a page are kept coherent between nodes: one writer at a time (sc), many in regions where that is safe (mw),
     /// or the one of both that costs less, region by region (smart)
@@ -255,6 +297,14 @@ pub(crate) enum SummaryForm {
     Json,
     /// Nothing
     None,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransportArg {
+    /// The faster one that can be
+    Auto,
+    /// UCX, on one machine too
+    Ucx,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,11 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
+/// This machine's name.
+pub(crate) fn host() -> String {
+    line("/proc/sys/kernel/hostname")
+}
+
 /// The first line of a file; empty if it cannot be read.
 pub(crate) fn line(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -5,10 +5,13 @@ mod cli;
 mod csv;
 mod defaults;
 mod doctor;
+mod export;
 mod figures;
 mod machine;
 mod manual;
 mod plot;
+mod profile;
+mod report;
 mod repro;
 mod run;
 mod segment;
@@ -34,7 +37,10 @@ fn end_with_the_reader() {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // Those that run a program are to outlive their readers, as the program may.
-    if !matches!(command, Command::Run(_) | Command::Sweep(_) | Command::Trace(_)) {
+    if !matches!(
+        command,
+        Command::Run(_) | Command::Agent | Command::Sweep(_) | Command::Trace(_) | Command::Profile(_)
+    ) {
         end_with_the_reader();
     }
     match command {
@@ -43,10 +49,15 @@ fn main() -> ExitCode {
         Command::Segment(what) => segment::segment(&what),
         Command::Top(args) => top::top(&args),
         Command::Trace(args) => trace::trace(&args),
+        Command::Profile(args) => profile::profile(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Diff(args) => report::diff(&args),
+        Command::Export(args) => export::export(&args),
         Command::Show(args) => show::show(&args),
         Command::Repro(args) => repro::repro(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(what) => bench::bench(&what),
+        Command::Agent => run::hosts::agent(),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => manual::completions(shell),
         Command::Manual { dir } => manual::manual(dir.as_deref()),

@@ -2,9 +2,11 @@
 //! in time, whose output is captured, and after which nothing may be left.
 
 pub mod build;
+pub mod generated;
 pub mod left;
 pub mod random;
 pub mod run;
+pub mod soak;
 pub mod workloads;
 
 pub use build::{built, helper};

@@ -17,7 +17,12 @@ use crate::clock::{Deadline, LONG};
 
 /// Names the socket by its descriptor and its inode, `5:12345`: a descendant whose descriptor 5 is something else is
 /// told from one that inherited it.
-pub(super) const VARIABLE: &str = "ATOLL_START_SOCKET";
+pub const VARIABLE: &str = "ATOLL_START_SOCKET";
+
+/// Does the environment name a socket?
+pub(super) fn is_expected() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
 
 /// The socket to this node's agent.
 pub(super) struct Launched {

@@ -56,6 +56,7 @@ mod launch;
 mod launched;
 mod machine;
 mod pmix;
+pub mod relay;
 mod secret;
 
 use std::time::Duration;
@@ -68,6 +69,7 @@ use crate::clock::Deadline;
 pub use self::agent::agent_main;
 pub use self::error::StartError;
 pub use self::launch::{Failure, Launch, LaunchError, Outcome, Rsh, Why};
+pub use self::launched::VARIABLE as LAUNCH_VARIABLE;
 pub use self::pmix::PmixError;
 pub use self::secret::Secret;
 
@@ -112,6 +114,11 @@ impl Start {
         let identities = start.exchange_until(&identity, &mut deadline)?;
         start.machines = machine::number(&identities);
         Ok(start)
+    }
+
+    /// Does the environment say that something started this process as one of several? [`Start::detect`] finds out more.
+    pub fn is_expected() -> bool {
+        launched::is_expected() || pmix::is_expected()
     }
 
     /// One node, whatever the environment says.

@@ -20,6 +20,7 @@ pub mod page_word;
 pub mod pin;
 pub mod release;
 pub mod room;
+pub mod sample;
 pub mod scan;
 
 use std::sync::OnceLock;
@@ -147,6 +148,7 @@ impl Pager {
             wants_marks: matches!(policy, AnyPolicy::Adaptive(_)),
             // The paper's policies count exactly who uses a page.
             map_around: shift == 12
+                && control.settings.sample_period_ns == 0
                 && (control.settings.near_bytes == u64::MAX
                     || matches!(policy, AnyPolicy::Adaptive(_) | AnyPolicy::Fifo(_))),
             marks: Marks::new(),

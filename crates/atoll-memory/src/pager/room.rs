@@ -90,6 +90,11 @@ impl Room {
 }
 
 impl Pager {
+    /// Frames that were ever used: those below this number.
+    pub(super) fn frames_used(&self) -> u32 {
+        self.room.lock().fresh
+    }
+
     /// The program passed a point known by `id`: a region began, a barrier opened. Only its first worker calls this.
     #[inline]
     pub fn mark(&self, id: u32) {

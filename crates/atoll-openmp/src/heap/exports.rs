@@ -9,7 +9,7 @@ use atoll_memory::layout;
 
 use super::{foreign, large, overflow, small, streams};
 use crate::start::objects;
-use crate::state;
+use crate::{journal, state};
 
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
@@ -48,7 +48,11 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
     let large = size >= large::LEAST || alignment > 1 << 16;
     if large && state::pager().is_some() && !libc_asks() {
         // Fresh extents read as zeros.
-        return from_large(size, alignment);
+        let block = from_large(size, alignment);
+        if !block.is_null() {
+            journal::block(block as usize, size, caller);
+        }
+        return block;
     }
     if overflow::wants(size, caller)
         && let Some(block) = overflow::allocate(size, alignment, zeroed)
@@ -127,6 +131,8 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
         } else if small::contains(block) || overflow::contains(block) {
             small::mi_free(block);
         } else if layout::in_arena(block as usize) {
+            // Before it is gone: its memory may be another's at once.
+            journal::free(block as usize);
             if !large::free(block as usize) {
                 state::give_up(134, "free(): this pointer is not the start of a block");
             }
@@ -167,6 +173,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
                 && foreign::owner(block as usize).is_none()
                 && large::resize(block as usize, size)
             {
+                journal::block(block as usize, size, caller);
                 return block;
             }
             large::size(block as usize).unwrap_or(0)

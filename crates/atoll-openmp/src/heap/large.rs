@@ -273,7 +273,7 @@ mod tests {
         let mut all: Vec<(usize, usize, bool)> = e.live.iter().map(|(s, l)| (*s, *l, true)).collect();
         all.extend(e.free.iter().map(|(s, l)| (*s, *l, false)));
         all.sort_unstable();
-        let mut at = layout::ARENA;
+        let mut at = place::large().start;
         let mut before_free = false;
         for (start, len, live) in all {
             assert_eq!(start, at);

@@ -83,7 +83,11 @@ unsafe extern "C" fn map(
         }
         return kernel();
     }
-    result(large::allocate(len, 4096).ok_or(Errno(libc::ENOMEM)))
+    let at = large::allocate(len, 4096);
+    if let Some(at) = at {
+        crate::journal::block(at, len, caller);
+    }
+    result(at.ok_or(Errno(libc::ENOMEM)))
 }
 
 /// Maps a file at an address where no worker has anything; `None` where that is not needed or did not work out.

@@ -9,12 +9,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::transport::{Event, Place, Shm, ShmSettings, Transport, TransportError};
+use atoll_channel::transport::{Event, TransportError};
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
 use atoll_coherence::copy::State;
@@ -22,6 +21,7 @@ use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
 use atoll_memory::control::{EXIT_NODE, EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::Pager;
+use atoll_memory::sys;
 use atoll_pages::Prefetcher;
 
 use super::chunks::Chunks;
@@ -30,29 +30,19 @@ use super::locks::{Locks, Taken};
 use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
 use super::phases::Phases;
+use super::way::Way;
 use super::wire::{self, Content, Diff, Packet};
-use super::{ORIGIN, region};
-use crate::start::objects::Object;
+use super::{ORIGIN, join, region};
 use crate::state;
 
-/// How long nodes wait for each other at the start.
-const MEETING: Duration = Duration::from_secs(30);
-/// Lines of the rings between local nodes: room for some pages.
-const LINES: u32 = 4096;
-/// Bytes of the longest message: the list of all pages that a large region wrote.
-const LONGEST: usize = 64 << 20;
-/// Bytes that may wait for a node that is busy.
-const QUEUE: usize = 256 << 20;
 /// How long nodes wait for each other at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Packets in one message at most.
 const TOGETHER: usize = 64;
-/// All messages are of one kind: `Packet` tells what they are.
-const PACKET: u16 = 1;
 
 /// What is needed before the agent's thread runs.
 pub(crate) struct Meeting {
-    transport: Shm,
+    transport: Way,
     /// What came behind the others' greetings.
     early: VecDeque<(Node, Packet)>,
 }
@@ -64,45 +54,22 @@ pub(crate) struct Meeting {
 pub(crate) fn meet(
     sockets: &str,
     (node, nodes): (u32, u32),
-    objects: &[Object],
     page_bytes: usize,
     stack: (usize, usize),
 ) -> Result<Meeting, String> {
-    let crowded = super::cpus(cpus()) == 0;
-    let settings = ShmSettings {
-        lines: LINES,
-        longest: LONGEST,
-        queue: QUEUE,
-        spins: if crowded { 0 } else { atoll_channel::DEFAULT_SPINS },
-        linger: Duration::from_secs(1),
-    };
-    if !crowded {
+    let transport = join::join(sockets, node, nodes)?;
+    if super::cpus(cpus()) > 0 {
         mail::let_spin();
     }
-    let streams: Option<Vec<_>> = sockets.split(',').map(socket).collect();
-    let streams = streams.filter(|streams| streams.len() == nodes as usize);
-    let streams = streams.ok_or_else(|| format!("node {node} was not told how to reach the others"))?;
-    let transport = Shm::join(Place::from_streams(Node(node), streams), settings, MEETING);
-    let transport = transport.map_err(|e| format!("node {node} cannot meet the others: {e}"))?;
     mail::set_waker(transport.waker());
     let mut meeting = Meeting { transport, early: VecDeque::new() };
-    meeting.greet(&Identity::new(objects, page_bytes, stack))?;
+    meeting.greet(&Identity::new(page_bytes, stack))?;
     Ok(meeting)
 }
 
 /// The CPUs this process may use.
-fn cpus() -> u32 {
+pub(super) fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
-}
-
-/// A socket of this process by its number; `-`: none.
-fn socket(number: &str) -> Option<Option<OwnedFd>> {
-    if number == "-" {
-        return Some(None);
-    }
-    let fd = number.parse().ok().filter(|fd| *fd > 2)?;
-    // SAFETY: the launcher left it for this alone.
-    Some(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 impl Meeting {
@@ -110,9 +77,9 @@ impl Meeting {
         let (me, nodes) = (self.transport.node(), self.transport.nodes());
         let hello = wire::encode(&[Packet::Hello(mine.clone())]);
         for other in (0..nodes).map(Node).filter(|other| *other != me) {
-            self.transport.send(other, PACKET, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
+            self.transport.send(other, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
         }
-        let (end, mut left) = (Instant::now() + MEETING, nodes - 1);
+        let (end, mut left) = (Instant::now() + join::MEETING, nodes - 1);
         while left > 0 {
             let mut trouble = None;
             let early = &mut self.early;
@@ -153,7 +120,7 @@ impl Meeting {
 
 /// The agent at work.
 struct Server {
-    transport: Shm,
+    transport: Way,
     pager: &'static Pager,
     me: u32,
     nodes: u32,
@@ -165,6 +132,10 @@ struct Server {
     arrived: Option<Number>,
     /// Where they go on to from there.
     site: u64,
+    /// Does it end the region?
+    last: bool,
+    /// Faults of workers that wait there, on a stack that is paged: others have been told what this node wrote.
+    late: Vec<Question>,
     locks: Locks,
     chunks: Chunks,
     phases: Phases,
@@ -251,11 +222,13 @@ pub(crate) fn start(
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: made by `start` for this thread alone.
     let (meeting, begin) = *unsafe { Box::from_raw(start.cast::<(Meeting, Begin)>()) };
+    join::enter_thread();
     let layout = begin().unwrap_or_else(|message| state::give_up(EXIT_SETUP, &message));
     let Some(pager) = state::pager() else { state::give_up(EXIT_SETUP, "an agent without a pager") };
     // SAFETY: this thread's own executor; it handles no faults.
     let x = unsafe { state::executor(pager) };
     let (me, nodes) = (meeting.transport.node().0, meeting.transport.nodes());
+    prefer_short_waits();
     pager.serve_by(ask);
     let server = Server {
         transport: meeting.transport,
@@ -268,6 +241,8 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         waiting: HashMap::new(),
         arrived: None,
         site: 0,
+        last: false,
+        late: Vec::new(),
         locks: Locks::default(),
         chunks: Chunks::default(),
         phases: Phases::new(pager.control().settings.prefetch != 0),
@@ -282,6 +257,34 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         ended: 0,
     };
     server.serve()
+}
+
+/// Asks the kernel for short slices of time: who has them runs at once when it wakes, in the place of a worker that computes.
+/// Others wait for what this thread does, and it does little. Needs no privilege (Linux 6.12); without it all goes slower.
+fn prefer_short_waits() {
+    /// The kernel's `struct sched_attr`, as it was first.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        /// For ordinary threads the slice, in nanoseconds.
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes =
+        Attributes { size: size_of::<Attributes>() as u32, runtime: 100_000, ..Attributes::default() };
+    // SAFETY: the structure is valid for reads, of the size it says.
+    let _ = unsafe {
+        sys::syscall(
+            libc::SYS_sched_setattr,
+            [0, std::ptr::from_ref(&attributes) as usize, 0, 0, 0, 0],
+        )
+    };
 }
 
 /// A worker may not do what it does with a page: waits until it may try again.
@@ -365,8 +368,15 @@ impl Server {
             self.pages.merging = false;
             self.counts.add(NodeCount::Barriers, 1);
             self.counts.add(NodeCount::BarrierNs, self.arrived_at.elapsed().as_nanos() as u64);
+            if self.last {
+                // Before anybody goes on: what is written from now on has one writer at a time.
+                region::end();
+            }
             mail::answer(number, [0; 2]);
             self.begin_phase(self.site);
+            for question in std::mem::take(&mut self.late) {
+                self.asked(question);
+            }
         }
     }
 
@@ -385,8 +395,10 @@ impl Server {
     }
 
     /// A worker of this node asks.
-    fn asked(&mut self, Question { number, kind, words }: Question) {
+    fn asked(&mut self, question: Question) {
+        let Question { number, kind, words } = question;
         match kind {
+            Kind::Fault if !self.agent.released() => self.late.push(question),
             Kind::Fault => {
                 let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
                 let mode = if region::is_many() { Mode::Many } else { Mode::Single };
@@ -408,7 +420,7 @@ impl Server {
                 self.arrived_at = Instant::now();
                 self.pages.merging = region::is_many();
                 self.arrived = Some(number);
-                self.site = words[0];
+                (self.site, self.last) = (words[0], words[1] != 0);
                 let result = self.agent.arrive(&mut self.pages);
                 self.step(result);
             }
@@ -438,15 +450,7 @@ impl Server {
                 mail::answer(number, [0; 2]);
             }
             Kind::Exit if self.me == ORIGIN => {
-                self.ending = true;
-                self.broadcast(|| Packet::Exit(words[0] as i32));
-                self.deliver();
-                let until = Instant::now() + GOODBYE;
-                while self.ended + 1 < self.nodes && Instant::now() < until {
-                    if self.round() == 0 {
-                        let _ = self.transport.wait(Some(Duration::from_millis(10)));
-                    }
-                }
+                self.end_others(words[0] as i32);
                 mail::answer(number, [0; 2]);
             }
             // The worker is not answered: the origin ends the program.
@@ -518,7 +522,7 @@ impl Server {
                 }
             }
             Packet::Exit(status) if self.me == ORIGIN => {
-                self.ending = true;
+                self.end_others(status);
                 crate::wrap::end_by_node(status);
             }
             _ => state::give_up(EXIT_NODE, &format!("node {from} says what it should not say now")),
@@ -586,6 +590,20 @@ impl Server {
         }
     }
 
+    /// On the origin: the program has ended.
+    fn end_others(&mut self, status: i32) {
+        self.ending = true;
+        self.broadcast(|| Packet::Exit(status));
+        self.deliver();
+        let until = Instant::now() + GOODBYE;
+        while self.ended + 1 < self.nodes && Instant::now() < until {
+            if self.round() == 0 {
+                let _ = self.transport.wait(Some(Duration::from_millis(10)));
+            }
+        }
+        self.transport.outlast(GOODBYE);
+    }
+
     fn broadcast(&mut self, packet: impl Fn() -> Packet) {
         for to in 0..self.nodes {
             if to != self.me {
@@ -618,7 +636,7 @@ impl Server {
         self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
         let Some(queue) = self.outgoing.get_mut(to as usize) else { return };
         if queue.is_empty() {
-            match self.transport.send(Node(to), PACKET, &bytes) {
+            match self.transport.send(Node(to), &bytes) {
                 Err(TransportError::Full(_)) => {}
                 // A lost node is told of by its event.
                 Ok(()) | Err(TransportError::Lost(_)) => return,
@@ -653,7 +671,7 @@ impl Server {
         }
         for (to, queue) in (0..).zip(&mut self.outgoing) {
             while let Some(bytes) = queue.front() {
-                match self.transport.send(Node(to), PACKET, bytes) {
+                match self.transport.send(Node(to), bytes) {
                     Err(TransportError::Full(_)) => break,
                     Ok(()) | Err(TransportError::Lost(_)) => {
                         queue.pop_front();

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Unlock,
     /// Number of the share twice, plus one if guided; iterations of the loop; iterations wanted. Answers: from, to.
     Chunk,
-    /// Where they go on to: all workers of the node are at a barrier.
+    /// Where they go on to, whether it ends the region: all workers of the node are at a barrier.
     Arrive,
     /// Where the [`super::region::Order`] lies: tell all nodes of the region.
     Region,

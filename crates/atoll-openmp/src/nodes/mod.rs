@@ -4,6 +4,7 @@
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
+//! `join` finds the others, over a `way`;
 //! `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part of what is kept coherent.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
@@ -11,6 +12,7 @@
 pub(crate) mod agent;
 mod chunks;
 mod identity;
+mod join;
 mod locks;
 pub(crate) mod mail;
 mod memory;
@@ -18,7 +20,10 @@ mod phases;
 pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
+mod way;
 mod wire;
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_memory::control::EXIT_SETUP;
 
@@ -34,11 +39,19 @@ pub(crate) fn several() -> Option<(u32, u32)> {
     settings.several_nodes().then_some((settings.node, settings.nodes))
 }
 
-/// The CPUs that this node's workers have to themselves, of `cpus`: local nodes share them, and each has an agent.
+/// Nodes on this machine, where there are several nodes; else 0.
+static HERE: AtomicU32 = AtomicU32::new(0);
+
+/// So many nodes share this machine's CPUs.
+fn share_cpus(nodes: u32) {
+    HERE.store(nodes, Ordering::Relaxed);
+}
+
+/// The CPUs that this node's workers have to themselves, of `cpus`: nodes on one machine share them, and each has an agent.
 pub(crate) fn cpus(cpus: u32) -> u32 {
-    match several() {
-        Some((_, nodes)) => (cpus / nodes).saturating_sub(1),
-        None => cpus,
+    match (active(), HERE.load(Ordering::Relaxed)) {
+        (false, _) => cpus,
+        (true, nodes) => (cpus / nodes.max(1)).saturating_sub(1),
     }
 }
 
@@ -72,9 +85,9 @@ pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> O
 }
 
 /// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
-/// were.
-pub(crate) fn barrier(site: usize) {
-    mail::post(mail::Kind::Arrive, [site as u64, 0, 0]);
+/// were. `last`: it ends the region.
+pub(crate) fn barrier(site: usize, last: bool) {
+    mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
 }
 
 /// Ends a program that does in a region over several nodes what cannot be done there.

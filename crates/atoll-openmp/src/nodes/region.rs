@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{ORIGIN, mail};
 use crate::futex::{Gate, Lock};
+use crate::omp::icv::Icv;
 use crate::{omp, state};
 
 /// What a node must know to take part in a region.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The outlined function and its argument, a place in the program's memory.
     pub(crate) function: u64,
@@ -31,6 +32,8 @@ pub(crate) struct Order {
     pub(crate) many: bool,
     /// The loop that the region is: start, step, end, count, chunk, and how it is dealt.
     pub(crate) plan: Option<[u64; 6]>,
+    /// The control variables where the region is begun: what the program has set.
+    pub(crate) icv: Icv,
 }
 
 /// Which threads of a region of `threads` are `node`'s: the first one's number, and how many. Every node has one if there are
@@ -62,8 +65,15 @@ fn consistency() -> Option<Consistency> {
     [Consistency::Single, Consistency::Many, Consistency::Smart].into_iter().find(|c| *c as u32 == wanted)
 }
 
-static ORDER: Lock<Order> =
-    Lock::new(Order { function: 0, data: 0, call_site: 0, threads: 0, many: false, plan: None });
+static ORDER: Lock<Order> = Lock::new(Order {
+    function: 0,
+    data: 0,
+    call_site: 0,
+    threads: 0,
+    many: false,
+    plan: None,
+    icv: Icv::initial(1),
+});
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 static GATE: Gate = Gate::new();
 static MANY: AtomicBool = AtomicBool::new(false);
@@ -99,10 +109,14 @@ pub(crate) fn begin(order: Order) {
     mail::post(mail::Kind::Region, [0; 3]);
 }
 
-/// The origin's leader has ended a region: pages have one writer at a time again. On the other nodes nobody runs until the next
-/// one, which says anew.
-pub(crate) fn end() {
+/// The last barrier of a region is over: pages have one writer at a time again.
+pub(super) fn end() {
     MANY.store(false, Ordering::Release);
+}
+
+/// The origin's leader is behind a region: what it cost decides how the next one runs. Not the agent's work, which must not wait
+/// for a lock whose holder may fault.
+pub(crate) fn judge() {
     if consistency() == Some(Consistency::Smart) {
         let order = order();
         let invalidated = INVALIDATED.load(Ordering::Relaxed) - BEFORE.load(Ordering::Relaxed);

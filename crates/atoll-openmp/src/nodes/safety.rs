@@ -34,13 +34,18 @@ pub(crate) fn of(function: usize) -> How {
 }
 
 /// Entry points of constructs that need all threads on one node.
-const ALONE: [&str; 6] = [
+const ALONE: [&str; 10] = [
     "GOMP_ordered_",
     "GOMP_doacross_",
     "GOMP_cancel",
     "GOMP_loop_ordered_",
     "GOMP_loop_ull_ordered_",
     "GOMP_scope_",
+    // Reductions over tasks, and memory that the compiler asks for.
+    "GOMP_workshare_task_reduction_",
+    "GOMP_loop_start",
+    "GOMP_loop_ull_start",
+    "GOMP_sections2_start",
 ];
 /// Entry points that synchronise memory between barriers.
 const SYNCHRONISE: [&str; 7] =

@@ -86,8 +86,8 @@ fn field(thread: &Thread, team: &Team, short: char) -> Option<String> {
         't' => number(team.teams.get().1),
         'T' => number(team.teams.get().0),
         'L' => number(team.level.get()),
-        'n' => number(thread.id()),
-        'N' => number(team.size.get()),
+        'n' => number(thread.number()),
+        'N' => number(team.threads()),
         'a' => {
             let level = team.level.get() as i32 - 1;
             Some(team.ancestor(thread.id(), level).map_or(-1, |(_, id)| id as i32).to_string())

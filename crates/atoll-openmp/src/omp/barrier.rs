@@ -62,7 +62,7 @@ impl Barrier {
             if self.meeting.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return;
             }
-            nodes::barrier(team.site.swap(0, Ordering::Relaxed));
+            nodes::barrier(team.site.swap(0, Ordering::Relaxed), std::ptr::eq(self, &team.join));
         }
         let opened = self.generation.0.compare_exchange(
             seen,

@@ -4,8 +4,9 @@
 //! it has come; `loop_calls` makes these when the loop starts.
 
 use super::loops::{Deal, Plan};
-use super::team::{Thread, me};
+use super::team::{Team, Thread, me};
 use super::workshare;
+use crate::nodes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far the iterations of one loop are.
@@ -59,9 +60,17 @@ fn current(thread: &Thread) -> Option<&Doacross> {
     unsafe { (*workshare::current(thread).doacross.get()).as_deref() }
 }
 
+/// Iterations of other nodes are not seen here.
+fn check(team: &Team) {
+    if team.spans() {
+        nodes::unsupported("a loop with dependences between iterations");
+    }
+}
+
 extern "C" fn post(iteration: *const u64) {
     let thread = me();
     let team = thread.team();
+    check(team);
     if team.size.get() == 1 {
         return;
     }
@@ -79,6 +88,7 @@ extern "C" fn post(iteration: *const u64) {
 extern "C" fn wait(registers: *const u64, stack: *const u64) {
     let thread = me();
     let team = thread.team();
+    check(team);
     if team.size.get() == 1 {
         return;
     }

@@ -2,6 +2,8 @@
 //!
 //! Every task carries a copy; `env` gives the first one.
 
+use serde::{Deserialize, Serialize};
+
 /// `omp_sched_static` and its siblings.
 pub(crate) const SCHED_STATIC: u32 = 1;
 pub(crate) const SCHED_DYNAMIC: u32 = 2;
@@ -21,7 +23,7 @@ pub(crate) const BIND_CLOSE: u8 = 3;
 pub(crate) const BIND_SPREAD: u8 = 4;
 
 /// The control variables of one task.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Icv {
     pub(crate) threads: u32,
     pub(crate) thread_limit: u32,

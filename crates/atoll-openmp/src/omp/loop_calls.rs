@@ -10,7 +10,7 @@ use super::ordered;
 use super::taskgroup;
 use super::team::{Thread, me};
 use super::workshare::{self, WorkShare};
-use crate::hooks;
+use crate::{hooks, nodes};
 use std::ptr;
 
 /// What a construct can ask for beside its iterations.
@@ -28,6 +28,9 @@ pub(crate) const NOTHING: Extras = Extras { reductions: ptr::null_mut(), memory:
 pub(crate) fn meet(thread: &Thread, plan: Plan, extras: Extras, counts: &[u64]) -> &'static WorkShare {
     let team = thread.team();
     let threads = team.size.get();
+    if team.spans() && !(extras.reductions.is_null() && extras.memory.is_null()) {
+        nodes::unsupported("a loop or sections whose threads share a reduction over tasks or memory of the compiler's");
+    }
     let mut outer = ptr::null_mut();
     if !extras.reductions.is_null() {
         taskgroup::enter_workshare(thread);

@@ -17,7 +17,7 @@ mod display;
 mod doacross;
 mod env;
 mod fortran;
-mod icv;
+pub(crate) mod icv;
 mod locks;
 mod loop_calls;
 mod loops;

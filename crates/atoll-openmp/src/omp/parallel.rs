@@ -108,7 +108,7 @@ pub(crate) fn launch(
     team.data.set(data);
     team.call_site.set(call_site);
     if team.spans() && nodes::region::on_origin() {
-        nodes::region::begin(order(team, function, data, call_site));
+        nodes::region::begin(order(thread, team, function, data, call_site));
     }
     // SAFETY: the crew is the leader's to use.
     for (worker, id) in unsafe { &*team.crew.get() }.iter().zip(1..team.size.get()) {
@@ -121,7 +121,7 @@ pub(crate) fn launch(
 }
 
 /// What the other nodes must know of a region that begins.
-fn order(team: &Team, function: Function, data: *mut u8, call_site: usize) -> Order {
+fn order(thread: &Thread, team: &Team, function: Function, data: *mut u8, call_site: usize) -> Order {
     // SAFETY: the first share is this team's, and nobody else uses it yet.
     let plan = unsafe { &*team.first_share.get() }.plan.get();
     Order {
@@ -131,6 +131,7 @@ fn order(team: &Team, function: Function, data: *mut u8, call_site: usize) -> Or
         threads: team.threads(),
         many: nodes::region::how(function as usize) == How::Many,
         plan: Some(plan.to_words()),
+        icv: thread.icv(),
     }
 }
 
@@ -138,6 +139,7 @@ fn order(team: &Team, function: Function, data: *mut u8, call_site: usize) -> Or
 pub(crate) fn take_part_of_region(order: Order) {
     let Some((node, nodes)) = nodes::several() else { return };
     let thread = me();
+    thread.set_icv(|icv| *icv = order.icv);
     let (first, count) = nodes::region::part(order.threads, node, nodes);
     let team = open_part(thread, count, 0, Span { first, threads: order.threads });
     // SAFETY: nobody works in the team yet.
@@ -161,7 +163,7 @@ pub(crate) fn close(thread: &Thread) {
     let Some(outside) = team.outside.take() else { return };
     barrier::join(thread, team);
     if team.spans() && nodes::region::on_origin() {
-        nodes::region::end();
+        nodes::region::judge();
     }
     let followers = team.size.get() - 1;
     if followers > 0 {

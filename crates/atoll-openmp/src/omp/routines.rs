@@ -119,7 +119,7 @@ pub(crate) extern "C" fn omp_get_ancestor_thread_num(level: i32) -> i32 {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_get_team_size(level: i32) -> i32 {
     let thread = me();
-    thread.team().ancestor(thread.id(), level).map_or(-1, |(team, _)| team.size.get() as i32)
+    thread.team().ancestor(thread.id(), level).map_or(-1, |(team, _)| team.threads() as i32)
 }
 
 #[unsafe(no_mangle)]

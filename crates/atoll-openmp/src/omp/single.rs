@@ -30,8 +30,7 @@ extern "C" fn GOMP_single_start() -> bool {
 extern "C" fn GOMP_single_copy_start() -> *mut u8 {
     let thread = me();
     if thread.team().spans() {
-        // What is copied lies on the stack of who executes it, and all nodes can read the first thread's.
-        thread.update(|state| state.singles += 1);
+        // What is copied lies on the stack of who executes it, and all nodes can read the first thread's. Nobody counts it.
         if thread.number() == 0 {
             return std::ptr::null_mut();
         }

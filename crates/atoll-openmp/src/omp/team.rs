@@ -369,7 +369,8 @@ impl Team {
         self.gate.notify();
     }
 
-    /// The ancestor of this team at nesting `level`, and the number its thread had there that led to `id` here.
+    /// The ancestor of this team at nesting `level`, and the number its thread had there that led to `id` here: in the whole
+    /// team, where it is a part of one.
     pub(crate) fn ancestor(&self, id: u32, level: i32) -> Option<(&Team, u32)> {
         let mut at = (self, id);
         if level < 0 || level as u32 > self.level.get() {
@@ -379,6 +380,6 @@ impl Team {
             // SAFETY: a team above level 0 has a parent, and teams are never freed.
             at = (unsafe { &*at.0.parent.get() }, at.0.parent_id.get());
         }
-        Some(at)
+        Some((at.0, at.1 + at.0.span.get().first))
     }
 }

@@ -13,7 +13,7 @@ use atoll_memory::{arena, layout, sys, uffd};
 use super::share::{self, PinnedFile};
 use super::{late, nodes, objects, process, segment, signal};
 use crate::nodes::stack::Stack;
-use crate::{heap, state};
+use crate::{heap, journal, state};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -44,6 +44,8 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
             [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0],
         )
     };
+    // SAFETY: as above.
+    journal::open(unsafe { variable(envp, atoll_profile_wire::ENVIRONMENT) });
     // SAFETY: nothing else runs yet.
     unsafe { clean(envp) };
     let bias = objects.iter().find(|object| object.name.is_empty()).map_or(0, |object| object.base);
@@ -85,6 +87,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     pager.set_pinned_file(file.fd());
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     if control.settings.several_nodes() {
+        crate::wrap::begin_environment(in_stack);
         return nodes::set_up(control, pager, file, objects, in_stack, faults);
     }
     let mut contents = Vec::new();
@@ -214,7 +217,7 @@ unsafe fn clean(envp: *mut *mut c_char) {
                 // "ATOLL_SAVED_LD_PRELOAD=x" ends in "LD_PRELOAD=x".
                 *to = (*from).add(control::ENVIRONMENT_PRELOAD.len() - "LD_PRELOAD".len());
                 to = to.add(1);
-            } else if !is(control::ENVIRONMENT) && !is("LD_PRELOAD") {
+            } else if !is(control::ENVIRONMENT) && !is(atoll_profile_wire::ENVIRONMENT) && !is("LD_PRELOAD") {
                 *to = *from;
                 to = to.add(1);
             }

@@ -49,8 +49,7 @@ pub(super) fn set_up(
         return Err("mimalloc does not take its part of the arena".into());
     }
     let bounds = (main_stack.bottom, main_stack.top);
-    let meeting =
-        agent::meet(control.settings.meeting(), (node, nodes), objects, pager.page_bytes(), bounds)?;
+    let meeting = agent::meet(control.settings.meeting(), (node, nodes), pager.page_bytes(), bounds)?;
     signal::use_stack(process::alternate_stack(0));
     signal::install();
     let begin = Node { control, pager, faults, main_stack };

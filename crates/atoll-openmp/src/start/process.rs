@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use atoll_memory::control::MAX_WORKERS;
 use atoll_memory::layout;
 use atoll_memory::pager::fault::Fault;
+use atoll_memory::pager::sample;
 use atoll_memory::pager::scan::PERIOD_NS;
 use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::segment::fill::Which;
@@ -255,6 +256,7 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
 /// thread-locals, no libc.
 fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI32) -> ! {
     let mut tail = 0u32;
+    let (mut sampler, mut ticks) = (sample::Sampler::new(table), 0);
     let figures = &pager.control().figures[table];
     if pager.control().settings.fault_thread() {
         let index = pager.extra_executor();
@@ -280,7 +282,18 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
         }
     }
     loop {
-        if pager.scans() {
+        if pager.samples() {
+            sys::sleep_ns(sample::TICK_NS);
+            pager.sample_tick(table, &mut sampler, figures);
+            ticks += 1;
+            if !pager.scans() || ticks % (PERIOD_NS / sample::TICK_NS) != 0 {
+                continue;
+            }
+            if scanner.is_some() {
+                pager.scan_tick();
+            }
+            pager.drop_mappings(table, &mut tail, figures);
+        } else if pager.scans() {
             sys::sleep_ns(PERIOD_NS);
             if scanner.is_some() {
                 pager.scan_tick();
@@ -318,7 +331,7 @@ fn serve(pager: &'static Pager, x: &mut atoll_memory::pager::executor::Executor,
 /// A sentence for the user if the thread cannot be made.
 pub(crate) fn master_helper(pager: &'static Pager, uffd: Uffd) -> Result<(), String> {
     HELPER_UFFD[0].store(uffd.0, Ordering::Release);
-    if !pager.scans() && !pager.control().settings.fault_thread() {
+    if !pager.scans() && !pager.samples() && !pager.control().settings.fault_thread() {
         return Ok(());
     }
     extern "C" fn run(pager: *mut c_void) -> *mut c_void {

@@ -50,7 +50,12 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             table: state::table(),
         };
         match pager.fault(state::executor(pager), fault) {
-            Ok(()) => {}
+            Ok(()) => {
+                if pager.samples() && pager.take_sampled(fault.table, address) {
+                    let ip = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
+                    crate::journal::touched(address, fault.write, ip);
+                }
+            }
             Err(FaultError::NotOurs) => pass_on(signal, info, context),
             Err(e) => end(e),
         }

@@ -22,6 +22,12 @@ thread_local! {
     static SEEN: Cell<u64> = const { Cell::new(0) };
 }
 
+/// In the constructor, which runs before libc's own: what libc will set its variable to, for libraries that are loaded then.
+pub(crate) fn begin(environment: usize) {
+    // SAFETY: the process's environment, and nobody else runs yet.
+    unsafe { environ = environment };
+}
+
 /// Takes over what another worker published.
 #[inline]
 fn catch_up() {

@@ -28,6 +28,7 @@ mod threads;
 
 use crate::state;
 
+pub(crate) use environment::begin as begin_environment;
 pub(crate) use io::pread64;
 pub(crate) use process::{end_by_node, end_node, serve_request};
 

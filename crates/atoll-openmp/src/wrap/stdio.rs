@@ -171,9 +171,9 @@ pub(super) fn init() {
     type Setvbuf = unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int;
     let fdopen = real!("fdopen", Fdopen);
     SHARED.store(true, Ordering::Relaxed);
+    streams::open(crate::nodes::active());
     // SAFETY: nothing of the program has run: the streams are unused. A descriptor that is closed, or open the
     // other way, keeps its old stream.
-    streams::open(crate::nodes::active());
     unsafe {
         let errno = *libc::__errno_location();
         for (fd, mode, variable) in

@@ -160,7 +160,12 @@ pub(super) fn ftruncate64(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
 /// Commands that take a number or nothing; locks and owners are refused.
 pub(super) fn fcntl(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     match a[1] as i32 {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFD | libc::F_SETFD | libc::F_GETFL | libc::F_SETFL => {
+        libc::F_DUPFD
+        | libc::F_DUPFD_CLOEXEC
+        | libc::F_GETFD
+        | libc::F_SETFD
+        | libc::F_GETFL
+        | libc::F_SETFL => {
             // SAFETY: none of these takes a pointer.
             unsafe { syscall(libc::SYS_fcntl, [d.fd(a[0])?, a[1], a[2], 0, 0, 0]) }
         }

@@ -2,8 +2,8 @@
 //!
 //! Tables, names and tests are made from it: `tests.rs` beside has a test for every entry, or does not compile.
 
-use super::pass::Kind::{Buffer, Fd, Fixed, Maybe, Path, Signed, Value};
 use super::Serve::{self, Absent, By, Pass, Refuse, To};
+use super::pass::Kind::{Buffer, Fd, Fixed, Maybe, Path, Signed, Value};
 use super::{files, memory, process, signals, threads, time};
 
 /// An entry of the list.
@@ -188,10 +188,48 @@ for_each_call!(calls);
 
 /// Calls that somebody else than the core's own thread may serve: they say nothing of the core and seldom wait.
 pub(crate) const QUICK: &[&str] = &[
-    "read", "write", "readv", "writev", "open", "openat", "close", "lseek", "_llseek", "pread64", "pwrite64", "fstat",
-    "fstat64", "newfstatat", "fstatat64", "statx", "access", "readlink", "readlinkat", "fcntl", "fcntl64", "ioctl",
-    "time", "gettimeofday", "clock_gettime", "clock_gettime64", "brk", "mmap", "mmap2", "munmap", "mremap", "mprotect",
-    "madvise", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "uname", "getrandom", "getrusage",
+    "read",
+    "write",
+    "readv",
+    "writev",
+    "open",
+    "openat",
+    "close",
+    "lseek",
+    "_llseek",
+    "pread64",
+    "pwrite64",
+    "fstat",
+    "fstat64",
+    "newfstatat",
+    "fstatat64",
+    "statx",
+    "access",
+    "readlink",
+    "readlinkat",
+    "fcntl",
+    "fcntl64",
+    "ioctl",
+    "time",
+    "gettimeofday",
+    "clock_gettime",
+    "clock_gettime64",
+    "brk",
+    "mmap",
+    "mmap2",
+    "munmap",
+    "mremap",
+    "mprotect",
+    "madvise",
+    "getpid",
+    "getppid",
+    "getuid",
+    "geteuid",
+    "getgid",
+    "getegid",
+    "uname",
+    "getrandom",
+    "getrusage",
 ];
 
 #[cfg(test)]

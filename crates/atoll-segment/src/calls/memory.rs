@@ -37,7 +37,9 @@ pub(super) fn mmap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
         return Err(EINVAL);
     }
     if file && flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
-        eprintln!("atoll: segment: a shared mapping of a file cannot be made in a segment, the program is told ENODEV");
+        eprintln!(
+            "atoll: segment: a shared mapping of a file cannot be made in a segment, the program is told ENODEV"
+        );
         return Err(Errno(libc::ENODEV));
     }
     let mut space = lock(&d.space);

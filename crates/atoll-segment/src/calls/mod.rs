@@ -79,7 +79,7 @@ pub(crate) enum Serve {
 
 /// The paging side of one program.
 #[derive(Debug)]
-pub struct Delegate {
+pub(crate) struct Delegate {
     width: Width,
     window: Window,
     discard: Discard,
@@ -174,14 +174,18 @@ impl Delegate {
     /// Says once that a call could not be delegated.
     fn tell(&self, number: u32, name: &str) {
         if lock(&self.told).insert(number) {
-            eprintln!("atoll: segment: call {number} ({name}) cannot be delegated, the program is told ENOSYS");
+            eprintln!(
+                "atoll: segment: call {number} ({name}) cannot be delegated, the program is told ENOSYS"
+            );
         }
     }
 
     /// A call that a backend without threads gets.
     fn tell_no_threads(&self) {
         if lock(&self.told).insert(u32::MAX) {
-            eprintln!("atoll: segment: clone cannot be delegated by this backend, the program is told ENOSYS");
+            eprintln!(
+                "atoll: segment: clone cannot be delegated by this backend, the program is told ENOSYS"
+            );
         }
     }
 
@@ -197,11 +201,6 @@ impl Delegate {
     /// The lowest and the first offset beyond the segment, for messages.
     pub(crate) fn limit(&self) -> u64 {
         self.window.limit()
-    }
-
-    /// How wide the program's words are.
-    pub(crate) fn width(&self) -> Width {
-        self.width
     }
 
     fn is_32(&self) -> bool {

@@ -140,7 +140,10 @@ pub(super) fn rt_sigaction(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served 
     actions[signal as usize] = new;
     drop(actions);
     // Faults come to the backend anyhow.
-    if matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS) {
+    if matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS
+    ) {
         return Ok(0);
     }
     match (new.handler, d.signals.catcher.get()) {
@@ -217,7 +220,11 @@ pub(super) fn sigaltstack(d: &Delegate, c: &mut Caller, a: [u64; 6]) -> Served {
         let [at, flags, bytes] = if d.is_32() {
             d.window.read::<[u32; 3]>(a[0])?.map(u64::from)
         } else {
-            [d.window.read::<u64>(a[0])?, u64::from(d.window.read::<u32>(a[0] + 8)?), d.window.read(a[0] + 16)?]
+            [
+                d.window.read::<u64>(a[0])?,
+                u64::from(d.window.read::<u32>(a[0] + 8)?),
+                d.window.read(a[0] + 16)?,
+            ]
         };
         c.signal_stack = if flags & SS_DISABLE != 0 {
             None

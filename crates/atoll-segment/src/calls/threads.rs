@@ -98,7 +98,8 @@ pub(super) fn futex_time64(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served 
 }
 
 /// What a thread of libc's shares with its parent; anything less would be a process.
-const THREAD: i32 = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+const THREAD: i32 =
+    libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
 
 pub(super) fn clone(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Led {
     let flags = a[0] as i32;
@@ -116,7 +117,9 @@ pub(super) fn clone(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Led {
         _ if d.is_32() => Some(u64::from(d.window.read::<[u32; 4]>(pointer)?[1])),
         _ => Some(pointer),
     };
-    let wanted = |flag: i32, at: u64| if flags & flag != 0 { d.window.address(at, 4).map(|_| Some(at)) } else { Ok(None) };
+    let wanted = |flag: i32, at: u64| {
+        if flags & flag != 0 { d.window.address(at, 4).map(|_| Some(at)) } else { Ok(None) }
+    };
     d.window.address(a[1].checked_sub(16).ok_or(EFAULT)?, 16)?;
     Ok(Outcome::Clone(CloneRequest {
         stack: a[1],

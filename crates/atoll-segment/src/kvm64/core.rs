@@ -11,7 +11,7 @@ use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 
 use super::pages::{LANDING, LOW, SLOTS};
 use super::ring::{Ring, SLOT};
-use crate::backend::{End, SegmentError, machine};
+use crate::backend::{End, SegmentError, machine as failed};
 use crate::calls::{Caller, CloneRequest, Delegate, Outcome};
 use crate::errno::Errno;
 use crate::violation::{explain_64, signal_of};
@@ -56,7 +56,7 @@ impl Machine {
 
 /// For `map_err`: what of KVM failed.
 pub(super) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> SegmentError {
-    move |error| machine(what)(std::io::Error::from_raw_os_error(error.errno()))
+    move |error| failed(what)(std::io::Error::from_raw_os_error(error.errno()))
 }
 
 const STAR: u32 = 0xc000_0081;
@@ -95,9 +95,14 @@ pub(super) struct Core {
 
 impl Core {
     /// A virtual CPU that will begin with these registers.
-    pub(super) fn new(machine: &Arc<Machine>, registers: &kvm_regs, thread_pointer: u64) -> Result<Core, SegmentError> {
+    pub(super) fn new(
+        machine: &Arc<Machine>,
+        registers: &kvm_regs,
+        thread_pointer: u64,
+    ) -> Result<Core, SegmentError> {
         let again = || std::io::Error::from_raw_os_error(libc::EAGAIN);
-        let number = machine.ring.take().ok_or_else(again).map_err(crate::backend::machine("another core"))?;
+        let number =
+            machine.ring.take().ok_or_else(again).map_err(failed("another core"))?;
         Core::with_slot(machine, number, registers, thread_pointer)
             .inspect_err(|_| machine.ring.give_back(number))
     }
@@ -136,7 +141,9 @@ impl Core {
         let msr = |index, data| kvm_msr_entry { index, data, ..kvm_msr_entry::default() };
         // Flags that are cleared on the way to the landing: trap, interrupts, direction, alignment.
         let entries = [msr(STAR, 0x0023_0010 << 32), msr(LSTAR, LANDING), msr(SFMASK, 0x4_0700)];
-        let msrs = Msrs::from_entries(&entries).map_err(|_| crate::backend::machine("the virtual CPU's landing")(std::io::Error::other("too many")))?;
+        let msrs = Msrs::from_entries(&entries).map_err(|_| {
+            failed("the virtual CPU's landing")(std::io::Error::other("too many"))
+        })?;
         vcpu.set_msrs(&msrs).map_err(kvm("the virtual CPU's landing"))?;
         vcpu.set_regs(registers).map_err(kvm("setting up a virtual CPU"))?;
         machine.delegate.hide(std::os::fd::AsRawFd::as_raw_fd(&vcpu));
@@ -155,7 +162,7 @@ impl Core {
             self.machine.delegate.core_ended(&self.caller);
             self.machine.ring.give_back(self.number);
         });
-        started.map(|_| ()).map_err(machine("starting a core's thread"))
+        started.map(|_| ()).map_err(failed("starting a core's thread"))
     }
 
     /// Runs until the core ends (none) or the program does.
@@ -241,7 +248,7 @@ impl Core {
             }
             let _ = tell.send(tid);
         })?;
-        told.recv().map(|tid| tid as u64).map_err(|e| machine("a core's start")(std::io::Error::other(e)))
+        told.recv().map(|tid| tid as u64).map_err(|e| failed("a core's start")(std::io::Error::other(e)))
     }
 
     /// How a program ends whose core stopped.
@@ -258,7 +265,8 @@ impl Core {
             return End::Signal(signal, None);
         }
         let numbered = [
-            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15,
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
+            r.r14, r.r15,
         ];
         let limit = window.limit();
         let mut found = explain_64(&code[..there], r.rip, &numbered, self.special.fs.base, LOW, limit);

@@ -104,12 +104,16 @@ impl Cores for Kvm64Cores {
                 userspace_addr: memory.base() as u64,
             };
             // SAFETY: both mappings stay for the rest of the process, see below.
-            unsafe { vm.set_user_memory_region(region) }.map_err(kvm("giving memory to the virtual machine"))?;
+            unsafe { vm.set_user_memory_region(region) }
+                .map_err(kvm("giving memory to the virtual machine"))?;
         }
 
         let window = memory.window(0, pages::LOW, bytes);
         let loaded = plan::load(program, window, memory.discard(), None, true)?;
-        memory.window(0, 0, bytes).write_bytes(pages::LANDING, &self::core::landing()).map_err(SegmentError::Arguments)?;
+        memory
+            .window(0, 0, bytes)
+            .write_bytes(pages::LANDING, &self::core::landing())
+            .map_err(SegmentError::Arguments)?;
         // Without a second CPU nobody could serve the ring while the program runs.
         let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
         if !alone {
@@ -125,10 +129,10 @@ impl Cores for Kvm64Cores {
         if !alone {
             Ring::start(&ring).map_err(machine("starting the delegation thread"))?;
         }
-        let registers = kvm_regs { rip: loaded.entry, rsp: loaded.stack, rflags: 0x202, ..kvm_regs::default() };
+        let registers =
+            kvm_regs { rip: loaded.entry, rsp: loaded.stack, rflags: 0x202, ..kvm_regs::default() };
         let (end, ended) = mpsc::channel();
-        let machine =
-            Machine { vm, cpuid, vectors, root: tables.root, delegate, ring, end: Mutex::new(end) };
+        let machine = Machine { vm, cpuid, vectors, root: tables.root, delegate, ring, end: Mutex::new(end) };
         self.state = State::Loaded { machine: Arc::new(machine), registers: Box::new(registers), ended };
         Ok(())
     }

@@ -184,7 +184,8 @@ impl<'a> Core<'a> {
     fn call(&mut self) -> Next {
         let r = self.state().registers;
         let by_gate = r.eip == self.shared.gate + gate::RETURN;
-        self.again = Some((r.eax, if by_gate { self.shared.gate + gate::CALL } else { r.eip.wrapping_sub(2) }));
+        self.again =
+            Some((r.eax, if by_gate { self.shared.gate + gate::CALL } else { r.eip.wrapping_sub(2) }));
         self.caller.stack = u64::from(r.esp);
         let arguments = [r.ebx, r.ecx, r.edx, r.esi, r.edi, r.ebp].map(u64::from);
         let value = match self.shared.delegate.serve(&mut self.caller, r.eax, arguments) {
@@ -198,7 +199,8 @@ impl<'a> Core<'a> {
             Outcome::SignalReturn { old } => return self.returned(old),
             Outcome::EndCore(status) => {
                 // The last core's end is the program's.
-                let others = self.shared.taken.iter().filter(|taken| taken.load(Ordering::SeqCst)).count() > 1;
+                let others =
+                    self.shared.taken.iter().filter(|taken| taken.load(Ordering::SeqCst)).count() > 1;
                 return if others { Next::Stop } else { Next::End(End::Status(status)) };
             }
             Outcome::End(status) => return Next::End(End::Status(status)),
@@ -270,7 +272,10 @@ impl<'a> Core<'a> {
         let mut registers = self.state().registers;
         let pushed = frame::push(window, &mut registers, &mut self.caller, action, told, Returns { old, rt });
         let Ok(frame) = pushed else {
-            return Some(End::Signal(libc::SIGSEGV, Some("there is no room for a signal handler's frame".to_owned())));
+            return Some(End::Signal(
+                libc::SIGSEGV,
+                Some("there is no room for a signal handler's frame".to_owned()),
+            ));
         };
         self.state().registers = registers;
         if self.saved.len() == MOST_FRAMES {
@@ -288,14 +293,21 @@ impl<'a> Core<'a> {
         let window = self.shared.delegate.window();
         let mut registers = self.state().registers;
         let Ok(frame) = frame::pop(window, &mut registers, &mut self.caller, old) else {
-            return Next::End(End::Signal(libc::SIGSEGV, Some("it returned from a signal handler without a frame".into())));
+            return Next::End(End::Signal(
+                libc::SIGSEGV,
+                Some("it returned from a signal handler without a frame".into()),
+            ));
         };
         self.state().registers = registers;
         while let Some((at, vectors)) = self.saved.pop() {
             if at == frame {
                 // SAFETY: the core's own area, of the size that was saved.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(vectors.as_ptr(), self.state().vectors as *mut u8, vectors.len());
+                    std::ptr::copy_nonoverlapping(
+                        vectors.as_ptr(),
+                        self.state().vectors as *mut u8,
+                        vectors.len(),
+                    );
                 }
                 break;
             }
@@ -307,7 +319,8 @@ impl<'a> Core<'a> {
     fn fault(&mut self) -> Next {
         let fault = self.state().fault;
         if fault.code_segment != u64::from(CODE) {
-            let why = format!("it left its segments by a far jump (to code segment {:#x})", fault.code_segment);
+            let why =
+                format!("it left its segments by a far jump (to code segment {:#x})", fault.code_segment);
             return Next::End(End::Signal(fault.signal, Some(why)));
         }
         let action = self.shared.delegate.signals().take(fault.signal);
@@ -341,7 +354,8 @@ impl<'a> Core<'a> {
         let there = code.len().min(window.limit().saturating_sub(eip) as usize);
         // Outside, no byte of it can be read, and none is needed.
         let _ = window.read_bytes(eip, &mut code[..there]);
-        let mut found = explain(&code[..there], &registers, self.caller.thread_pointer, window.low(), window.limit());
+        let mut found =
+            explain(&code[..there], &registers, self.caller.thread_pointer, window.low(), window.limit());
         if found.offset.is_none() && fault.trap == PAGE {
             let offset = u64::from((fault.address as u32).wrapping_sub(self.shared.base));
             found = Violation { offset: Some(offset), bytes: 1, write: fault.error & 2 != 0, ..found };

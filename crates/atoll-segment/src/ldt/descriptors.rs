@@ -31,12 +31,13 @@ const USABLE: u32 = 1 << 6;
 
 const MODIFY_LDT_WRITE: u64 = 0x11;
 
-/// Makes code and data segments of `pages` pages from `base`, for the whole process.
+/// Makes a data segment of `pages` pages from `base`, for the whole process, and a code segment of 4 GiB.
 pub(super) fn set_segments(base: u32, pages: u32) -> io::Result<()> {
-    for (number, kind) in [(0, CODE_KIND), (1, 0)] {
-        let d = Descriptor { number, base, limit: pages - 1, flags: BITS_32 | kind | IN_PAGES | USABLE };
+    for (number, kind, limit) in [(0, CODE_KIND, 0xfffff), (1, 0, pages - 1)] {
+        let d = Descriptor { number, base, limit, flags: BITS_32 | kind | IN_PAGES | USABLE };
         // SAFETY: the descriptor is ours; segments of user privilege give this process nothing it has not.
-        let done = unsafe { libc::syscall(libc::SYS_modify_ldt, MODIFY_LDT_WRITE, &raw const d, size_of_val(&d)) };
+        let done =
+            unsafe { libc::syscall(libc::SYS_modify_ldt, MODIFY_LDT_WRITE, &raw const d, size_of_val(&d)) };
         if done as i32 != 0 {
             return Err(io::Error::from_raw_os_error(-(done as i32)).into_last(done));
         }

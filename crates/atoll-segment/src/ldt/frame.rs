@@ -46,8 +46,28 @@ pub(super) struct Returns {
 fn context(r: &Registers, t: &Told, mask: u64) -> [u32; 22] {
     // gs, fs, es, ds as a 32-bit program would find them mean nothing here and are not taken back.
     [
-        0, 0, 0, 0, r.edi, r.esi, r.ebp, r.esp, r.ebx, r.edx, r.ecx, r.eax, t.trap, t.error, r.eip, 0, r.eflags,
-        r.esp, 0, 0, mask as u32, t.address,
+        0,
+        0,
+        0,
+        0,
+        r.edi,
+        r.esi,
+        r.ebp,
+        r.esp,
+        r.ebx,
+        r.edx,
+        r.ecx,
+        r.eax,
+        t.trap,
+        t.error,
+        r.eip,
+        0,
+        r.eflags,
+        r.esp,
+        0,
+        0,
+        mask as u32,
+        t.address,
     ]
 }
 
@@ -115,7 +135,12 @@ pub(super) fn push(
 ///
 /// # Errors
 /// EFAULT where the stack pointer is not at one.
-pub(super) fn pop(window: &Window, registers: &mut Registers, caller: &mut Caller, old: bool) -> Result<u32, Errno> {
+pub(super) fn pop(
+    window: &Window,
+    registers: &mut Registers,
+    caller: &mut Caller,
+    old: bool,
+) -> Result<u32, Errno> {
     // The return address was taken by `ret`, and of the older form the number by the restorer.
     let frame = u64::from(registers.esp.wrapping_sub(if old { 8 } else { 4 }));
     let at = frame + if old { OLD_CONTEXT } else { RT_CONTEXT };
@@ -152,7 +177,8 @@ mod tests {
         // SAFETY: the test keeps the memory.
         let window = unsafe { Window::new(memory.as_mut_ptr(), 0, 0x4000) };
         for flags in [0, libc::SA_SIGINFO as u64] {
-            let before = Registers { eax: 1, ebx: 2, esp: 0x3003, eip: 0x77, eflags: 0x202, ..Registers::default() };
+            let before =
+                Registers { eax: 1, ebx: 2, esp: 0x3003, eip: 0x77, eflags: 0x202, ..Registers::default() };
             let (mut r, mut c) = (before, Caller { mask: 4, ..Caller::default() });
             let action = Action { handler: 0x500, flags, mask: 1 << 40, restorer: 0 };
             let told = Told { signal: libc::SIGUSR1, ..Told::default() };

@@ -4,6 +4,7 @@
 //! inside the segment; the other has 64-bit code below the segment, both read-only.
 
 use super::switch::{CORES, IDENTITY, MOST_CORES, USER_CODE, leave};
+use crate::shared_object::shared_object;
 
 /// What is where in the program's page, from its start; the header of a shared object is before.
 pub(super) const CALL: u32 = 0x100;
@@ -19,7 +20,7 @@ pub(super) fn inside(outside: u32) -> Vec<u8> {
     let mut jump = vec![0xea];
     jump.extend(outside.to_le_bytes());
     jump.extend((USER_CODE as u16).to_le_bytes());
-    let mut page = shared_object();
+    let mut page = shared_object(CALL);
     assert!(page.len() <= CALL as usize, "the header is longer than its room");
     page.resize(CALL as usize, 0);
     page.extend(&jump);
@@ -33,43 +34,6 @@ pub(super) fn inside(outside: u32) -> Vec<u8> {
     page.extend([0x58, 0xb8, 119, 0, 0, 0]);
     page.extend(&jump);
     page
-}
-
-/// The header of an i386 shared object without symbols: glibc takes the gate only from a kernel that shows it one.
-fn shared_object() -> Vec<u8> {
-    const HEADER: u32 = 52;
-    const PROGRAM_HEADER: u32 = 32;
-    const DYNAMIC: u32 = HEADER + 2 * PROGRAM_HEADER;
-    let entries = |symbols: u32, strings: u32| [(5, strings), (6, symbols), (10, 18), (11, 16), (14, 1), (0, 0)];
-    let symbols = DYNAMIC + 8 * entries(0, 0).len() as u32;
-    let strings = symbols + 16;
-    let mut out = vec![0x7f, b'E', b'L', b'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
-    // A shared object for i386, its entry the gate.
-    for half in [3_u16, 3] {
-        put(&half.to_le_bytes());
-    }
-    for word in [1, CALL, HEADER, 0, 0] {
-        put(&word.to_le_bytes());
-    }
-    for half in [HEADER as u16, PROGRAM_HEADER as u16, 2, 40, 0, 0] {
-        put(&half.to_le_bytes());
-    }
-    let dynamic_bytes = symbols - DYNAMIC;
-    let (load, dynamic) = (1_u32, 2_u32);
-    for word in [load, 0, 0, 0, 4096, 4096, 5, 4096] {
-        put(&word.to_le_bytes());
-    }
-    for word in [dynamic, DYNAMIC, DYNAMIC, DYNAMIC, dynamic_bytes, dynamic_bytes, 4, 4] {
-        put(&word.to_le_bytes());
-    }
-    for (tag, value) in entries(symbols, strings) {
-        put(&u32::to_le_bytes(tag));
-        put(&value.to_le_bytes());
-    }
-    put(&[0; 16]);
-    put(b"\0linux-gate.so.1\0");
-    out
 }
 
 /// The 64-bit side: finds the core and goes on in `switch.rs`.
@@ -110,18 +74,5 @@ mod tests {
         assert_eq!(names(32, &code[SIGRETURN as usize..]), [Pop, Mov, Jmp]);
         assert!(!names(32, &code[call + 8..call + 16]).iter().any(|&n| n != Nop));
         assert_eq!(names(64, &outside()), [Mov, Lsl, Cmp, Jb, Ud2, Mov, Mov, Mov, Jmp]);
-    }
-
-    #[test]
-    fn the_header_is_a_shared_object_without_symbols() {
-        use object::{Object, ObjectSymbol};
-        let page = {
-            let mut page = inside(0x1f_0000);
-            page.resize(4096, 0);
-            page
-        };
-        let file = object::read::elf::ElfFile32::<object::Endianness>::parse(&*page).unwrap();
-        assert_eq!((file.kind(), file.entry()), (object::ObjectKind::Dynamic, u64::from(CALL)));
-        assert_eq!(file.dynamic_symbols().filter(|s| s.is_definition()).count(), 0);
     }
 }

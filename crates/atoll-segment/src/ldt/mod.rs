@@ -6,7 +6,9 @@
 //! `int 0x80` is caught by syscall user dispatch (`signal.rs`), which costs some twenty times as much.
 //!
 //! The segment lies alone in the lowest 4 GiB, all of ours above: what a program reaches through Linux's flat 32-bit segments,
-//! if it loads them, is nothing. Only a far jump to Linux's 64-bit code segment leads out, and that no limit can stop.
+//! if it loads them, is a gate it cannot write and a page of descriptors. Only a far jump to Linux's 64-bit code segment leads out, and that
+//! no limit can stop. The limit is that of data and stack; fetching instructions beyond it fails as nothing is mapped
+//! there, because a limit of the code segment below 4 GiB halves the speed of loops.
 
 mod core;
 mod descriptors;
@@ -27,17 +29,18 @@ use crate::memory::Memory;
 use crate::plan::{self, LEAST, Loaded};
 use crate::violation::Registers;
 
-/// Where the segment begins in this process.
-const BASE: u32 = 2 << 20;
-/// What lies below it: the 64-bit side of the gate, and the mailbox.
-const OUTSIDE: u32 = BASE - 0x10000;
-const MAILBOX: u32 = OUTSIDE + 0x1000;
+/// Where the segment's offset 0 is in this process. Processors of today run code whose segment begins elsewhere many
+/// times slower, and the data's must begin where the code's does.
+const BASE: u32 = 0;
+/// What the segment begins with: the program's side of the gate, then nothing. Below, Linux maps nothing for ordinary users.
+const GATE: u32 = 0x10000;
 /// The lowest offset that is the program's, so that a null pointer is not.
-const LOW: u64 = 0x10000;
-/// The offset of the program's side of the gate.
-const GATE: u32 = 0xf000;
+const LOW: u64 = 0x20000;
+/// Beyond any limit: the 64-bit side of the gate, and the mailbox.
+const OUTSIDE: u32 = 0xffe0_0000;
+const MAILBOX: u32 = OUTSIDE + 0x1000;
 /// The largest segment.
-const MOST: u64 = (1 << 32) - BASE as u64 - (2 << 20);
+const MOST: u64 = OUTSIDE as u64;
 const PAGE: usize = 4096;
 
 /// 32-bit segments in this process. There can be one of it in a process, and it takes over signals.
@@ -64,7 +67,9 @@ impl LdtCores {
         // SAFETY: reads no bytes of the table.
         if unsafe { libc::syscall(libc::SYS_modify_ldt, 0, std::ptr::null::<u8>(), 0) } == -1 {
             let error = std::io::Error::last_os_error();
-            return Err(unavailable(format!("the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)")));
+            return Err(unavailable(format!(
+                "the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)"
+            )));
         }
         if !calls_32() {
             let why = "the kernel runs no 32-bit code (CONFIG_IA32_EMULATION, or ia32_emulation=0 at boot)";
@@ -118,18 +123,19 @@ impl Cores for LdtCores {
         }
         let refused = |bytes: u64| move |error| SegmentError::Memory { bytes, error };
         // Both are the process's for the rest of its life, as cores are not stopped one by one at the program's end.
-        let below = Memory::private(Some(OUTSIDE as usize), 2 * PAGE).map_err(refused(2 * PAGE as u64))?;
-        let memory = Memory::private(Some(BASE as usize), bytes as usize).map_err(refused(bytes))?;
+        let outside = Memory::private(Some(OUTSIDE as usize), 2 * PAGE).map_err(refused(2 * PAGE as u64))?;
+        let memory =
+            Memory::private(Some(GATE as usize), bytes as usize - GATE as usize).map_err(refused(bytes))?;
         place(OUTSIDE as usize, &gate::outside())?;
         protect(MAILBOX as usize, PAGE, libc::PROT_READ | libc::PROT_WRITE)?;
-        place((BASE + GATE) as usize, &gate::inside(OUTSIDE))?;
-        protect(BASE as usize, GATE as usize, libc::PROT_NONE)?;
+        place(GATE as usize, &gate::inside(OUTSIDE))?;
+        protect(GATE as usize + PAGE, LOW as usize - GATE as usize - PAGE, libc::PROT_NONE)?;
         let pages = (bytes / PAGE as u64) as u32;
         descriptors::set_segments(BASE, pages).map_err(machine("modify_ldt"))?;
-        let window = memory.window(0, LOW, bytes);
+        let window = memory.window(-i64::from(GATE), LOW, bytes);
         let gate = Some((u64::from(GATE), u64::from(GATE + gate::CALL)));
         let loaded = plan::load(program, window, memory.discard(), gate, true)?;
-        std::mem::forget((below, memory));
+        std::mem::forget((outside, memory));
         self.state = State::Loaded(Box::new(loaded));
         Ok(())
     }

@@ -112,7 +112,8 @@ pub(super) unsafe extern "C" fn on_signal(
             address: raw(libc::REG_CR2),
             code_segment: segment,
         };
-        let call = signal == libc::SIGSYS && info.si_code == SYS_USER_DISPATCH && segment == u64::from(core.code);
+        let call =
+            signal == libc::SIGSYS && info.si_code == SYS_USER_DISPATCH && segment == u64::from(core.code);
         if call { Left::Call } else { Left::Fault }
     } else {
         note(signal, core);
@@ -124,7 +125,10 @@ pub(super) unsafe extern "C" fn on_signal(
     set(libc::REG_RSP, core.host_stack);
     set(libc::REG_R9, std::ptr::from_mut(core) as u64);
     set(libc::REG_EFL, 0x202);
-    set(libc::REG_CSGSFS, selectors & 0x0000_ffff_ffff_0000 | u64::from(USER_CODE) | u64::from(USER_DATA) << 48);
+    set(
+        libc::REG_CSGSFS,
+        selectors & 0x0000_ffff_ffff_0000 | u64::from(USER_CODE) | u64::from(USER_DATA) << 48,
+    );
 }
 
 /// Notes a signal and makes a core look: this one, or the first there is.

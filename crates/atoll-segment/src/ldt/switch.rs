@@ -265,7 +265,9 @@ pub(super) fn handler() -> usize {
 /// The selectors must be null or of this process's descriptors for data.
 pub(super) unsafe fn load_segments(data: u32, gs: u32) {
     // SAFETY: 64-bit code uses neither ds, es nor gs here.
-    unsafe { asm!("mov ds, {0:x}", "mov es, {0:x}", "mov gs, {1:x}", in(reg) data, in(reg) gs, options(nostack)) };
+    unsafe {
+        asm!("mov ds, {0:x}", "mov es, {0:x}", "mov gs, {1:x}", in(reg) data, in(reg) gs, options(nostack))
+    };
 }
 
 /// The selector that the program has in gs.

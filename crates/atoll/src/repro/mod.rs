@@ -4,7 +4,9 @@ mod capture;
 mod claims;
 mod cmcp;
 mod draw;
+mod noise;
 mod paper;
+mod pebs;
 mod plan;
 mod report;
 mod segment_runs;
@@ -31,6 +33,8 @@ enum ReproError {
     Start(std::io::Error),
     #[error("{0} could not be traced ({1}): try atoll trace -o FILE -- {0}")]
     Capture(String, String),
+    #[error("{0} could not be profiled ({1}): try atoll profile -- {0}")]
+    Profile(String, String),
     #[error("{0} is not in the plan")]
     Missing(String),
     #[error("{0} cannot be written: {1}")]
@@ -51,11 +55,15 @@ pub(crate) fn repro(args: &ReproArgs) -> ExitCode {
 }
 
 fn try_repro(args: &ReproArgs) -> Result<(), ReproError> {
-    if args.paper != Some(PaperArg::Segmentation) {
+    let asked = |paper| args.paper.is_none_or(|asked| asked == paper);
+    if asked(PaperArg::Cmcp) {
         cmcp::cmcp(args)?;
     }
-    if args.paper != Some(PaperArg::Cmcp) {
+    if asked(PaperArg::Segmentation) {
         segmentation::segmentation(args)?;
+    }
+    if asked(PaperArg::Pebs) {
+        pebs::pebs(args)?;
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use atoll_record::{Figures, Record, Run, run};
 
 use super::check::program::Checked;
 use super::launch::Finished;
-use super::nodes::Nodes;
 use super::signals;
 use super::summary;
 use super::watch::Ending;
@@ -30,7 +29,8 @@ impl From<Ending> for run::Ending {
 pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     let figures = collect(&finished);
     let ending = finished.ending;
-    print(Nodes::summary(args.summary), &figures, finished.checked);
+    let form = if finished.is_first { args.summary } else { SummaryForm::None };
+    print(form, &figures, finished.checked);
     let mut failed = false;
     if let Some(file) = finished.record.take() {
         let record = Record { run: describe(args, &finished), figures, others: Vec::new() };
@@ -48,7 +48,8 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     }
 }
 
-fn collect(finished: &Finished) -> Figures {
+/// What the program's control block holds.
+pub(crate) fn collect(finished: &Finished) -> Figures {
     let file = finished.program.as_ref().unwrap_or(&finished.path);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let mut figures = figures::collect(finished.control, &name, finished.wall_seconds, finished.rate);
@@ -58,7 +59,8 @@ fn collect(finished: &Finished) -> Figures {
     figures
 }
 
-fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
+/// Prints the summary, or why there is none.
+pub(crate) fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
     if form == SummaryForm::None {
         return;
     }
@@ -78,14 +80,15 @@ fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
             "atoll: nothing was managed: {} does not use libgomp, nor did a program that it started",
             figures.program
         ),
-        Checked::OpenMp => eprintln!(
+        Checked::OpenMp | Checked::Mpi => eprintln!(
             "atoll: nothing was managed: {} ended before atoll's runtime was set up in it",
             figures.program
         ),
     }
 }
 
-fn describe(args: &RunArgs, finished: &Finished) -> Run {
+/// What was run, how, where and when.
+pub(crate) fn describe(args: &RunArgs, finished: &Finished) -> Run {
     let text = |text: &OsStr| text.to_string_lossy().into_owned();
     let is_openmp = |name: &str| name.starts_with("OMP_") || name.starts_with("GOMP_");
     let environment: BTreeMap<String, String> = std::env::vars_os()

@@ -22,7 +22,6 @@ use super::signals::Signals;
 use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
 use crate::cli::{ConsistencyArg, OnOff, RunArgs};
-use crate::machine;
 
 /// Why no program was started.
 #[derive(thiserror::Error, Debug)]
@@ -100,6 +99,8 @@ pub(crate) struct Finished {
     pub(crate) rate: f64,
     /// The kernel's count of TLB shootdowns meanwhile.
     pub(crate) tlb_shootdowns: Option<u64>,
+    /// Did `main` run here? If not, another node speaks for all.
+    pub(crate) is_first: bool,
     /// Where the record goes.
     pub(crate) record: Option<File>,
 }
@@ -133,7 +134,7 @@ pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32)
 }
 
 /// The control block's settings.
-fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
+fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &args.memory.far.to_string());
     settings.near_bytes = args.near.map_or(u64::MAX, |size| size.0);
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
@@ -141,8 +142,8 @@ fn settings(args: &RunArgs) -> Result<Settings, LaunchError> {
     settings.page_shift = args.page.shift();
     settings.page_tables = PageTables::from(args.memory.page_tables) as u32;
     settings.faults = Faults::from(args.memory.faults) as u32;
-    let cpus = machine::usable_cpus() * args.nodes;
-    settings.workers = workers(args.memory.workers, std::env::var_os("OMP_NUM_THREADS").as_deref(), cpus)?;
+    let (cpus, asked) = nodes.team();
+    settings.workers = workers(args.memory.workers, asked.as_deref(), cpus)?;
     settings.consistency = match args.consistency {
         ConsistencyArg::Sc => Consistency::Single,
         ConsistencyArg::Mw => Consistency::Many,
@@ -200,17 +201,31 @@ pub(crate) fn bind(command: &mut Command, signals: &Signals) {
 /// # Errors
 /// See [`LaunchError`]; an error after the start leaves nothing behind.
 pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
+    launch_with(args, |_| {}, |_| {})
+}
+
+/// As [`launch`], with what a profiler changes of the settings and of the command.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub(crate) fn launch_with(
+    args: &RunArgs,
+    change: impl FnOnce(&mut Settings),
+    prepare: impl FnOnce(&mut Command),
+) -> Result<Finished, LaunchError> {
     let name = &args.program.words[0];
     let path = path::find(name, std::env::var_os("PATH").as_deref())?;
     let executable = std::env::current_exe().unwrap_or_default();
     let library = library::find(std::env::var_os(library::ENVIRONMENT).as_deref(), &executable)?;
     let checked = program::check(&path, &library, std::env::var_os("LD_LIBRARY_PATH").as_deref())?;
-    let mut settings = settings(args)?;
-    let mut nodes = Nodes::prepare(args)?;
+    let mut nodes = Nodes::prepare(args, checked)?;
+    let mut settings = settings(args, &nodes)?;
     nodes.describe(&mut settings);
+    change(&mut settings);
     let record = args
         .record
         .as_ref()
+        .filter(|_| nodes.is_first())
         .map(|path| File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e)));
     let record = record.transpose()?;
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
@@ -224,13 +239,14 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     if let Some(own) = own {
         command.env(control::ENVIRONMENT_PRELOAD, own);
     }
-    if args.memory.workers.is_some() || args.nodes > 1 {
+    if args.memory.workers.is_some() || nodes.count() > 1 {
         command.env("OMP_NUM_THREADS", control.settings.workers.to_string());
     }
     watch::become_subreaper();
     let signals = Signals::take().map_err(WatchError::Signals)?;
     bind(&mut command, &signals);
     nodes.bind(&mut command);
+    prepare(&mut command);
     nodes.start_others()?;
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child =
@@ -250,6 +266,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
         wall_seconds,
         rate: clock.rate(),
         tlb_shootdowns,
+        is_first: nodes.is_first(),
         record,
     })
 }

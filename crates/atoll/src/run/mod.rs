@@ -2,10 +2,13 @@
 
 pub(crate) mod check;
 pub(crate) mod clock;
-mod finish;
+pub(crate) mod finish;
+pub(crate) mod hosts;
 mod interrupts;
+mod job;
 pub(crate) mod launch;
 pub(crate) mod library;
+mod network;
 mod nodes;
 pub(crate) mod process;
 mod segment;
@@ -21,6 +24,9 @@ use crate::cli::RunArgs;
 
 /// Runs what the command line says.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    if let Some(hosts) = hosts::hosts(args) {
+        return hosts::run(args, hosts);
+    }
     match launch::launch(args) {
         Ok(finished) => finish::finish(args, finished),
         Err(error) => {

@@ -1,22 +1,28 @@
-//! The nodes of a run on this machine: a launcher each, which this one starts and ends.
+//! The nodes of a run: a launcher each. Those on this machine, which this one starts and ends; or those of a job that something
+//! else has started, one of which this is (`job`).
 //!
-//! `launch` calls it. Each node is `atoll run` itself, told by an environment variable which node it is; between every two
+//! `launch` calls it. Each local node is `atoll run` itself, told by an environment variable which node it is; between every two
 //! nodes there is a socket, made before they are and inherited, so that nothing of the run lies in any directory.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use atoll_channel::start::LAUNCH_VARIABLE;
 use atoll_channel::transport::mesh;
 use atoll_memory::control::Settings;
 
+use super::check::program::Checked;
+use super::job::{Job, JobError};
 use super::launch::out_of_the_way;
-use crate::cli::{RunArgs, SummaryForm};
+use crate::cli::RunArgs;
+use crate::machine;
 
 /// Names a node's number and its sockets, to the launcher of a node other than the first.
-const ENVIRONMENT: &str = "ATOLL_NODE";
+pub(crate) const ENVIRONMENT: &str = "ATOLL_NODE";
 
 /// How long nodes may take to end behind the first.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -30,6 +36,9 @@ pub(crate) enum NodesError {
     /// A launcher did not start.
     #[error("node {0} cannot be started: {1}")]
     Start(u32, std::io::Error),
+    /// It is no node of its job.
+    #[error("{0}")]
+    Job(#[from] JobError),
     /// The variable is not what a launcher writes.
     #[error("{ENVIRONMENT}={0} does not name a node: it is set by atoll itself, do not set it")]
     Variable(String),
@@ -44,6 +53,8 @@ pub(crate) struct Nodes {
     /// The sockets of nodes that are still to be started, with their numbers.
     others: Vec<(u32, Vec<Option<OwnedFd>>)>,
     children: Vec<Child>,
+    /// Where something else started the nodes, with both ends of the socket between this launcher and its program.
+    job: Option<(Job, [Option<UnixStream>; 2])>,
 }
 
 fn text(sockets: &[Option<OwnedFd>]) -> String {
@@ -55,8 +66,8 @@ fn text(sockets: &[Option<OwnedFd>]) -> String {
 }
 
 /// Has the processes that `command` starts inherit these.
-fn inherit(command: &mut Command, sockets: &[Option<OwnedFd>]) {
-    let fds: Vec<RawFd> = sockets.iter().flatten().map(AsRawFd::as_raw_fd).collect();
+fn inherit<'a>(command: &mut Command, sockets: impl IntoIterator<Item = &'a (impl AsRawFd + 'a)>) {
+    let fds: Vec<RawFd> = sockets.into_iter().map(AsRawFd::as_raw_fd).collect();
     // SAFETY: only system calls, between fork and exec.
     unsafe {
         command.pre_exec(move || {
@@ -72,23 +83,55 @@ fn inherit(command: &mut Command, sockets: &[Option<OwnedFd>]) {
 
 impl Nodes {
     /// Finds out which node this is, and makes the sockets if it is the first of several.
-    pub(crate) fn prepare(args: &RunArgs) -> Result<Nodes, NodesError> {
-        let none = Nodes { node: 0, count: 1, sockets: vec![], others: vec![], children: vec![] };
-        if args.nodes == 1 {
+    pub(crate) fn prepare(args: &RunArgs, checked: Checked) -> Result<Nodes, NodesError> {
+        let none = Nodes { node: 0, count: 1, sockets: vec![], others: vec![], children: vec![], job: None };
+        let Some(count) = args.nodes.or((!args.hosts.is_empty()).then_some(0)) else {
+            // Each process of a program of MPI is a program of its own.
+            return if checked == Checked::Mpi { Ok(none) } else { none.in_job(args) };
+        };
+        if std::env::var_os(LAUNCH_VARIABLE).is_some() {
+            return none.in_job(args);
+        }
+        if count == 1 {
             return Ok(none);
         }
         if let Some(variable) = std::env::var_os(ENVIRONMENT) {
             let (node, sockets) = parse(&variable)
                 .ok_or_else(|| NodesError::Variable(variable.to_string_lossy().into_owned()))?;
-            return Ok(Nodes { node, count: args.nodes, sockets, ..none });
+            return Ok(Nodes { node, count, sockets, ..none });
         }
-        let places = mesh(args.nodes).map_err(NodesError::Sockets)?;
+        let places = mesh(count).map_err(NodesError::Sockets)?;
         let mut sockets = places.into_iter().map(|place| {
             let streams = place.into_streams().into_iter();
             streams.map(|fd| fd.map(high)).collect::<Vec<_>>()
         });
         let own = sockets.next().unwrap_or_default();
-        Ok(Nodes { count: args.nodes, sockets: own, others: (1..).zip(sockets).collect(), ..none })
+        Ok(Nodes { count, sockets: own, others: (1..).zip(sockets).collect(), ..none })
+    }
+
+    /// One of those that something else has started, if it has.
+    fn in_job(self, args: &RunArgs) -> Result<Nodes, NodesError> {
+        let Some(job) = Job::detect(args)? else { return Ok(self) };
+        let (ours, its) = UnixStream::pair().map_err(NodesError::Sockets)?;
+        let its = UnixStream::from(high(its.into()));
+        let (node, count) = (job.node, job.nodes);
+        Ok(Nodes { node, count, job: Some((job, [Some(ours), Some(its)])), ..self })
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// CPUs of all nodes, and what the environment of the first says of the team's size.
+    pub(crate) fn team(&self) -> (u32, Option<OsString>) {
+        match &self.job {
+            Some((job, _)) => {
+                let (cpus, asked) = job.team();
+                (cpus, asked.map(OsString::from))
+            }
+            None => (machine::usable_cpus() * self.count, std::env::var_os("OMP_NUM_THREADS")),
+        }
     }
 
     /// Tells the runtime of it.
@@ -96,7 +139,10 @@ impl Nodes {
         settings.node = self.node;
         settings.nodes = self.count;
         // Short: a few numbers.
-        settings.set_meeting(&text(&self.sockets));
+        settings.set_meeting(&match &self.job {
+            Some((_, [_, Some(its)])) => format!("relay:{}", its.as_raw_fd()),
+            _ => text(&self.sockets),
+        });
     }
 
     /// Is this the node on which `main` runs?
@@ -106,19 +152,23 @@ impl Nodes {
 
     /// The program that `command` starts has this node's sockets, and its memory at the same addresses as on all nodes.
     pub(crate) fn bind(&self, command: &mut Command) {
+        command.env_remove(ENVIRONMENT).env_remove(LAUNCH_VARIABLE);
         if self.count == 1 {
             return;
         }
-        inherit(command, &self.sockets);
-        command.env_remove(ENVIRONMENT);
+        inherit(command, self.sockets.iter().flatten());
+        let stack = self.job.as_ref().map(|(job, [_, its])| {
+            inherit(command, its.as_ref());
+            job.stack()
+        });
         // SAFETY: a system call, between fork and exec.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 let now = libc::personality(0xffff_ffff);
                 if now < 0 || libc::personality((now | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
-                Ok(())
+                stack.map_or(Ok(()), limit_stack)
             });
         }
         if !self.is_first() {
@@ -136,7 +186,7 @@ impl Nodes {
             command.env(ENVIRONMENT, format!("{node}:{}", text(&sockets)));
             command.stdin(Stdio::null());
             command.process_group(0);
-            inherit(&mut command, &sockets);
+            inherit(&mut command, sockets.iter().flatten());
             // SAFETY: only system calls, between fork and exec.
             unsafe {
                 command.pre_exec(move || {
@@ -155,10 +205,19 @@ impl Nodes {
     /// The program has its sockets: others must see their end when it has ended.
     pub(crate) fn release(&mut self) {
         self.sockets.clear();
+        if let Some((job, [ours, its])) = &mut self.job {
+            *its = None;
+            if let Some(ours) = ours.take() {
+                job.serve(ours);
+            }
+        }
     }
 
     /// The first node's program is over: ends what is left of the others.
     pub(crate) fn end(&mut self) {
+        if let Some((job, _)) = self.job.take() {
+            job.finish();
+        }
         let until = Instant::now() + LAST_WAIT;
         for child in &mut self.children {
             // Perhaps it was taken already, with the children of the program.
@@ -172,11 +231,21 @@ impl Nodes {
             }
         }
     }
+}
 
-    /// What this node prints at its end: the first speaks for all.
-    pub(crate) fn summary(asked: SummaryForm) -> SummaryForm {
-        if std::env::var_os(ENVIRONMENT).is_some() { SummaryForm::None } else { asked }
+/// The main stack lies where it does because of its limit, which must be the same on all nodes. Between fork and exec.
+fn limit_stack(soft: u64) -> std::io::Result<()> {
+    // SAFETY: plain data, valid for reads and writes; only system calls.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) == 0 && limit.rlim_cur != soft {
+            limit.rlim_cur = soft;
+            if libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
     }
+    Ok(())
 }
 
 fn high(fd: OwnedFd) -> OwnedFd {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use atoll_memory::control::EXIT_SETUP;
-use atoll_segment::{Cores, End, Kind, Kvm64Cores, LdtCores, Program, SegmentError, Width};
+use atoll_segment::{
+    Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, Program, QemuCores, SegmentError, Width,
+};
 
 use crate::cli::{Segment, SegmentRunArgs};
 use crate::run::check::path::{self, PathError};
@@ -69,19 +71,24 @@ fn run(args: &SegmentRunArgs) -> Result<End, RunError> {
     Ok(cores.serve()?)
 }
 
-/// The cores that are asked for, or the nearest to the hardware that this machine has.
+/// The cores that are asked for, or the nearest to the hardware that this machine has, and a line where those are not the nearest.
 fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>), SegmentError> {
-    let kind = args.backend.kind().unwrap_or(match width {
-        Width::Bits32 => Kind::Ldt,
-        Width::Bits64 => Kind::Kvm64,
-    });
-    make(kind).map(|cores| (kind, cores))
+    let with = |kind| make(kind).map(|cores| (kind, cores));
+    match (args.backend.kind(), width) {
+        (Some(kind), _) => with(kind),
+        (None, Width::Bits64) => with(Kind::Kvm64),
+        (None, Width::Bits32) => with(Kind::Ldt).or_else(|refused| {
+            eprintln!("atoll: segment: {refused}: QEMU emulates some, slowly");
+            with(Kind::Qemu).map_err(|_| refused)
+        }),
+    }
 }
 
 fn make(kind: Kind) -> Result<Box<dyn Cores>, SegmentError> {
     match kind {
         Kind::Ldt => Ok(Box::new(LdtCores::new()?)),
         Kind::Kvm64 => Ok(Box::new(Kvm64Cores::new()?)),
-        _ => Err(SegmentError::Unavailable { kind, why: "not built yet".to_owned() }),
+        Kind::Kvm32 => Ok(Box::new(Kvm32Cores::new()?)),
+        Kind::Qemu => Ok(Box::new(QemuCores::new()?)),
     }
 }

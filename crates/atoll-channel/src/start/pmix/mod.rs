@@ -31,6 +31,14 @@ const OTHERS: [(&str, &str); 2] =
 /// Keys are never used twice in a process: the second value would not be told from the first.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 
+/// Does the environment name a job that a starter with PMIx, or one that cannot be asked, has started?
+pub(super) fn is_expected() -> bool {
+    [NAMESPACE]
+        .into_iter()
+        .chain(OTHERS.map(|(variable, _)| variable))
+        .any(|name| std::env::var_os(name).is_some())
+}
+
 /// This process's place in a job.
 pub(super) struct Pmix {
     library: &'static Library,

@@ -18,6 +18,7 @@
 //! memory goes away that a card has registered. Only the environment keeps it from that, `UCX_MEM_EVENTS=n` before the process starts: right
 //! where no RDMA is used, wrong where it is.
 
+mod apart;
 mod context;
 mod deaths;
 mod events;
@@ -143,6 +144,7 @@ impl Ucx {
         };
         receiving?;
         this.connect(nodes, exchange)?;
+        library::is_complete();
         Ok(this)
     }
 
@@ -193,6 +195,18 @@ impl Ucx {
     /// Whether there is a UCX here, and of which version: major, minor, release. Loads it.
     pub fn available() -> Result<(u32, u32, u32), LoadError> {
         Ok(library()?.version)
+    }
+
+    /// Loads UCX apart from the process's own libraries, with a libc of its own, if it was not loaded yet: for a process in
+    /// which `malloc`, system calls or libraries are not as libc has them. [`Ucx::join`] then uses that. Each thread that is
+    /// going to use the transport calls [`Ucx::enter_thread`] first.
+    pub fn load_apart() -> Result<(u32, u32, u32), LoadError> {
+        Ok(library::load_apart()?.version)
+    }
+
+    /// See [`Ucx::load_apart`]. Otherwise it does nothing.
+    pub fn enter_thread() {
+        library::enter();
     }
 
     /// The version of UCX in use: major, minor, release.

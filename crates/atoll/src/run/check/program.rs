@@ -76,6 +76,8 @@ impl CheckError {
 pub(crate) enum Checked {
     /// It uses libgomp, and every symbol it needs is there.
     OpenMp,
+    /// The same; and it is a program of MPI, of which each process runs by itself.
+    Mpi,
     /// It does not; but may start one that does.
     Other,
 }
@@ -114,7 +116,8 @@ pub(crate) fn check(
             return Err(CheckError::Symbols { object: shown(path), symbols: symbols.join(", ") });
         }
     }
-    Ok(Checked::OpenMp)
+    let is_mpi = objects.iter().any(|(path, _)| file_name(path).starts_with("libmpi.so"));
+    Ok(if is_mpi { Checked::Mpi } else { Checked::OpenMp })
 }
 
 fn shown(path: &Path) -> String {

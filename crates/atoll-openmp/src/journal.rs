@@ -1,0 +1,87 @@
+//! What a profiler is told: large blocks, regions, workers, and pages touched that were dropped for sampling.
+//!
+//! Called by `heap`, `hooks`, `state` and `start::signal`; the journal is `atoll-profile-wire`'s. Without a profiler all of this is one
+//! look at a pointer.
+//!
+//! Rules: no allocation, no locks, no arena access.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use atoll_memory::sys;
+use atoll_profile_wire::{Journal, What};
+
+static JOURNAL: AtomicPtr<Journal> = AtomicPtr::new(std::ptr::null_mut());
+static PID: AtomicU32 = AtomicU32::new(0);
+/// Regions that the first worker is in, one in the other.
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+
+/// The journal's descriptor, from the environment. Before the program's first instruction.
+pub(crate) fn open(descriptor: Option<&CStr>) {
+    let Some(fd) = descriptor.and_then(|d| d.to_str().ok()?.parse::<i32>().ok()) else { return };
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh shared mapping of a file that is long enough, or no journal; never unmapped. System calls themselves, as
+    // libc's functions of these names are our own and serve the program.
+    unsafe {
+        if let Ok(at) = sys::mmap(0, Journal::BYTES, protection, libc::MAP_SHARED, fd, 0)
+            && let Some(journal) = Journal::at(at as *const u8)
+        {
+            let pid = sys::syscall(libc::SYS_getpid, [0; 6]).unwrap_or(0);
+            PID.store(pid as u32, Ordering::Relaxed);
+            JOURNAL.store(std::ptr::from_ref(journal).cast_mut(), Ordering::Release);
+        }
+        let _ = sys::syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+    }
+}
+
+#[inline]
+fn mark(what: impl FnOnce() -> What) {
+    // SAFETY: null or a journal that stays mapped, in every worker.
+    if let Some(journal) = unsafe { JOURNAL.load(Ordering::Acquire).as_ref() } {
+        journal.mark(PID.load(Ordering::Relaxed), what());
+    }
+}
+
+/// A large block was made, or got another size, by the call that returns to `caller`.
+#[inline]
+pub(crate) fn block(start: usize, bytes: usize, caller: usize) {
+    let site = caller.saturating_sub(1) as u64;
+    mark(|| What::Block { start: start as u64, bytes: bytes as u64, site });
+}
+
+/// A large block was freed.
+#[inline]
+pub(crate) fn free(start: usize) {
+    mark(|| What::Free { start: start as u64 });
+}
+
+/// The first worker enters a region.
+#[inline]
+pub(crate) fn region_enter(function: usize) {
+    if DEPTH.fetch_add(1, Ordering::Relaxed) == 0 {
+        mark(|| What::RegionBegin { function: function as u64 });
+    }
+}
+
+/// The first worker leaves a region.
+#[inline]
+pub(crate) fn region_leave() {
+    if DEPTH.fetch_sub(1, Ordering::Relaxed) == 1 {
+        mark(|| What::RegionEnd);
+    }
+}
+
+/// The calling thread is worker `number`.
+pub(crate) fn worker(number: usize) {
+    mark(|| What::Worker { tid: tid(), number: number as u32 });
+}
+
+/// The calling thread touched a page that was dropped for sampling.
+pub(crate) fn touched(address: usize, write: bool, ip: u64) {
+    mark(|| What::Touch { address: address as u64, write, tid: tid(), ip });
+}
+
+fn tid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) }.unwrap_or(0) as u32
+}

@@ -1,0 +1,248 @@
+//! The malloc family, `operator new` and `mmap`: every call goes to whom it would have gone, large blocks are marked.
+//!
+//! Rules: nothing here allocates, and before the dynamic linker has found the real functions libc's own answer.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use atoll_profile_wire::{LEAST_BLOCK, What};
+
+use crate::start::{mark, on};
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(n: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_memalign(alignment: usize, size: usize) -> *mut c_void;
+    fn __libc_free(block: *mut c_void);
+}
+
+/// The function that would have been called without us.
+struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+thread_local! {
+    /// The thread asks the dynamic linker, which may allocate.
+    static LOOKING: Cell<bool> = const { Cell::new(false) };
+    /// Who called `operator new`, which calls malloc.
+    static OUTER: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Where it is; null while the linker looks for it, or where there is none.
+    fn get(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Relaxed);
+        if !found.is_null() || LOOKING.get() {
+            return found;
+        }
+        LOOKING.set(true);
+        // SAFETY: a C string.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        LOOKING.set(false);
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Calls the next function of this name, or what answers where there is none.
+macro_rules! next {
+    ($name:literal, fn($($type:ty),*) $(-> $result:ty)?, ($($argument:expr),*), $else:expr) => {{
+        static NEXT: Next = Next::new($name);
+        let found = NEXT.get();
+        if found.is_null() {
+            $else
+        } else {
+            // SAFETY: the function of this name has this type; arguments are the caller's.
+            unsafe {
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) $(-> $result)?>(found)($($argument),*)
+            }
+        }
+    }};
+}
+
+/// Starts of blocks that were marked, so that their ends are marked, too.
+static LIVE: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
+const PLACES: usize = 1 << 14;
+const NEAR: usize = 16;
+
+fn places(start: usize) -> impl Iterator<Item = &'static AtomicUsize> {
+    let first = (start >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (0..NEAR).map(move |i| &LIVE[(first + i) % PLACES])
+}
+
+fn born(start: *mut c_void, bytes: usize, caller: usize) {
+    if start.is_null() {
+        return;
+    }
+    let outer = OUTER.get();
+    let site = if outer != 0 { outer } else { caller };
+    // Where there is no place for it, the next block at its address ends it.
+    for place in places(start as usize) {
+        if place.compare_exchange(0, start as usize, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            break;
+        }
+    }
+    // Within the call, not behind it.
+    mark(What::Block { start: start as u64, bytes: bytes as u64, site: site.saturating_sub(1) as u64 });
+}
+
+fn dies(start: *mut c_void) {
+    let at = start as usize;
+    if at == 0 || !on() {
+        return;
+    }
+    for place in places(at) {
+        if place.load(Ordering::Relaxed) == at
+            && place.compare_exchange(at, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            mark(What::Free { start: at as u64 });
+            return;
+        }
+    }
+}
+
+fn large(bytes: usize) -> bool {
+    bytes >= LEAST_BLOCK && on()
+}
+
+/// Entry points that pass on who calls them: `$entry` jumps to `$body` with its return address in `$register`.
+macro_rules! with_caller {
+    ($($entry:ident to $body:ident in $register:literal;)*) => {$(
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $entry() {
+            core::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $body)
+        }
+    )*};
+}
+
+with_caller! {
+    malloc to malloc_for in "rsi";
+    calloc to calloc_for in "rdx";
+    realloc to realloc_for in "rdx";
+    memalign to memalign_for in "rdx";
+    aligned_alloc to aligned_alloc_for in "rdx";
+    posix_memalign to posix_memalign_for in "rcx";
+    _Znwm to new_for in "rsi";
+    _Znam to new_array_for in "rsi";
+}
+
+extern "C" fn malloc_for(bytes: usize, caller: usize) -> *mut c_void {
+    // SAFETY: a plain allocation.
+    let block = next!(c"malloc", fn(usize) -> *mut c_void, (bytes), unsafe { __libc_malloc(bytes) });
+    if large(bytes) {
+        born(block, bytes, caller);
+    }
+    block
+}
+
+extern "C" fn calloc_for(n: usize, each: usize, caller: usize) -> *mut c_void {
+    // SAFETY: a plain allocation.
+    let block =
+        next!(c"calloc", fn(usize, usize) -> *mut c_void, (n, each), unsafe { __libc_calloc(n, each) });
+    let bytes = n.saturating_mul(each);
+    if large(bytes) {
+        born(block, bytes, caller);
+    }
+    block
+}
+
+extern "C" fn realloc_for(old: *mut c_void, bytes: usize, caller: usize) -> *mut c_void {
+    dies(old);
+    // SAFETY: by the caller.
+    let block = next!(c"realloc", fn(*mut c_void, usize) -> *mut c_void, (old, bytes), unsafe {
+        __libc_realloc(old, bytes)
+    });
+    if large(bytes) {
+        born(block, bytes, caller);
+    }
+    block
+}
+
+extern "C" fn memalign_for(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
+    // SAFETY: a plain allocation.
+    let block = next!(c"memalign", fn(usize, usize) -> *mut c_void, (alignment, bytes), unsafe {
+        __libc_memalign(alignment, bytes)
+    });
+    if large(bytes) {
+        born(block, bytes, caller);
+    }
+    block
+}
+
+extern "C" fn aligned_alloc_for(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
+    // SAFETY: a plain allocation.
+    let block = next!(c"aligned_alloc", fn(usize, usize) -> *mut c_void, (alignment, bytes), unsafe {
+        __libc_memalign(alignment, bytes)
+    });
+    if large(bytes) {
+        born(block, bytes, caller);
+    }
+    block
+}
+
+unsafe extern "C" fn posix_memalign_for(
+    to: *mut *mut c_void,
+    alignment: usize,
+    bytes: usize,
+    caller: usize,
+) -> c_int {
+    let done = next!(
+        c"posix_memalign",
+        fn(*mut *mut c_void, usize, usize) -> c_int,
+        (to, alignment, bytes),
+        libc::ENOMEM
+    );
+    if done == 0 && large(bytes) {
+        // SAFETY: written by the call.
+        born(unsafe { *to }, bytes, caller);
+    }
+    done
+}
+
+/// `operator new`: the block is its caller's, not the C++ library's.
+extern "C" fn new_for(bytes: usize, caller: usize) -> *mut c_void {
+    let before = OUTER.replace(caller);
+    let block = next!(c"_Znwm", fn(usize) -> *mut c_void, (bytes), malloc_for(bytes, caller));
+    OUTER.set(before);
+    block
+}
+
+/// `operator new[]`.
+extern "C" fn new_array_for(bytes: usize, caller: usize) -> *mut c_void {
+    let before = OUTER.replace(caller);
+    let block = next!(c"_Znam", fn(usize) -> *mut c_void, (bytes), malloc_for(bytes, caller));
+    OUTER.set(before);
+    block
+}
+
+/// C's `free`.
+///
+/// # Safety
+/// As C's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free(block: *mut c_void) {
+    dies(block);
+    // SAFETY: by the caller.
+    next!(c"free", fn(*mut c_void), (block), unsafe { __libc_free(block) });
+}
+
+/// `munmap`, as of blocks that `mmap` made.
+///
+/// # Safety
+/// As the system call's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(at: *mut c_void, bytes: usize) -> c_int {
+    dies(at);
+    // SAFETY: by the caller.
+    next!(c"munmap", fn(*mut c_void, usize) -> c_int, (at, bytes), unsafe {
+        libc::syscall(libc::SYS_munmap, at, bytes) as c_int
+    })
+}

@@ -1,0 +1,63 @@
+//! The functions of libgomp that this library stands in front of.
+//!
+//! `regions` and `barriers` call them through here.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function looked up when it is first needed.
+pub(crate) struct Real {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Real {
+    /// The function of this name.
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Where it is. Ends the process where it is nowhere, as the program cannot go on without it.
+    pub(crate) fn address(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Relaxed);
+        if !found.is_null() {
+            return found;
+        }
+        let found = self.look_up();
+        if found.is_null() {
+            eprintln!("atoll: the program calls {} and no libgomp is loaded", self.name.to_string_lossy());
+            std::process::abort();
+        }
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: C strings; a library that is not loaded gives null, which is not used.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr());
+            if !found.is_null() {
+                return found;
+            }
+            // Loaded by dlopen, for its caller only.
+            let libgomp = libc::dlopen(c"libgomp.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if libgomp.is_null() {
+                return libgomp;
+            }
+            libc::dlsym(libgomp, self.name.as_ptr())
+        }
+    }
+}
+
+/// Calls a function of libgomp by its name and type.
+macro_rules! real {
+    ($name:ident, fn($($argument:ty),*) $(-> $result:ty)?) => {{
+        static REAL: $crate::real::Real = $crate::real::Real::new(
+            // SAFETY: made with its NUL.
+            unsafe { ::std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
+        );
+        // SAFETY: libgomp's function of this name has this type.
+        unsafe { ::std::mem::transmute::<*mut ::std::ffi::c_void, extern "C" fn($($argument),*) $(-> $result)?>(REAL.address()) }
+    }};
+}
+pub(crate) use real;

@@ -1,0 +1,78 @@
+//! libgomp's regions: the first thread marks where one begins and ends.
+//!
+//! A region inside of another is part of it.
+
+use std::cell::Cell;
+use std::ffi::{c_long, c_uint};
+
+use atoll_profile_wire::What;
+
+use crate::real::real;
+use crate::start::{mark, on};
+
+type Function = extern "C" fn(*mut u8);
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Marks a region's begin, and its end when it goes.
+struct Region(bool);
+
+impl Region {
+    fn begin(function: Function) -> Self {
+        // SAFETY: no pointers.
+        let first = on() && DEPTH.get() == 0 && unsafe { libc::gettid() == libc::getpid() };
+        DEPTH.set(DEPTH.get() + 1);
+        if first {
+            mark(What::RegionBegin { function: function as usize as u64 });
+        }
+        Self(first)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        if self.0 {
+            mark(What::RegionEnd);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_parallel_reductions(
+    function: Function,
+    data: *mut u8,
+    threads: c_uint,
+    flags: c_uint,
+) -> c_uint {
+    let _region = Region::begin(function);
+    real!(GOMP_parallel_reductions, fn(Function, *mut u8, c_uint, c_uint) -> c_uint)(
+        function, data, threads, flags,
+    )
+}
+
+/// Entry points that run a region; what follows function and data, by name.
+macro_rules! regions {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(function: Function, data: *mut u8, $($argument: $type),*) {
+            let _region = Region::begin(function);
+            real!($name, fn(Function, *mut u8, $($type),*))(function, data, $($argument),*);
+        }
+    )*};
+}
+
+regions! {
+    GOMP_parallel(threads: c_uint, flags: c_uint);
+    GOMP_parallel_sections(threads: c_uint, count: c_uint, flags: c_uint);
+    GOMP_parallel_loop_static(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_nonmonotonic_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_nonmonotonic_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+    GOMP_parallel_loop_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+    GOMP_parallel_loop_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+}

@@ -1,0 +1,145 @@
+//! What each sample touched: the span that had its address at its time, and the region that ran.
+//!
+//! Samples are to be asked in their order in the record, which is that of time but for a few: then one sweep over
+//! what was born and died is enough, however often an address was used again. One that is earlier than the last is looked up as
+//! if it were not.
+
+use std::collections::HashMap;
+
+use super::event::Event;
+use super::reader::Profile;
+use super::sample::Sample;
+use super::span::{Kind, Layer};
+
+/// What a sample touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// An index of [`Profile::spans`]; none: in no memory that is known.
+    pub span: Option<u32>,
+    /// An index of [`Profile::variables`], of that span.
+    pub variable: Option<u32>,
+    /// An index of [`Profile::variables`]: the file whose code the instruction is; none: not known.
+    pub code: Option<u32>,
+    /// An index of [`Profile::regions`]; none: outside of any.
+    pub region: Option<u32>,
+}
+
+/// Narrower kinds of memory lie over wider ones.
+const LAYERS: usize = 3;
+
+fn layer(kind: Kind) -> usize {
+    match kind {
+        Kind::Heap => 0,
+        Kind::Global => 1,
+        _ => 2,
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Space {
+    layers: [Layer; LAYERS],
+    region: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Died(u32),
+    Ended(u32),
+    Forked(u32, u32),
+    Born(u32),
+    Began(u32),
+}
+
+/// Finds what samples touched.
+#[derive(Debug)]
+pub struct Locator<'a> {
+    profile: &'a Profile,
+    steps: Vec<(u64, Step)>,
+    next: usize,
+    spaces: HashMap<u32, Space>,
+}
+
+impl<'a> Locator<'a> {
+    pub(super) fn new(profile: &'a Profile) -> Self {
+        let mut steps = Vec::new();
+        for event in &profile.events {
+            if let Event::Fork { time_ns, space, parent } = *event {
+                steps.push((time_ns, Step::Forked(space, parent)));
+            }
+        }
+        for (number, span) in profile.spans.iter().enumerate() {
+            steps.push((span.born_ns, Step::Born(number as u32)));
+            if span.died_ns != u64::MAX {
+                steps.push((span.died_ns, Step::Died(number as u32)));
+            }
+        }
+        for (number, phase) in profile.phases.iter().enumerate() {
+            steps.push((phase.begin_ns, Step::Began(number as u32)));
+            if phase.end_ns != u64::MAX {
+                steps.push((phase.end_ns, Step::Ended(number as u32)));
+            }
+        }
+        // At one time what goes makes room for what comes, in the order in which it came.
+        let rank = |step: &Step| match *step {
+            Step::Died(_) | Step::Ended(_) => 0,
+            Step::Forked(..) => 1,
+            Step::Born(_) | Step::Began(_) => 2,
+        };
+        steps.sort_by_key(|(time, step)| (*time, rank(step)));
+        Self { profile, steps, next: 0, spaces: HashMap::new() }
+    }
+
+    /// What the sample touched.
+    pub fn place(&mut self, sample: &Sample) -> Place {
+        while let Some(&(time, step)) = self.steps.get(self.next)
+            && time <= sample.time_ns
+        {
+            self.next += 1;
+            self.step(step);
+        }
+        let profile = self.profile;
+        let Some(worker) = profile.workers.get(sample.worker as usize) else { return Place::default() };
+        let Some(space) = self.spaces.get(&worker.space) else { return Place::default() };
+        let span = space.layers.iter().find_map(|layer| layer.at(sample.address));
+        let variable_of = |span: u32| profile.spans.get(span as usize).map(|span| span.variable);
+        let code =
+            if sample.ip == 0 { None } else { space.layers[LAYERS - 1].at(sample.ip).and_then(variable_of) };
+        Place { code, span, variable: span.and_then(variable_of), region: space.region }
+    }
+
+    fn step(&mut self, step: Step) {
+        let profile = self.profile;
+        let span = |number: u32| {
+            let span = profile.spans[number as usize];
+            let kind = profile.variables[span.variable as usize].kind;
+            (span.space, layer(kind), span.start..span.start.saturating_add(span.bytes))
+        };
+        match step {
+            Step::Born(number) => {
+                let (space, layer, range) = span(number);
+                self.spaces.entry(space).or_default().layers[layer].put(range, number);
+            }
+            Step::Died(number) => {
+                let (space, layer, range) = span(number);
+                if let Some(space) = self.spaces.get_mut(&space)
+                    && space.layers[layer].at(range.start).is_none_or(|there| there == number)
+                {
+                    space.layers[layer].clear(range);
+                }
+            }
+            Step::Began(number) => {
+                let phase = profile.phases[number as usize];
+                self.spaces.entry(phase.space).or_default().region = Some(phase.region);
+            }
+            Step::Ended(number) => {
+                if let Some(space) = self.spaces.get_mut(&profile.phases[number as usize].space) {
+                    space.region = None;
+                }
+            }
+            Step::Forked(child, parent) => {
+                let state = self.spaces.get(&parent).cloned().unwrap_or_default();
+                self.spaces.insert(child, state);
+            }
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! What addresses belonged to, and when: variables, the spans of memory they had, regions and their phases.
+//!
+//! Made from [`Event`]s and [`Names`] when a profile is opened; [`locator`](super::locator) finds the span of a sample.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::event::Event;
+use super::names::{CodeLine, ModuleNames, Names};
+
+/// Spans up to which globals get theirs, so that a small file cannot ask for much memory.
+const MAX_SPANS: usize = 1 << 22;
+
+/// What kind of memory a variable is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Blocks allocated by one call.
+    Heap,
+    /// A global or static variable.
+    Global,
+    /// A thread's stack.
+    Stack,
+    /// Anonymous memory of no known call: small blocks, stacks of threads, memory mapped before recording began.
+    Anonymous,
+    /// A file's data, globals without names among them.
+    File,
+    /// Code.
+    Code,
+}
+
+impl Kind {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Global => "global",
+            Self::Stack => "stack",
+            Self::Anonymous => "anonymous",
+            Self::File => "file",
+            Self::Code => "code",
+        }
+    }
+}
+
+/// A variable: a global, all blocks that one call allocated, or memory of no name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Variable {
+    /// What kind.
+    pub kind: Kind,
+    /// What to call it: the global, what the source assigns the block to, else the function that allocated it, else the
+    /// file. Untrusted text.
+    pub name: String,
+    /// The function that allocated it; empty: none, or not known.
+    pub function: String,
+    /// Source file of the declaration or of the call; empty: not known.
+    pub file: String,
+    /// The line there; 0: not known.
+    pub line: u32,
+    /// The program's or library's file; empty: none.
+    pub module: String,
+}
+
+impl Variable {
+    /// `file.c:12`, with the file's name only; empty where it is not known.
+    pub fn place(&self) -> String {
+        place(&self.file, self.line)
+    }
+}
+
+/// Memory that a variable had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// An index of [`Profile::variables`](super::Profile::variables).
+    pub variable: u32,
+    /// Whose address space.
+    pub space: u32,
+    /// First address.
+    pub start: u64,
+    /// How long.
+    pub bytes: u64,
+    /// When it came to be.
+    pub born_ns: u64,
+    /// When it went; `u64::MAX`: it stayed.
+    pub died_ns: u64,
+}
+
+/// A parallel region.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// The outlined function. Untrusted text.
+    pub name: String,
+    /// Source file; empty: not known.
+    pub file: String,
+    /// The line there; 0: not known.
+    pub line: u32,
+}
+
+/// One time that a region ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phase {
+    /// An index of [`Profile::regions`](super::Profile::regions).
+    pub region: u32,
+    /// Whose address space.
+    pub space: u32,
+    /// When it began.
+    pub begin_ns: u64,
+    /// When it ended; `u64::MAX`: it did not.
+    pub end_ns: u64,
+}
+
+/// `file.c:12`, with the file's name only; empty where the file is.
+pub fn place(file: &str, line: u32) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    match (name.is_empty(), line) {
+        (true, _) => String::new(),
+        (false, 0) => name.to_owned(),
+        (false, line) => format!("{name}:{line}"),
+    }
+}
+
+/// Address ranges that do not overlap, each with a number. What comes later takes the place of what was there.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Layer(BTreeMap<u64, (u64, u32)>);
+
+impl Layer {
+    pub(super) fn put(&mut self, range: Range<u64>, number: u32) {
+        self.clear(range.clone());
+        if range.start < range.end {
+            self.0.insert(range.start, (range.end, number));
+        }
+    }
+
+    /// Takes the range out, from the middle of others too.
+    pub(super) fn clear(&mut self, range: Range<u64>) {
+        if range.start >= range.end {
+            return;
+        }
+        if let Some((&start, &(end, number))) = self.0.range(..range.start).next_back()
+            && end > range.start
+        {
+            self.0.insert(start, (range.start, number));
+            if end > range.end {
+                self.0.insert(range.end, (end, number));
+            }
+        }
+        while let Some((&start, &(end, number))) = self.0.range(range.clone()).next() {
+            self.0.remove(&start);
+            if end > range.end {
+                self.0.insert(range.end, (end, number));
+            }
+        }
+    }
+
+    /// The number at an address.
+    pub(super) fn at(&self, address: u64) -> Option<u32> {
+        let (_, &(end, number)) = self.0.range(..=address).next_back()?;
+        (address < end).then_some(number)
+    }
+
+    /// The numbers within a range.
+    fn within(&self, range: Range<u64>) -> Vec<u32> {
+        self.0.range(range).map(|(_, &(_, number))| number).collect()
+    }
+}
+
+/// Variables, spans, regions and phases of a profile.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) variables: Vec<Variable>,
+    pub(super) spans: Vec<Span>,
+    pub(super) regions: Vec<Region>,
+    pub(super) phases: Vec<Phase>,
+}
+
+/// One mapping of a file.
+struct Mapped {
+    path: String,
+    start: u64,
+    offset: u64,
+}
+
+#[derive(Default)]
+struct Space {
+    files: Layer,
+    /// Span numbers.
+    mappings: Layer,
+    blocks: BTreeMap<u64, u32>,
+    /// Spans of globals, by the file they are of and how far it lies above its own addresses.
+    globals: HashMap<(String, u64), Range<u32>>,
+    phase: Option<u32>,
+}
+
+struct Builder<'a> {
+    names: &'a Names,
+    memory: Memory,
+    numbers: HashMap<Variable, u32>,
+    regions: HashMap<Region, u32>,
+    spaces: HashMap<u32, Space>,
+    mapped: Vec<Mapped>,
+}
+
+/// Puts together what the events say; they are taken in their order.
+pub(super) fn build(events: &[Event], names: &Names) -> Memory {
+    let mut builder = Builder {
+        names,
+        memory: Memory::default(),
+        numbers: HashMap::new(),
+        regions: HashMap::new(),
+        spaces: HashMap::new(),
+        mapped: Vec::new(),
+    };
+    for event in events {
+        builder.add(event);
+    }
+    builder.memory
+}
+
+impl Builder<'_> {
+    fn add(&mut self, event: &Event) {
+        match *event {
+            Event::Exec { time_ns, space, .. } => {
+                for span in self.memory.spans.iter_mut().filter(|s| s.space == space && s.died_ns == u64::MAX)
+                {
+                    span.died_ns = time_ns;
+                }
+                self.end_phase(space, time_ns);
+                self.spaces.remove(&space);
+            }
+            Event::Map { time_ns, space, start, bytes, offset, ref path, code } => {
+                let end = start.saturating_add(bytes);
+                self.unmap(time_ns, space, start..end);
+                // The runtime's own files hold the program's memory.
+                let runtime = path.starts_with("/memfd:atoll-");
+                let kind = match &**path {
+                    _ if runtime => Kind::Anonymous,
+                    "[stack]" => Kind::Stack,
+                    _ if code => Kind::Code,
+                    "" | "//anon" | "[heap]" => Kind::Anonymous,
+                    _ => Kind::File,
+                };
+                let name = match &**path {
+                    "/memfd:atoll-pinned (deleted)" => "small blocks, stacks and small globals",
+                    _ if kind == Kind::Anonymous => "anonymous memory",
+                    path => path,
+                };
+                let file = path.starts_with('/') && !path.starts_with("//") && !runtime;
+                let variable = self.variable(Variable {
+                    kind,
+                    name: name.rsplit('/').next().unwrap_or(name).to_owned(),
+                    function: String::new(),
+                    file: String::new(),
+                    line: 0,
+                    module: if file { path.clone() } else { String::new() },
+                });
+                let span =
+                    self.span(Span { variable, space, start, bytes, born_ns: time_ns, died_ns: u64::MAX });
+                let number = self.mapped.len() as u32;
+                let at = self.spaces.entry(space).or_default();
+                at.mappings.put(start..end, span);
+                if file {
+                    self.mapped.push(Mapped { path: path.clone(), start, offset });
+                    at.files.put(start..end, number);
+                    self.globals(time_ns, space, start, offset, path);
+                }
+            }
+            Event::Unmap { time_ns, space, start, bytes } => {
+                self.unmap(time_ns, space, start..start.saturating_add(bytes));
+            }
+            Event::Block { time_ns, space, start, bytes, site } => {
+                self.free(time_ns, space, start);
+                let variable = self.block(space, site);
+                let span =
+                    self.span(Span { variable, space, start, bytes, born_ns: time_ns, died_ns: u64::MAX });
+                self.spaces.entry(space).or_default().blocks.insert(start, span);
+            }
+            Event::Free { time_ns, space, start } => self.free(time_ns, space, start),
+            Event::RegionBegin { time_ns, space, function } => {
+                self.end_phase(space, time_ns);
+                let line = self.line(space, function).map(|(line, _)| line.clone()).unwrap_or_default();
+                let name = if line.function.is_empty() { format!("{function:#x}") } else { line.function };
+                let region = Region { name, file: line.file, line: line.line };
+                let regions = &mut self.memory.regions;
+                let region = *self.regions.entry(region).or_insert_with_key(|region| {
+                    regions.push(region.clone());
+                    regions.len() as u32 - 1
+                });
+                self.spaces.entry(space).or_default().phase = Some(self.memory.phases.len() as u32);
+                self.memory.phases.push(Phase { region, space, begin_ns: time_ns, end_ns: u64::MAX });
+            }
+            Event::RegionEnd { time_ns, space } => self.end_phase(space, time_ns),
+            Event::Fork { .. }
+            | Event::Number { .. }
+            | Event::Worker { .. }
+            | Event::WorkerEnd { .. }
+            | Event::Wakeup { .. }
+            | Event::Period { .. }
+            | Event::Lost { .. } => {}
+        }
+    }
+
+    fn end_phase(&mut self, space: u32, time_ns: u64) {
+        if let Some(phase) = self.spaces.get_mut(&space).and_then(|s| s.phase.take()) {
+            self.memory.phases[phase as usize].end_ns = time_ns;
+        }
+    }
+
+    fn unmap(&mut self, time_ns: u64, space: u32, range: Range<u64>) {
+        let at = self.spaces.entry(space).or_default();
+        for span in at.mappings.within(range.clone()) {
+            let span = &mut self.memory.spans[span as usize];
+            if span.start >= range.start && span.start.saturating_add(span.bytes) <= range.end {
+                span.died_ns = time_ns;
+            }
+        }
+        at.mappings.clear(range.clone());
+        at.files.clear(range);
+    }
+
+    fn free(&mut self, time_ns: u64, space: u32, start: u64) {
+        if let Some(span) = self.spaces.get_mut(&space).and_then(|s| s.blocks.remove(&start)) {
+            self.memory.spans[span as usize].died_ns = time_ns;
+        }
+    }
+
+    /// The spans of a file's globals, at the first of its mappings that says where it lies.
+    fn globals(&mut self, time_ns: u64, space: u32, start: u64, offset: u64, path: &str) {
+        let Some(module) = self.names.modules.get(path) else { return };
+        let Some(address) = module.address_of(offset) else { return };
+        let bias = start.wrapping_sub(address);
+        let key = (path.to_owned(), bias);
+        // Where a file's data lies does not follow from a mapping of its middle alone, as pages of two segments may be one's.
+        if offset != 0 {
+            return;
+        }
+        let room = self.memory.spans.len() + module.globals.len() <= MAX_SPANS;
+        if module.globals.is_empty()
+            || !room
+            || self.spaces.entry(space).or_default().globals.contains_key(&key)
+        {
+            return;
+        }
+        let first = self.memory.spans.len() as u32;
+        for global in &module.globals {
+            let variable = self.variable(Variable {
+                kind: Kind::Global,
+                name: global.name.clone(),
+                function: String::new(),
+                file: global.file.clone(),
+                line: global.line,
+                module: path.to_owned(),
+            });
+            let (start, bytes) = (bias.wrapping_add(global.address), global.bytes);
+            self.span(Span { variable, space, start, bytes, born_ns: time_ns, died_ns: u64::MAX });
+        }
+        let spans = first..self.memory.spans.len() as u32;
+        self.spaces.entry(space).or_default().globals.insert(key, spans);
+    }
+
+    /// The source line of a code address, and its module.
+    fn line(&self, space: u32, address: u64) -> Option<(&CodeLine, &str)> {
+        let mapped = self.spaces.get(&space)?.files.at(address)?;
+        let mapped = &self.mapped[mapped as usize];
+        let module: &ModuleNames = self.names.modules.get(&mapped.path)?;
+        let inside = module.address_of(mapped.offset.wrapping_add(address.wrapping_sub(mapped.start)))?;
+        module.lines.get(&inside).map(|line| (line, &*mapped.path))
+    }
+
+    fn block(&mut self, space: u32, site: u64) -> u32 {
+        let found = self.line(space, site).map(|(line, path)| (line.clone(), path.to_owned()));
+        let (line, module) = found.unwrap_or_default();
+        let name = match (line.target.is_empty(), line.function.is_empty()) {
+            (false, _) => line.target,
+            (true, false) => format!("block of {}", line.function),
+            (true, true) if site == 0 => "block".to_owned(),
+            (true, true) => format!("block of {site:#x}"),
+        };
+        self.variable(Variable {
+            kind: Kind::Heap,
+            name,
+            function: line.function,
+            file: line.file,
+            line: line.line,
+            module,
+        })
+    }
+
+    fn variable(&mut self, variable: Variable) -> u32 {
+        let variables = &mut self.memory.variables;
+        *self.numbers.entry(variable).or_insert_with_key(|variable| {
+            variables.push(variable.clone());
+            variables.len() as u32 - 1
+        })
+    }
+
+    fn span(&mut self, span: Span) -> u32 {
+        self.memory.spans.push(span);
+        self.memory.spans.len() as u32 - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_layer_says_what_was_put_last(puts in proptest::collection::vec((0u64..60, 0u64..30, any::<bool>()), 0..40)) {
+            let (mut layer, mut slow) = (Layer::default(), [None; 100]);
+            for (number, &(start, len, put)) in puts.iter().enumerate() {
+                if put {
+                    layer.put(start..start + len, number as u32);
+                } else {
+                    layer.clear(start..start + len);
+                }
+                slow[start as usize..(start + len) as usize].fill(put.then_some(number as u32));
+            }
+            for (address, want) in slow.iter().enumerate() {
+                prop_assert_eq!(layer.at(address as u64), *want);
+            }
+        }
+    }
+}

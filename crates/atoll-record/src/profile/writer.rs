@@ -1,0 +1,139 @@
+//! Writes a profile, chunk by chunk, as the program runs.
+//!
+//! The other side is `reader`. What was pushed is on its way to the disk after [`ProfileWriter::flush`], so a file whose
+//! writer was killed is whole up to there.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::event::Event;
+use super::header::{Header, Trailer};
+use super::names::Names;
+use super::sample::{self, Sample};
+use super::{TAG_EVENTS, TAG_HEADER, TAG_NAMES, TAG_SAMPLES, TAG_TRAILER};
+use crate::container::{Tag, Writer};
+use crate::{Figures, Run, figures, run};
+
+/// Samples of a chunk: enough to compress well, few enough to lose little.
+const CHUNK_SAMPLES: usize = 1 << 16;
+/// Bytes of events of a chunk.
+const CHUNK_BYTES: usize = 1 << 18;
+/// Compression level: fast, as it runs beside the program.
+const LEVEL: i32 = 1;
+
+/// Writes a profile.
+#[derive(Debug)]
+pub struct ProfileWriter<W: Write> {
+    to: Writer<W>,
+    samples: Vec<Vec<Sample>>,
+    events: Vec<u8>,
+    bytes: u64,
+}
+
+impl<W: Write> ProfileWriter<W> {
+    /// Starts with the header.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn new(to: W, header: &Header) -> io::Result<Self> {
+        let mut to = Writer::new(to)?;
+        let json = serde_json::to_vec(header)?;
+        to.chunk(TAG_HEADER, &json)?;
+        let samples = vec![Vec::new(); header.samplers.len().max(1)];
+        Ok(Self { to, samples, events: Vec::new(), bytes: json.len() as u64 })
+    }
+
+    /// Bytes of the chunks written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds a sample of sampler `sampler`, an index of the header's.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn sample(&mut self, sampler: usize, sample: Sample) -> io::Result<()> {
+        let Some(samples) = self.samples.get_mut(sampler) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a sampler that the header does not name",
+            ));
+        };
+        samples.push(sample);
+        if samples.len() >= CHUNK_SAMPLES { self.flush_samples(sampler) } else { Ok(()) }
+    }
+
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn event(&mut self, event: &Event) -> io::Result<()> {
+        event.encode(&mut self.events);
+        if self.events.len() >= CHUNK_BYTES { self.flush_events() } else { Ok(()) }
+    }
+
+    /// Writes what was pushed.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.flush_events()?;
+        (0..self.samples.len()).try_for_each(|sampler| self.flush_samples(sampler))
+    }
+
+    /// Adds what is known at the end and hands back what was written to.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn finish(
+        mut self,
+        names: &Names,
+        run: Option<&Run>,
+        figures: Option<&Figures>,
+        trailer: &Trailer,
+    ) -> io::Result<W> {
+        self.flush()?;
+        let names = zstd::bulk::compress(&serde_json::to_vec(names)?, LEVEL)?;
+        self.to.chunk(TAG_NAMES, &names)?;
+        if let Some(run) = run {
+            self.json(run::TAG, run)?;
+        }
+        if let Some(figures) = figures {
+            self.json(figures::TAG, figures)?;
+        }
+        self.json(TAG_TRAILER, trailer)?;
+        self.to.finish()
+    }
+
+    fn json(&mut self, tag: Tag, what: &impl Serialize) -> io::Result<()> {
+        self.to.chunk(tag, &serde_json::to_vec(what)?)
+    }
+
+    fn flush_samples(&mut self, sampler: usize) -> io::Result<()> {
+        let samples = &mut self.samples[sampler];
+        if samples.is_empty() {
+            return Ok(());
+        }
+        let raw = sample::encode(samples);
+        let mut head = Vec::with_capacity(12);
+        head.extend_from_slice(&(sampler as u32).to_le_bytes());
+        head.extend_from_slice(&(samples.len() as u32).to_le_bytes());
+        head.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+        head.extend_from_slice(&zstd::bulk::compress(&raw, LEVEL)?);
+        samples.clear();
+        self.bytes += head.len() as u64;
+        self.to.chunk(TAG_SAMPLES, &head)
+    }
+
+    fn flush_events(&mut self) -> io::Result<()> {
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        let mut head = (self.events.len() as u32).to_le_bytes().to_vec();
+        head.extend_from_slice(&zstd::bulk::compress(&self.events, LEVEL)?);
+        self.events.clear();
+        self.bytes += head.len() as u64;
+        self.to.chunk(TAG_EVENTS, &head)
+    }
+}

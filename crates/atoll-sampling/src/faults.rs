@@ -1,0 +1,115 @@
+//! The fault sampler: the kernel's page-fault event, with its real addresses.
+//!
+//! Each sample is a page that a thread's page table lacked, or forbade to write: a page's first touch, what came back from
+//! far memory or swap, and, under atoll's runtime, nothing of the arena, whose faults the runtime resolves itself. It shows which thread
+//! touches which memory first, costs less than the fault itself, and says nothing of how often. The buffer and the period are as
+//! with hardware.
+
+use std::os::fd::RawFd;
+
+use atoll_record::profile::SamplerInfo;
+use perf_event_open_sys::bindings as sys;
+
+use crate::instruction::{CodeBytes, Instructions, REGISTERS};
+use crate::perf::{Attached, Layout, Setup};
+use crate::sampler::{Found, Harvest, Knobs, Sampler, SamplerError};
+
+const LAYOUT: Layout = Layout {
+    sample_type: (sys::PERF_SAMPLE_IP
+        | sys::PERF_SAMPLE_TID
+        | sys::PERF_SAMPLE_TIME
+        | sys::PERF_SAMPLE_ADDR
+        | sys::PERF_SAMPLE_REGS_USER) as u64,
+    registers: REGISTERS,
+};
+
+/// What writing one record costs beside the fault.
+const SECONDS_A_SAMPLE: f64 = 3e-7;
+
+/// The sampler.
+#[derive(Debug)]
+pub struct Faults {
+    event: Attached,
+    instructions: Instructions,
+}
+
+impl Faults {
+    /// Sets it up; the period is in faults.
+    ///
+    /// # Errors
+    /// See [`SamplerError`]: the kernel is asked once.
+    pub fn new(knobs: Knobs) -> Result<Self, SamplerError> {
+        let event = Attached::new(Setup {
+            kind: sys::PERF_TYPE_SOFTWARE,
+            config: u64::from(sys::PERF_COUNT_SW_PAGE_FAULTS),
+            period: knobs.period.max(1),
+            layout: LAYOUT,
+            ..Setup::of(&knobs)
+        })?;
+        Ok(Self { event, instructions: Instructions::default() })
+    }
+}
+
+impl Sampler for Faults {
+    fn info(&self) -> SamplerInfo {
+        SamplerInfo {
+            name: "faults".into(),
+            meaning: "a page that a thread touched and its page table lacked, or forbade to write".into(),
+            period: self.event.period(),
+            period_unit: "faults".into(),
+            buffer_bytes: self.event.setup().wakeup_bytes as u64,
+            reads: true,
+            writes: true,
+            byte_addresses: true,
+            ..SamplerInfo::default()
+        }
+    }
+
+    fn attach(&mut self, _pid: u32, tid: u32, at_exec: bool) -> Result<(), SamplerError> {
+        self.event.attach(tid, at_exec)
+    }
+
+    fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
+        self.event.harvest(|s, _| {
+            // The kernel does not say whether it was a write; the instruction does.
+            let mut one = Found {
+                time_ns: s.time,
+                pid: s.pid,
+                tid: s.tid,
+                ip: s.ip,
+                address: s.address,
+                ..Found::default()
+            };
+            self.instructions.accesses(s.pid, s.ip, s.registers(), code, |touch| {
+                if touch.address >> 12 == s.address >> 12 {
+                    one.access = touch.access;
+                }
+            });
+            found.push(one);
+        })
+    }
+
+    fn detach(&mut self, tid: u32) {
+        self.event.detach(tid);
+    }
+
+    fn executed(&mut self, pid: u32) {
+        self.instructions.forget(pid);
+    }
+
+    fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
+        self.event.descriptors(each);
+    }
+
+    fn period(&self) -> u64 {
+        self.event.period()
+    }
+
+    fn set_period(&mut self, period: u64) {
+        self.event.set_period(period.max(1));
+    }
+
+    fn seconds_a_sample(&self) -> f64 {
+        SECONDS_A_SAMPLE
+    }
+}

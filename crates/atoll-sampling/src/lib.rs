@@ -1,0 +1,21 @@
+//! Samplers of memory accesses, and what makes a profile of their samples.
+//!
+//! `atoll profile` starts a program, attaches samplers ([`sampler::Sampler`]) to its threads and lets a [`recorder::Recorder`]
+//! write what they find as `atoll-record`'s profile. The design follows Roca Nonell and others, MCHPC'18: periods and buffers
+//! are the user's to set, many records share one wake-up, and mappings are kept with their times.
+
+pub mod calibrate;
+pub mod clock;
+pub mod code;
+pub mod faults;
+pub mod hardware;
+pub mod instruction;
+pub mod perf;
+pub mod recorder;
+pub mod sampler;
+pub mod symbols;
+pub mod threads;
+pub mod timer;
+pub mod touches;
+
+pub use sampler::{Found, Harvest, Sampler, SamplerError};

@@ -1,0 +1,425 @@
+//! Drives samplers while a program runs, and writes what they find.
+//!
+//! The launcher calls [`Recorder::tick`] from a thread of its own. A tick takes what happened (`threads`), what was sampled and what
+//! the program's inside tells, and writes it in the order of time: what is later than the tick's begin waits for the next, as
+//! another processor may still have something earlier. What cannot be written ends the recording, not the program.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Write};
+use std::os::fd::RawFd;
+
+use atoll_profile_wire::{Mark, Reader, What as Marked};
+use atoll_record::profile::{Access, Event, Loss, ProfileWriter, Sample, SamplerTotals};
+
+use crate::clock;
+use crate::code::Code;
+use crate::sampler::{Found, Harvest, Sampler};
+use crate::threads::{Change, Threads, What};
+
+/// How a recorder is set.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Are processes that the program forks its workers, in one address space with it?
+    pub forks_share: bool,
+    /// Bytes the record may have.
+    pub limit_bytes: u64,
+    /// Are samples thinned out, the more the fuller the record is? Else all are kept until it is full.
+    pub thin_out: bool,
+    /// The time at which the record begins.
+    pub start_ns: u64,
+}
+
+/// How long what was written may stay in memory.
+const FLUSH_NS: u64 = 500_000_000;
+/// Between two changes of the period at random.
+const JITTER_NS: u64 = 50_000_000;
+
+/// Writes a profile while a program runs.
+pub struct Recorder<W: Write> {
+    writer: Option<ProfileWriter<W>>,
+    options: Options,
+    threads: Threads,
+    samplers: Vec<Box<dyn Sampler>>,
+    /// What the program's inside tells.
+    journal: Option<Reader>,
+    totals: Vec<SamplerTotals>,
+    code: Code,
+    /// By thread.
+    workers: HashMap<u32, Worker>,
+    worker_count: u32,
+    /// Numbers in the team, by thread.
+    numbers: HashMap<u32, u32>,
+    /// Address spaces, by process.
+    spaces: HashMap<u32, u32>,
+    samples: Vec<(usize, Found)>,
+    found: Vec<Found>,
+    events: Vec<Event>,
+    /// Threads that are over, whose buffers are harvested once more.
+    over: Vec<u32>,
+    random: Random,
+    thinning: u32,
+    flushed_ns: u64,
+    jittered_ns: u64,
+    harvest_ns: u64,
+    failed: Option<io::Error>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Worker {
+    index: u32,
+}
+
+/// What is left when a program is over.
+#[derive(Debug)]
+pub struct Recorded<W: Write> {
+    /// Takes names and trailer; none if writing failed.
+    pub writer: Option<ProfileWriter<W>>,
+    /// Why writing failed.
+    pub failed: Option<io::Error>,
+    /// By sampler.
+    pub samplers: Vec<SamplerTotals>,
+    /// Records of mappings, threads, blocks and regions that were lost.
+    pub lost: u64,
+    /// Code whose names are wanted: by file, offsets in it.
+    pub wanted: BTreeMap<String, BTreeSet<u64>>,
+    /// Processor time that recording took beside the program.
+    pub harvest_seconds: f64,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Records what `samplers` (in the order of the writer's header) find in the program whose first thread is `tid`; it is to
+    /// be called before that thread executes the program.
+    ///
+    /// # Errors
+    /// A sampler cannot be attached.
+    pub fn new(
+        writer: ProfileWriter<W>,
+        options: Options,
+        threads: Threads,
+        mut samplers: Vec<Box<dyn Sampler>>,
+        journal: Option<Reader>,
+        tid: u32,
+    ) -> Result<Self, crate::SamplerError> {
+        for sampler in &mut samplers {
+            sampler.attach(tid, tid, true)?;
+        }
+        let totals = samplers
+            .iter()
+            .map(|s| SamplerTotals { seconds_a_sample: s.seconds_a_sample(), ..SamplerTotals::default() })
+            .collect();
+        let mut recorder = Self {
+            writer: Some(writer),
+            options,
+            threads,
+            samplers,
+            journal,
+            totals,
+            code: Code::default(),
+            workers: HashMap::new(),
+            worker_count: 0,
+            numbers: HashMap::new(),
+            spaces: HashMap::from([(tid, tid)]),
+            samples: Vec::new(),
+            found: Vec::new(),
+            events: Vec::new(),
+            over: Vec::new(),
+            random: Random(options.start_ns | 1),
+            thinning: 0,
+            flushed_ns: options.start_ns,
+            jittered_ns: options.start_ns,
+            harvest_ns: 0,
+            failed: None,
+        };
+        recorder.worker(options.start_ns, tid, tid, String::new());
+        Ok(recorder)
+    }
+
+    /// Descriptors that are readable when a tick is due.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let mut all: Vec<RawFd> = self.threads.descriptors().collect();
+        self.samplers.iter().for_each(|sampler| sampler.descriptors(&mut |fd| all.push(fd)));
+        all
+    }
+
+    /// Takes what there is. With `last` everything is written, else what is later than now waits.
+    pub fn tick(&mut self, last: bool) {
+        let (begin, cpu) = (clock::now_ns(), clock::thread_ns());
+        for change in self.threads.changes() {
+            self.change(change);
+        }
+        self.read_journal(last);
+        for number in 0..self.samplers.len() {
+            let harvest = self.samplers[number].harvest(&mut self.code, &mut self.found);
+            self.count(number, begin, harvest);
+            self.samples.extend(self.found.drain(..).map(|found| (number, found)));
+        }
+        for tid in std::mem::take(&mut self.over) {
+            self.samplers.iter_mut().for_each(|sampler| sampler.detach(tid));
+        }
+        if begin - self.jittered_ns >= JITTER_NS {
+            self.jittered_ns = begin;
+            // On average the period itself.
+            let factor = 0.75 + 0.5 * self.random.share();
+            self.samplers.iter_mut().for_each(|sampler| sampler.jitter(factor));
+        }
+        let written = self.write(if last { u64::MAX } else { begin });
+        if let Err(error) = written {
+            self.fail(error);
+        }
+        self.harvest_ns += clock::thread_ns() - cpu;
+    }
+
+    /// Ends the recording: the last tick was made.
+    pub fn finish(mut self) -> Recorded<W> {
+        if let Some(writer) = &mut self.writer
+            && let Err(error) = writer.flush()
+        {
+            self.fail(error);
+        }
+        for (totals, sampler) in self.totals.iter_mut().zip(&self.samplers) {
+            totals.last_period = sampler.period();
+            totals.seconds_a_sample = sampler.seconds_a_sample();
+        }
+        Recorded {
+            writer: self.writer,
+            failed: self.failed,
+            samplers: self.totals,
+            lost: self.threads.lost + self.journal.as_ref().map_or(0, Reader::lost),
+            wanted: self.code.wanted(),
+            harvest_seconds: self.harvest_ns as f64 * 1e-9,
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.writer = None;
+        self.failed.get_or_insert(error);
+        self.samplers.clear();
+    }
+
+    fn count(&mut self, number: usize, now: u64, harvest: Harvest) {
+        let totals = &mut self.totals[number];
+        totals.foreign += harvest.without_address;
+        totals.lost += harvest.lost;
+        totals.throttled += harvest.throttled;
+        let (time_ns, sampler) = (now, number as u32);
+        if harvest.records > 0 {
+            totals.wakeups += 1;
+            let (records, bytes) = (harvest.records, harvest.bytes);
+            self.events.push(Event::Wakeup { time_ns, sampler, records, bytes });
+        }
+        for (samples, cause) in [(harvest.lost, Loss::Full), (harvest.throttled, Loss::Throttled)] {
+            if samples > 0 {
+                self.events.push(Event::Lost { time_ns, sampler, samples, cause });
+            }
+        }
+    }
+
+    fn worker(&mut self, time_ns: u64, pid: u32, tid: u32, name: String) {
+        let space = self.space(pid);
+        self.workers.insert(tid, Worker { index: self.worker_count });
+        self.worker_count += 1;
+        let number = self.numbers.remove(&tid).unwrap_or(u32::MAX);
+        self.events.push(Event::Worker { time_ns, space, pid, tid, number, node: 0, name });
+    }
+
+    fn space(&self, pid: u32) -> u32 {
+        self.spaces.get(&pid).copied().unwrap_or(pid)
+    }
+
+    fn change(&mut self, change: Change) {
+        let Change { time_ns, what } = change;
+        match what {
+            What::Came { pid, parent, tid } => {
+                if !self.spaces.contains_key(&pid) {
+                    let of = self.space(parent);
+                    if self.options.forks_share {
+                        self.spaces.insert(pid, of);
+                    } else {
+                        self.spaces.insert(pid, pid);
+                        self.events.push(Event::Fork { time_ns, space: pid, parent: of });
+                    }
+                }
+                self.worker(time_ns, pid, tid, String::new());
+                for sampler in &mut self.samplers {
+                    // A thread that cannot be sampled is one without samples; the first one could be.
+                    let _ = sampler.attach(pid, tid, false);
+                }
+            }
+            What::Went { tid } => {
+                if let Some(worker) = self.workers.get(&tid) {
+                    self.events.push(Event::WorkerEnd { time_ns, worker: worker.index });
+                }
+                self.over.push(tid);
+            }
+            What::Named { pid, tid, exec, name } => {
+                if exec {
+                    self.spaces.insert(pid, pid);
+                    self.code.forget(pid);
+                    self.samplers.iter_mut().for_each(|sampler| sampler.executed(pid));
+                    self.events.push(Event::Exec { time_ns, space: pid, name });
+                } else if !self.workers.contains_key(&tid) {
+                    self.worker(time_ns, pid, tid, name);
+                }
+            }
+            What::Mapped { pid, start, bytes, offset, code, path } => {
+                self.code.want_file(&path);
+                if code {
+                    self.code.map(pid, start, bytes, offset, &path);
+                }
+                // A worker's own view of what it shares is no news.
+                let space = self.space(pid);
+                if space == pid {
+                    self.events.push(Event::Map { time_ns, space, start, bytes, offset, path, code });
+                }
+            }
+        }
+    }
+
+    fn read_journal(&mut self, last: bool) {
+        let Some(mut journal) = self.journal.take() else { return };
+        loop {
+            journal.by_ref().for_each(|mark| self.mark(&mark));
+            // At the end nobody completes what is not whole.
+            if !last || !journal.pass_over() {
+                break;
+            }
+        }
+        self.journal = Some(journal);
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        let Mark { time_ns, pid, what } = *mark;
+        let space = self.space(pid);
+        match what {
+            Marked::Block { start, bytes, site } => {
+                self.code.want(pid, site);
+                self.events.push(Event::Block { time_ns, space, start, bytes, site });
+            }
+            Marked::Free { start } => self.events.push(Event::Free { time_ns, space, start }),
+            Marked::RegionBegin { function } => {
+                self.code.want(pid, function);
+                self.events.push(Event::RegionBegin { time_ns, space, function });
+            }
+            Marked::RegionEnd => self.events.push(Event::RegionEnd { time_ns, space }),
+            Marked::Touch { address, write, tid, ip } => {
+                let access = if write { Access::Write } else { Access::Read };
+                let one = Found { time_ns, pid, tid, ip, address, access, ..Found::default() };
+                for (number, sampler) in self.samplers.iter_mut().enumerate() {
+                    if sampler.takes_touches() {
+                        self.samples.push((number, one));
+                        self.totals[number].wakeups += 1;
+                    }
+                }
+            }
+            Marked::Worker { tid, number } => {
+                if self.threads.is_none() && !self.workers.contains_key(&tid) {
+                    self.worker(time_ns, pid, tid, String::new());
+                    for what in Threads::mappings(pid) {
+                        self.change(Change { time_ns, what });
+                    }
+                }
+                match self.workers.get(&tid) {
+                    Some(worker) => self.events.push(Event::Number { time_ns, worker: worker.index, number }),
+                    // Its coming is told later than this.
+                    None => {
+                        self.numbers.insert(tid, number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes what is not later than `until`.
+    fn write(&mut self, until: u64) -> io::Result<()> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let start = self.options.start_ns;
+        self.events.sort_by_key(Event::time_ns);
+        let ready = self.events.partition_point(|event| event.time_ns() <= until);
+        for mut event in self.events.drain(..ready) {
+            shift(&mut event, start);
+            writer.event(&event)?;
+        }
+        self.samples.sort_by_key(|(_, found)| found.time_ns);
+        let ready = self.samples.partition_point(|(_, found)| found.time_ns <= until);
+        for (number, found) in self.samples.drain(..ready) {
+            let totals = &mut self.totals[number];
+            let Some(worker) = self.workers.get(&found.tid) else {
+                totals.foreign += 1;
+                continue;
+            };
+            if self.random.next().trailing_zeros() < self.thinning
+                || writer.bytes() >= self.options.limit_bytes
+            {
+                totals.dropped += 1;
+                continue;
+            }
+            totals.samples += 1;
+            self.code.want(found.pid, found.ip);
+            writer.sample(
+                number,
+                Sample {
+                    time_ns: found.time_ns.saturating_sub(start),
+                    address: found.address,
+                    ip: found.ip,
+                    worker: worker.index,
+                    access: found.access,
+                    weight: found.weight,
+                    source: found.source,
+                    physical: found.physical,
+                },
+            )?;
+        }
+        // Each time half of what was left is full, half as many of the samples are kept.
+        let left = self.options.limit_bytes.saturating_sub(writer.bytes());
+        if self.options.thin_out
+            && left < self.options.limit_bytes >> (self.thinning + 1)
+            && self.thinning < 20
+        {
+            self.thinning += 1;
+        }
+        let now = clock::now_ns();
+        if now - self.flushed_ns >= FLUSH_NS {
+            self.flushed_ns = now;
+            writer.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes an event's time one since the record's start.
+fn shift(event: &mut Event, start: u64) {
+    match event {
+        Event::Worker { time_ns, .. }
+        | Event::WorkerEnd { time_ns, .. }
+        | Event::Exec { time_ns, .. }
+        | Event::Fork { time_ns, .. }
+        | Event::Map { time_ns, .. }
+        | Event::Unmap { time_ns, .. }
+        | Event::Block { time_ns, .. }
+        | Event::Free { time_ns, .. }
+        | Event::RegionBegin { time_ns, .. }
+        | Event::RegionEnd { time_ns, .. }
+        | Event::Wakeup { time_ns, .. }
+        | Event::Period { time_ns, .. }
+        | Event::Lost { time_ns, .. }
+        | Event::Number { time_ns, .. } => *time_ns = time_ns.saturating_sub(start),
+    }
+}
+
+/// Numbers at random (xorshift64*): they need only not keep step with any program.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// In 0..1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

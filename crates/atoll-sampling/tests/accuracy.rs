@@ -1,0 +1,54 @@
+//! The timer against counts that are known by construction: arrays that are read in powers of two.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::hint::black_box;
+
+use atoll_sampling::Sampler;
+use atoll_sampling::code::Code;
+use atoll_sampling::sampler::Knobs;
+use atoll_sampling::timer::Timer;
+
+const ARRAYS: usize = 6;
+const WORDS: usize = 8192;
+
+/// The same code for all, as it is with the arrays of a program's one loop.
+#[inline(never)]
+fn read(array: &[u64]) -> u64 {
+    array.iter().fold(0u64, |sum, word| black_box(sum.wrapping_add(*word)))
+}
+
+#[test]
+fn the_hottest_arrays_are_in_their_order() {
+    let knobs = Knobs { period: 100_000, buffer_bytes: 1 << 20 };
+    let mut timer = match Timer::new(knobs, 0.0) {
+        Ok(timer) => timer,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let arrays: Vec<Vec<u64>> = (0..ARRAYS).map(|i| vec![i as u64; WORDS]).collect();
+    // SAFETY: no pointers.
+    let tid = unsafe { libc::gettid() } as u32;
+    timer.attach(std::process::id(), tid, false).unwrap();
+    let (mut found, mut code) = (Vec::new(), Code::default());
+    // Until there are enough samples, however slow the machine is.
+    while found.len() < 6000 {
+        for round in 0..1 << ARRAYS {
+            // Array i is read in one of 2^i rounds.
+            for (i, array) in arrays.iter().enumerate() {
+                if round % (1 << i) == 0 {
+                    black_box(read(array));
+                }
+            }
+        }
+        timer.harvest(&mut code, &mut found);
+    }
+    timer.detach(tid);
+    let inside = |array: &Vec<u64>| {
+        let start = array.as_ptr() as u64;
+        found.iter().filter(|f| (start..start + 8 * WORDS as u64).contains(&f.address)).count()
+    };
+    let counts: Vec<usize> = arrays.iter().map(inside).collect();
+    println!("{counts:?} of {}", found.len());
+    assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
+    // The rest is the loop's own variables.
+    assert!(counts.iter().sum::<usize>() * 3 > found.len(), "{counts:?} of {}", found.len());
+}

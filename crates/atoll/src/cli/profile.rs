@@ -1,0 +1,232 @@
+//! Flags of `atoll profile` and `atoll report`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use atoll_pages::Size;
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::RunArgs;
+
+pub(super) const ABOUT: &str = "\
+Samplers:
+  timer   at times spread over each thread's processor time, what it touches next: the instruction that a timer interrupts is
+          decoded. Any program, no PMU. --reset counts nanoseconds.
+  pebs, ibs, spe
+          what the processor samples itself; --reset counts accesses (pebs) or operations.
+  faults  the kernel's page faults: first touches, and what came back from swap. --reset counts faults.
+  touches pages dropped at random from a worker's page table, and who comes back; under atoll's runtime. --reset counts
+          nanoseconds between two pages of a worker.
+auto takes the processor's where it can be used, else the timer; under the runtime, without perf, touches.
+
+A profile is a record: `atoll report`, `atoll diff` and `atoll export` read it, also when the program or the machine died
+half way. Samples and marks that are lost are counted in it.
+
+Exit status: the program's own, or as that of atoll run.";
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ProfileArgs {
+    /// The profile to write; default: the program's name and .atoll
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// What finds accesses
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) sampler: SamplerArg,
+
+    /// Overhead to hold, in percent of the program's processor time
+    #[arg(long, value_name = "PERCENT", default_value = "1%", conflicts_with = "reset")]
+    pub(crate) overhead: Overhead,
+
+    /// Sampling period: what is counted between two samples, in the sampler's unit (the paper's reset value)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) reset: Option<u64>,
+
+    /// Bytes of records between two wake-ups, of each thread
+    #[arg(long, value_name = "SIZE", default_value = "32K", value_parser = buffer)]
+    pub(crate) buffer: Size,
+
+    /// Harvest at times, not when buffers are full
+    #[arg(long)]
+    pub(crate) harvest_thread: bool,
+
+    /// Bytes the profile may have
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub(crate) limit: Size,
+
+    /// Which samples are kept where not all can be
+    #[arg(long, value_enum, default_value = "random")]
+    pub(crate) keep: KeepArg,
+
+    /// Run the program under atoll's runtime?
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) runtime: RuntimeArg,
+
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// Where samples come from.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SamplerArg {
+    /// The best that works here
+    Auto,
+    /// Intel's PEBS: loads and stores
+    Pebs,
+    /// AMD's IBS: micro-operations
+    Ibs,
+    /// Arm's SPE: operations
+    Spe,
+    /// A timer and the interrupted instruction
+    Timer,
+    /// The kernel's page faults
+    Faults,
+    /// Pages that a worker's page table is made to lack, with --runtime on
+    Touches,
+    /// Timer and touches together, with --runtime on
+    Both,
+}
+
+/// Which samples are kept where not all can be.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeepArg {
+    /// Some of all times: the fuller the record, the fewer
+    Random,
+    /// Those of the beginning
+    First,
+}
+
+/// Is the program run under atoll's runtime?
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RuntimeArg {
+    /// Where it is needed: for --near, --nodes, or a sampler of its own
+    Auto,
+    /// Yes
+    On,
+    /// No: as it is
+    Off,
+}
+
+/// A share of the program's time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Overhead(pub(crate) f64);
+
+#[derive(thiserror::Error, Debug, PartialEq)]
+#[error("an overhead is a percentage above 0 and at most 50, as in 1%")]
+pub(crate) struct OverheadError;
+
+impl FromStr for Overhead {
+    type Err = OverheadError;
+
+    fn from_str(text: &str) -> Result<Self, OverheadError> {
+        let number = text.strip_suffix('%').unwrap_or(text);
+        let percent: f64 = number.parse().map_err(|_| OverheadError)?;
+        if percent > 0.0 && percent <= 50.0 { Ok(Self(percent / 100.0)) } else { Err(OverheadError) }
+    }
+}
+
+fn buffer(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|e: atoll_pages::size::SizeError| e.to_string())?;
+    if size.0.is_power_of_two() && (4096..=64 << 20).contains(&size.0) {
+        Ok(size)
+    } else {
+        Err("a buffer is a power of two from 4K to 64M".into())
+    }
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ReportArgs {
+    /// What `atoll profile` wrote
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+
+    /// Compare with an exact trace of the same program and arguments (`atoll trace --exact`), by the program's globals
+    #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
+    pub(crate) against: Option<PathBuf>,
+
+    /// Print the report in the terminal
+    #[arg(long)]
+    pub(crate) text: bool,
+
+    /// Leave out memory of variables smaller than this
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub(crate) least: Size,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct DiffArgs {
+    /// The profile before
+    #[arg(value_name = "BEFORE", value_hint = ValueHint::FilePath)]
+    pub(crate) before: PathBuf,
+
+    /// The profile after
+    #[arg(value_name = "AFTER", value_hint = ValueHint::FilePath)]
+    pub(crate) after: PathBuf,
+}
+
+pub(super) const EXPORT: &str = "\
+Formats:
+  csv      a line a sample: time, worker, address, access, variable, region, source line
+  parquet  the same columns, for pandas and polars; where atoll was built with the feature parquet
+  firefox  for https://profiler.firefox.com: workers, their samples by region, function and variable
+  perfetto for https://ui.perfetto.dev: regions, and samples a second of the hottest variables";
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) form: ExportForms,
+
+    /// Where to write it; default: standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// What `atoll profile` wrote
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// One of the formats.
+#[derive(Args, Debug, Clone)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ExportForms {
+    /// Comma-separated values
+    #[arg(long)]
+    csv: bool,
+
+    /// Parquet
+    #[arg(long)]
+    parquet: bool,
+
+    /// The Firefox Profiler's format
+    #[arg(long)]
+    firefox_profile: bool,
+
+    /// Trace events, as Perfetto reads them
+    #[arg(long)]
+    perfetto: bool,
+}
+
+/// A format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExportForm {
+    /// Comma-separated values.
+    Csv,
+    /// Parquet.
+    Parquet,
+    /// The Firefox Profiler's.
+    Firefox,
+    /// Perfetto's.
+    Perfetto,
+}
+
+impl ExportForms {
+    /// The one that was asked for.
+    pub(crate) fn form(&self) -> ExportForm {
+        match (self.parquet, self.firefox_profile, self.perfetto) {
+            (true, ..) => ExportForm::Parquet,
+            (_, true, _) => ExportForm::Firefox,
+            (.., true) => ExportForm::Perfetto,
+            _ => ExportForm::Csv,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Which samplers a profile is made with, and why.
+//!
+//! What was asked for, or the best that works: the processor's own, else the timer; without perf, and under atoll's
+//! runtime, touches.
+
+use std::path::Path;
+
+use atoll_record::profile::SamplerInfo;
+use atoll_sampling::calibrate;
+use atoll_sampling::faults::Faults;
+use atoll_sampling::hardware::Hardware;
+use atoll_sampling::hardware::pmu::{Kind, Pmu};
+use atoll_sampling::sampler::{Knobs, Sampler, SamplerError};
+use atoll_sampling::timer::{LEAST_PERIOD_NS, Timer};
+use atoll_sampling::touches::{self, Touches};
+
+use crate::cli::{ProfileArgs, RuntimeArg, SamplerArg};
+
+/// Of the overhead to hold, what samples may take; the rest is for harvesting.
+const SHARE: f64 = 0.85;
+/// Accesses between two hardware samples where the overhead is to hold it: held by changing it.
+const FIRST_RESET: u64 = 10_000;
+
+/// What was chosen.
+pub(super) struct Chosen {
+    pub(super) samplers: Vec<Box<dyn Sampler>>,
+    /// As the record's header has them.
+    pub(super) infos: Vec<SamplerInfo>,
+    /// Why these, in a sentence.
+    pub(super) reason: String,
+    /// Those not taken, and why.
+    pub(super) refused: Vec<(String, String)>,
+    /// How often each worker is to drop a page; 0: never.
+    pub(super) drop_every_ns: u64,
+}
+
+/// No sampler works here, or not the one that was asked for.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum NoSampler {
+    /// That one cannot be had.
+    #[error("sampler {0} cannot be used here: {1}")]
+    Refused(&'static str, SamplerError),
+    /// It needs the runtime.
+    #[error("sampler {0} needs atoll's runtime: leave --runtime off away")]
+    Runtime(&'static str),
+    /// None of them.
+    #[error("no sampler works here: {0}")]
+    None(String),
+}
+
+/// Is the program run under atoll's runtime?
+pub(super) fn managed(args: &ProfileArgs) -> bool {
+    match args.runtime {
+        RuntimeArg::On => true,
+        RuntimeArg::Off => false,
+        RuntimeArg::Auto => {
+            args.run.near.is_some()
+                || args.run.nodes > 1
+                || matches!(args.sampler, SamplerArg::Touches | SamplerArg::Both)
+        }
+    }
+}
+
+/// Chooses.
+///
+/// # Errors
+/// None works.
+pub(super) fn choose(args: &ProfileArgs) -> Result<Chosen, NoSampler> {
+    let asked = "it was asked for".to_owned();
+    let refused = |name| move |e| NoSampler::Refused(name, e);
+    let one = |sampler: Box<dyn Sampler>| Ok(chosen(args, vec![sampler], asked.clone(), Vec::new(), 0));
+    let hardware_of = |kind: Kind| -> Result<Chosen, NoSampler> {
+        let sampler = hardware(args, Some(kind)).map_err(refused(kind.word()))?;
+        one(Box::new(sampler))
+    };
+    match args.sampler {
+        SamplerArg::Pebs => hardware_of(Kind::Pebs),
+        SamplerArg::Ibs => hardware_of(Kind::Ibs),
+        SamplerArg::Spe => hardware_of(Kind::Spe),
+        SamplerArg::Timer => one(Box::new(timer(args, 1.0).map_err(refused("timer"))?)),
+        SamplerArg::Faults => {
+            let knobs = Knobs { period: args.reset.unwrap_or(1), buffer_bytes: args.buffer.0 as usize };
+            one(Box::new(Faults::new(knobs).map_err(refused("faults"))?))
+        }
+        SamplerArg::Touches | SamplerArg::Both if !managed(args) => Err(NoSampler::Runtime("touches")),
+        SamplerArg::Touches => {
+            let period = drop_period(args, 1.0);
+            Ok(chosen(args, vec![Box::new(Touches::new(period))], asked, Vec::new(), period))
+        }
+        SamplerArg::Both => {
+            let period = drop_period(args, 0.5);
+            let timer = timer(args, 0.5).map_err(refused("timer"))?;
+            let both: Vec<Box<dyn Sampler>> = vec![Box::new(timer), Box::new(Touches::new(period))];
+            Ok(chosen(args, both, asked, Vec::new(), period))
+        }
+        SamplerArg::Auto => automatic(args),
+    }
+}
+
+fn automatic(args: &ProfileArgs) -> Result<Chosen, NoSampler> {
+    let mut refused = Vec::new();
+    match hardware(args, None) {
+        Ok(sampler) => {
+            let reason = "the processor samples accesses itself".to_owned();
+            return Ok(chosen(args, vec![Box::new(sampler)], reason, refused, 0));
+        }
+        Err(error) => refused.push(("hardware".to_owned(), error.to_string())),
+    }
+    match timer(args, 1.0) {
+        Ok(sampler) => {
+            let reason = format!("sampler timer, as {}", refused[0].1);
+            return Ok(chosen(args, vec![Box::new(sampler)], reason, refused, 0));
+        }
+        Err(error) => refused.push(("timer".to_owned(), error.to_string())),
+    }
+    if managed(args) {
+        let period = drop_period(args, 1.0);
+        let reason = format!("sampler touches, as for perf {}", refused[1].1);
+        return Ok(chosen(args, vec![Box::new(Touches::new(period))], reason, refused, period));
+    }
+    let all: Vec<String> = refused.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    Err(NoSampler::None(all.join("; ")))
+}
+
+fn chosen(
+    args: &ProfileArgs,
+    samplers: Vec<Box<dyn Sampler>>,
+    reason: String,
+    refused: Vec<(String, String)>,
+    drop_every_ns: u64,
+) -> Chosen {
+    let share = args.overhead.0 / samplers.len() as f64;
+    let info = |sampler: &Box<dyn Sampler>| SamplerInfo {
+        overhead_target: args.reset.is_none().then_some(share),
+        harvest_thread: args.harvest_thread,
+        ..sampler.info()
+    };
+    let infos = samplers.iter().map(info).collect();
+    Chosen { samplers, infos, reason, refused, drop_every_ns }
+}
+
+fn hardware(args: &ProfileArgs, wanted: Option<Kind>) -> Result<Hardware, SamplerError> {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let pmu = Pmu::find(Path::new("/sys/bus/event_source/devices"), &processor)?;
+    if wanted.is_some_and(|kind| kind != pmu.kind) {
+        return Err(SamplerError::Absent(format!("this processor has {}", pmu.kind.word())));
+    }
+    let period = args.reset.unwrap_or(FIRST_RESET);
+    Hardware::new(&pmu, Knobs { period, buffer_bytes: args.buffer.0 as usize })
+}
+
+/// A timer that holds `share` of the overhead.
+fn timer(args: &ProfileArgs, share: f64) -> Result<Timer, SamplerError> {
+    let cost = calibrate::timer_sample_seconds()?;
+    let held = (cost / (SHARE * share * args.overhead.0) * 1e9) as u64;
+    let period = args.reset.unwrap_or(held).max(LEAST_PERIOD_NS);
+    Timer::new(Knobs { period, buffer_bytes: args.buffer.0 as usize }, cost)
+}
+
+/// How often each worker drops a page to hold `share` of the overhead.
+fn drop_period(args: &ProfileArgs, share: f64) -> u64 {
+    let held = (touches::SECONDS_A_SAMPLE / (SHARE * share * args.overhead.0) * 1e9) as u64;
+    args.reset.unwrap_or(held).max(1)
+}

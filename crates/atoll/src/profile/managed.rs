@@ -1,0 +1,78 @@
+//! Runs a program under atoll's runtime, as `atoll run` does, with samplers on it.
+
+use std::mem::MaybeUninit;
+
+use atoll_profile_wire as wire;
+use atoll_record::run::Settings;
+
+use super::choose;
+use super::finish::{self, Over};
+use super::session::{self, Ended, ProfileError};
+use crate::cli::ProfileArgs;
+use crate::run::check::path;
+use crate::run::{finish as run_finish, launch};
+
+/// Runs the program to its end.
+///
+/// # Errors
+/// See [`ProfileError`].
+pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
+    let program = path::find(&args.run.program.words[0], std::env::var_os("PATH").as_deref())?;
+    let chosen = choose::choose(args)?;
+    let dropped = chosen.drop_every_ns;
+    let session = session::begin(args, &program, Some(settings(args)), chosen)?;
+    let launched = launch::launch_with(
+        &args.run,
+        |settings| {
+            settings.sample_period_ns = dropped;
+            settings.count_regions = 1;
+        },
+        |command| {
+            if let Some(fd) = session.journal {
+                command.env(wire::ENVIRONMENT, fd.to_string());
+            }
+            session.gate.put_in(command);
+        },
+    );
+    drop(session.gate);
+    let recorded = session.harvester.finish();
+    let finished = launched?;
+    let ending = finished.ending;
+    let over = Over {
+        wall_seconds: finished.wall_seconds,
+        cpu_seconds: children_seconds(),
+        ending,
+        under_runtime: Some((run_finish::describe(&args.run, &finished), run_finish::collect(&finished))),
+    };
+    if let Some((_, figures)) = &over.under_runtime {
+        run_finish::print(args.run.summary, figures, finished.checked);
+    }
+    Ok(Ended { ending, failed: !finish::finish(&session.header, &session.output, recorded, &over) })
+}
+
+/// What is decided already; the record of the run at the end has all of it.
+fn settings(args: &ProfileArgs) -> Settings {
+    Settings {
+        near_bytes: args.run.near.map(|size| size.0),
+        page_bytes: 1 << args.run.page.shift(),
+        page_tables: args.run.memory.page_tables.word().to_owned(),
+        faults: args.run.memory.faults.word().to_owned(),
+        workers: args.run.memory.workers.unwrap_or(0),
+        policy: args.run.policy.to_string(),
+        far: args.run.memory.far.to_string(),
+        far_limit_bytes: args.run.memory.far_limit.map(|size| size.0),
+        ..Settings::default()
+    }
+}
+
+/// Processor time of all children that ended: the program's and its workers'.
+fn children_seconds() -> f64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: valid for writes; a zeroed usage is one.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}

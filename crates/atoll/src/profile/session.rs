@@ -1,0 +1,150 @@
+//! What every profile begins with: its file, its header, and the harvester that waits for the program.
+//!
+//! `native` and `managed` start the program.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use atoll_memory::control::EXIT_SETUP;
+use atoll_profile_wire::{Journal, Reader};
+use atoll_record::profile::{FORMAT, Header, ProfileWriter};
+use atoll_record::run::Settings;
+use atoll_sampling::clock;
+use atoll_sampling::recorder::Options;
+
+use super::choose::{Chosen, NoSampler};
+use super::harvest::{self, Gate, Harvester};
+use crate::cli::{KeepArg, ProfileArgs};
+use crate::machine;
+use crate::run::check::path::PathError;
+use crate::run::launch::{LaunchError, out_of_the_way};
+use crate::run::watch::{Ending, WatchError};
+
+/// Why no program was started.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum ProfileError {
+    /// The program's name means no program.
+    #[error("{0}")]
+    Path(#[from] PathError),
+    /// Nothing can sample here.
+    #[error("{0}")]
+    Sampler(#[from] NoSampler),
+    /// The record's file.
+    #[error("the profile {0} cannot be written: {1}")]
+    Create(String, io::Error),
+    /// No harvester.
+    #[error("no thread or pipe for the harvester: {0}")]
+    Harvester(io::Error),
+    /// The kernel would not execute it.
+    #[error("{0} cannot be executed: {1}")]
+    Exec(String, io::Error),
+    /// Signals or processes.
+    #[error("{0}")]
+    Watch(#[from] WatchError),
+    /// Under atoll's runtime it does not start.
+    #[error("{0}")]
+    Launch(#[from] LaunchError),
+}
+
+impl ProfileError {
+    /// The exit status this ends with.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Path(PathError::NotFound(..)) => 127,
+            Self::Path(_) | Self::Exec(..) => 126,
+            Self::Launch(error) => error.status(),
+            _ => EXIT_SETUP as u8,
+        }
+    }
+}
+
+/// How it went.
+pub(super) struct Ended {
+    pub(super) ending: Ending,
+    /// Is there no whole profile?
+    pub(super) failed: bool,
+}
+
+/// Where the profile goes: what was asked for, or the program's name in the working directory.
+pub(super) fn output(args: &ProfileArgs) -> PathBuf {
+    args.output.clone().unwrap_or_else(|| {
+        let mut name = PathBuf::from(&args.run.program.words[0]).file_name().unwrap_or_default().to_owned();
+        name.push(".atoll");
+        name.into()
+    })
+}
+
+fn header(args: &ProfileArgs, program: &Path, settings: Option<Settings>, chosen: &Chosen) -> Header {
+    let text = |text: &OsStr| text.to_string_lossy().into_owned();
+    let is_openmp = |name: &str| name.starts_with("OMP_") || name.starts_with("GOMP_");
+    let directory = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Header {
+        format: FORMAT,
+        atoll_version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: program.display().to_string(),
+        arguments: args.run.program.words.iter().map(|word| text(word)).collect(),
+        directory,
+        environment: std::env::vars_os()
+            .map(|(name, value)| (text(&name), text(&value)))
+            .filter(|(name, _)| is_openmp(name))
+            .collect(),
+        machine: machine::machine(),
+        started_unix_seconds: since.as_secs_f64(),
+        page_bytes: 4096,
+        settings,
+        samplers: chosen.infos.clone(),
+        choice: chosen.reason.clone(),
+        refused: chosen.refused.clone(),
+    }
+}
+
+/// A profile that has begun.
+pub(super) struct Session {
+    pub(super) header: Header,
+    pub(super) output: PathBuf,
+    /// What the program's process passes before it executes.
+    pub(super) gate: Gate,
+    pub(super) harvester: Harvester<BufWriter<File>>,
+    /// The journal's descriptor, which the program inherits; none: there is no shared memory for it.
+    pub(super) journal: Option<i32>,
+}
+
+/// Begins a profile of `program`, under atoll's runtime with `settings`.
+///
+/// # Errors
+/// The file cannot be written, or there is no harvester.
+pub(super) fn begin(
+    args: &ProfileArgs,
+    program: &Path,
+    settings: Option<Settings>,
+    chosen: Chosen,
+) -> Result<Session, ProfileError> {
+    let output = output(args);
+    let create = |e| ProfileError::Create(output.display().to_string(), e);
+    let managed = settings.is_some();
+    let header = header(args, program, settings, &chosen);
+    let file = BufWriter::new(File::create(&output).map_err(create)?);
+    let writer = ProfileWriter::new(file, &header).map_err(create)?;
+    let (journal, reader) = match Journal::create() {
+        Ok((fd, journal)) => (Some(out_of_the_way(fd)), Some(Reader::new(journal))),
+        Err(error) => {
+            eprintln!(
+                "atoll: no shared memory for the journal ({error}): blocks and regions will have no names"
+            );
+            (None, None)
+        }
+    };
+    let options = Options {
+        forks_share: managed,
+        limit_bytes: args.limit.0,
+        thin_out: args.keep == KeepArg::Random,
+        start_ns: clock::now_ns(),
+    };
+    let (gate, harvester) = harvest::start(writer, options, chosen.samplers, reader, !args.harvest_thread)
+        .map_err(ProfileError::Harvester)?;
+    Ok(Session { header, output, gate, harvester, journal })
+}

@@ -1,0 +1,112 @@
+//! Samples counted: by variable, region, worker and page.
+//!
+//! One pass over the record. The texts, tables and comparisons of a profile are made from it.
+
+use std::collections::{HashMap, HashSet};
+
+use atoll_record::profile::{Access, Profile, ProfileError};
+
+/// Reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    /// Samples that read, or do not say.
+    pub(crate) reads: u64,
+    /// Samples that wrote.
+    pub(crate) writes: u64,
+}
+
+impl Counts {
+    fn add(&mut self, access: Access) {
+        match access {
+            Access::Write => self.writes += 1,
+            Access::Read | Access::Unknown => self.reads += 1,
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn total(&self) -> u64 {
+        self.reads + self.writes
+    }
+}
+
+/// Everything counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// All samples.
+    pub(crate) all: Counts,
+    /// Samples of OpenMP's own code, which waits: in no other count.
+    pub(crate) waiting: u64,
+    /// Samples in memory that is not known.
+    pub(crate) nowhere: u64,
+    /// By variable.
+    pub(crate) variables: Vec<Counts>,
+    /// By variable and worker.
+    pub(crate) workers_of: HashMap<(u32, u32), u64>,
+    /// By variable and region (`u32::MAX`: outside of any).
+    pub(crate) regions_of: HashMap<(u32, u32), u64>,
+    /// By worker.
+    pub(crate) workers: Vec<Counts>,
+    /// By region.
+    pub(crate) regions: Vec<Counts>,
+    /// By address space and page.
+    pub(crate) pages: HashMap<(u32, u64), Counts>,
+}
+
+impl Tally {
+    /// Counts a profile's samples.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn of(profile: &Profile) -> Result<Tally, ProfileError> {
+        let mut tally = Tally {
+            variables: vec![Counts::default(); profile.variables.len()],
+            workers: vec![Counts::default(); profile.workers.len()],
+            regions: vec![Counts::default(); profile.regions.len()],
+            ..Tally::default()
+        };
+        let page = u64::from(profile.header.page_bytes.max(1));
+        let is_openmp = |name: &str| ["libgomp.so", "libatoll_openmp.so"].iter().any(|l| name.starts_with(l));
+        let waits: HashSet<u32> = (0..)
+            .zip(&profile.variables)
+            .filter(|(_, v)| is_openmp(&v.name))
+            .map(|(number, _)| number)
+            .collect();
+        let mut locator = profile.locator();
+        for batch in profile.batches()? {
+            for sample in &batch?.samples {
+                let place = locator.place(sample);
+                if place.code.is_some_and(|code| waits.contains(&code)) {
+                    tally.waiting += 1;
+                    continue;
+                }
+                tally.all.add(sample.access);
+                if let Some(worker) = tally.workers.get_mut(sample.worker as usize) {
+                    worker.add(sample.access);
+                }
+                let region = place.region.unwrap_or(u32::MAX);
+                if let Some(region) = tally.regions.get_mut(region as usize) {
+                    region.add(sample.access);
+                }
+                match place.variable {
+                    Some(variable) => {
+                        tally.variables[variable as usize].add(sample.access);
+                        *tally.workers_of.entry((variable, sample.worker)).or_default() += 1;
+                        *tally.regions_of.entry((variable, region)).or_default() += 1;
+                    }
+                    None => tally.nowhere += 1,
+                }
+                let space = profile.workers.get(sample.worker as usize).map_or(0, |w| w.space);
+                tally.pages.entry((space, sample.address / page)).or_default().add(sample.access);
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Variables with samples, the hottest first.
+    pub(crate) fn hottest(&self) -> Vec<(u32, Counts)> {
+        let mut all: Vec<(u32, Counts)> =
+            (0..).zip(self.variables.iter().copied()).filter(|(_, counts)| counts.total() > 0).collect();
+        all.sort_by_key(|(number, counts)| (std::cmp::Reverse(counts.total()), *number));
+        all
+    }
+}

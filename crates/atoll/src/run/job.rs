@@ -1,0 +1,248 @@
+//! This process as the launcher of one node of a job that something else started: atoll's own launcher of a list of hosts
+//! (`hosts`), or `mpirun` or `srun` with PMIx.
+//!
+//! A thread finds out which node this is, tells the others' launchers what they must know of it, and then answers the
+//! program, which asks it for the others' addresses when it joins them (`atoll-openmp/src/nodes/join.rs`). `nodes` calls it.
+
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use atoll_channel::Node;
+use atoll_channel::start::relay::{self, Meeting, MeetingWay};
+use atoll_channel::start::{Start, StartError};
+use serde::{Deserialize, Serialize};
+
+use super::network::{self, Network};
+use crate::cli::{RunArgs, TransportArg};
+use crate::machine;
+
+/// How long nodes wait for each other.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the job's starter may take to let this node go.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why a node has no place in its job.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum JobError {
+    /// It did not find the others.
+    #[error("this node cannot find the others: {0}")]
+    Start(#[from] StartError),
+    /// Another atoll.
+    #[error("node {node} on {host} has atoll {theirs}, and this is atoll {ours}: install the same on all hosts",
+        ours = env!("CARGO_PKG_VERSION"))]
+    Version {
+        /// Which node.
+        node: usize,
+        /// Where.
+        host: String,
+        /// Its version.
+        theirs: String,
+    },
+    /// What another node says cannot be read.
+    #[error("what node {0} says of itself makes no sense here: install the same atoll on all hosts")]
+    Nonsense(usize),
+    /// More than atoll can have.
+    #[error("{0} nodes are more than the {max} that a program can be spread over: start fewer",
+        max = atoll_memory::layout::MAX_NODES)]
+    TooMany(u32),
+    /// No thread, or no socket.
+    #[error("the launcher cannot serve its node: {0}")]
+    Os(#[from] std::io::Error),
+}
+
+/// What the launcher of a node tells the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Card {
+    host: String,
+    /// CPUs that its workers may use.
+    cpus: u32,
+    /// The team's size that its environment asks for.
+    asked: Option<String>,
+    /// The limit of its main stack.
+    stack: u64,
+    networks: Vec<Network>,
+    /// Random: the first node's names the job on its machine.
+    name: [u8; 16],
+}
+
+impl Card {
+    fn of_this_node() -> std::io::Result<Card> {
+        let random = atoll_channel::transport::Secret::random()?;
+        let mut name = [0; 16];
+        name.copy_from_slice(&random[..16]);
+        Ok(Card {
+            host: machine::host(),
+            cpus: machine::usable_cpus(),
+            asked: std::env::var("OMP_NUM_THREADS").ok(),
+            stack: stack_limit(),
+            networks: network::networks(),
+            name,
+        })
+    }
+
+    /// With the version before it, which must be readable whatever follows.
+    fn encode(&self) -> Vec<u8> {
+        // Of types that all have a form.
+        postcard::to_stdvec(&(env!("CARGO_PKG_VERSION"), self)).unwrap_or_default()
+    }
+}
+
+fn decode(node: usize, bytes: &[u8]) -> Result<Card, JobError> {
+    let nonsense = |_| JobError::Nonsense(node);
+    let (version, rest): (String, _) = postcard::take_from_bytes(bytes).map_err(nonsense)?;
+    if version != env!("CARGO_PKG_VERSION") {
+        let host: String = postcard::take_from_bytes(rest).map_or("its host".to_owned(), |(host, _)| host);
+        return Err(JobError::Version { node, host, theirs: version });
+    }
+    postcard::from_bytes(rest).map_err(nonsense)
+}
+
+fn stack_limit() -> u64 {
+    // SAFETY: plain data, valid for writes.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit);
+        limit.rlim_cur
+    }
+}
+
+/// A node's place in its job.
+pub(crate) struct Job {
+    pub(crate) node: u32,
+    pub(crate) nodes: u32,
+    cards: Vec<Card>,
+    /// To the thread: its end of the socket to the program.
+    to_thread: Sender<UnixStream>,
+    thread: JoinHandle<()>,
+}
+
+impl Job {
+    /// Finds out what started this process. None where nothing did that knows of several.
+    pub(crate) fn detect(args: &RunArgs) -> Result<Option<Job>, JobError> {
+        if !Start::is_expected() {
+            return Ok(None);
+        }
+        let (tell, told) = channel();
+        let (to_thread, sockets) = channel();
+        let wishes = (args.transport, args.network.clone());
+        let thread = std::thread::Builder::new().name("job".into()).spawn(move || {
+            // Its threads and those of what it loads: signals are for the launcher's.
+            block_signals();
+            match begin(&wishes) {
+                Ok(Some((start, cards, meeting))) => {
+                    let place = (meeting.node, meeting.nodes, cards);
+                    if tell.send(Ok(Some(place))).is_ok() {
+                        serve(start, &meeting, &sockets);
+                    }
+                }
+                Ok(None) => drop(tell.send(Ok(None))),
+                Err(e) => drop(tell.send(Err(e))),
+            }
+        })?;
+        let gone = |_| std::io::Error::other("its thread has ended");
+        let Some((node, nodes, cards)) = told.recv().map_err(gone)?? else { return Ok(None) };
+        Ok(Some(Job { node, nodes, cards, to_thread, thread }))
+    }
+
+    /// CPUs of all nodes, and what node 0's environment says of the team's size.
+    pub(crate) fn team(&self) -> (u32, Option<&str>) {
+        let cpus = self.cards.iter().map(|card| card.cpus).fold(0, u32::saturating_add);
+        (cpus, self.cards.first().and_then(|card| card.asked.as_deref()))
+    }
+
+    /// The limit of the main stack that all nodes have: node 0's.
+    pub(crate) fn stack(&self) -> u64 {
+        self.cards.first().map_or_else(stack_limit, |card| card.stack)
+    }
+
+    /// The program has started: answers it on `socket`.
+    pub(crate) fn serve(&self, socket: UnixStream) {
+        // The thread waits for it.
+        let _ = self.to_thread.send(socket);
+    }
+
+    /// The program is over: leaves the job.
+    pub(crate) fn finish(self) {
+        drop(self.to_thread);
+        let until = Instant::now() + FAREWELL;
+        // One that waits for nodes that never come is left to the process's end.
+        while !self.thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn block_signals() {
+    // SAFETY: a set that is filled before it is read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+type Wishes = (TransportArg, Option<String>);
+
+/// Meets the other nodes' launchers. None if there are no others.
+fn begin((transport, network): &Wishes) -> Result<Option<(Start, Vec<Card>, Meeting)>, JobError> {
+    let mut start = Start::detect(Some(TIMEOUT))?;
+    let nodes = start.nodes();
+    if nodes == 1 {
+        let _ = start.finish();
+        return Ok(None);
+    }
+    if nodes as usize > atoll_memory::layout::MAX_NODES {
+        return Err(JobError::TooMany(nodes));
+    }
+    let cards = start.exchange(&Card::of_this_node()?.encode(), Some(TIMEOUT))?;
+    let cards = cards.iter().enumerate().map(|(node, bytes)| decode(node, bytes));
+    let cards = cards.collect::<Result<Vec<Card>, JobError>>()?;
+    let here = start.neighbours().count() == nodes as usize;
+    let way = match (transport, here) {
+        (TransportArg::Auto, true) => MeetingWay::Memory(cards[0].name),
+        _ => MeetingWay::Network(network.clone().or_else(|| {
+            // What the user set for UCX goes before what is found out.
+            let chosen = std::env::var_os("UCX_NET_DEVICES").is_some() || here;
+            let networks: Vec<&[Network]> = cards.iter().map(|card| card.networks.as_slice()).collect();
+            if chosen { None } else { network::common(&networks, start.node().0 as usize) }
+        })),
+    };
+    let Node(node) = start.node();
+    let meeting = Meeting { node, nodes, secret: *start.secret().bytes(), way };
+    Ok(Some((start, cards, meeting)))
+}
+
+/// Answers the program until it has joined, or ended, and leaves the job when the launcher does.
+fn serve(mut start: Start, meeting: &Meeting, sockets: &Receiver<UnixStream>) {
+    if let Ok(socket) = sockets.recv()
+        && let Err(e) = relay::serve(&mut start, socket, meeting, TIMEOUT)
+    {
+        // A program that died while it joined is told of by who looks after it.
+        if !matches!(e, relay::RelayError::Gone(_)) {
+            eprintln!("atoll: node {} and its launcher do not understand each other: {e}", meeting.node);
+        }
+    }
+    // Until the launcher drops its end.
+    let _ = sockets.recv();
+    let _ = start.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_is_told_and_garbage_too() {
+        let card = Card::of_this_node().unwrap();
+        assert_eq!(decode(0, &card.encode()).unwrap(), card);
+        let old = postcard::to_stdvec(&("0.0.9", "far", 7_u32)).unwrap();
+        let error = decode(3, &old).unwrap_err().to_string();
+        assert!(error.contains("node 3 on far has atoll 0.0.9"), "{error}");
+        let bytes = card.encode();
+        for bytes in [&[][..], &[255; 9], &bytes[..bytes.len() - 1]] {
+            assert!(matches!(decode(1, bytes), Err(JobError::Nonsense(1))));
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// Arrays of known heat for profiles: `hot` is read eight times as often as `warm`, `cold` is written once; then `hot` is freed and
+// `later` comes, likely at its address. ARGV[1]: rounds.
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N = 1 << 20 };
+
+double warm[N];
+double cold[N];
+
+static double sweep(const double *volatile array)
+{
+    double sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < N; i++)
+        sum += array[(i * 17) & (N - 1)];
+    return sum;
+}
+
+int main(int argc, char **argv)
+{
+    int rounds = argc > 1 ? atoi(argv[1]) : 10;
+    double *hot = malloc(N * sizeof *hot);
+    double sum = 0;
+    for (int i = 0; i < N; i++) {
+        hot[i] = i;
+        cold[i] = warm[i] = 1;
+    }
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < 8; i++)
+            sum += sweep(hot);
+        sum += sweep(warm);
+    }
+    free(hot);
+    double *later = malloc(N * sizeof *later);
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < N; i++)
+            later[i] = i + sum;
+    printf("%g\n", later[3]);
+    free(later);
+    return 0;
+}

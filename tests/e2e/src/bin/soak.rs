@@ -1,0 +1,41 @@
+//! Random OpenMP programs on several nodes at random settings, against what they print with one thread.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use atoll_e2e::{generated, soak};
+
+const USAGE: &str = "usage: soak [--seconds N] [--seed S] [--print]
+Makes random OpenMP programs, from seed S on (the time), builds them with gcc, and runs them for N seconds (60) on 1 to 4
+nodes under all protocols, page sizes and near sizes. What a program prints must be what it prints with one thread. --print:
+only prints the program of that seed. Ends with `N passed, N failed`; status 1 if any failed.";
+
+fn main() -> ExitCode {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs() * 1000);
+    let (mut seconds, mut seed, mut print) = (60, now, false);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|word| word.parse().ok());
+        let known = match word.as_str() {
+            "--seconds" => number().map(|n| seconds = n),
+            "--seed" => number().map(|n| seed = n),
+            "--print" => Some(print = true),
+            _ => None,
+        };
+        if known.is_none() {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    }
+    if print {
+        print!("{}", generated::source(seed));
+        return ExitCode::SUCCESS;
+    }
+    println!("seed {seed}");
+    let tally = soak::soak(seed, Duration::from_secs(seconds), |line| println!("{line}"));
+    for what in &tally.failed {
+        println!("\n{what}");
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed.len());
+    if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
