@@ -21,7 +21,8 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
         let known = PROGRAMS.map(|p| p.name).join(", ");
         return Err(Error::said(format!("no such program: {unknown}; there are {known}")));
     }
-    let class = options.class.as_deref().unwrap_or(if options.quick { plan::CLASS_QUICK } else { plan::CLASS });
+    let class =
+        options.class.as_deref().unwrap_or(if options.quick { plan::CLASS_QUICK } else { plan::CLASS });
     let runs = options.runs.unwrap_or(if options.quick { plan::RUNS_QUICK } else { plan::RUNS });
     let programs = PROGRAMS.into_iter().filter(|program| chosen(program.name));
     println!("{} nodes, {} workers, {} CPUs; medians of {runs}\n", places.nodes, places.workers, cpus());
@@ -62,10 +63,10 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     }
 
     if !options.no_predictions {
-        let found: Vec<Prediction> =
-            programs.map(|program| prediction::predict(&places, program)).collect::<Result<_, _>>()?;
-        println!("predicted, times as fast as one node with smart + prefetch ({})", prediction::about());
-        println!("{}", report::predictions(&found, &paper));
+        let predict = |program| prediction::predict(&places, program, class, options.quick);
+        let found: Vec<Prediction> = programs.map(predict).collect::<Result<_, _>>()?;
+        println!("predicted, times as fast as one node with smart + prefetch ({})", prediction::about(class));
+        println!("{}", report::predictions(&found, prediction::nodes(options.quick), &paper));
         for line in paper.lines() {
             println!("  the paper: {line}");
         }
@@ -82,7 +83,8 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
         println!("  {line}");
     }
     if let Some(path) = &options.csv {
-        std::fs::write(path, report::csv(&sheets, micro.as_ref())).map_err(|e| Error::at("write", path, e))?;
+        std::fs::write(path, report::csv(&sheets, micro.as_ref()))
+            .map_err(|e| Error::at("write", path, e))?;
     }
     for what in &wrong {
         println!("wrong: {what}");

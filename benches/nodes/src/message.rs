@@ -3,8 +3,8 @@
 //! Measured twice: by nodes that look all the time, and by nodes that sleep until they are woken, as agents do where there are
 //! fewer CPUs than agents and workers.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
@@ -100,7 +100,10 @@ struct End {
 
 impl End {
     fn join(place: Place, sleeping: bool) -> Result<End, Error> {
-        let settings = ShmSettings { spins: if sleeping { 0 } else { ShmSettings::default().spins }, ..ShmSettings::default() };
+        let settings = ShmSettings {
+            spins: if sleeping { 0 } else { ShmSettings::default().spins },
+            ..ShmSettings::default()
+        };
         let transport = Shm::join(place, settings, PATIENCE).map_err(|e| Error::said(e.to_string()))?;
         Ok(End { transport, sleeping, came: 0, lost: false })
     }

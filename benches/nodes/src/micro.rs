@@ -21,8 +21,16 @@ struct Source {
 const SOURCES: [Source; 3] = [
     // Faults alone: nothing fetched ahead by plan.
     Source { name: "faults", text: include_str!("../programs/faults.c"), settings: &[Setting::Sc] },
-    Source { name: "barrier", text: include_str!("../programs/barrier.c"), settings: &[Setting::One, Setting::SmartPrefetch] },
-    Source { name: "fetch", text: include_str!("../programs/fetch.c"), settings: &[Setting::Smart, Setting::SmartPrefetch] },
+    Source {
+        name: "barrier",
+        text: include_str!("../programs/barrier.c"),
+        settings: &[Setting::One, Setting::SmartPrefetch],
+    },
+    Source {
+        name: "fetch",
+        text: include_str!("../programs/fetch.c"),
+        settings: &[Setting::Smart, Setting::SmartPrefetch],
+    },
 ];
 
 /// All of them, built.

@@ -41,7 +41,10 @@ impl Places {
         };
         for (what, path) in [("atoll", &places.atoll), ("the workloads", &places.program("cg"))] {
             if !path.exists() {
-                return Err(Error::said(format!("{what} should be at {}: make build builds it", path.display())));
+                return Err(Error::said(format!(
+                    "{what} should be at {}: make build builds it",
+                    path.display()
+                )));
             }
         }
         Ok(places)
@@ -61,11 +64,17 @@ impl Places {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) fn run(&self, setting: Setting, program: &Path, arguments: &[String]) -> Result<Outcome, Error> {
+    pub(crate) fn run(
+        &self,
+        setting: Setting,
+        program: &Path,
+        arguments: &[String],
+    ) -> Result<Outcome, Error> {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(flags) = setting.flags(self.nodes) {
             words.push(self.atoll.clone().into());
-            let run = ["run", "--summary", "json", "--workers", &self.workers.to_string()].map(OsString::from);
+            let run =
+                ["run", "--summary", "json", "--workers", &self.workers.to_string()].map(OsString::from);
             words.extend(run);
             words.extend(flags);
             words.push("--".into());

@@ -52,7 +52,8 @@ impl Outcome {
             (None, Some(signal)) => format!("signal {signal}"),
             (None, None) => "no status".to_owned(),
         };
-        let said = self.line("Verification:").or_else(|| self.stderr.lines().find(|line| !line.starts_with('{')));
+        let said =
+            self.line("Verification:").or_else(|| self.stderr.lines().find(|line| !line.starts_with('{')));
         Some(said.map_or(how.clone(), |said| format!("{how}: {said}")))
     }
 }
@@ -64,7 +65,11 @@ const LOOK: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) fn run(words: &[OsString], environment: &[(&str, String)], timeout: Duration) -> Result<Outcome, Error> {
+pub(crate) fn run(
+    words: &[OsString],
+    environment: &[(&str, String)],
+    timeout: Duration,
+) -> Result<Outcome, Error> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for (name, _) in std::env::vars_os() {
@@ -89,7 +94,8 @@ pub(crate) fn run(words: &[OsString], environment: &[(&str, String)], timeout: D
     let (stdout, stderr) = (child.stdout.take().map(reader), child.stderr.take().map(reader));
     let mut timed_out = false;
     let status = loop {
-        let ended = child.try_wait().map_err(|e| Error::said(format!("the program's end is not known: {e}")))?;
+        let ended =
+            child.try_wait().map_err(|e| Error::said(format!("the program's end is not known: {e}")))?;
         if let Some(status) = ended {
             break status;
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::micro::Micro;
 use crate::paper::Paper;
-use crate::prediction::{NODES, Prediction};
+use crate::prediction::Prediction;
 use crate::setting::Setting;
 use crate::sheet::{Cell, Counts, Sheet};
 use crate::stats::percent;
@@ -12,7 +12,9 @@ use crate::stats::percent;
 /// Columns in line; the first to the left, the others to the right.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column| rows.iter().filter_map(|row| row.get(column)).map(|t: &String| t.chars().count()).max().unwrap_or(0);
+    let width = |column| {
+        rows.iter().filter_map(|row| row.get(column)).map(|t: &String| t.chars().count()).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
     for row in rows {
@@ -33,7 +35,8 @@ fn or_dash(value: Option<String>) -> String {
 
 /// Medians of all programs in all settings.
 pub(crate) fn times(sheets: &[Sheet]) -> String {
-    let mut rows = vec![std::iter::once(String::new()).chain(Setting::ALL.map(|s| s.to_string())).collect::<Vec<_>>()];
+    let mut rows =
+        vec![std::iter::once(String::new()).chain(Setting::ALL.map(|s| s.to_string())).collect::<Vec<_>>()];
     for sheet in sheets {
         let mut row = vec![format!("{} {}", sheet.program.name, sheet.class)];
         row.extend(sheet.cells.iter().map(|cell| or_dash(cell.seconds().map(|s| format!("{s:.3}")))));
@@ -43,13 +46,15 @@ pub(crate) fn times(sheets: &[Sheet]) -> String {
 }
 
 const COUNTS: [&str; 12] = [
-    "", "reads", "writes", "invalid.", "batched", "twins", "diffs", "ahead", "used", "streamed", "barriers", "us each",
+    "", "reads", "writes", "invalid.", "batched", "twins", "diffs", "ahead", "used", "streamed", "barriers",
+    "us each",
 ];
 
 fn counted(name: String, c: &Counts, nodes: u32) -> Vec<String> {
     let whole = c.single + c.batched;
     let share = |value: Option<f64>| or_dash(value.map(|p| format!("{p:.1}%")));
-    let each = (c.barriers > 0).then(|| format!("{:.1}", 1e6 * c.barrier_seconds / c.barriers as f64 / f64::from(nodes)));
+    let each = (c.barriers > 0)
+        .then(|| format!("{:.1}", 1e6 * c.barrier_seconds / c.barriers as f64 / f64::from(nodes)));
     vec![
         name,
         c.reads.to_string(),
@@ -92,21 +97,21 @@ pub(crate) fn steps(micro: &Micro) -> String {
     table(&rows)
 }
 
-/// What the simulator predicts: times as fast as one node, with smart + prefetch; and how much faster than sc on two nodes.
-pub(crate) fn predictions(predictions: &[Prediction], paper: &Paper) -> String {
+/// What the simulator predicts for these `nodes`: times as fast as one node, with smart + prefetch; and how much faster than sc on
+/// two nodes.
+pub(crate) fn predictions(predictions: &[Prediction], nodes: &[u32], paper: &Paper) -> String {
     let mut head: Vec<String> = vec![String::new()];
-    head.extend(NODES[1..].iter().map(|n| format!("{n} nodes")));
+    head.extend(nodes[1..].iter().map(|n| format!("{n} nodes")));
     head.extend(["smart to sc", "with prefetch", "the paper"].map(str::to_owned));
     let (mut rows, mut out) = (vec![head], String::new());
     for prediction in predictions {
         let name = prediction.program.name;
-        if let Err(why) = &prediction.found {
-            let _ = writeln!(out, "  {name}: {why}");
-            continue;
+        if let Some(why) = &prediction.missing {
+            let _ = writeln!(out, "  {name}, {why}");
         }
         let one = prediction.seconds(1, "sc", false);
         let mut row = vec![name.to_owned()];
-        row.extend(NODES[1..].iter().map(|&nodes| {
+        row.extend(nodes[1..].iter().map(|&nodes| {
             let several = prediction.seconds(nodes, "smart", true);
             or_dash(one.zip(several).map(|(one, several)| format!("{:.2}", one / several)))
         }));

@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn what_is_counted_beyond_the_first_runs_is_never_negative() {
-        let (first, all) = (Counts { reads: 7, ..Counts::default() }, Counts { reads: 5, writes: 3, ..Counts::default() });
+        let (first, all) =
+            (Counts { reads: 7, ..Counts::default() }, Counts { reads: 5, writes: 3, ..Counts::default() });
         let later = all.beyond(&first);
         assert_eq!((later.reads, later.writes), (0, 3));
     }

@@ -31,7 +31,8 @@ pub(crate) fn steps(micro: &Micro, trips: Option<Trips>, paper: &Paper) -> Vec<S
     let barrier = micro.get(best, "barrier_us");
     let pages = micro.get(best, "flag_barrier_us");
     let times = barrier.zip(pages).map(|(barrier, pages)| pages / barrier);
-    let to_message = barrier.zip(trips).map(|(barrier, trips)| (barrier / trips.looking, barrier / trips.sleeping));
+    let to_message =
+        barrier.zip(trips).map(|(barrier, trips)| (barrier / trips.looking, barrier / trips.sleeping));
     let most = |what: &str, value: Option<f64>, most: f64, more: String| {
         let target = format!("{what}: at most {most} us");
         line(&target, value.map(|v| format!("{v:.2} us{more}")), value.is_some_and(|v| v <= most))
@@ -107,7 +108,9 @@ pub(crate) fn programs(sheets: &[Sheet]) -> Vec<String> {
             &|sheet| later(sheet, best).and_then(|c| share(c.batched, c.batched + c.single)),
         ),
         least(
-            format!("read faults removed after the first runs, smart + prefetch against sc: at least {REMOVED_PERCENT} %"),
+            format!(
+                "read faults removed after the first runs, smart + prefetch against sc: at least {REMOVED_PERCENT} %"
+            ),
             &claimed,
             REMOVED_PERCENT,
             &|sheet| {
@@ -117,7 +120,10 @@ pub(crate) fn programs(sheets: &[Sheet]) -> Vec<String> {
         ),
         line(
             &format!("smart + prefetch: at least {FASTER} times as fast as sc, geometric mean"),
-            faster.as_ref().zip(mean).map(|((values, _), mean)| format!("{mean:.2} ({})", named(&all, values, 2))),
+            faster
+                .as_ref()
+                .zip(mean)
+                .map(|((values, _), mean)| format!("{mean:.2} ({})", named(&all, values, 2))),
             mean.is_some_and(|mean| mean >= FASTER),
         ),
         line(
