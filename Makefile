@@ -8,11 +8,12 @@ TIME ?= 60
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BENCH := $(TARGET)/release/out-of-core
+NODES := $(TARGET)/release/nodes
 
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name what; do printf '  make %-13s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name what; do printf '  make %-17s %s\n' "$$name" "$$what"; done
 
 setup: ## Install what is missing (apt; as root or with sudo)
 	@scripts/setup
@@ -37,6 +38,12 @@ bench: build ## The full measurement, up to 40 minutes on a quiet machine
 
 bench-quick: build ## The same measurement, small and short
 	$(BENCH) --quick --csv $(TARGET)/out-of-core-quick.csv
+
+bench-nodes: build ## Programs on one node and on several, single steps, predictions: half an hour on a quiet machine
+	$(NODES) --csv $(TARGET)/nodes.csv
+
+bench-nodes-quick: build ## The same, small and short
+	$(NODES) --quick --csv $(TARGET)/nodes-quick.csv
 
 stress: build ## All programs at random settings against checksums, for TIME seconds (default 60)
 	$(CARGO) run --release -p atoll-e2e --bin stress -- --seconds $(TIME)
@@ -70,4 +77,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-trace stress soak stress-nodes live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace stress soak stress-nodes live lint fmt-check docs install clean

@@ -56,11 +56,11 @@ macro_rules! next {
     ($name:literal, fn($($type:ty),*) $(-> $result:ty)?, ($($argument:expr),*), $else:expr) => {{
         static NEXT: Next = Next::new($name);
         let found = NEXT.get();
-        if found.is_null() {
-            $else
-        } else {
-            // SAFETY: the function of this name has this type; arguments are the caller's.
-            unsafe {
+        // SAFETY: the function of this name has this type, and libc's own does the same; arguments are the caller's.
+        unsafe {
+            if found.is_null() {
+                $else
+            } else {
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) $(-> $result)?>(found)($($argument),*)
             }
         }
@@ -135,8 +135,7 @@ with_caller! {
 }
 
 extern "C" fn malloc_for(bytes: usize, caller: usize) -> *mut c_void {
-    // SAFETY: a plain allocation.
-    let block = next!(c"malloc", fn(usize) -> *mut c_void, (bytes), unsafe { __libc_malloc(bytes) });
+    let block = next!(c"malloc", fn(usize) -> *mut c_void, (bytes), __libc_malloc(bytes));
     if large(bytes) {
         born(block, bytes, caller);
     }
@@ -144,9 +143,7 @@ extern "C" fn malloc_for(bytes: usize, caller: usize) -> *mut c_void {
 }
 
 extern "C" fn calloc_for(n: usize, each: usize, caller: usize) -> *mut c_void {
-    // SAFETY: a plain allocation.
-    let block =
-        next!(c"calloc", fn(usize, usize) -> *mut c_void, (n, each), unsafe { __libc_calloc(n, each) });
+    let block = next!(c"calloc", fn(usize, usize) -> *mut c_void, (n, each), __libc_calloc(n, each));
     let bytes = n.saturating_mul(each);
     if large(bytes) {
         born(block, bytes, caller);
@@ -156,10 +153,8 @@ extern "C" fn calloc_for(n: usize, each: usize, caller: usize) -> *mut c_void {
 
 extern "C" fn realloc_for(old: *mut c_void, bytes: usize, caller: usize) -> *mut c_void {
     dies(old);
-    // SAFETY: by the caller.
-    let block = next!(c"realloc", fn(*mut c_void, usize) -> *mut c_void, (old, bytes), unsafe {
-        __libc_realloc(old, bytes)
-    });
+    let block =
+        next!(c"realloc", fn(*mut c_void, usize) -> *mut c_void, (old, bytes), __libc_realloc(old, bytes));
     if large(bytes) {
         born(block, bytes, caller);
     }
@@ -167,10 +162,12 @@ extern "C" fn realloc_for(old: *mut c_void, bytes: usize, caller: usize) -> *mut
 }
 
 extern "C" fn memalign_for(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
-    // SAFETY: a plain allocation.
-    let block = next!(c"memalign", fn(usize, usize) -> *mut c_void, (alignment, bytes), unsafe {
+    let block = next!(
+        c"memalign",
+        fn(usize, usize) -> *mut c_void,
+        (alignment, bytes),
         __libc_memalign(alignment, bytes)
-    });
+    );
     if large(bytes) {
         born(block, bytes, caller);
     }
@@ -178,10 +175,12 @@ extern "C" fn memalign_for(alignment: usize, bytes: usize, caller: usize) -> *mu
 }
 
 extern "C" fn aligned_alloc_for(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
-    // SAFETY: a plain allocation.
-    let block = next!(c"aligned_alloc", fn(usize, usize) -> *mut c_void, (alignment, bytes), unsafe {
+    let block = next!(
+        c"aligned_alloc",
+        fn(usize, usize) -> *mut c_void,
+        (alignment, bytes),
         __libc_memalign(alignment, bytes)
-    });
+    );
     if large(bytes) {
         born(block, bytes, caller);
     }
@@ -230,8 +229,7 @@ extern "C" fn new_array_for(bytes: usize, caller: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut c_void) {
     dies(block);
-    // SAFETY: by the caller.
-    next!(c"free", fn(*mut c_void), (block), unsafe { __libc_free(block) });
+    next!(c"free", fn(*mut c_void), (block), __libc_free(block));
 }
 
 /// `munmap`, as of blocks that `mmap` made.
@@ -241,8 +239,10 @@ unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: *mut c_void, bytes: usize) -> c_int {
     dies(at);
-    // SAFETY: by the caller.
-    next!(c"munmap", fn(*mut c_void, usize) -> c_int, (at, bytes), unsafe {
+    next!(
+        c"munmap",
+        fn(*mut c_void, usize) -> c_int,
+        (at, bytes),
         libc::syscall(libc::SYS_munmap, at, bytes) as c_int
-    })
+    )
 }

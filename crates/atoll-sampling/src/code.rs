@@ -70,7 +70,7 @@ impl Code {
         self.seen.retain(|(of, _)| *of != pid);
     }
 
-    fn from_file(&mut self, pid: u32, address: u64, to: &mut [u8]) -> Option<usize> {
+    fn read_file(&mut self, pid: u32, address: u64, to: &mut [u8]) -> Option<usize> {
         let (path, offset) = self.place(pid, address)?;
         let path = path.to_owned();
         let file = self.files.entry(path).or_insert_with_key(|path| File::open(path).ok());
@@ -87,7 +87,7 @@ impl CodeBytes for Code {
             return n;
         }
         let len = to.len().min(page);
-        from_process(pid, address, &mut to[..len]).max(self.from_file(pid, address, to).unwrap_or(0))
+        from_process(pid, address, &mut to[..len]).max(self.read_file(pid, address, to).unwrap_or(0))
     }
 }
 

@@ -299,9 +299,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_file_is_said() {
-        let why =
-            |change: Box<dyn FnOnce(&mut Vec<u8>)>| Image::parse(&*small(change)).unwrap_err().to_string();
-        let cases: [(Box<dyn FnOnce(&mut Vec<u8>)>, &str); 11] = [
+        type Change = Box<dyn FnOnce(&mut Vec<u8>)>;
+        let why = |change: Change| Image::parse(&*small(change)).unwrap_err().to_string();
+        let cases: [(Change, &str); 11] = [
             (Box::new(|f| f.truncate(19)), "shorter than an ELF header"),
             (Box::new(|f| f[0] = 0), "does not begin as"),
             (Box::new(|f| f[18] = 40), "not a program for i386"),

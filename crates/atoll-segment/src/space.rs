@@ -70,7 +70,7 @@ impl Space {
     /// EINVAL where it is no page's offset; ENOMEM outside of what mappings may take.
     pub fn map_at(&mut self, at: u64, len: u64) -> Result<(), Errno> {
         let len = pages(len)?;
-        if at % PAGE != 0 {
+        if !at.is_multiple_of(PAGE) {
             return Err(EINVAL);
         }
         if at < self.floor() || at.checked_add(len).is_none_or(|end| end > self.top) {
@@ -93,7 +93,7 @@ impl Space {
     /// EINVAL where it is no page's offset, for no bytes, or round the end.
     pub fn unmap(&mut self, at: u64, len: u64) -> Result<Vec<(u64, u64)>, Errno> {
         let len = pages(len)?;
-        let end = at.checked_add(len).filter(|_| at % PAGE == 0).ok_or(EINVAL)?;
+        let end = at.checked_add(len).filter(|_| at.is_multiple_of(PAGE)).ok_or(EINVAL)?;
         let mut freed = Vec::new();
         for (start, stop) in self.overlapping(at, end) {
             self.taken.remove(&start);

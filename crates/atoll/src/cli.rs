@@ -174,6 +174,7 @@ Exit status:
     74   far memory is full or failed, and near memory cannot hold the rest
     75   the near limit is smaller than what must be near
     76   a worker was killed, or ended by itself
+    77   another node of the run is gone
     126  the program cannot be executed
     127  the program was not found";
 

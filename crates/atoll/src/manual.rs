@@ -44,7 +44,7 @@ mod tests {
         for command in Cli::command().get_subcommands() {
             let mut command = command.clone().bin_name(format!("atoll {}", command.get_name()));
             let name = command.get_name().to_owned();
-            if name == "help" {
+            if name == "help" || command.is_hide_set() {
                 continue;
             }
             command = command.term_width(100);

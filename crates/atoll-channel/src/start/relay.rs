@@ -35,8 +35,13 @@ pub struct Meeting {
 pub enum MeetingWay {
     /// All are on one machine. The name is one that no other job has.
     Memory([u8; 16]),
-    /// UCX over these devices; none leaves them to UCX's environment.
-    Network(Option<String>),
+    /// UCX.
+    Network {
+        /// Its devices; none leaves them to its environment.
+        devices: Option<String>,
+        /// Its transports; none leaves them to its environment.
+        transports: Option<String>,
+    },
 }
 
 /// Why a program and its launcher did not understand each other.
@@ -128,7 +133,8 @@ mod tests {
     use super::*;
 
     fn meeting() -> Meeting {
-        Meeting { node: 0, nodes: 1, secret: [5; 32], way: MeetingWay::Network(Some("lo".into())) }
+        let way = MeetingWay::Network { devices: Some("lo".into()), transports: None };
+        Meeting { node: 0, nodes: 1, secret: [5; 32], way }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! waits for that.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -45,13 +46,21 @@ pub struct Reservation {
 const KEEPER: &str = r#"trap '' INT TERM HUP QUIT; read -r line; n=$(cat "$1"); n=$((n - $2)); [ "$n" -ge 0 ] || n=0; echo "$n" > "$1""#;
 
 impl Reservation {
-    /// Sees to it that `pages` pages of `kind` are free.
+    /// Sees to it that `pages` pages of `kind` are free: so many more than there are, as others may be about to use those;
+    /// where the kernel has no memory for that, as many as lack.
     ///
     /// # Errors
     /// See [`ReserveError`]; nothing stays reserved.
     pub fn take(kind: PageKind, pages: u64) -> Result<Reservation, ReserveError> {
+        match Reservation::add(kind, pages, pages) {
+            Err(ReserveError::Few { .. }) => Reservation::add(kind, pages, pages.saturating_sub(kind.free())),
+            done => done,
+        }
+    }
+
+    /// Adds `lacking` pages to the pool, for `pages` that are needed.
+    fn add(kind: PageKind, pages: u64, lacking: u64) -> Result<Reservation, ReserveError> {
         let pool = kind.pool().ok_or(ReserveError::Kind(kind))?.join("nr_hugepages");
-        let lacking = pages.saturating_sub(kind.free());
         if lacking == 0 {
             return Ok(Reservation { keeper: None });
         }
@@ -64,6 +73,8 @@ impl Reservation {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            // Who ends this process by a signal to its group must not end the keeper.
+            .process_group(0)
             .spawn()
             .map_err(ReserveError::Keeper)?;
         let mut reservation = Reservation { keeper: Some(keeper) };
@@ -74,10 +85,15 @@ impl Reservation {
         }
         let now = read(&pool)?;
         if now < before + lacking {
-            // The keeper takes back as many as were asked for: the rest is made up for first.
+            // The keeper would take back as many as were asked for. Others may have changed the pool meanwhile.
             reservation.forget();
-            let _ = std::fs::write(&pool, before.to_string());
-            return Err(ReserveError::Few { kind, need: pages, free: pages - (before + lacking - now) });
+            let added = now.saturating_sub(before);
+            let _ = std::fs::write(&pool, read(&pool)?.saturating_sub(added).to_string());
+            return Err(ReserveError::Few {
+                kind,
+                need: pages,
+                free: pages.saturating_sub(before + lacking - now),
+            });
         }
         Ok(reservation)
     }

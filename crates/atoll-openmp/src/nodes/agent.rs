@@ -134,6 +134,8 @@ struct Server {
     waiting: HashMap<Page, Vec<Number>>,
     /// Who waits for the barrier, for all workers of the node.
     arrived: Option<Number>,
+    /// A region that has begun elsewhere.
+    next: Option<region::Order>,
     /// Where they go on to from there.
     site: u64,
     /// Does it end the region?
@@ -244,6 +246,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         pages: Pages::new(pager, x),
         waiting: HashMap::new(),
         arrived: None,
+        next: None,
         site: 0,
         last: false,
         late: Vec::new(),
@@ -379,9 +382,20 @@ impl Server {
             }
             mail::answer(number, [0; 2]);
             self.begin_phase(self.site);
+            self.begin_next();
             for question in std::mem::take(&mut self.late) {
                 self.asked(question);
             }
+        }
+    }
+
+    /// The region that this node was told of begins, once it is past the barrier before.
+    fn begin_next(&mut self) {
+        if self.arrived.is_none()
+            && let Some(order) = self.next.take()
+        {
+            region::arrived(order);
+            self.begin_phase(order.function);
         }
     }
 
@@ -503,8 +517,9 @@ impl Server {
             }
             Packet::Variables(news) if from == ORIGIN && tls::put(&news) => {}
             Packet::Region(order) if from == ORIGIN => {
-                region::arrived(order);
-                self.begin_phase(order.function);
+                // Others may be past a barrier while this node waits for differences: the last region is not over here.
+                self.next = Some(order);
+                self.begin_next();
             }
             Packet::Publish(value) if from == ORIGIN => region::set_published(value),
             Packet::Lock { name, by, wait } if self.me == ORIGIN => self.lock(name, (from, by), wait),

@@ -92,7 +92,9 @@ fn by_launcher(socket: UnixStream, node: u32, nodes: u32) -> Result<Way, String>
             let transport = transport.map_err(|e| cannot(node, &e))?;
             Ok(Way::new(Box::new(transport), VecDeque::new()))
         }
-        MeetingWay::Network(devices) => over_network(relay, &secret, devices, (node, nodes)),
+        MeetingWay::Network { devices, transports } => {
+            over_network(relay, &secret, (devices, transports), (node, nodes))
+        }
     }
 }
 
@@ -100,7 +102,7 @@ fn by_launcher(socket: UnixStream, node: u32, nodes: u32) -> Result<Way, String>
 fn over_network(
     mut relay: Relay,
     secret: &[u8; 32],
-    devices: Option<String>,
+    (devices, transports): (Option<String>, Option<String>),
     (node, nodes): (u32, u32),
 ) -> Result<Way, String> {
     // UCX starts a thread, which inherits this: signals are for the program's.
@@ -109,6 +111,7 @@ fn over_network(
     let loaded = Ucx::load_apart().map_err(|e| cannot(node, &e))?;
     let settings = UcxSettings {
         devices,
+        transports,
         longest: LONGEST_UCX,
         queue: QUEUE_UCX,
         silence: Some(SILENCE),

@@ -124,7 +124,7 @@ impl Ring {
         let (shift, factor) = ((packed >> 16) as u16 & 63, packed >> 32);
         // SAFETY: every x86-64 processor has the instruction.
         let ticks = unsafe { core::arch::x86_64::_rdtsc() };
-        let passed = u128::from(ticks) * u128::from(factor) >> shift;
+        let passed = (u128::from(ticks) * u128::from(factor)) >> shift;
         Some(word(offset_of!(perf_event_mmap_page, time_zero)).wrapping_add(passed as u64))
     }
 

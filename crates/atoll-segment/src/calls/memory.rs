@@ -33,7 +33,7 @@ pub(super) fn mmap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     let [at, len, _, flags, fd, offset] = a;
     let flags = flags as i32;
     let file = flags & libc::MAP_ANONYMOUS == 0;
-    if len == 0 || (file && offset % PAGE != 0) {
+    if len == 0 || (file && !offset.is_multiple_of(PAGE)) {
         return Err(EINVAL);
     }
     if file && flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
@@ -97,7 +97,7 @@ pub(super) fn mremap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     let (Some(old), Some(new)) = (old, new) else { return Err(EINVAL) };
     let flags = flags as i32;
     // Moving to a place of the program's choice is for those who manage their own address space.
-    if at % PAGE != 0 || new == 0 || old == 0 || flags & !libc::MREMAP_MAYMOVE != 0 {
+    if !at.is_multiple_of(PAGE) || new == 0 || old == 0 || flags & !libc::MREMAP_MAYMOVE != 0 {
         return Err(EINVAL);
     }
     let mut space = lock(&d.space);
@@ -127,7 +127,7 @@ pub(super) fn mremap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
 }
 
 pub(super) fn mprotect(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
-    if a[0] % PAGE != 0 {
+    if !a[0].is_multiple_of(PAGE) {
         return Err(EINVAL);
     }
     d.window.address(a[0], a[1]).map_err(|_| ENOMEM)?;
@@ -136,7 +136,7 @@ pub(super) fn mprotect(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
 
 pub(super) fn madvise(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     let [at, len, advice, ..] = a;
-    if at % PAGE != 0 {
+    if !at.is_multiple_of(PAGE) {
         return Err(EINVAL);
     }
     let len = len.checked_next_multiple_of(PAGE).ok_or(EINVAL)?;

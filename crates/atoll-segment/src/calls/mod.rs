@@ -31,8 +31,8 @@ use crate::window::Window;
 pub(crate) enum Outcome {
     /// The core goes on with this value, as the kernel would return it.
     Value(u64),
-    /// The core's thread pointer becomes this offset; a 32-bit program is told the descriptor's number at the other.
-    ThreadPointer { base: u64, tell: Option<u64> },
+    /// The core's thread pointer becomes this offset.
+    ThreadPointer { base: u64 },
     /// Another core begins.
     Clone(CloneRequest),
     /// The frame that a signal's handler ran on is taken back; `old` for the older of the two forms of i386.
@@ -56,8 +56,6 @@ pub(crate) struct Caller {
     pub(crate) signal_stack: Option<(u64, u64)>,
     /// The program's descriptors for thread pointers: number to offset.
     pub(crate) thread_pointer: u64,
-    /// The stack pointer at the call, for those who must know.
-    pub(crate) stack: u64,
     /// A mask to return to when the interrupting handler returns (`sigsuspend`).
     pub(crate) mask_after: Option<u64>,
 }

@@ -202,6 +202,7 @@ mod cases {
             $(pub(super) fn $name(b: &mut Bench) {
                 // SAFETY: these calls take no pointers.
                 #[allow(unused_unsafe, reason = "one list for safe and unsafe ones")]
+                #[allow(clippy::cast_lossless, reason = "of several types")]
                 let expected = unsafe { $expected } as i64;
                 assert_eq!(b.call(stringify!($name), &[0, 1, 0, 0, 0, 0]), expected);
             })*
@@ -607,7 +608,7 @@ mod cases {
     }
     fn map(b: &mut Bench, name: &str) {
         let at = b.call(name, &[0, 0x3000, 3, ANONYMOUS, u64::MAX, 0]) as u64;
-        assert!(at > 0x20000 && at % 4096 == 0);
+        assert!(at > 0x20000 && at.is_multiple_of(4096));
         let fd = b.file("content");
         let file = b.call(name, &[0, 0x1000, 1, libc::MAP_PRIVATE as u64, fd, 0]) as u64;
         assert_eq!(b.bytes(file, 8), b"content\0");
@@ -682,16 +683,16 @@ mod cases {
         assert_eq!(b.call("sysinfo", &[0]), errno(libc::EFAULT));
     }
     pub(super) fn getrlimit(b: &mut Bench) {
-        assert_eq!(b.call("getrlimit", &[libc::RLIMIT_STACK as u64, B]), 0);
+        assert_eq!(b.call("getrlimit", &[u64::from(libc::RLIMIT_STACK), B]), 0);
         assert!(b.get(B, 0) > 0);
     }
     pub(super) fn ugetrlimit(b: &mut Bench) {
-        assert_eq!(b.call("ugetrlimit", &[libc::RLIMIT_STACK as u64, B]), 0);
-        assert_eq!(b.call("ugetrlimit", &[libc::RLIMIT_STACK as u64, 0]), errno(libc::EFAULT));
+        assert_eq!(b.call("ugetrlimit", &[u64::from(libc::RLIMIT_STACK), B]), 0);
+        assert_eq!(b.call("ugetrlimit", &[u64::from(libc::RLIMIT_STACK), 0]), errno(libc::EFAULT));
     }
     pub(super) fn prlimit64(b: &mut Bench) {
-        assert_eq!(b.call("prlimit64", &[0, libc::RLIMIT_STACK as u64, 0, B]), 0);
-        assert_eq!(b.call("prlimit64", &[0, libc::RLIMIT_STACK as u64, B, 0]), errno(libc::EPERM));
+        assert_eq!(b.call("prlimit64", &[0, u64::from(libc::RLIMIT_STACK), 0, B]), 0);
+        assert_eq!(b.call("prlimit64", &[0, u64::from(libc::RLIMIT_STACK), B, 0]), errno(libc::EPERM));
     }
     pub(super) fn getrusage(b: &mut Bench) {
         assert_eq!(b.call("getrusage", &[0, B]), 0);
@@ -726,7 +727,7 @@ mod cases {
 
     pub(super) fn set_thread_area(b: &mut Bench) {
         b.d.window.write(B, [u32::MAX, 0x1234, 0xfffff, 0x51]).unwrap();
-        let expected = Outcome::ThreadPointer { base: 0x1234, tell: Some(B) };
+        let expected = Outcome::ThreadPointer { base: 0x1234 };
         assert_eq!(b.led("set_thread_area", &[B]), expected);
         assert_eq!(b.d.window.read::<u32>(B).unwrap(), THREAD_DESCRIPTOR);
         b.d.window.write(B, 14_u32).unwrap();
@@ -738,7 +739,7 @@ mod cases {
         if b.d.is_32() {
             return assert_eq!(b.call("arch_prctl", &[SET_FS, A]), errno(libc::EINVAL));
         }
-        assert_eq!(b.led("arch_prctl", &[SET_FS, A]), Outcome::ThreadPointer { base: A, tell: None });
+        assert_eq!(b.led("arch_prctl", &[SET_FS, A]), Outcome::ThreadPointer { base: A });
         assert_eq!(b.call("arch_prctl", &[0x1003, B]), 0);
         assert_eq!(b.d.window.read::<u64>(B).unwrap(), A);
         assert_eq!(b.call("arch_prctl", &[SET_FS, 0]), errno(libc::EPERM));

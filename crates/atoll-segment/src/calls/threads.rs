@@ -35,7 +35,7 @@ pub(super) fn set_thread_area(d: &Delegate, c: &mut Caller, a: [u64; 6]) -> Led 
     }
     d.window.write(a[0], THREAD_DESCRIPTOR)?;
     c.thread_pointer = u64::from(base);
-    Ok(Outcome::ThreadPointer { base: u64::from(base), tell: Some(a[0]) })
+    Ok(Outcome::ThreadPointer { base: u64::from(base) })
 }
 
 /// The descriptor that 32-bit programs on a 64-bit Linux are given for their thread pointer.
@@ -49,7 +49,7 @@ pub(super) fn arch_prctl(d: &Delegate, c: &mut Caller, a: [u64; 6]) -> Led {
         ARCH_SET_FS if !d.is_32() => {
             d.window.address(a[1], 8).map_err(|_| Errno(libc::EPERM))?;
             c.thread_pointer = a[1];
-            Ok(Outcome::ThreadPointer { base: a[1], tell: None })
+            Ok(Outcome::ThreadPointer { base: a[1] })
         }
         ARCH_GET_FS if !d.is_32() => {
             d.window.write(a[1], c.thread_pointer)?;

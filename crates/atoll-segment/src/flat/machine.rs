@@ -200,7 +200,7 @@ impl Machine {
 
     /// A word of the ring: state, vector, registers as in [`Registers`], error, code and data selectors.
     fn word(&self, offset: u32) -> &AtomicU32 {
-        assert!(offset < 64 && offset % 4 == 0, "there is no such word");
+        assert!(offset < 64 && offset.is_multiple_of(4), "there is no such word");
         let at = self.memory.base().wrapping_add((self.monitor + monitor::RING + offset) as usize);
         // SAFETY: mapped as long as this lives, aligned, and an atomic that the machine may write at any time.
         unsafe { &*at.cast::<AtomicU32>() }
@@ -238,7 +238,7 @@ impl Machine {
         loop {
             if self.word(0).load(Ordering::Acquire) != POSTED {
                 looks = looks.wrapping_add(1);
-                if looks % 64 == 0 && last.elapsed() > PATIENCE {
+                if looks.is_multiple_of(64) && last.elapsed() > PATIENCE {
                     if let Some(why) = gone() {
                         return End::Signal(libc::SIGKILL, Some(why));
                     }
@@ -252,11 +252,10 @@ impl Machine {
             if vector != CALL_VECTOR {
                 return self.fault(vector, &r, caller.thread_pointer);
             }
-            caller.stack = u64::from(r.esp);
             let arguments = [r.ebx, r.ecx, r.edx, r.esi, r.edi, r.ebp].map(u64::from);
             let value = match self.delegate.serve(&mut caller, r.eax, arguments) {
                 Outcome::Value(value) => value,
-                Outcome::ThreadPointer { base, .. } => {
+                Outcome::ThreadPointer { base } => {
                     self.set_thread_pointer(base as u32);
                     0
                 }

@@ -101,8 +101,7 @@ impl Core {
         thread_pointer: u64,
     ) -> Result<Core, SegmentError> {
         let again = || std::io::Error::from_raw_os_error(libc::EAGAIN);
-        let number =
-            machine.ring.take().ok_or_else(again).map_err(failed("another core"))?;
+        let number = machine.ring.take().ok_or_else(again).map_err(failed("another core"))?;
         Core::with_slot(machine, number, registers, thread_pointer)
             .inspect_err(|_| machine.ring.give_back(number))
     }
@@ -141,9 +140,8 @@ impl Core {
         let msr = |index, data| kvm_msr_entry { index, data, ..kvm_msr_entry::default() };
         // Flags that are cleared on the way to the landing: trap, interrupts, direction, alignment.
         let entries = [msr(STAR, 0x0023_0010 << 32), msr(LSTAR, LANDING), msr(SFMASK, 0x4_0700)];
-        let msrs = Msrs::from_entries(&entries).map_err(|_| {
-            failed("the virtual CPU's landing")(std::io::Error::other("too many"))
-        })?;
+        let msrs = Msrs::from_entries(&entries)
+            .map_err(|_| failed("the virtual CPU's landing")(std::io::Error::other("too many")))?;
         vcpu.set_msrs(&msrs).map_err(kvm("the virtual CPU's landing"))?;
         vcpu.set_regs(registers).map_err(kvm("setting up a virtual CPU"))?;
         machine.delegate.hide(std::os::fd::AsRawFd::as_raw_fd(&vcpu));
@@ -198,11 +196,10 @@ impl Core {
         if machine.delegate.is_quick(number) {
             machine.ring.wake();
         }
-        self.caller.stack = r.rsp;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         r.rax = match machine.delegate.serve(&mut self.caller, number, arguments) {
             Outcome::Value(value) => value,
-            Outcome::ThreadPointer { base, .. } => {
+            Outcome::ThreadPointer { base } => {
                 self.special.fs.base = base;
                 0
             }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::Kvm;
 
-use self::core::{Core, Machine, kvm};
+use self::core::{Core, Machine, kvm, landing};
 use self::ring::Ring;
 use crate::backend::{Cores, End, Kind, Program, SegmentError, machine};
 use crate::memory::{HUGE, Memory};
@@ -112,7 +112,7 @@ impl Cores for Kvm64Cores {
         let loaded = plan::load(program, window, memory.discard(), None, true)?;
         memory
             .window(0, 0, bytes)
-            .write_bytes(pages::LANDING, &self::core::landing())
+            .write_bytes(pages::LANDING, &landing())
             .map_err(SegmentError::Arguments)?;
         // Without a second CPU nobody could serve the ring while the program runs.
         let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;

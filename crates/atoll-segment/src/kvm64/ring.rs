@@ -132,7 +132,7 @@ impl Ring {
                 // The clock is not worth a look each time.
                 if looks == 1 {
                     last = Instant::now();
-                } else if looks % 64 == 0 && last.elapsed() > PATIENCE {
+                } else if looks.is_multiple_of(64) && last.elapsed() > PATIENCE {
                     break;
                 }
                 std::hint::spin_loop();

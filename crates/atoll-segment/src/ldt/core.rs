@@ -186,11 +186,10 @@ impl<'a> Core<'a> {
         let by_gate = r.eip == self.shared.gate + gate::RETURN;
         self.again =
             Some((r.eax, if by_gate { self.shared.gate + gate::CALL } else { r.eip.wrapping_sub(2) }));
-        self.caller.stack = u64::from(r.esp);
         let arguments = [r.ebx, r.ecx, r.edx, r.esi, r.edi, r.ebp].map(u64::from);
         let value = match self.shared.delegate.serve(&mut self.caller, r.eax, arguments) {
             Outcome::Value(value) => value,
-            Outcome::ThreadPointer { base, .. } => {
+            Outcome::ThreadPointer { base } => {
                 let at = self.shared.base.wrapping_add(base as u32);
                 let set = self.shared.mailbox.set_thread_pointer(self.number, at);
                 set.map_or_else(|e| Errno(e.raw_os_error().unwrap_or(libc::EINVAL)).returned(), |()| 0)

@@ -35,25 +35,17 @@ const MODIFY_LDT_WRITE: u64 = 0x11;
 pub(super) fn set_segments(base: u32, pages: u32) -> io::Result<()> {
     for (number, kind, limit) in [(0, CODE_KIND, 0xfffff), (1, 0, pages - 1)] {
         let d = Descriptor { number, base, limit, flags: BITS_32 | kind | IN_PAGES | USABLE };
+        let bytes = size_of_val(&d);
         // SAFETY: the descriptor is ours; segments of user privilege give this process nothing it has not.
-        let done =
-            unsafe { libc::syscall(libc::SYS_modify_ldt, MODIFY_LDT_WRITE, &raw const d, size_of_val(&d)) };
-        if done as i32 != 0 {
-            return Err(io::Error::from_raw_os_error(-(done as i32)).into_last(done));
+        let done = unsafe { libc::syscall(libc::SYS_modify_ldt, MODIFY_LDT_WRITE, &raw const d, bytes) };
+        // The kernel gives its error in 32 bits, which libc does not take for one.
+        match done as i32 {
+            0 => {}
+            -1 => return Err(io::Error::last_os_error()),
+            error => return Err(io::Error::from_raw_os_error(-error)),
         }
     }
     Ok(())
-}
-
-/// `modify_ldt` gives its error in 32 bits, which libc does not take for one.
-trait IntoLast {
-    fn into_last(self, done: libc::c_long) -> Self;
-}
-
-impl IntoLast for io::Error {
-    fn into_last(self, done: libc::c_long) -> io::Error {
-        if done == -1 { io::Error::last_os_error() } else { self }
-    }
 }
 
 /// A word below 4 GiB through which descriptors are told to the kernel's 32-bit calls.

@@ -141,8 +141,8 @@ fn note(signal: i32, core: *mut CoreState) {
     let signals = unsafe { &*signals };
     if core.is_null() {
         let other = CORES.iter().map(|c| c.load(Ordering::SeqCst)).find(|c| !c.is_null());
-        // SAFETY: registered cores are never freed; a thread of this process, by its number.
         if let Some(other) = other {
+            // SAFETY: registered cores are never freed; a thread of this process, by its number.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), (*other).tid, signal) };
         }
         return;

@@ -266,8 +266,8 @@ pub(super) fn handler() -> usize {
 pub(super) unsafe fn load_segments(data: u32, gs: u32) {
     // SAFETY: 64-bit code uses neither ds, es nor gs here.
     unsafe {
-        asm!("mov ds, {0:x}", "mov es, {0:x}", "mov gs, {1:x}", in(reg) data, in(reg) gs, options(nostack))
-    };
+        asm!("mov ds, {0:x}", "mov es, {0:x}", "mov gs, {1:x}", in(reg) data, in(reg) gs, options(nostack));
+    }
 }
 
 /// The selector that the program has in gs.
@@ -286,7 +286,7 @@ pub(super) fn fs_base() -> u64 {
     value
 }
 
-/// The address range of the kernel's handler of `int 0x80` is not needed: this makes the 32-bit call from 64-bit code.
+/// Makes a call of the 32-bit interface from 64-bit code.
 ///
 /// # Safety
 /// As for the call; `argument` must lie below 4 GiB.

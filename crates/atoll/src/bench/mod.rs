@@ -4,6 +4,7 @@
 //! barrelfish paper beside, and can write it as CSV and as a drawing (`output.rs`).
 
 mod channel;
+mod cores;
 mod latency;
 mod lists;
 mod machine;

@@ -11,7 +11,7 @@ use super::output::Output;
 use super::table::{Cell, Table};
 use crate::cli::SegmentBenchArgs;
 use crate::run::summary::bytes;
-use crate::translations::rounds::rate;
+use crate::translations::rounds::{rate, skipped};
 use crate::translations::{Measured, Plan, Way, Workload, measure};
 
 /// The segment against 4K pages, RandomAccess and Graph500.
@@ -72,9 +72,14 @@ pub(super) fn bench(args: &SegmentBenchArgs) -> Result<(), BenchError> {
         );
         let all = measure(&WAYS, load, &plan);
         output.table(load.program, &table(&all))?;
+        print!("{}", skipped(&all));
         worst = faults(&all).and_then(|n| Some(n.max(worst?)));
         lines.extend(targets(load, &all, least, args.quick));
     }
+    println!("\nsegmentation cores");
+    let (calls, more) = super::cores::bench(&args.programs);
+    output.table("calls", &calls)?;
+    lines.extend(more);
     println!("\nTargets");
     for line in lines {
         println!("  {line}");
@@ -97,12 +102,11 @@ fn faults(all: &[Measured]) -> Option<u64> {
     ran.map(Measured::faults).collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
-/// The table of one workload, with what was left out below.
+/// The table of one workload: what ran of it.
 fn table(all: &[Measured]) -> Table {
     let (small, large) = (rate(all, Way::Native(None)), rate(all, Way::Native(Some(PageKind::Huge2M))));
-    let mut table =
-        Table::new(["translation", "speed", "to 4K", "to 2M", "faults", "physical pieces", "why not"]);
-    for measured in all {
+    let mut table = Table::new(["translation", "speed", "to 4K", "to 2M", "faults", "physical pieces"]);
+    for measured in all.iter().filter(|m| m.runs.is_ok()) {
         let speed = measured.rate();
         let over = |base: Option<f64>| Cell::number(speed.and_then(|speed| Some(speed / base?)), 2);
         let pieces = measured.runs.as_ref().ok().and_then(|runs| runs.last()?.pieces);
@@ -115,7 +119,6 @@ fn table(all: &[Measured]) -> Table {
             pieces.map_or(Cell::Nothing, |(count, largest)| {
                 format!("{count}, largest {}", bytes(largest)).into()
             }),
-            measured.runs.as_ref().err().map_or(Cell::Nothing, |why| format!("skipped: {why}").into()),
         ]);
     }
     table
@@ -175,6 +178,6 @@ mod tests {
         assert_eq!(faults(&all), Some(0));
         assert_eq!(faults(&[ran(Way::Segment(PageKind::Huge2M), &[1.0], None)]), None);
         assert!(targets(&randomaccess(29, 1), &all[..2], 1.5, false)[0].ends_with("not met"));
-        assert!(table(&all).text().contains("skipped: no pages"));
+        assert!(skipped(&all).contains("skipped: no pages"));
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn managed(args: &ProfileArgs) -> bool {
         RuntimeArg::Off => false,
         RuntimeArg::Auto => {
             args.run.near.is_some()
-                || args.run.nodes > 1
+                || args.run.nodes.is_some_and(|n| n > 1)
                 || matches!(args.sampler, SamplerArg::Touches | SamplerArg::Both)
         }
     }

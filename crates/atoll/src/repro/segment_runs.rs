@@ -13,7 +13,7 @@ use crate::bench::segment::{graph500, randomaccess};
 use crate::cli::ReproArgs;
 use crate::machine::usable_cpus;
 use crate::run::summary::{bytes, count, write_aligned_behind};
-use crate::translations::rounds::{rate, speed};
+use crate::translations::rounds::{rate, skipped, speed};
 use crate::translations::{Core, Measured, Noise, Plan, Way, Workload, measure};
 
 const SMALL: Way = Way::Native(None);
@@ -87,13 +87,6 @@ fn aligned(rows: &[Vec<String>]) -> String {
     // Writing to a string does not fail.
     let _ = write_aligned_behind(&mut out, "  ", rows);
     out
-}
-
-/// What was left out, and why.
-fn skipped(all: &[Measured]) -> String {
-    let why =
-        all.iter().filter_map(|m| Some(format!("  {}: skipped: {}\n", m.way.name(), m.runs.as_ref().err()?)));
-    why.collect()
 }
 
 fn table(all: &[Measured]) -> String {

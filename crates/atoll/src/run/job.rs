@@ -43,6 +43,12 @@ pub(crate) enum JobError {
     /// What another node says cannot be read.
     #[error("what node {0} says of itself makes no sense here: install the same atoll on all hosts")]
     Nonsense(usize),
+    /// None that the others could reach.
+    #[error(
+        "the nodes are on several hosts, and this one has no network interface that is up with an IPv4 address: \
+         name what to use with --network"
+    )]
+    NoNetwork,
     /// More than atoll can have.
     #[error("{0} nodes are more than the {max} that a program can be spread over: start fewer",
         max = atoll_memory::layout::MAX_NODES)]
@@ -56,6 +62,8 @@ pub(crate) enum JobError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Card {
     host: String,
+    /// What tells starts of a kernel apart.
+    boot: String,
     /// CPUs that its workers may use.
     cpus: u32,
     /// The team's size that its environment asks for.
@@ -74,6 +82,7 @@ impl Card {
         name.copy_from_slice(&random[..16]);
         Ok(Card {
             host: machine::host(),
+            boot: machine::line("/proc/sys/kernel/random/boot_id"),
             cpus: machine::usable_cpus(),
             asked: std::env::var("OMP_NUM_THREADS").ok(),
             stack: stack_limit(),
@@ -202,16 +211,33 @@ fn begin((transport, network): &Wishes) -> Result<Option<(Start, Vec<Card>, Meet
     let here = start.neighbours().count() == nodes as usize;
     let way = match (transport, here) {
         (TransportArg::Auto, true) => MeetingWay::Memory(cards[0].name),
-        _ => MeetingWay::Network(network.clone().or_else(|| {
-            // What the user set for UCX goes before what is found out.
-            let chosen = std::env::var_os("UCX_NET_DEVICES").is_some() || here;
-            let networks: Vec<&[Network]> = cards.iter().map(|card| card.networks.as_slice()).collect();
-            if chosen { None } else { network::common(&networks, start.node().0 as usize) }
-        })),
+        _ => MeetingWay::Network {
+            devices: devices(network.as_deref(), here, &cards, start.node())?,
+            transports: no_memory(&start, &cards).map(str::to_owned),
+        },
     };
     let Node(node) = start.node();
     let meeting = Meeting { node, nodes, secret: *start.secret().bytes(), way };
     Ok(Some((start, cards, meeting)))
+}
+
+/// What UCX is to use on node `this`: what the user named here or for UCX, else what is found out. None leaves it to UCX.
+fn devices(named: Option<&str>, here: bool, cards: &[Card], this: Node) -> Result<Option<String>, JobError> {
+    if named.is_some() || here || std::env::var_os("UCX_NET_DEVICES").is_some() {
+        return Ok(named.map(str::to_owned));
+    }
+    let networks: Vec<&[Network]> = cards.iter().map(|card| card.networks.as_slice()).collect();
+    network::common(&networks, this.0 as usize).map(Some).ok_or(JobError::NoNetwork)
+}
+
+/// UCX takes containers of one machine for places that share memory, and then cannot wake a node in another one: all of UCX's
+/// transports but those, where there are such nodes and the user has not chosen.
+fn no_memory(start: &Start, cards: &[Card]) -> Option<&'static str> {
+    let machine = |node: usize| start.machine(Node(node as u32));
+    let apart = (0..cards.len()).any(|one| {
+        (0..one).any(|other| cards[one].boot == cards[other].boot && machine(one) != machine(other))
+    });
+    (apart && std::env::var_os("UCX_TLS").is_none()).then_some("^sm")
 }
 
 /// Answers the program until it has joined, or ended, and leaves the job when the launcher does.

@@ -37,7 +37,7 @@ pub(crate) fn settle(args: &RunArgs, settings: &mut Settings) -> Result<(), Tran
     let memory = &args.memory;
     let given = [
         ("--near", args.near.is_some()),
-        ("--nodes", args.nodes > 1),
+        ("--nodes", args.nodes.is_some_and(|n| n > 1)),
         ("--far-limit", memory.far_limit.is_some()),
         ("--far", defaults::FAR.parse().as_ref() != Ok(&memory.far)),
         ("--policy", defaults::POLICY.parse() != Ok(args.policy)),

@@ -38,8 +38,10 @@ impl Outcome {
             .lines()
             .any(|line| line.starts_with("Verification: successful") || line.contains("not applicable"))
         {
-            let ours = |line: &&str| line.starts_with("atoll:") || line.starts_with("error:");
-            let said = stderr.lines().find(ours).or(stdout.lines().chain(stderr.lines()).next());
+            let told =
+                |line: &&str| ["atoll:", "error:", "Verification:"].iter().any(|head| line.starts_with(head));
+            let lines = || stderr.lines().chain(stdout.lines());
+            let said = lines().find(told).or(lines().next());
             return Err(format!("it did not verify: {}", said.unwrap_or("it said nothing")));
         }
         let noise = Noise::read(stdout);

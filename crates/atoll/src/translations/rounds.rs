@@ -162,3 +162,10 @@ fn wait(child: &mut Child, way: Way, limit: Duration) -> Result<Option<u64>, Str
 pub(crate) fn speed(rate: f64) -> String {
     if rate > 1e5 { format!("{:.1} MTEPS", rate / 1e6) } else { format!("{rate:.4} GUPS") }
 }
+
+/// What was left out, and why.
+pub(crate) fn skipped(all: &[Measured]) -> String {
+    let why =
+        all.iter().filter_map(|m| Some(format!("  {}: skipped: {}\n", m.way.name(), m.runs.as_ref().err()?)));
+    why.collect()
+}

@@ -67,7 +67,9 @@ pub(super) fn chosen(
 ) -> Vec<(String, &'static str)> {
     let mut list: Vec<_> = GENERAL.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     list.retain(|(name, _)| !environment(name));
-    let used = |names: &[&str]| transports.split(',').any(|word| word == "all" || names.contains(&word));
+    let (without, transports) = transports.strip_prefix('^').map_or((false, transports), |rest| (true, rest));
+    let used =
+        |names: &[&str]| transports.split(',').any(|word| word == "all" || names.contains(&word)) != without;
     let interface = devices.split(',').any(|device| !device.contains(':'));
     let mut kinds: Vec<(&str, &str, &[Setting])> = Vec::new();
     if interface && used(&["tcp"]) {
@@ -117,6 +119,7 @@ mod tests {
         assert_eq!(names(13, "tcp", "lo", ""), ["KEEPIDLE", "KEEPINTVL", "KEEPCNT", "PUT_ENABLE"]);
         assert_eq!(names(13, "posix,cma", "lo", ""), ["MM_ERROR_HANDLING"]);
         assert_eq!(names(13, "all", "mlx5_0:1", ""), ["MM_ERROR_HANDLING"]);
+        assert_eq!(names(13, "^sm", "lo", ""), ["KEEPIDLE", "KEEPINTVL", "KEEPCNT", "PUT_ENABLE"]);
         assert_eq!(names(18, "sm", "lo", ""), ["POSIX_ERROR_HANDLING", "SYSV_ERROR_HANDLING"]);
         assert_eq!(names(18, "posix", "lo", ""), ["POSIX_ERROR_HANDLING"]);
         assert_eq!(names(18, "posix", "lo", "POSIX_ERROR_HANDLING"), [""; 0]);

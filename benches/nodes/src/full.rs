@@ -1,0 +1,97 @@
+//! The whole measurement: single steps, all programs in all settings round by round, predictions; then tables and targets.
+
+use crate::error::Error;
+use crate::message;
+use crate::micro::Micro;
+use crate::places::Places;
+use crate::plan::{self, PROGRAMS};
+use crate::prediction::{self, Prediction};
+use crate::sheet::Sheet;
+use crate::{Options, paper, report, shaped, targets};
+
+/// Measures; `false` if a run failed or its result was wrong.
+///
+/// # Errors
+/// If something is missing.
+pub(crate) fn full(options: &Options) -> Result<bool, Error> {
+    let places = Places::new(options)?;
+    let paper = paper::popcorn()?;
+    let chosen = |name: &str| options.programs.is_empty() || options.programs.iter().any(|p| p == name);
+    if let Some(unknown) = options.programs.iter().find(|p| !PROGRAMS.iter().any(|q| q.name == **p)) {
+        let known = PROGRAMS.map(|p| p.name).join(", ");
+        return Err(Error::said(format!("no such program: {unknown}; there are {known}")));
+    }
+    let class =
+        options.class.as_deref().unwrap_or(if options.quick { plan::CLASS_QUICK } else { plan::CLASS });
+    let runs = options.runs.unwrap_or(if options.quick { plan::RUNS_QUICK } else { plan::RUNS });
+    let programs = PROGRAMS.into_iter().filter(|program| chosen(program.name));
+    println!("{} nodes, {} workers, {} CPUs; medians of {runs}\n", places.nodes, places.workers, cpus());
+
+    let (mut lines, mut wrong) = (Vec::new(), Vec::new());
+    let mut micro = None;
+    if !options.no_micro {
+        // First, as it forks.
+        let trips = message::trips()?;
+        let mut measured = Micro::build()?;
+        for round in 1..=runs {
+            places.say(&format!("single steps, round {round} of {runs}"));
+            measured.round(&places)?;
+        }
+        println!("single steps (us, GB/s)\n{}", report::steps(&measured));
+        println!(
+            "  a message there and back: {:.2} us, {:.2} us where nodes sleep between messages\n",
+            trips.looking, trips.sleeping
+        );
+        lines.extend(targets::steps(&measured, Some(trips), &paper));
+        wrong.extend(measured.wrong.iter().cloned());
+        micro = Some(measured);
+    }
+
+    let mut sheets: Vec<Sheet> = Vec::new();
+    if !options.no_programs {
+        sheets.extend(programs.clone().map(|program| Sheet::new(program, class)));
+        for round in 1..=runs {
+            places.say(&format!("programs, round {round} of {runs}"));
+            for sheet in &mut sheets {
+                sheet.round(&places)?;
+            }
+        }
+        println!("seconds, medians\n{}", report::times(&sheets));
+        println!("coherence, all nodes together\n{}", report::counts(&sheets, places.nodes));
+        lines.extend(targets::programs(&sheets));
+        wrong.extend(sheets.iter().flat_map(|sheet| sheet.wrong.iter().cloned()));
+    }
+
+    if !options.no_predictions {
+        let predict = |program| prediction::predict(&places, program, class, options.quick);
+        let found: Vec<Prediction> = programs.map(predict).collect::<Result<_, _>>()?;
+        println!("predicted, times as fast as one node with smart + prefetch ({})", prediction::about(class));
+        println!("{}", report::predictions(&found, prediction::nodes(options.quick), &paper));
+        for line in paper.lines() {
+            println!("  the paper: {line}");
+        }
+        println!();
+    }
+    if !options.no_links
+        && let Some(why) = shaped::refused(&places)
+    {
+        lines.extend(targets::links(&why));
+    }
+
+    println!("targets");
+    for line in &lines {
+        println!("  {line}");
+    }
+    if let Some(path) = &options.csv {
+        std::fs::write(path, report::csv(&sheets, micro.as_ref()))
+            .map_err(|e| Error::at("write", path, e))?;
+    }
+    for what in &wrong {
+        println!("wrong: {what}");
+    }
+    Ok(wrong.is_empty())
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,99 @@
+//! `nodes`: programs on one node and on several, side by side, with what single steps between nodes cost.
+//!
+//! Start reading at [`full`]; `sheet` measures one program, `micro` single steps, `message` the transport alone, `prediction`
+//! asks the simulator, and `targets` says what was aimed at.
+
+mod error;
+mod full;
+mod message;
+mod micro;
+mod paper;
+mod places;
+mod plan;
+mod prediction;
+mod process;
+mod report;
+mod setting;
+mod shaped;
+mod sheet;
+mod stats;
+mod targets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Measures programs on one node and on several under every protocol, and what single steps cost
+///
+/// Local nodes share this machine's CPUs. Nothing else should run meanwhile.
+#[derive(Parser, Debug)]
+#[command(name = "nodes", max_term_width = 100)]
+pub(crate) struct Options {
+    /// Class S, and 3 runs unless --runs says otherwise
+    #[arg(long)]
+    quick: bool,
+
+    /// Runs of everything; the medians are printed [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+
+    /// Local nodes
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=16))]
+    nodes: u32,
+
+    /// Workers of every setting together; at least as many as nodes [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
+    workers: Option<u32>,
+
+    /// Only these programs
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    programs: Vec<String>,
+
+    /// All programs in this class [default: W, with --quick S]
+    #[arg(long, value_name = "CLASS")]
+    class: Option<String>,
+
+    /// Leave programs out
+    #[arg(long)]
+    no_programs: bool,
+
+    /// Leave single steps out
+    #[arg(long)]
+    no_micro: bool,
+
+    /// Leave what the simulator predicts out
+    #[arg(long)]
+    no_predictions: bool,
+
+    /// Leave shaped links out
+    #[arg(long)]
+    no_links: bool,
+
+    /// Cut a run after so many seconds; it counts for nothing
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    timeout: u64,
+
+    /// Write every run to FILE
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// The atoll command [default: beside this one]
+    #[arg(long, value_name = "FILE")]
+    atoll: Option<PathBuf>,
+
+    /// The built workloads [default: ../programs from this command]
+    #[arg(long, value_name = "DIR")]
+    programs_dir: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match full::full(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("nodes: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

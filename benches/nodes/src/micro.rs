@@ -1,0 +1,121 @@
+//! What single steps cost: small programs, built here and run on the nodes, which say what they measured.
+//!
+//! The programs are in `programs/` beside this crate's sources.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::Error;
+use crate::places::Places;
+use crate::setting::Setting;
+use crate::stats::median;
+
+/// A program, and the settings in which it is run.
+struct Source {
+    name: &'static str,
+    text: &'static str,
+    settings: &'static [Setting],
+}
+
+const SOURCES: [Source; 3] = [
+    // Faults alone: nothing fetched ahead by plan.
+    Source { name: "faults", text: include_str!("../programs/faults.c"), settings: &[Setting::Sc] },
+    Source {
+        name: "barrier",
+        text: include_str!("../programs/barrier.c"),
+        settings: &[Setting::One, Setting::SmartPrefetch],
+    },
+    Source {
+        name: "fetch",
+        text: include_str!("../programs/fetch.c"),
+        settings: &[Setting::Smart, Setting::SmartPrefetch],
+    },
+];
+
+/// All of them, built.
+pub(crate) struct Micro {
+    programs: Vec<(PathBuf, &'static Source)>,
+    samples: BTreeMap<(&'static str, String), Vec<f64>>,
+    pub(crate) wrong: Vec<String>,
+    /// Where they lie; removed with this.
+    _folder: tempfile::TempDir,
+}
+
+impl Micro {
+    /// Builds the programs.
+    ///
+    /// # Errors
+    /// If there is no compiler.
+    pub(crate) fn build() -> Result<Micro, Error> {
+        let folder = tempfile::tempdir().map_err(|e| Error::said(format!("no temporary folder: {e}")))?;
+        let mut programs = Vec::new();
+        for source in &SOURCES {
+            programs.push((compile(folder.path(), source)?, source));
+        }
+        Ok(Micro { programs, samples: BTreeMap::new(), wrong: Vec::new(), _folder: folder })
+    }
+
+    /// Runs each once in each of its settings.
+    ///
+    /// # Errors
+    /// If one cannot be started.
+    pub(crate) fn round(&mut self, places: &Places) -> Result<(), Error> {
+        for (path, source) in &self.programs {
+            for &setting in source.settings {
+                let outcome = places.run(setting, path, &[])?;
+                if let Some(why) = outcome.failure() {
+                    places.say(&format!("{}, {setting}: {why}", source.name));
+                    self.wrong.push(format!("{}, {setting}: {why}", source.name));
+                    continue;
+                }
+                for line in outcome.stdout.lines() {
+                    if let Some((name, value)) = line.split_once(' ')
+                        && let Ok(value) = value.trim().parse()
+                    {
+                        let key = (setting.name(), name.to_owned());
+                        self.samples.entry(key).or_default().push(value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The median of what a program said.
+    pub(crate) fn get(&self, setting: Setting, name: &str) -> Option<f64> {
+        median(self.samples.get(&(setting.name(), name.to_owned()))?.iter().copied())
+    }
+
+    /// All: setting, what, and its values.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str, &[f64])> {
+        self.samples.iter().map(|((setting, name), values)| (*setting, name.as_str(), values.as_slice()))
+    }
+}
+
+fn compile(folder: &Path, source: &Source) -> Result<PathBuf, Error> {
+    let (text, program) = (folder.join(source.name).with_extension("c"), folder.join(source.name));
+    std::fs::write(&text, source.text).map_err(|e| Error::at("write", &text, e))?;
+    let flags = ["-O2", "-fopenmp", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"];
+    let output = Command::new("gcc").args(flags).arg(&program).arg(&text).output();
+    let output = output.map_err(|e| Error::said(format!("gcc cannot be started: {e}")))?;
+    if output.status.success() {
+        return Ok(program);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(Error::said(format!("{} does not compile: {said}", source.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_compile() {
+        if Command::new("gcc").arg("--version").output().is_err() {
+            eprintln!("skipped: no gcc");
+            return;
+        }
+        assert_eq!(Micro::build().unwrap().programs.len(), SOURCES.len());
+    }
+}

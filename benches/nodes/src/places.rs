@@ -1,0 +1,86 @@
+//! Where things are, and one run of one program in one setting.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::Options;
+use crate::error::Error;
+use crate::process::{self, Outcome};
+use crate::setting::Setting;
+
+/// What all measurements share.
+pub(crate) struct Places {
+    pub(crate) atoll: PathBuf,
+    programs: PathBuf,
+    /// Local nodes.
+    pub(crate) nodes: u32,
+    /// Workers of every setting together.
+    pub(crate) workers: u32,
+    pub(crate) timeout: Duration,
+    start: Instant,
+}
+
+impl Places {
+    /// Beside this executable, as cargo and the Makefile build things.
+    ///
+    /// # Errors
+    /// If something is not there.
+    pub(crate) fn new(options: &Options) -> Result<Places, Error> {
+        let executable = std::env::current_exe().unwrap_or_default();
+        let folder = executable.parent().unwrap_or(Path::new("."));
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let workers = options.workers.unwrap_or(cpus);
+        let places = Places {
+            atoll: options.atoll.clone().unwrap_or_else(|| folder.join("atoll")),
+            programs: options.programs_dir.clone().unwrap_or_else(|| folder.join("../programs")),
+            nodes: options.nodes,
+            workers: workers.max(options.nodes),
+            timeout: Duration::from_secs(options.timeout),
+            start: Instant::now(),
+        };
+        for (what, path) in [("atoll", &places.atoll), ("the workloads", &places.program("cg"))] {
+            if !path.exists() {
+                return Err(Error::said(format!(
+                    "{what} should be at {}: make build builds it",
+                    path.display()
+                )));
+            }
+        }
+        Ok(places)
+    }
+
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// A line on standard error, behind the time since the start.
+    pub(crate) fn say(&self, what: &str) {
+        let seconds = self.start.elapsed().as_secs();
+        eprintln!("[{:2}:{:02}] {what}", seconds / 60, seconds % 60);
+    }
+
+    /// Runs a program.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn run(
+        &self,
+        setting: Setting,
+        program: &Path,
+        arguments: &[String],
+    ) -> Result<Outcome, Error> {
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(flags) = setting.flags(self.nodes) {
+            words.push(self.atoll.clone().into());
+            let run =
+                ["run", "--summary", "json", "--workers", &self.workers.to_string()].map(OsString::from);
+            words.extend(run);
+            words.extend(flags);
+            words.push("--".into());
+        }
+        words.push(program.into());
+        words.extend(arguments.iter().map(OsString::from));
+        process::run(&words, &[("OMP_NUM_THREADS", self.workers.to_string())], self.timeout)
+    }
+}

@@ -1,0 +1,44 @@
+//! Medians and geometric means.
+
+/// None of nothing.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
+    Some((low + high) / 2.0)
+}
+
+/// None of nothing.
+pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|v| v.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+}
+
+/// `part` of `whole` in percent; none of nothing.
+pub(crate) fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 9.0]), Some(3.0));
+        assert_eq!(median([4.0, 1.0, 9.0, 2.0]), Some(3.0));
+        assert_eq!(median([]), None);
+    }
+
+    #[test]
+    fn the_geometric_mean_of_two_and_eight_is_four() {
+        assert!((geometric_mean(&[2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[]), None);
+    }
+
+    #[test]
+    fn nothing_has_no_share() {
+        assert_eq!(percent(1, 4), Some(25.0));
+        assert_eq!(percent(0, 0), None);
+    }
+}
