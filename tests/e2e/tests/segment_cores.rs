@@ -37,13 +37,13 @@ fn makes_32_bits() -> bool {
     static MAKES: OnceLock<bool> = OnceLock::new();
     *MAKES.get_or_init(|| {
         let out = target().join("e2e");
-        std::fs::create_dir_all(&out).unwrap();
+        std::fs::create_dir_all(&out).expect("the target folder can be written");
         let source = out.join(format!("empty.{}.c", std::process::id()));
-        std::fs::write(&source, "int main(void) { return 0; }").unwrap();
+        std::fs::write(&source, "int main(void) { return 0; }").expect("the target folder can be written");
         let mut gcc = Command::new("gcc");
         gcc.args(["-m32", "-static", "-o", "/dev/null"]).arg(&source);
         let made = gcc.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success());
-        std::fs::remove_file(source).unwrap();
+        std::fs::remove_file(source).expect("it was just written");
         made
     })
 }

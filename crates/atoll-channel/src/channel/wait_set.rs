@@ -182,15 +182,17 @@ impl WaitSet {
             if self.is_empty() {
                 return None;
             }
-            if self.ready.take_interrupt() {
+            // Who only looks leaves it to who sleeps.
+            let looks = deadline.none_left();
+            if !looks && self.ready.take_interrupt() {
                 return None;
             }
             let ready = &self.ready;
             let due = self.next_look;
-            let spins = if deadline.none_left() { 0 } else { self.spins };
+            let spins = if looks { 0 } else { self.spins };
             let waited = ready.bell().wait(
                 spins,
-                || ready.any() || ready.is_interrupted(),
+                || ready.any() || (!looks && ready.is_interrupted()),
                 // Time to look at the peers, or over.
                 || if coarse() >= due { Err(false) } else { deadline.left(SLICE).ok_or(true) },
             );

@@ -550,7 +550,7 @@ impl Server {
             }
             // The thread that runs what the program registered needs this one.
             Packet::Leave { status, handlers: true } if self.me == ORIGIN => {
-                crate::wrap::process::exit_for_node(status)
+                crate::wrap::process::exit_for_node(status);
             }
             Packet::Leave { status, .. } if self.me == ORIGIN => {
                 self.end_others(status);

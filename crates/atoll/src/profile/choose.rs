@@ -130,12 +130,12 @@ fn chosen(
     drop_every_ns: u64,
 ) -> Chosen {
     let share = args.overhead.0 / samplers.len() as f64;
-    let info = |sampler: &Box<dyn Sampler>| SamplerInfo {
+    let info = |sampler: &dyn Sampler| SamplerInfo {
         overhead_target: args.reset.is_none().then_some(share),
         harvest_thread: args.harvest_thread,
         ..sampler.info()
     };
-    let infos = samplers.iter().map(info).collect();
+    let infos = samplers.iter().map(|sampler| info(sampler.as_ref())).collect();
     Chosen { samplers, infos, reason, refused, drop_every_ns }
 }
 

@@ -61,7 +61,6 @@ fn settings(args: &ProfileArgs) -> Settings {
         policy: args.run.policy.to_string(),
         far: args.run.memory.far.to_string(),
         far_limit_bytes: args.run.memory.far_limit.map(|size| size.0),
-        ..Settings::default()
     }
 }
 

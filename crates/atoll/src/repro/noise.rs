@@ -82,7 +82,8 @@ mod tests {
         };
         let (few, many) = (noise.overhead(32), noise.overhead(256));
         assert!((many - few) / few < 0.02, "{few} {many}");
-        let strong = Noise { scaling: Scaling::Strong, step_seconds: 0.02, ..noise };
+        // A step shorter than the interval still has an interrupt on some core.
+        let strong = Noise { scaling: Scaling::Strong, step_seconds: 0.003, ..noise };
         assert!(strong.overhead(256) > 1.2 * strong.overhead(32));
     }
 }

@@ -19,7 +19,10 @@ fn main() -> ExitCode {
         let known = match word.as_str() {
             "--seconds" => number().map(|n| seconds = n),
             "--seed" => number().map(|n| seed = n),
-            "--print" => Some(print = true),
+            "--print" => {
+                print = true;
+                Some(())
+            }
             _ => None,
         };
         if known.is_none() {
