@@ -39,7 +39,8 @@ fn one(seed: u64, folder: &Path, tally: &mut Tally, each: &mut impl FnMut(&str))
     let source = generated::source(seed);
     // Not those that the program is made of.
     let mut random = Random(seed ^ 0x5eed);
-    let program = build(&source, random.pick(&["-O0", "-O1", "-O2", "-O3"]), folder);
+    let level = *random.pick(&["-O0", "-O1", "-O2", "-O3"]);
+    let program = build(&source, level, folder);
     let schedule = *random.pick(&["static", "dynamic,3", "guided"]);
     let said = |threads: &str| {
         let run = native(&program).env("OMP_NUM_THREADS", threads).env("OMP_SCHEDULE", schedule);
