@@ -32,5 +32,5 @@ pub use self::{
         DEFAULT_LINES, DEFAULT_LONGEST, DEFAULT_SPINS, MOST_LINES, MOST_LONGEST, Placement, Settings,
         SettingsError,
     },
-    wait_set::{AddError, Seat, SetFull, Token, WaitSet},
+    wait_set::{AddError, Interrupter, Seat, SetFull, Token, WaitSet},
 };
