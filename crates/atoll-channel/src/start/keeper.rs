@@ -145,21 +145,54 @@ pub(super) fn kill_children() {
             Ok(None) => {}
             Err(_) => return,
         }
-        let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
-        for thread in threads.flatten() {
-            // A kernel that does not list children leaves only those that left their group alive.
-            let Ok(children) = std::fs::read_to_string(thread.path().join("children")) else { return };
-            for child in children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
-                let _ = kill_process(child, Signal::KILL);
-            }
+        // A kernel that does not list children leaves only those that left their group alive.
+        let Some(children) = children(Path::new("/proc/self/task")) else { return };
+        for child in children {
+            let _ = kill_process(child, Signal::KILL);
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// The children of all threads in `tasks`, a folder like `/proc/self/task`. None where the kernel lists no thread's; a
+/// thread that has ended meanwhile has left its own to another.
+fn children(tasks: &Path) -> Option<Vec<Pid>> {
+    let threads = std::fs::read_dir(tasks).ok()?;
+    let lists =
+        threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let lists: Vec<String> = lists.collect();
+    if lists.is_empty() {
+        return None;
+    }
+    let pids = lists.iter().flat_map(|list| list.split_whitespace());
+    Some(pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect())
 }
 
 fn ending(status: ExitStatus) -> Ending {
     match (status.code(), status.signal()) {
         (Some(code), _) => Ending::Status(code as u8),
         (None, signal) => Ending::Signal(signal.unwrap_or_default() as u8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ends_meanwhile_hides_no_children() {
+        let tasks = std::env::temp_dir().join(format!("atoll-keeper-tasks-{}", std::process::id()));
+        for (thread, list) in [("1", Some("20 21 ")), ("2", None), ("3", Some("")), ("4", Some("22 "))] {
+            std::fs::create_dir_all(tasks.join(thread)).unwrap();
+            if let Some(list) = list {
+                std::fs::write(tasks.join(thread).join("children"), list).unwrap();
+            }
+        }
+        let mut found: Vec<i32> =
+            children(&tasks).unwrap().iter().map(|pid| pid.as_raw_nonzero().get()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [20, 21, 22]);
+        std::fs::remove_dir_all(&tasks).unwrap();
+        assert!(children(&tasks).is_none());
     }
 }
