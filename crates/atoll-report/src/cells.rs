@@ -127,24 +127,23 @@ impl Cells {
 
     fn merge(&mut self) {
         self.fresh.sort_unstable();
-        let (old_keys, old_counts) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.counts));
-        let room = old_keys.len() + self.fresh.len();
-        let (mut keys, mut counts): (Vec<u128>, Vec<u32>) =
-            (Vec::with_capacity(room), Vec::with_capacity(room));
-        let mut old = old_keys.iter().copied().zip(old_counts.iter().copied()).peekable();
-        let mut fresh = self.fresh.iter().map(|key| (*key, 1)).peekable();
-        loop {
-            let next = match (old.peek(), fresh.peek()) {
-                (Some(a), Some(b)) if a.0 <= b.0 => old.next(),
-                (Some(_), None) => old.next(),
-                _ => fresh.next(),
-            };
-            let Some((key, count)) = next else { break };
-            push(&mut keys, &mut counts, key, count);
+        // From the end, in place: what is there is much, and memory asked for and given back each time costs more.
+        let (mut old, mut fresh) = (self.keys.len(), self.fresh.len());
+        let mut to = old + fresh;
+        self.keys.resize(to, 0);
+        self.counts.resize(to, 1);
+        while fresh > 0 {
+            to -= 1;
+            if old > 0 && self.keys[old - 1] > self.fresh[fresh - 1] {
+                old -= 1;
+                (self.keys[to], self.counts[to]) = (self.keys[old], self.counts[old]);
+            } else {
+                fresh -= 1;
+                (self.keys[to], self.counts[to]) = (self.fresh[fresh], 1);
+            }
         }
-        drop((old_keys, old_counts));
         self.fresh.clear();
-        (self.keys, self.counts) = (keys, counts);
+        self.add_up();
         while self.keys.len() > self.most && self.coarsen() {}
     }
 
@@ -172,23 +171,25 @@ impl Cells {
             .zip(std::mem::take(&mut self.counts))
             .collect();
         cells.sort_unstable();
-        let (mut keys, mut counts) = (Vec::new(), Vec::new());
-        for (key, count) in cells {
-            push(&mut keys, &mut counts, key, count);
-        }
-        (self.keys, self.counts) = (keys, counts);
+        (self.keys, self.counts) = cells.into_iter().unzip();
+        self.add_up();
         true
     }
-}
 
-/// Appends in order, adding up what is of one key.
-fn push(keys: &mut Vec<u128>, counts: &mut Vec<u32>, key: u128, count: u32) {
-    match (keys.last(), counts.last_mut()) {
-        (Some(last), Some(sum)) if *last == key => *sum = sum.saturating_add(count),
-        _ => {
-            keys.push(key);
-            counts.push(count);
+    /// Adds up the counts of one key, which lie side by side.
+    fn add_up(&mut self) {
+        let mut end = 0;
+        for from in 0..self.keys.len() {
+            let (key, count) = (self.keys[from], self.counts[from]);
+            if end > 0 && self.keys[end - 1] == key {
+                self.counts[end - 1] = self.counts[end - 1].saturating_add(count);
+            } else {
+                (self.keys[end], self.counts[end]) = (key, count);
+                end += 1;
+            }
         }
+        self.keys.truncate(end);
+        self.counts.truncate(end);
     }
 }
 
@@ -199,7 +200,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn cell(page: u64, time: u32, worker: u32) -> Cell {
-        Cell { space: 0, variable: 3, page, time, worker, write: page % 3 == 0 }
+        Cell { space: 0, variable: 3, page, time, worker, write: page.is_multiple_of(3) }
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn record(path: &Path) {
     for i in 0..40_000u64 {
         let worker = (i % 2) as u32;
         let page = if worker == 0 { i / 40 } else { i * 17 % 900 };
-        let access = if i % 5 == 0 { Access::Write } else { Access::Read };
+        let access = if i.is_multiple_of(5) { Access::Write } else { Access::Read };
         let sample = Sample {
             time_ns: 1000 + i * 25_000,
             address: BASE + page * PAGE,
@@ -72,7 +72,7 @@ fn record(path: &Path) {
             ..Sample::default()
         };
         writer.sample(0, sample).expect("sample");
-        if i % 500 == 0 {
+        if i.is_multiple_of(500) {
             let wakeup = Event::Wakeup { time_ns: 1000 + i * 25_000, sampler: 0, records: 500, bytes: 9 };
             writer.event(&wakeup).expect("event");
         }

@@ -49,7 +49,8 @@ fn ten_million_samples() {
     for i in 0..SAMPLES {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         // Half at random in six gigabytes, half in sweeps.
-        let address = if i % 2 == 0 { (state >> 20) % (BLOCKS * BLOCK) } else { i * 4096 % (BLOCKS * BLOCK) };
+        let address =
+            if i.is_multiple_of(2) { (state >> 20) % (BLOCKS * BLOCK) } else { i * 4096 % (BLOCKS * BLOCK) };
         let access = if state >> 60 == 0 { Access::Write } else { Access::Read };
         let worker = (state >> 40) as u32 % 64;
         let sample =
