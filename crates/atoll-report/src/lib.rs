@@ -1,8 +1,8 @@
 //! Reports of a profile: which memory is hot, who touches it, when and from where, as one HTML file.
 //!
-//! Uses `atoll-record` for the profile; the command `atoll report` calls [`write_html`]. [`analysis`] counts samples in one
+//! Uses `atoll-record` for the profile; the command `atoll report` calls [`write_html`]. `analysis` counts samples in one
 //! pass; the other modules make of that what the paper's figures show (Roca Nonell and others, MCHPC'18, figures 4 to 7) and
-//! the core maps of CMCP (HPDC'14, Figure 6); [`html`] puts it into a file that opens offline, with the chart library in it.
+//! the core maps of CMCP (HPDC'14, Figure 6); `html` puts it into a file that opens offline, with the chart library in it.
 
 mod analysis;
 mod cells;
