@@ -144,12 +144,20 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub(crate) against: Option<PathBuf>,
 
+    /// The HTML file to write; default: the profile's name and .html
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "text")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Do not open the file in a browser, as is done from a terminal of a desktop
+    #[arg(long, conflicts_with = "text")]
+    pub(crate) no_open: bool,
+
     /// Print the report in the terminal
     #[arg(long)]
     pub(crate) text: bool,
 
     /// Leave out memory of variables smaller than this
-    #[arg(long, value_name = "SIZE", default_value = "0")]
+    #[arg(long, value_name = "SIZE", default_value = "0", requires = "text")]
     pub(crate) least: Size,
 }
 

@@ -2,6 +2,7 @@
 
 mod against;
 mod diff;
+mod html;
 mod tally;
 mod text;
 
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use atoll_memory::control::EXIT_SETUP;
 use atoll_record::profile::{Profile, ProfileError};
 
+use atoll_report::ReportError;
 use atoll_sampling::symbols;
 
 use crate::cli::ReportArgs;
@@ -46,8 +48,11 @@ pub(crate) fn open(path: &Path) -> Result<Profile, ProfileError> {
     Ok(profile)
 }
 
-fn shown(args: &ReportArgs) -> Result<(), ProfileError> {
+fn shown(args: &ReportArgs) -> Result<(), ReportError> {
     let profile = open(&args.file)?;
+    if !args.text {
+        return html::html(args, &profile);
+    }
     let tally = Tally::of(&profile)?;
     print!("{}", text::text(&profile, &tally, args.least.0));
     Ok(())

@@ -1,0 +1,232 @@
+//! One pass over a profile's samples: everything that the report counts.
+//!
+//! `cells` holds what maps and histograms need, `reuse` the distances between touches; the tables are made from the counts
+//! here. Samples of the best sampler are the accesses. What a second one saw (page faults, touches of dropped pages) is
+//! counted beside them by variable, as its samples are no accesses drawn evenly.
+
+use std::collections::{HashMap, HashSet};
+
+use atoll_record::profile::{Access, Profile, ProfileError, Sample};
+
+use crate::cells::{Cell, Cells, NOWHERE, TIMES};
+use crate::reuse::{Curve, Reuse};
+
+/// Outside of any region.
+pub(crate) const NO_REGION: u32 = u32::MAX;
+
+/// Reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, write: bool, n: u64) {
+        if write { self.writes += n } else { self.reads += n }
+    }
+
+    pub(crate) fn total(self) -> u64 {
+        self.reads + self.writes
+    }
+}
+
+/// What the samples of one variable say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OfVariable {
+    pub(crate) accesses: Counts,
+    /// Samples of the second sampler.
+    pub(crate) second: u64,
+    /// Accesses whose data came from memory rather than a cache, where the sampler tells.
+    pub(crate) from_memory: u64,
+}
+
+/// Everything counted.
+#[derive(Debug)]
+pub(crate) struct Analysis {
+    /// The sampler whose samples are the accesses: an index of the header's.
+    pub(crate) first: usize,
+    /// The one counted beside it.
+    pub(crate) second: Option<usize>,
+    pub(crate) all: Counts,
+    pub(crate) second_all: u64,
+    /// Accesses of which the sampler told where their data came from; and of these, from memory.
+    pub(crate) with_source: u64,
+    pub(crate) from_memory: u64,
+    /// Samples of OpenMP's own code, which waits: in no other count.
+    pub(crate) waiting: u64,
+    /// Accesses in memory that is not known.
+    pub(crate) nowhere: u64,
+    pub(crate) variables: Vec<OfVariable>,
+    pub(crate) regions: Vec<Counts>,
+    pub(crate) workers: Vec<Counts>,
+    /// Accesses by variable and region.
+    pub(crate) regions_of: HashMap<(u32, u32), u64>,
+    pub(crate) cells: Cells,
+    pub(crate) reuse: Option<Curve>,
+}
+
+/// The variables that are code of an OpenMP runtime.
+fn waiting_code(profile: &Profile) -> HashSet<u32> {
+    let own = |name: &str| ["libgomp.so", "libatoll_openmp.so"].iter().any(|l| name.starts_with(l));
+    (0..).zip(&profile.variables).filter(|(_, v)| own(&v.name)).map(|(number, _)| number).collect()
+}
+
+/// The bits of the kernel's `perf_mem_data_src` that name local and remote memory, and other caches far away.
+const MEMORY_LEVELS: u64 = 0xf80;
+
+/// Did the data come from memory? None: not told.
+fn from_memory(sample: &Sample) -> Option<bool> {
+    let levels = sample.source >> 5 & 0x3fff;
+    (levels & !1 != 0).then_some(levels & MEMORY_LEVELS != 0)
+}
+
+/// The samplers whose samples are accesses, and what is counted beside: those that sample evenly come before those that
+/// see pages coming back, and these before page faults.
+fn roles(profile: &Profile) -> (usize, Option<usize>) {
+    let rank = |name: &str| match name {
+        "touches" => 1,
+        "faults" => 2,
+        _ => 0,
+    };
+    let mut samplers: Vec<(u32, usize)> =
+        profile.header.samplers.iter().enumerate().map(|(i, info)| (rank(&info.name), i)).collect();
+    samplers.sort_unstable();
+    (samplers.first().map_or(0, |s| s.1), samplers.get(1).map(|s| s.1))
+}
+
+impl Analysis {
+    /// Counts.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn of(profile: &Profile) -> Result<Self, ProfileError> {
+        let page_bytes = u64::from(profile.header.page_bytes.max(1));
+        let (first, second) = roles(profile);
+        let mut found = Self {
+            first,
+            second,
+            all: Counts::default(),
+            second_all: 0,
+            with_source: 0,
+            from_memory: 0,
+            waiting: 0,
+            nowhere: 0,
+            variables: vec![OfVariable::default(); profile.variables.len()],
+            regions: vec![Counts::default(); profile.regions.len()],
+            workers: vec![Counts::default(); profile.workers.len()],
+            regions_of: HashMap::new(),
+            cells: Cells::new(page_bytes),
+            reuse: None,
+        };
+        let mut reuse = Reuse::new();
+        let mut spaces: HashMap<u32, u32> = HashMap::new();
+        let space_of: Vec<u32> = profile
+            .workers
+            .iter()
+            .map(|worker| {
+                let next = spaces.len() as u32;
+                *spaces.entry(worker.space).or_insert(next)
+            })
+            .collect();
+        let waits = waiting_code(profile);
+        // Samples come in runs of one variable and region: these are added up before the table is asked.
+        let mut run = ((NOWHERE, NO_REGION), 0u64);
+        let end = u128::from(profile.end_ns) + 1;
+        let mut locator = profile.locator();
+        for batch in profile.batches()? {
+            let batch = batch?;
+            if batch.sampler != first && Some(batch.sampler) != second {
+                continue;
+            }
+            for sample in &batch.samples {
+                let place = locator.place(sample);
+                if place.code.is_some_and(|code| waits.contains(&code)) {
+                    found.waiting += 1;
+                    continue;
+                }
+                if batch.sampler != first {
+                    found.second_all += 1;
+                    if let Some(variable) = place.variable.and_then(|v| found.variables.get_mut(v as usize)) {
+                        variable.second += 1;
+                    }
+                    continue;
+                }
+                let write = sample.access == Access::Write;
+                let source = from_memory(sample);
+                found.with_source += u64::from(source.is_some());
+                found.from_memory += u64::from(source == Some(true));
+                found.all.add(write, 1);
+                if let Some(worker) = found.workers.get_mut(sample.worker as usize) {
+                    worker.add(write, 1);
+                }
+                if let Some(region) = place.region.and_then(|r| found.regions.get_mut(r as usize)) {
+                    region.add(write, 1);
+                }
+                match place.variable.and_then(|v| found.variables.get_mut(v as usize)) {
+                    Some(variable) => {
+                        variable.accesses.add(write, 1);
+                        variable.from_memory += u64::from(source == Some(true));
+                    }
+                    None => found.nowhere += 1,
+                }
+                let variable = place.variable.map_or(NOWHERE, |v| v.min(NOWHERE));
+                let key = (variable, place.region.unwrap_or(NO_REGION));
+                if run.0 != key {
+                    if run.1 > 0 {
+                        *found.regions_of.entry(run.0).or_default() += run.1;
+                    }
+                    run = (key, 0);
+                }
+                run.1 += 1;
+                let space = space_of.get(sample.worker as usize).copied().unwrap_or(0);
+                let page = sample.address / page_bytes;
+                let time =
+                    (u128::from(sample.time_ns) * u128::from(TIMES) / end).min(u128::from(TIMES - 1)) as u32;
+                found.cells.add(Cell { space, variable, page, time, worker: sample.worker, write });
+                reuse.see(space, page);
+            }
+        }
+        if run.1 > 0 {
+            *found.regions_of.entry(run.0).or_default() += run.1;
+        }
+        found.cells.finish();
+        found.reuse = reuse.curve();
+        Ok(found)
+    }
+
+    /// Variables with accesses, the hottest first.
+    pub(crate) fn hottest(&self) -> Vec<u32> {
+        let total = |v: &u32| self.variables[*v as usize].accesses.total();
+        let mut all: Vec<u32> = (0..self.variables.len() as u32).filter(|v| total(v) > 0).collect();
+        all.sort_by_key(|v| (std::cmp::Reverse(total(v)), *v));
+        all
+    }
+
+    /// Regions of a variable with the accesses made in them, the most first.
+    pub(crate) fn regions_of(&self) -> HashMap<u32, Vec<(u32, u64)>> {
+        let mut by_variable: HashMap<u32, Vec<(u32, u64)>> = HashMap::new();
+        for (&(variable, region), &n) in &self.regions_of {
+            by_variable.entry(variable).or_default().push((region, n));
+        }
+        for regions in by_variable.values_mut() {
+            regions.sort_by_key(|&(region, n)| (std::cmp::Reverse(n), region));
+        }
+        by_variable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_word_for_a_source_is_understood() {
+        let source = |level: u64| from_memory(&Sample { source: level << 5, ..Sample::default() });
+        assert_eq!(source(0), None);
+        assert_eq!(source(1), None, "not available");
+        assert_eq!(source(0x0a), Some(false), "hit in the first level");
+        assert_eq!(source(0x82), Some(true), "local memory");
+        assert_eq!(source(0x102), Some(true), "remote memory");
+    }
+}
