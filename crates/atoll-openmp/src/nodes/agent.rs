@@ -98,13 +98,18 @@ impl Meeting {
                             }
                             if let Some(what) = mine.difference(&theirs) {
                                 let text = "does not run the same program as this node";
-                                trouble = Some(format!("{from} {text}: {what}"));
+                                // What comes behind it, such as that it has ended, is only what follows.
+                                trouble.get_or_insert(format!("{from} {text}: {what}"));
                             }
                         }
                     }
-                    None => trouble = Some(format!("{from} does not speak as this node does")),
+                    None => {
+                        trouble.get_or_insert(format!("{from} does not speak as this node does"));
+                    }
                 },
-                Event::Lost { node, why } => trouble = Some(format!("{node} is gone: {why}")),
+                Event::Lost { node, why } => {
+                    trouble.get_or_insert(format!("{node} is gone: {why}"));
+                }
                 Event::Done { .. } | Event::Joined(_) => {}
             });
             moved.map_err(|e| e.to_string())?;
