@@ -100,8 +100,12 @@ fn files_time_memory_and_the_process_are_served() {
             let end = run.input(b"input").run().exits(7);
             assert_eq!(end.text(), "7.484471\nok\n", "{}", end.told());
             let said = &end.stderr;
-            assert!(said.contains("clone of a process") || said.contains("fork"), "{said}");
-            assert!(said.contains("execve"), "{said}");
+            for call in ["vfork", "execve"] {
+                let line = format!("({call}) cannot be delegated, the program is told ENOSYS");
+                assert_eq!(said.matches(&line).count(), 1, "{call}: {said}");
+            }
+            assert!(said.contains("clone of a process") || said.contains("(fork)"), "{said}");
+            assert!(said.contains("a file that is memory cannot be opened"), "{said}");
         },
     );
 }
@@ -120,6 +124,24 @@ fn the_talks_programs_verify() {
                     assert!(end.text().contains("Verification: successful"), "{}", end.told());
                     assert_eq!(checksum(&end.text()), checksum(&alone.text()), "{}", end.told());
                 }
+            }
+        },
+    );
+}
+
+/// Reductions, barriers and a pipeline of flags between the threads of a team, each on a core of its own.
+#[test]
+fn teams_of_two_compute_as_natively() {
+    on_each(
+        |cores| cores.threads,
+        |cores| {
+            for program in ["cg", "ep", "lu"] {
+                let folder = if cores.bits == 32 { "i386" } else { "static" };
+                let path = built(&format!("{folder}/{program}"));
+                let alone = native(&path).arg("S").run().exits(0);
+                let end = cores.run_with(1 << 30, &path).arg("S").env("OMP_NUM_THREADS", "2").run().exits(0);
+                assert!(end.text().contains("Verification: successful"), "{}", end.told());
+                assert_eq!(checksum(&end.text()), checksum(&alone.text()), "{}", end.told());
             }
         },
     );
@@ -267,6 +289,9 @@ fn what_cannot_run_is_refused_in_a_sentence() {
             let right = cores.program("cores_threads.c");
             refused(cores.run(built("randomaccess")), "dynamically linked");
             refused(cores.run_with(1 << 45, &right), "is not possible");
+            if cores.bits == 32 {
+                refused(cores.run_with(5 << 30, &right), "is not possible");
+            }
             refused(cores.run_with(1, &right), "is not possible");
             let other = ALL.into_iter().find(|other| other.bits != cores.bits).unwrap();
             if other.bits == 64 || makes_32_bits() {

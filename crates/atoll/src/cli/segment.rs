@@ -34,6 +34,13 @@ pub(crate) struct SegmentRunArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) memory: Size,
 
+    /// Only cores that no program can leave, whatever its instructions: not ldt
+    ///
+    /// ldt cores stop every access beyond the limit, but a program made to can jump to 64-bit code of the process around it. What a program
+    /// asks for by system calls it gets with your rights on any cores; only files that are memory (/proc/self/mem) are not opened.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
     /// Say on standard error which backend ran the program
     #[arg(long)]
     pub(crate) verbose: bool,
