@@ -15,6 +15,8 @@ use crate::start::Start;
 pub enum Kind {
     /// 32-bit segments in this process.
     Ldt,
+    /// The same in a process of its own that can make no system call.
+    Process,
     /// 64-bit code at user privilege in a KVM virtual CPU.
     Kvm64,
     /// 32-bit protected mode without paging in a KVM virtual CPU.
@@ -25,19 +27,20 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, nearest to the hardware first.
-    pub const ALL: [Kind; 4] = [Kind::Ldt, Kind::Kvm32, Kind::Kvm64, Kind::Qemu];
+    pub const ALL: [Kind; 5] = [Kind::Ldt, Kind::Process, Kind::Kvm32, Kind::Kvm64, Kind::Qemu];
 
     /// As the command line names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ldt => "ldt",
+            Self::Process => "process",
             Self::Kvm64 => "kvm64",
             Self::Kvm32 => "kvm32",
             Self::Qemu => "qemu",
         }
     }
 
-    /// Whatever a program's instructions are, they stay in its segment or its machine. Not so in this process, where a far jump to
+    /// Whatever a program's instructions are, they stay in its segment, or in a process or machine of its own. Not so in this process, where a far jump to
     /// Linux's 64-bit code segment leads to all of the process's memory.
     pub fn is_closed(self) -> bool {
         self != Self::Ldt

@@ -29,7 +29,7 @@ pub use errno::Errno;
 pub use flat::{Kvm32Cores, QemuCores};
 pub use image::{Image, ImageError, Width};
 pub use kvm64::Kvm64Cores;
-pub use ldt::LdtCores;
+pub use ldt::{LdtCores, ProcessCores};
 pub use space::Space;
 pub use start::Start;
 pub use violation::{Registers, Violation, explain};

@@ -24,8 +24,9 @@ struct Cores {
     limit: bool,
 }
 
-const ALL: [Cores; 4] = [
+const ALL: [Cores; 5] = [
     Cores { name: "ldt", bits: 32, memory: 256 << 20, threads: true, handlers: true, limit: true },
+    Cores { name: "process", bits: 32, memory: 256 << 20, threads: false, handlers: false, limit: true },
     Cores { name: "kvm64", bits: 64, memory: 256 << 20, threads: true, handlers: false, limit: true },
     Cores { name: "kvm32", bits: 32, memory: 256 << 20, threads: false, handlers: false, limit: true },
     // QEMU's translator checks no limits of segments; what lies beyond is the machine's own memory, none of ours.
@@ -135,12 +136,15 @@ fn teams_of_two_compute_as_natively() {
     on_each(
         |cores| cores.threads,
         |cores| {
-            for program in ["cg", "ep", "lu"] {
+            // The pipeline spins for its neighbour, which takes long where others have the CPUs.
+            for (program, arguments) in [("cg", "S"), ("ep", "S"), ("lu", "S --iterations 5")] {
                 let folder = if cores.bits == 32 { "i386" } else { "static" };
                 let path = built(&format!("{folder}/{program}"));
-                let alone = native(&path).arg("S").run().exits(0);
-                let end = cores.run_with(1 << 30, &path).arg("S").env("OMP_NUM_THREADS", "2").run().exits(0);
-                assert!(end.text().contains("Verification: successful"), "{}", end.told());
+                let alone = native(&path).args(arguments).run().exits(0);
+                let run = cores.run_with(1 << 30, &path).args(arguments).env("OMP_NUM_THREADS", "2");
+                let end = run.run().exits(0);
+                assert!(end.text().contains("Verification: "), "{}", end.told());
+                assert!(!end.text().contains("Verification: failed"), "{}", end.told());
                 assert_eq!(checksum(&end.text()), checksum(&alone.text()), "{}", end.told());
             }
         },
@@ -204,7 +208,7 @@ fn what_leaves_the_segment_is_stopped() {
             if cores.bits == 32 {
                 ways.extend(["push", "es", "ss"]);
             }
-            if cores.name == "ldt" {
+            if ["ldt", "process"].contains(&cores.name) {
                 ways.extend(["gs", "flat", "long", "fs", "flags"]);
             }
             if cores.name != "kvm32" {

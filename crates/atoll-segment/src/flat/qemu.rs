@@ -4,14 +4,14 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use super::machine::{Machine, Sizes};
 use super::monitor;
 use crate::backend::{Cores, End, Kind, Program, SegmentError, machine};
-use crate::memory::Memory;
+use crate::memory::{Memory, file};
 use crate::stage::Stage;
 
 /// Names of the emulator, either of which will do.
@@ -55,17 +55,6 @@ impl Drop for Emulator {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// A file in memory that a child may open by its number.
-fn file(name: &std::ffi::CStr) -> Result<File, SegmentError> {
-    // SAFETY: a C string; no flags, as the child is to have it.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), 0) };
-    if fd < 0 {
-        return Err(machine("making a file in memory")(std::io::Error::last_os_error()));
-    }
-    // SAFETY: a fresh descriptor.
-    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Why QEMU is no longer there, if so.

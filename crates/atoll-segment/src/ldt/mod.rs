@@ -14,8 +14,11 @@ mod core;
 mod descriptors;
 mod frame;
 mod gate;
+mod process;
 mod signal;
 mod switch;
+
+pub use process::ProcessCores;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
@@ -56,20 +59,29 @@ impl LdtCores {
     /// # Errors
     /// The kernel has no 32-bit segments, or no syscall user dispatch.
     pub fn new() -> Result<LdtCores, SegmentError> {
-        let unavailable = |why: String| SegmentError::Unavailable { kind: Kind::Ldt, why };
-        // SAFETY: reads no bytes of the table.
-        if unsafe { libc::syscall(libc::SYS_modify_ldt, 0, std::ptr::null::<u8>(), 0) } == -1 {
-            let error = std::io::Error::last_os_error();
-            return Err(unavailable(format!(
-                "the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)"
-            )));
-        }
-        if !calls_32() {
-            let why = "the kernel runs no 32-bit code (CONFIG_IA32_EMULATION, or ia32_emulation=0 at boot)";
-            return Err(unavailable(why.to_owned()));
-        }
+        needs(Kind::Ldt)?;
         Ok(LdtCores::default())
     }
+}
+
+/// Does this kernel have what segments need?
+///
+/// # Errors
+/// What is missing, for cores of that kind.
+fn needs(kind: Kind) -> Result<(), SegmentError> {
+    let unavailable = |why: String| SegmentError::Unavailable { kind, why };
+    // SAFETY: reads no bytes of the table.
+    if unsafe { libc::syscall(libc::SYS_modify_ldt, 0, std::ptr::null::<u8>(), 0) } == -1 {
+        let error = std::io::Error::last_os_error();
+        return Err(unavailable(format!(
+            "the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)"
+        )));
+    }
+    if !calls_32() {
+        let why = "the kernel runs no 32-bit code (CONFIG_IA32_EMULATION, or ia32_emulation=0 at boot)";
+        return Err(unavailable(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// Does the kernel take `int 0x80`? Tried in a process of its own, which dies where not.

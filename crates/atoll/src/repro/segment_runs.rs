@@ -22,7 +22,7 @@ const LARGE: Way = Way::Native(Some(PageKind::Huge2M));
 const SMALL_32: Way = Way::Native32(None);
 const LARGE_32: Way = Way::Native32(Some(PageKind::Huge2M));
 /// All but QEMU, whose speed means nothing.
-const WAYS: [Way; 11] = [
+const WAYS: [Way; 12] = [
     SMALL,
     LARGE,
     Way::Native(Some(PageKind::Huge1G)),
@@ -32,16 +32,18 @@ const WAYS: [Way; 11] = [
     SMALL_32,
     LARGE_32,
     Way::Core(Core::Ldt),
+    Way::Core(Core::Process),
     Way::Core(Core::Kvm32),
     Way::Core(Core::Kvm64),
 ];
 /// Where noise is looked for: pages, and each kind of segment core.
-const NOISE_WAYS: [Way; 7] = [
+const NOISE_WAYS: [Way; 8] = [
     SMALL,
     Way::Segment(PageKind::Transparent),
     Way::Segment(PageKind::Huge1G),
     SMALL_32,
     Way::Core(Core::Ldt),
+    Way::Core(Core::Process),
     Way::Core(Core::Kvm32),
     Way::Core(Core::Kvm64),
 ];
@@ -111,7 +113,9 @@ fn table(all: &[Measured], talk: bool) -> String {
     for measured in all.iter().filter(|m| m.runs.is_ok()) {
         let rate_here = measured.rate().unwrap_or(0.0);
         let (small, large) = match measured.way {
-            Way::Native32(_) | Way::Core(Core::Ldt | Core::Kvm32 | Core::Qemu) => (SMALL_32, LARGE_32),
+            Way::Native32(_) | Way::Core(Core::Ldt | Core::Process | Core::Kvm32 | Core::Qemu) => {
+                (SMALL_32, LARGE_32)
+            }
             _ => (SMALL, LARGE),
         };
         let over = |base: Way| rate(all, base).map_or_else(|| "-".to_owned(), |base| gain(rate_here, base));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use atoll_memory::control::EXIT_SETUP;
 use atoll_segment::{
-    Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, Program, QemuCores, SegmentError, Width,
+    Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, ProcessCores, Program, QemuCores, SegmentError, Width,
 };
 
 use crate::cli::{Segment, SegmentRunArgs};
@@ -21,7 +21,7 @@ enum RunError {
     #[error("{0}")]
     Segment(#[from] SegmentError),
     #[error(
-        "{} cores can be left by a far jump to 64-bit code: for --strict take kvm32 or qemu, or leave --backend out",
+        "{} cores can be left by a far jump to 64-bit code: for --strict take process, kvm32 or qemu, or leave --backend out",
         .0.name()
     )]
     Strict(Kind),
@@ -89,7 +89,7 @@ fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>),
         (Some(kind), _) if args.strict && !kind.is_closed() => return Err(RunError::Strict(kind)),
         (Some(kind), _) => with(kind),
         (None, Width::Bits64) => with(Kind::Kvm64),
-        (None, Width::Bits32) if args.strict => with(Kind::Kvm32).or_else(or_qemu),
+        (None, Width::Bits32) if args.strict => with(Kind::Process).or_else(or_qemu),
         (None, Width::Bits32) => with(Kind::Ldt).inspect(|_| eprintln!("{LEFT}")).or_else(or_qemu),
     };
     Ok(chosen?)
@@ -102,6 +102,7 @@ const LEFT: &str = "atoll: segment: ldt cores stop what goes beyond the limit, b
 fn make(kind: Kind) -> Result<Box<dyn Cores>, SegmentError> {
     match kind {
         Kind::Ldt => Ok(Box::new(LdtCores::new()?)),
+        Kind::Process => Ok(Box::new(ProcessCores::new()?)),
         Kind::Kvm64 => Ok(Box::new(Kvm64Cores::new()?)),
         Kind::Kvm32 => Ok(Box::new(Kvm32Cores::new()?)),
         Kind::Qemu => Ok(Box::new(QemuCores::new()?)),

@@ -13,6 +13,8 @@ use atoll_memory::segment::PageKind;
 pub(crate) enum Core {
     /// 32-bit segments in a Linux process.
     Ldt,
+    /// The same in a process of its own.
+    Process,
     /// 32-bit protected mode without paging in a KVM virtual CPU.
     Kvm32,
     /// 64-bit code in a KVM virtual CPU.
@@ -25,6 +27,7 @@ impl Core {
     fn word(self) -> &'static str {
         match self {
             Core::Ldt => "ldt",
+            Core::Process => "process",
             Core::Kvm32 => "kvm32",
             Core::Kvm64 => "kvm64",
             Core::Qemu => "qemu",
