@@ -20,7 +20,6 @@ mod settings;
 mod wait_set;
 
 pub(crate) use self::file::create;
-pub(crate) use wait_set::Dozer;
 pub use self::{
     ends::Channel,
     error::{AttachError, ConnectError, CreateError},

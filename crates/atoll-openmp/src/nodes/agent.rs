@@ -28,8 +28,8 @@ use super::identity::Identity;
 use super::locks::{Locks, Taken};
 use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
-use super::phases::Phases;
 use super::peers::Peers;
+use super::phases::Phases;
 use super::wire::{Content, Diff, Packet};
 use super::{ORIGIN, duty, join, region, tls};
 use crate::heap::agent::Inside;
@@ -355,10 +355,7 @@ impl Server {
             // Whoever started the run says how the program ended there.
             crate::wrap::end_node();
         }
-        state::give_up(
-            EXIT_NODE,
-            &format!("{node} is gone, and the program cannot go on without it: {why}"),
-        );
+        state::give_up(EXIT_NODE, &format!("{node} is gone, and the program cannot go on without it: {why}"));
     }
 
     fn step(&mut self, result: Result<(), Impossible>) {
