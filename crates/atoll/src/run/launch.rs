@@ -150,7 +150,7 @@ fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
         ConsistencyArg::Smart => Consistency::Smart,
     } as u32;
     settings.prefetch = u32::from(args.prefetch == OnOff::On);
-    translation::settle(args, &mut settings)?;
+    translation::settle(args, nodes.count(), &mut settings)?;
     Ok(settings)
 }
 
