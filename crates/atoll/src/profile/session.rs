@@ -142,6 +142,7 @@ pub(super) fn begin(
         forks_share: managed,
         limit_bytes: args.limit.0,
         thin_out: args.keep == KeepArg::Random,
+        overhead: args.reset.is_none().then_some(args.overhead.0),
         start_ns: clock::now_ns(),
     };
     let (gate, harvester) = harvest::start(writer, options, chosen.samplers, reader, !args.harvest_thread)
