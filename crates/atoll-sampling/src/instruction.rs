@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use atoll_record::profile::Access;
 use iced_x86::{
@@ -110,12 +111,39 @@ fn access(access: OpAccess) -> Option<Access> {
     }
 }
 
+/// Lines of data by process and address; none: it cannot be read.
+type Lines = HashMap<(u32, u64), Option<Box<[u8; LINE]>>, Quick>;
+
+/// Makes hashes of addresses: several a followed instruction are asked for.
+type Quick = BuildHasherDefault<QuickHasher>;
+
+#[derive(Debug, Default)]
+struct QuickHasher(u64);
+
+impl Hasher for QuickHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+}
+
 /// Knows the code that samples meet.
 pub struct Instructions {
     steps: Vec<Step>,
     /// Their numbers in `steps`; none: no instruction, or one that cannot be read.
-    at: HashMap<(u32, u64), Option<u32>>,
-    lines: HashMap<(u32, u64), Option<Box<[u8; LINE]>>>,
+    at: HashMap<(u32, u64), Option<u32>, Quick>,
+    lines: Lines,
     factory: InstructionInfoFactory,
 }
 
@@ -123,8 +151,8 @@ impl Default for Instructions {
     fn default() -> Self {
         Self {
             steps: Vec::new(),
-            at: HashMap::new(),
-            lines: HashMap::new(),
+            at: HashMap::default(),
+            lines: Lines::default(),
             factory: InstructionInfoFactory::new(),
         }
     }
@@ -139,7 +167,7 @@ impl std::fmt::Debug for Instructions {
 /// The data of one process, through the lines that were read already.
 struct Data<'a> {
     pid: u32,
-    lines: &'a mut HashMap<(u32, u64), Option<Box<[u8; LINE]>>>,
+    lines: &'a mut Lines,
     code: &'a mut dyn CodeBytes,
 }
 

@@ -175,10 +175,10 @@ impl<'a> Machine<'a> {
         } else {
             None
         };
-        for number in 0..16 {
-            if step.clobbers >> number & 1 != 0 {
-                self.registers[number] = None;
-            }
+        let mut clobbers = step.clobbers;
+        while clobbers != 0 {
+            self.registers[clobbers.trailing_zeros() as usize] = None;
+            clobbers &= clobbers - 1;
         }
         if step.changes_flags {
             self.flags = flags.unwrap_or_default();

@@ -29,6 +29,8 @@ pub struct Options {
     pub thin_out: bool,
     /// The overhead to hold by changing periods, of all samplers together; none: periods stay.
     pub overhead: Option<f64>,
+    /// The node whose program it is, among several.
+    pub node: u32,
     /// The time at which the record begins.
     pub start_ns: u64,
 }
@@ -290,7 +292,7 @@ impl<W: Write> Recorder<W> {
         self.workers.insert(tid, Worker { index: self.worker_count });
         self.worker_count += 1;
         let number = self.numbers.remove(&tid).unwrap_or(u32::MAX);
-        self.events.push(Event::Worker { time_ns, space, pid, tid, number, node: 0, name });
+        self.events.push(Event::Worker { time_ns, space, pid, tid, number, node: self.options.node, name });
     }
 
     fn space(&self, pid: u32) -> u32 {

@@ -25,7 +25,7 @@ pub const STRETCH: usize = 256;
 /// Of so many accesses in a stretch one is a sample; what touches more than 8 bytes counts as several.
 pub const ONE_IN: u64 = 16;
 /// Bytes of the stack that come with an interrupt: the function's own variables, where its registers are too few.
-const STACK_BYTES: u32 = 512;
+const STACK_BYTES: u32 = 256;
 
 const LAYOUT: Layout = Layout {
     sample_type: (sys::PERF_SAMPLE_IP
