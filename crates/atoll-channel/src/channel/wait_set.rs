@@ -21,6 +21,7 @@ use crate::channel::receiver::Receiver;
 use crate::channel::set_file;
 use crate::channel::settings::DEFAULT_SPINS;
 use crate::clock::{Deadline, coarse};
+use crate::ring::doze::Dozer;
 use crate::ring::ready::ReadySet;
 use crate::ring::turns::Turns;
 
@@ -156,6 +157,11 @@ impl WaitSet {
     /// Something that ends a `wait` from any thread, or from any process that inherited this one's memory.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.ready.clone())
+    }
+
+    /// Something that sleeps for the set while others, one at a time, use it.
+    pub(crate) fn dozer(&self) -> Dozer {
+        Dozer::new(self.ready.clone())
     }
 
     /// How many channels are in the set.
