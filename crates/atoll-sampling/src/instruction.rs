@@ -222,7 +222,8 @@ impl Instructions {
                     continue;
                 }
                 // As a loop that moves a word at a time, of as many turns as there are instructions left.
-                let all = machine.get(Register::RCX).unwrap_or(1).saturating_mul(u64::from(bytes));
+                let element = step.instruction.memory_size().size() as u64;
+                let all = machine.get(Register::RCX).unwrap_or(1).saturating_mul(element);
                 let words = all.div_ceil(WORD).min((WORDS_AN_INSTRUCTION * (count - done + 1)) as u64);
                 for word in 0..words {
                     let address = address.map(|address| address + word * WORD);
