@@ -95,6 +95,23 @@ fn a_kernel_without_descriptor_tables_is_refused() {
 }
 
 #[test]
+fn a_kernel_that_lets_nobody_trace_is_refused() {
+    let Some(small) = program("-m32", "cores_threads.c") else {
+        skip!("gcc makes no 32-bit programs (Debian: apt-get install gcc-multilib)");
+    };
+    let never = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let end = run("--backend process", &small, &[], |c| {
+        filtered(c, refuse(NUMBER, libc::SYS_ptrace as u32, never))
+    });
+    assert_eq!(end.status.code(), Some(70), "{}", said(&end));
+    assert!(
+        said(&end).contains("no process cores here: the kernel lets no process be traced"),
+        "{}",
+        said(&end)
+    );
+}
+
+#[test]
 fn no_kvm_is_said() {
     const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir().expect("a folder");

@@ -7,8 +7,9 @@
 //!
 //! The segment lies alone in the lowest 4 GiB, all of ours above: what a program reaches through Linux's flat 32-bit segments,
 //! if it loads them, is a gate it cannot write and a page of descriptors. Only a far jump to Linux's 64-bit code segment leads out, and that
-//! no limit can stop. The limit is that of data and stack; fetching instructions beyond it fails as nothing is mapped
-//! there, because a limit of the code segment below 4 GiB halves the speed of loops.
+//! no limit can stop; `process.rs` has the same segments in a process apart, where it leads to nothing. The limit is that of data and
+//! stack; fetching instructions beyond it fails as nothing is mapped there, because a limit of the code segment below 4 GiB
+//! halves the speed of loops.
 
 mod core;
 mod descriptors;

@@ -187,6 +187,10 @@ impl Cores for ProcessCores {
         let traced = Traced { pid, gone: Cell::new(false) };
         match traced.wait().map_err(&failed)? {
             Stopped::Signal(libc::SIGSTOP) => {}
+            Stopped::Ended(End::Status(libc::EPERM)) => {
+                let why = "the kernel lets no process be traced: set kernel.yama.ptrace_scope to 1 or 0 (or allow ptrace in the container)";
+                return Err(SegmentError::Unavailable { kind: Kind::Process, why: why.to_owned() });
+            }
             Stopped::Ended(End::Status(errno)) => {
                 return Err(failed(std::io::Error::from_raw_os_error(errno)));
             }
@@ -247,7 +251,7 @@ fn become_core(memory: i32, bytes: usize) -> ! {
             }
         }
         // Registers are others when it goes on.
-        Err::<(), _>(std::io::Error::from_raw_os_error(libc::EPERM))
+        Err::<(), _>(std::io::Error::from_raw_os_error(libc::ECANCELED))
     };
     let errno = prepare().err().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
     // SAFETY: ends this process.
