@@ -37,6 +37,13 @@ delegated getppid, and i386 programs beside the same run by Linux. Huge pages ar
 cannot be reserved is left out. What it needs it says first. The issue's targets are judged at the end. It takes at most eight minutes with
 the defaults and some 17 GiB, less with a smaller --size; other work disturbs it.";
 
+const SAMPLING: &str = "\
+Programs run natively, and under atoll profile with every sampler that works here, holding 1% and 5%. What was sampled is compared with exact
+traces (atoll trace --exact, so qemu-user is needed): pages seen of pages touched, rank correlation of counts by page and by variable, and
+whether the ten hottest variables are in their order. What an iteration of a program touches is known from two short traces, so that runs may be
+long. Overhead is told twice: by the measured cost of a sample, and by processor time against the program alone, the best of the rounds.
+It takes some ten minutes; other work disturbs it.";
+
 /// `atoll bench`.
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Bench {
@@ -62,6 +69,41 @@ pub(crate) enum Bench {
     /// Measure programs in a direct segment beside small and large pages
     #[command(after_long_help = SEGMENT)]
     Segment(SegmentBenchArgs),
+    /// Measure samplers against exact traces
+    #[command(after_long_help = SAMPLING)]
+    Sampling(SamplingBenchArgs),
+}
+
+/// Flags of `atoll bench sampling`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SamplingBenchArgs {
+    /// Where `make programs` put the workloads
+    #[arg(long, value_name = "DIR", default_value = "target/programs", value_hint = ValueHint::DirPath)]
+    pub(crate) programs: PathBuf,
+
+    /// Only these programs
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+
+    /// Only these samplers, as atoll profile takes them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) samplers: Vec<String>,
+
+    /// Overheads to hold, in percent
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "1,5", value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(crate) overheads: Vec<u32>,
+
+    /// Runs of each, the best of which counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) rounds: u32,
+
+    /// A fifth of the iterations, and one round
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print the hottest variables beside the truth, too
+    #[arg(long)]
+    pub(crate) variables: bool,
 }
 
 /// Flags of the measurements that print tables.

@@ -9,7 +9,7 @@ mod job;
 pub(crate) mod launch;
 pub(crate) mod library;
 mod network;
-mod nodes;
+pub(crate) mod nodes;
 pub(crate) mod process;
 mod segment;
 pub(crate) mod signals;
