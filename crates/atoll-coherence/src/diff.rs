@@ -189,6 +189,38 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
+/// Which bytes of each block differ, bit i for byte i. The sizes are the same number of blocks.
+#[must_use]
+pub fn masks(twin: &[u8], page: &[u8]) -> Vec<u64> {
+    let (before, after) = (twin.as_chunks::<BLOCK>().0, page.as_chunks::<BLOCK>().0);
+    before.iter().zip(after).map(|(old, new)| changed(old, new)).collect()
+}
+
+/// Which bytes of each of a page's `blocks` blocks `diff` changes, bit i for byte i.
+pub fn masks_of(diff: &[u8], blocks: usize) -> Result<Vec<u64>, DiffError> {
+    let mut masks = vec![0; blocks];
+    let mut reader = Reader { bytes: diff, at: 0 };
+    let mut at = 0_usize;
+    while reader.at < diff.len() {
+        let number = reader.number()?;
+        let beyond = DiffError::Beyond(reader.at);
+        let count = usize::try_from(number / 2).unwrap_or(usize::MAX).max((number % 2) as usize);
+        let end = at.checked_add(count).filter(|end| *end <= blocks).ok_or(beyond)?;
+        if number == 1 {
+            masks[at] = u64::from_le_bytes(*reader.take::<8>()?);
+            for mask in masks[at].to_le_bytes() {
+                let both = if mask == u8::MAX { WORD as u32 } else { 2 * mask.count_ones() };
+                reader.slice(both as usize)?;
+            }
+        } else if number % 2 == 1 {
+            reader.slice(count * BLOCK)?;
+            masks[at..end].fill(u64::MAX);
+        }
+        at = end;
+    }
+    Ok(masks)
+}
+
 /// Are all bytes the same? Compiled to vector instructions.
 #[inline]
 fn same(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> bool {
@@ -296,6 +328,7 @@ mod tests {
         fn what_changed_arrives((twin, page) in pages()) {
             let diff = diff(&twin, &page);
             let mut other = twin.clone();
+            prop_assert_eq!(masks_of(&diff, page.len() / BLOCK), Ok(masks(&twin, &page)));
             apply(&diff, &mut other).unwrap();
             prop_assert_eq!(&other, &page);
             prop_assert_eq!(diff.is_empty(), twin == page);
@@ -323,6 +356,7 @@ mod tests {
         fn any_bytes_are_a_diff_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut page = [0; 4 * BLOCK];
             let _ = apply(&bytes, &mut page);
+            let _ = masks_of(&bytes, 4);
         }
     }
 
