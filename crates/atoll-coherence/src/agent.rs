@@ -215,6 +215,12 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         self.me
     }
 
+    /// Where pages are at home.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
     /// What this node has of `page`.
     #[must_use]
     pub fn state(&self, page: Page) -> State {

@@ -5,7 +5,7 @@
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
 //! `join` finds the others, over a `way`; `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part
-//! of what is kept coherent, `tls` sends the main thread's variables.
+//! of what is kept coherent, `tls` sends the main thread's variables; `races` finds words that two nodes write.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
@@ -17,6 +17,7 @@ mod locks;
 pub(crate) mod mail;
 mod memory;
 mod phases;
+mod races;
 pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
