@@ -39,8 +39,10 @@ impl Races {
     pub fn changed(&mut self, page: Page, node: Node, masks: Masks) {
         let merging = self.pages.entry(page).or_default();
         for (other, before) in &merging.changes {
-            for (block, (a, b)) in before.iter().zip(&masks).enumerate().filter(|(_, (a, b))| **a & **b != 0) {
-                for (word, _) in (a & b).to_le_bytes().into_iter().enumerate().filter(|(_, byte)| *byte != 0) {
+            for (block, (a, b)) in before.iter().zip(&masks).enumerate().filter(|(_, (a, b))| **a & **b != 0)
+            {
+                for (word, _) in (a & b).to_le_bytes().into_iter().enumerate().filter(|(_, byte)| *byte != 0)
+                {
                     let nodes = merging.words.entry(block * WORDS + word).or_insert(Nodes::NONE);
                     *nodes = nodes.with(*other).with(node);
                 }

@@ -179,7 +179,7 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
                 .map_err(|errno| refused(layout::ARENA, errno))?;
             if s.several_nodes() {
                 // SAFETY: NOREPLACE: nothing that exists is touched.
-                unsafe { files.map(layout::ALIAS, 0, total, libc::MAP_FIXED_NOREPLACE) }
+                unsafe { files.map(layout::ALIAS, 0, layout::ARENA_BYTES, libc::MAP_FIXED_NOREPLACE) }
                     .map_err(|errno| refused(layout::ALIAS, errno))?;
             }
             files

@@ -38,7 +38,8 @@ pub const TABLES: usize = 0x3000_0000_0000;
 /// Bytes of [`TABLES`].
 pub const TABLES_BYTES: usize = 64 << 30;
 
-/// Where a node's agent sees all pages, those outside the arena too, past userfaultfd: mapped only in runs on several nodes.
+/// Where a node's agent sees all pages, past userfaultfd: mapped only in runs on several nodes, of pages outside the arena
+/// those that are given out.
 pub const ALIAS: usize = 0x4000_0000_0000;
 
 /// Nodes of a run at most.

@@ -45,12 +45,14 @@ impl Races {
     /// The word at `address` was found to be written by `nodes` in the region of `function`. Called by one thread only.
     pub fn found(&self, function: u64, address: u64, nodes: u64) {
         let start = (function ^ address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let place = (0..MAX_RACES).map(|step| &self.all[(start as usize + step) % MAX_RACES]).find(|race| {
-            match race.function.load(Ordering::Relaxed) {
+        let place =
+            (0..MAX_RACES).map(|step| &self.all[(start as usize + step) % MAX_RACES]).find(|race| match race
+                .function
+                .load(Ordering::Relaxed)
+            {
                 0 => true,
                 known => known == function && race.address.load(Ordering::Relaxed) == address,
-            }
-        });
+            });
         let Some(race) = place else {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;

@@ -80,9 +80,13 @@ pub(crate) fn busy() -> u32 {
     BUSY.load(Ordering::Relaxed)
 }
 
+/// Have more workers something to do than there are CPUs?
+pub(crate) fn is_crowded() -> bool {
+    BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed)
+}
+
 fn spins() -> u32 {
-    let crowded = BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed);
-    if crowded { SPINS_CROWDED.load(Ordering::Relaxed) } else { SPINS.load(Ordering::Relaxed) }
+    if is_crowded() { SPINS_CROWDED.load(Ordering::Relaxed) } else { SPINS.load(Ordering::Relaxed) }
 }
 
 /// Looks at `done` a while; true as soon as it holds.
@@ -166,6 +170,15 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         self.acquire();
         Guard { lock: self }
+    }
+
+    /// Takes it if it is free.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        // Other side: the swap in `release`.
+        let taken = self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // A guard that is made is also dropped.
+        if taken { Some(Guard { lock: self }) } else { None }
     }
 
     /// Takes the lock without a guard; `release` gives it back.

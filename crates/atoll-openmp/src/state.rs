@@ -152,19 +152,19 @@ impl Drop for SignalsBlocked {
 /// Sets the calling thread's signal mask (bit n−1: signal n); returns the one before.
 pub(crate) fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
+    let words = [
+        libc::SIG_SETMASK as usize,
+        std::ptr::from_ref(&mask) as usize,
+        std::ptr::from_mut(&mut before) as usize,
+        8,
+        0,
+        0,
+    ];
     // SAFETY: both pointers are to eight bytes, the size the kernel is told.
-    let _ = unsafe {
-        atoll_memory::sys::syscall(
-            libc::SYS_rt_sigprocmask,
-            [
-                libc::SIG_SETMASK as usize,
-                std::ptr::from_ref(&mask) as usize,
-                std::ptr::from_mut(&mut before) as usize,
-                8,
-                0,
-                0,
-            ],
-        )
-    };
+    while unsafe { atoll_memory::sys::syscall(libc::SYS_rt_sigprocmask, words) }.is_err() {
+        // They lie on a stack that another node took at this moment: a write brings it back.
+        // SAFETY: this function's own variable.
+        unsafe { (&raw mut before).write_volatile(0) };
+    }
     before
 }

@@ -191,7 +191,8 @@ fn a_race_leaves_one_value() {
 
 /// A list of the summary's.
 fn list(run: &Outcome, path: &str) -> Vec<serde_json::Value> {
-    let list = run.summary.as_ref().and_then(|summary| summary.pointer(path)).and_then(|list| list.as_array());
+    let list =
+        run.summary.as_ref().and_then(|summary| summary.pointer(path)).and_then(|list| list.as_array());
     list.cloned().unwrap_or_default()
 }
 
@@ -214,7 +215,8 @@ fn races_are_found() {
         let found: u64 = words.iter().filter_map(|race| race["words"].as_u64()).sum();
         assert!(found >= 512, "{found} of 512: {}", racing.told());
     }
-    let run = Atoll::new(&program).with("--check races --nodes 2 --workers 2 --summary text").no_summary().run();
+    let run =
+        Atoll::new(&program).with("--check races --nodes 2 --workers 2 --summary text").no_summary().run();
     assert!(run.stderr.contains("raced"), "{}", run.told());
     Atoll::new(&program).with("--check races").run().exits(2).says("--nodes 2");
 }

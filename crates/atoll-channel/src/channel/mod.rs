@@ -34,3 +34,4 @@ pub use self::{
     },
     wait_set::{AddError, Interrupter, Seat, SetFull, Token, WaitSet},
 };
+pub(crate) use wait_set::Dozer;

@@ -55,6 +55,7 @@ pub(crate) use self::shared::{Ended, User, WeakShared};
 pub use self::shm::{Place, Settings as ShmSettings, Shm, ShmError, mesh};
 pub use self::ucx::{LoadError, Settings as UcxSettings, Ucx, UcxError};
 use crate::Node;
+use crate::channel::Dozer;
 
 /// Kinds of messages from this on are for layers that stand on a transport and are one themselves. After such a message a transport
 /// that knows tags tells nothing more of its sender in the same `progress`, so that the layer can set them first.
@@ -113,6 +114,17 @@ pub trait Transport: Send {
     /// Ends a `wait` from another thread.
     fn waker(&self) -> Waker;
 
+    /// For threads, or processes that inherited this one's memory, that take turns in using the transport by a lock of theirs: lets
+    /// one of them sleep for it without the lock. None where a `wait` must be by whoever uses it.
+    fn doze(&self) -> Option<Doze> {
+        None
+    }
+
+    /// Does something that was sent wait for room, so that somebody must call `progress` soon?
+    fn is_behind(&self) -> bool {
+        true
+    }
+
     /// Takes `node` for lost from now on: nothing from it is believed any more. Its `Lost` event comes as usual.
     fn cut(&mut self, node: Node);
 
@@ -161,6 +173,12 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
     fn waker(&self) -> Waker {
         (**self).waker()
+    }
+    fn doze(&self) -> Option<Doze> {
+        (**self).doze()
+    }
+    fn is_behind(&self) -> bool {
+        (**self).is_behind()
     }
     fn cut(&mut self, node: Node) {
         (**self).cut(node);
@@ -244,6 +262,36 @@ impl Remote {
                 Err(TransportError::OutOfRange { owner, offset, length, bytes })
             }
         }
+    }
+}
+
+/// Sleeps in the place of who uses a transport: see [`Transport::doze`].
+///
+/// Whoever used the transport last called `progress` until there was nothing, and gives its lock back before anybody sleeps. Each
+/// sleep ends after a fifth of a second at the latest: somebody must call `progress` then, to see who is gone.
+#[derive(Clone)]
+pub struct Doze(Dozer);
+
+impl Doze {
+    pub(crate) fn new(dozer: Dozer) -> Doze {
+        Doze(dozer)
+    }
+
+    /// Sleeps until something comes, somebody uses the waker, `longest` is over, or a fifth of a second.
+    pub fn sleep(&self, longest: Duration) {
+        self.0.doze(longest);
+    }
+
+    /// Whoever sleeps is not woken by what comes from now on: the caller looks itself.
+    pub fn hush(&self) {
+        self.0.hush();
+    }
+
+    /// Takes [`hush`](Doze::hush) back. True if something has come that `progress` was not called for: then whoever sleeps must be
+    /// woken.
+    #[must_use]
+    pub fn unhush(&self) -> bool {
+        self.0.unhush()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use atoll_coherence::agent::{Agent, Fault, Message, Mode};
 use atoll_coherence::Impossible;
+use atoll_coherence::agent::{Agent, Fault, Message, Mode};
 use atoll_coherence::nodes::Node;
 use stateright::{Model, Property};
 

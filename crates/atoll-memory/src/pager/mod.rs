@@ -236,6 +236,20 @@ impl Pager {
         (0, 0)
     }
 
+    /// The pages of the stretch of addresses that `page` lies in; none where it is no stretch's.
+    pub fn stretch(&self, page: u64) -> Option<std::ops::RangeInclusive<u64>> {
+        let arena_pages = (layout::ARENA_BYTES >> self.shift) as u64;
+        if page < arena_pages {
+            return Some(0..=arena_pages - 1);
+        }
+        self.ranges[..self.range_count.load(Ordering::Acquire)].iter().find_map(|r| {
+            let first = u64::from(r.first_page.load(Ordering::Relaxed));
+            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
+            let pages = first..=first + ((end - start) >> self.shift) as u64 - 1;
+            pages.contains(&page).then_some(pages)
+        })
+    }
+
     #[inline]
     fn word(&self, page: u32) -> &'static AtomicU32 {
         &self.words[page as usize]
@@ -285,8 +299,8 @@ impl Pager {
     }
 
     /// Reserves page numbers for `start..end` (whole pages) outside the arena: the offset in the arena's files at
-    /// which the caller maps them. `None`: no numbers left. The stretch is paged once
-    /// [`publish_range`](Self::publish_range) was called.
+    /// which the caller maps them. `None`: no numbers left, or no room for the agent's view of them. The stretch is paged
+    /// once [`publish_range`](Self::publish_range) was called.
     pub fn reserve_range(&self, start: usize, end: usize) -> Option<(u32, u64)> {
         let pages = ((end - start) >> self.shift) as u32;
         let index = self.range_count.load(Ordering::Relaxed);
@@ -294,6 +308,7 @@ impl Pager {
         if index >= MAX_RANGES || (first + pages) as usize > self.words.len() {
             return None;
         }
+        self.map_alias(first, end - start).ok()?;
         self.next_global_page.store(first + pages, Ordering::Relaxed);
         Some((first, self.offset(first)))
     }
@@ -306,11 +321,6 @@ impl Pager {
         let last = (self.files.stripe_end(offset) >> self.shift) as u32;
         self.next_global_page.store(last - pages, Ordering::Relaxed);
         self.reserve_range(start, end)
-    }
-
-    /// Pages that there can be.
-    pub fn page_count(&self) -> u64 {
-        self.words.len() as u64
     }
 
     /// Makes a reserved stretch paged. Only before workers exist.

@@ -13,6 +13,7 @@ use atoll_coherence::nodes::Node;
 
 use super::Pager;
 use crate::layout::{self, ARENA_BYTES, part};
+use crate::sys::Errno;
 
 /// As at first: everything for the node that has the page first, nothing for others.
 const FIRST: u8 = 0;
@@ -140,6 +141,21 @@ impl Pager {
         // SAFETY: only `serve_by` stores here, an `Ask`.
         let ask = unsafe { std::mem::transmute::<usize, Ask>(ask) };
         ask(page, write);
+    }
+
+    /// In runs on several nodes, lets the agent see `len` bytes of pages outside the arena from `first` on: as they are given
+    /// out, for a view of all of them is thousands of mappings.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn map_alias(&self, first: u32, len: usize) -> Result<(), Errno> {
+        if self.rights().is_none() {
+            return Ok(());
+        }
+        // SAFETY: NOREPLACE: nothing that exists is touched.
+        unsafe {
+            self.files.map(self.alias(first) as usize, self.offset(first), len, libc::MAP_FIXED_NOREPLACE)
+        }
     }
 
     /// Where the agent sees `page`.

@@ -5,6 +5,7 @@
 //! program's calls are interposed with, `mapping` mmap and its relatives. `place` says which addresses are this
 //! node's where there are several, `foreign` gives other nodes' blocks back, `streams` holds the standard streams.
 
+pub(crate) mod agent;
 pub(crate) mod bounds;
 pub(crate) mod exports;
 pub(crate) mod foreign;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::{bounds, place};
+use super::{agent, bounds, place};
 
 unsafe extern "C" {
     pub(super) fn mi_manage_os_memory_ex(
@@ -133,7 +133,9 @@ unsafe impl GlobalAlloc for Pinned {
     unsafe fn alloc(&self, l: Layout) -> *mut u8 {
         // SAFETY: plain allocation calls.
         unsafe {
-            if crate::state::heap_ready() {
+            if agent::is_inside() {
+                agent::alloc(l)
+            } else if crate::state::heap_ready() {
                 or_with_more(l.size(), || mi_malloc_aligned(l.size(), l.align())).cast()
             } else if l.align() <= 16 {
                 __libc_malloc(l.size()).cast()
@@ -143,9 +145,17 @@ unsafe impl GlobalAlloc for Pinned {
         }
     }
 
-    unsafe fn dealloc(&self, p: *mut u8, _: Layout) {
+    unsafe fn dealloc(&self, p: *mut u8, l: Layout) {
         // SAFETY: p came from `alloc`.
-        unsafe { if contains(p.cast()) { mi_free(p.cast()) } else { __libc_free(p.cast()) } }
+        unsafe {
+            if agent::contains(p as usize) {
+                agent::free(p, l);
+            } else if contains(p.cast()) {
+                mi_free(p.cast());
+            } else {
+                __libc_free(p.cast());
+            }
+        }
     }
 }
 

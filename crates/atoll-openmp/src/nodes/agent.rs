@@ -1,19 +1,18 @@
 //! A node's agent: the thread that answers its workers (`mail`) and the other nodes' agents (`wire`).
 //!
-//! Runs in the node's first process, which every worker was cloned from, so that it reaches their page tables. It steps the
-//! coherence protocol (`atoll-coherence`), whose memory is `memory`, and on the origin hands out locks and loops'
-//! iterations.
+//! Runs in the node's first process, which every worker was cloned from, so that it reaches their page tables; a worker that
+//! waits may step it in the thread's place (`duty`). It steps the coherence protocol (`atoll-coherence`), whose memory is
+//! `memory`, speaks with the others through `peers`, and on the origin hands out locks and loops' iterations.
 //!
 //! Rules: it never touches paged memory but through the pager's alias: a fault of its own would wait for itself. So it
 //! reads no variable of the program and calls nothing in libc that might (`getenv`, streams).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
-use atoll_channel::transport::{Event, TransportError};
+use atoll_channel::transport::Doze;
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
 use atoll_coherence::copy::State;
@@ -29,23 +28,22 @@ use super::identity::Identity;
 use super::locks::{Locks, Taken};
 use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
+use super::peers::Peers;
 use super::phases::Phases;
-use super::way::Way;
-use super::wire::{self, Content, Diff, Packet};
-use super::{ORIGIN, join, races, region, tls};
+use super::wire::{Content, Diff, Packet};
+use super::{ORIGIN, duty, join, races, region, tls};
+use crate::heap::agent::Inside;
 use crate::state;
 use crate::wrap::process::Numbers;
 
 /// How long nodes wait for each other at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Packets in one message at most.
-const TOGETHER: usize = 64;
+/// A round that did so much may have left something that came.
+pub(super) const MUCH: usize = 256;
 
 /// What is needed before the agent's thread runs.
 pub(crate) struct Meeting {
-    transport: Way,
-    /// What came behind the others' greetings.
-    early: VecDeque<(Node, Packet)>,
+    peers: Peers,
 }
 
 /// Joins the other nodes and compares what they are.
@@ -58,14 +56,15 @@ pub(crate) fn meet(
     page_bytes: usize,
     stack: (usize, usize),
 ) -> Result<Meeting, String> {
-    let transport = join::join(sockets, node, nodes)?;
-    if super::cpus(cpus()) > 0 {
-        mail::let_spin();
-    }
-    mail::set_waker(transport.waker());
-    let mut meeting = Meeting { transport, early: VecDeque::new() };
-    meeting.greet(&Identity::new(page_bytes, stack))?;
-    Ok(meeting)
+    // Whoever steps the agent changes what is made here.
+    let _inside = Inside::enter();
+    let control = state::control().ok_or("an agent of a program that is not managed")?;
+    let way = join::join(sockets, node, nodes)?;
+    let mut peers = Peers::new(way, &control.nodes[node as usize]);
+    super::set_apart(control.settings.near_bytes != u64::MAX || peers.doze().is_none());
+    mail::set_waker(peers.waker());
+    greet(&mut peers, &Identity::new(page_bytes, stack))?;
+    Ok(Meeting { peers })
 }
 
 /// The CPUs this process may use.
@@ -73,63 +72,44 @@ pub(super) fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-impl Meeting {
-    fn greet(&mut self, mine: &Identity) -> Result<(), String> {
-        let (me, nodes) = (self.transport.node(), self.transport.nodes());
-        let hello = wire::encode(&[Packet::Hello(mine.clone(), Numbers::own())]);
-        for other in (0..nodes).map(Node).filter(|other| *other != me) {
-            self.transport.send(other, &hello).map_err(|e| format!("greeting {other}: {e}"))?;
-        }
-        let (end, mut left) = (Instant::now() + join::MEETING, nodes - 1);
-        while left > 0 {
-            let mut trouble = None;
-            let early = &mut self.early;
-            let moved = self.transport.progress(&mut |event| match event {
-                Event::Message { from, bytes, .. } => match wire::decode(bytes) {
-                    Some(packets) => {
-                        for packet in packets {
-                            let Packet::Hello(theirs, numbers) = packet else {
-                                early.push_back((from, packet));
-                                continue;
-                            };
-                            left -= 1;
-                            if from.0 == ORIGIN {
-                                numbers.adopt();
-                            }
-                            if let Some(what) = mine.difference(&theirs) {
-                                let text = "does not run the same program as this node";
-                                // What comes behind it, such as that it has ended, is only what follows.
-                                trouble.get_or_insert(format!("{from} {text}: {what}"));
-                            }
-                        }
-                    }
-                    None => {
-                        trouble.get_or_insert(format!("{from} does not speak as this node does"));
-                    }
-                },
-                Event::Lost { node, why } => {
-                    trouble.get_or_insert(format!("{node} is gone: {why}"));
-                }
-                Event::Done { .. } | Event::Joined(_) => {}
-            });
-            moved.map_err(|e| e.to_string())?;
-            if let Some(trouble) = trouble {
-                return Err(trouble);
+fn greet(peers: &mut Peers, mine: &Identity) -> Result<(), String> {
+    peers.broadcast(|| Packet::Hello(mine.clone(), Numbers::own()));
+    peers.flush();
+    let (end, mut left) = (Instant::now() + join::MEETING, peers.nodes() - 1);
+    // What came behind the others' greetings.
+    let mut early = Vec::new();
+    while left > 0 {
+        peers.receive();
+        while let Some((from, packet)) = peers.next() {
+            let Packet::Hello(theirs, numbers) = packet else {
+                early.push((from, packet));
+                continue;
+            };
+            left -= 1;
+            if from.0 == ORIGIN {
+                numbers.adopt();
             }
-            if left > 0 {
-                if Instant::now() > end {
-                    return Err(format!("{left} nodes did not say what they run"));
-                }
-                self.transport.wait(Some(Duration::from_millis(100))).map_err(|e| e.to_string())?;
+            if let Some(what) = mine.difference(&theirs) {
+                return Err(format!("{from} does not run the same program as this node: {what}"));
             }
         }
-        Ok(())
+        if let Some((node, why)) = peers.take_lost() {
+            return Err(format!("{node} is gone: {why}"));
+        }
+        if left > 0 {
+            if Instant::now() > end {
+                return Err(format!("{left} nodes did not say what they run"));
+            }
+            peers.wait(Duration::from_millis(100));
+        }
     }
+    early.into_iter().rev().for_each(|(from, packet)| peers.put_back(from, packet));
+    Ok(())
 }
 
 /// The agent at work.
-struct Server {
-    transport: Way,
+pub(super) struct Server {
+    peers: Peers,
     pager: &'static Pager,
     me: u32,
     nodes: u32,
@@ -155,11 +135,12 @@ struct Server {
     asked: HashMap<Page, Instant>,
     arrived_at: Instant,
     counts: &'static NodeFigures,
-    /// To each node: what is said to it in this round.
-    saying: Vec<Vec<Packet>>,
-    /// To each node: what it had no room for.
-    outgoing: Vec<VecDeque<Vec<u8>>>,
-    incoming: VecDeque<(Node, Packet)>,
+    /// What only the agent's own thread may do is due.
+    for_thread: bool,
+    /// Of that, what workers asked for.
+    later: Vec<Question>,
+    /// Kept for its memory.
+    questions: Vec<Question>,
     ending: bool,
     /// Nodes that have said goodbye.
     ended: u32,
@@ -234,15 +215,17 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: made by `start` for this thread alone.
     let (meeting, begin) = *unsafe { Box::from_raw(start.cast::<(Meeting, Begin)>()) };
     join::enter_thread();
+    let _inside = Inside::enter();
     let layout = begin().unwrap_or_else(|message| state::give_up(EXIT_SETUP, &message));
     let Some(pager) = state::pager() else { state::give_up(EXIT_SETUP, "an agent without a pager") };
     // SAFETY: this thread's own executor; it handles no faults.
     let x = unsafe { state::executor(pager) };
-    let (me, nodes) = (meeting.transport.node().0, meeting.transport.nodes());
+    let Meeting { peers } = meeting;
+    let (me, nodes) = (peers.me(), peers.nodes());
     prefer_short_waits();
     pager.serve_by(ask);
-    let server = Server {
-        transport: meeting.transport,
+    let server = Box::new(Server {
+        peers,
         pager,
         me,
         nodes,
@@ -262,13 +245,13 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         asked: HashMap::new(),
         arrived_at: Instant::now(),
         counts: &pager.control().nodes[me as usize],
-        saying: (0..nodes).map(|_| Vec::new()).collect(),
-        outgoing: (0..nodes).map(|_| VecDeque::new()).collect(),
-        incoming: meeting.early,
+        for_thread: false,
+        later: Vec::new(),
+        questions: Vec::new(),
         ending: false,
         ended: 0,
-    };
-    server.serve()
+    });
+    duty::serve(server)
 }
 
 /// Asks the kernel for short slices of time: who has them runs at once when it wakes, in the place of a worker that computes.
@@ -302,57 +285,77 @@ fn ask(page: u32, write: bool) {
 }
 
 impl Server {
-    fn serve(mut self) -> ! {
-        loop {
-            if self.round() > 0 {
-                continue;
-            }
-            let transport = &mut self.transport;
-            mail::fall_asleep(|| {
-                if let Err(e) = transport.wait(Some(Duration::from_secs(1))) {
-                    state::give_up(EXIT_NODE, &format!("this node cannot talk to the others: {e}"));
-                }
-            });
-        }
+    /// What lets one thread sleep while others step this, where they may.
+    pub(super) fn doze(&self) -> Option<Doze> {
+        if super::is_apart() { None } else { self.peers.doze() }
     }
 
-    /// Does what is to be done now; returns how much that was.
-    fn round(&mut self) -> usize {
-        let mut lost = None;
-        let incoming = &mut self.incoming;
-        let moved = self.transport.progress(&mut |event| match event {
-            Event::Message { from, bytes, .. } => match wire::decode(bytes) {
-                Some(packets) => incoming.extend(packets.into_iter().map(|packet| (from, packet))),
-                None => lost = Some((from, "it says what makes no sense".to_owned())),
-            },
-            Event::Lost { node, why } => lost = Some((node, why.to_string())),
-            Event::Done { .. } | Event::Joined(_) => {}
-        });
-        if let Err(e) = moved {
-            state::give_up(EXIT_NODE, &format!("this node cannot talk to the others: {e}"));
+    /// Sleeps until there is something to do, or for a second.
+    pub(super) fn sleep(&mut self) {
+        self.peers.wait(Duration::from_secs(1));
+    }
+
+    /// Does something that was said wait for room?
+    pub(super) fn is_behind(&self) -> bool {
+        self.peers.is_behind()
+    }
+
+    /// Is something due that only the agent's own thread may do?
+    pub(super) fn is_for_thread(&self) -> bool {
+        self.for_thread
+    }
+
+    /// Does what is to be done now, by the agent's `thread` or a worker that waits; returns how much that was.
+    pub(super) fn round(&mut self, thread: bool) -> usize {
+        let mut done = self.peers.receive();
+        if thread {
+            self.for_thread = false;
+            for question in std::mem::take(&mut self.later) {
+                done += 1;
+                self.asked(question);
+            }
         }
-        let mut done = self.incoming.len();
-        while let Some((from, packet)) = self.incoming.pop_front() {
+        while let Some((from, packet)) = self.peers.next() {
+            if !thread && !packet.is_for_anybody() {
+                self.peers.put_back(from, packet);
+                self.for_thread = true;
+                return done + self.peers.flush();
+            }
+            done += 1;
             self.hear(from.0, packet);
         }
-        if let Some((node, why)) = lost
-            && !self.ending
-        {
-            if node.0 == ORIGIN {
-                // Whoever started the run says how the program ended there.
-                crate::wrap::end_node();
+        if self.peers.has_lost() {
+            if thread {
+                self.lose();
+            } else {
+                self.for_thread = true;
             }
-            state::give_up(
-                EXIT_NODE,
-                &format!("{node} is gone, and the program cannot go on without it: {why}"),
-            );
         }
-        let mut questions = Vec::new();
+        let mut questions = std::mem::take(&mut self.questions);
         done += mail::take(|question| questions.push(question));
-        for question in questions {
-            self.asked(question);
+        for question in questions.drain(..) {
+            if !thread && question.kind == Kind::Exit {
+                self.later.push(question);
+                self.for_thread = true;
+            } else {
+                self.asked(question);
+            }
         }
-        done + self.flush()
+        self.questions = questions;
+        done + self.peers.flush()
+    }
+
+    /// Another node is gone: ends this one, unless the program has ended.
+    fn lose(&mut self) {
+        let Some((node, why)) = self.peers.take_lost() else { return };
+        if self.ending {
+            return;
+        }
+        if node.0 == ORIGIN {
+            // Whoever started the run says how the program ended there.
+            crate::wrap::end_node();
+        }
+        state::give_up(EXIT_NODE, &format!("{node} is gone, and the program cannot go on without it: {why}"));
     }
 
     fn step(&mut self, result: Result<(), Impossible>) {
@@ -363,7 +366,7 @@ impl Server {
             if self.me == ORIGIN {
                 region::invalidated(invalidations(&message));
             }
-            self.send(to.into(), Packet::Coherence(message));
+            self.peers.send(to.into(), Packet::Coherence(message));
         }
         for page in std::mem::take(&mut self.pages.resumed) {
             self.phases.came(page);
@@ -415,7 +418,7 @@ impl Server {
         if self.me == ORIGIN {
             region::crowded(function);
         } else {
-            self.send(ORIGIN, Packet::Crowded(function));
+            self.peers.send(ORIGIN, Packet::Crowded(function));
         }
     }
 
@@ -427,7 +430,7 @@ impl Server {
         if self.me == ORIGIN {
             races::count(&found);
         } else if !found.is_empty() {
-            self.send(ORIGIN, Packet::Races(found));
+            self.peers.send(ORIGIN, Packet::Races(found));
         }
         let (from, to) = self.agent.layout().reclaim;
         let result = if !region::is_many() {
@@ -486,7 +489,7 @@ impl Server {
                     // Before what this node wrote: the origin goes on when it has heard of that.
                     let variables = tls::changed();
                     if !variables.is_empty() {
-                        self.send(ORIGIN, Packet::Variables(variables));
+                        self.peers.send(ORIGIN, Packet::Variables(variables));
                     }
                 }
                 let result = self.agent.arrive(&mut self.pages);
@@ -505,20 +508,20 @@ impl Server {
                 self.chunks.restart();
                 let (order, variables) = (region::order(), tls::take());
                 if !variables.is_empty() {
-                    self.broadcast(|| Packet::Variables(variables.clone()));
+                    self.peers.broadcast(|| Packet::Variables(variables.clone()));
                 }
-                self.broadcast(|| Packet::Region(order));
+                self.peers.broadcast(|| Packet::Region(order));
                 self.watch();
                 mail::answer(number, [0; 2]);
                 self.begin_phase(order.function);
             }
             Kind::Publish => {
-                self.broadcast(|| Packet::Publish(words[0]));
+                self.peers.broadcast(|| Packet::Publish(words[0]));
                 region::set_published(words[0]);
                 mail::answer(number, [0; 2]);
             }
             Kind::Free => {
-                self.send(words[1] as u32, Packet::Free(words[0]));
+                self.peers.send(words[1] as u32, Packet::Free(words[0]));
                 mail::answer(number, [0; 2]);
             }
             Kind::Exit if self.me == ORIGIN => {
@@ -528,17 +531,17 @@ impl Server {
             // The worker is not answered: the origin ends the program.
             Kind::Exit => {
                 let (status, handlers) = (words[0] as i32, words[1] != 0);
-                self.send(ORIGIN, Packet::Leave { status, handlers });
+                self.peers.send(ORIGIN, Packet::Leave { status, handlers });
             }
         }
     }
 
     /// A worker walks along pages: does ahead what it will want next.
     fn stream(&mut self, number: Number, page: Page, access: Access) {
+        // Beyond it are pages of no address, which the agent cannot see either.
+        let Some(stretch) = self.pager.stretch(page) else { return };
         let streams = self.streams.entry((number, access));
-        let window = streams
-            .or_insert_with(|| Prefetcher::new(access.window()))
-            .fault(page, 0..=self.pager.page_count() - 1);
+        let window = streams.or_insert_with(|| Prefetcher::new(access.window())).fault(page, stretch);
         for page in window.pages().skip(1) {
             let (fault, mode) = match (access, self.agent.state(page)) {
                 (Access::Read, State::Nothing) => (Fault::Read, Mode::Single),
@@ -587,8 +590,8 @@ impl Server {
             Packet::Exit(_) if from == ORIGIN => {
                 self.ending = true;
                 let counts = self.counts.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-                self.send(ORIGIN, Packet::Counts(counts));
-                self.deliver();
+                self.peers.send(ORIGIN, Packet::Counts(counts));
+                self.peers.deliver(GOODBYE);
                 crate::wrap::end_node();
             }
             Packet::Races(found) if self.me == ORIGIN => races::count(&found),
@@ -614,7 +617,7 @@ impl Server {
 
     /// Are the numbers in it some that this node has?
     fn is_sound(&self, message: &Message<Content, Diff>) -> bool {
-        let page = |page: Page| page < self.pager.page_count();
+        let page = |page: Page| self.pager.stretch(page).is_some();
         let node = |node: u8| u32::from(node) < self.nodes;
         match message {
             Message::Ask(p, _)
@@ -636,7 +639,7 @@ impl Server {
 
     fn lock(&mut self, name: u64, who: (u32, Number), wait: bool) {
         if self.me != ORIGIN {
-            return self.send(ORIGIN, Packet::Lock { name, by: who.1, wait });
+            return self.peers.send(ORIGIN, Packet::Lock { name, by: who.1, wait });
         }
         match self.locks.take(name, who, wait) {
             Taken::Yes => self.locked(who, true),
@@ -649,13 +652,13 @@ impl Server {
         if node == self.me {
             mail::answer(by, [u64::from(taken), 0]);
         } else {
-            self.send(node, Packet::Locked { by, taken });
+            self.peers.send(node, Packet::Locked { by, taken });
         }
     }
 
     fn unlock(&mut self, name: u64) {
         if self.me != ORIGIN {
-            self.send(ORIGIN, Packet::Unlock(name));
+            self.peers.send(ORIGIN, Packet::Unlock(name));
         } else if let Some(next) = self.locks.give(name) {
             self.locked(next, true);
         }
@@ -663,107 +666,27 @@ impl Server {
 
     fn chunk(&mut self, share: u64, guided: bool, count: u64, amount: u64, (node, by): (u32, Number)) {
         if self.me != ORIGIN {
-            return self.send(ORIGIN, Packet::Chunk { share, guided, count, amount, by });
+            return self.peers.send(ORIGIN, Packet::Chunk { share, guided, count, amount, by });
         }
         let (from, to) = self.chunks.take(share, count, amount, guided, self.nodes);
         if node == self.me {
             mail::answer(by, [from, to]);
         } else {
-            self.send(node, Packet::Chunks { by, from, to });
+            self.peers.send(node, Packet::Chunks { by, from, to });
         }
     }
 
     /// On the origin: the program has ended.
     fn end_others(&mut self, status: i32) {
         self.ending = true;
-        self.broadcast(|| Packet::Exit(status));
-        self.deliver();
+        self.peers.broadcast(|| Packet::Exit(status));
+        self.peers.deliver(GOODBYE);
         let until = Instant::now() + GOODBYE;
         while self.ended + 1 < self.nodes && Instant::now() < until {
-            if self.round() == 0 {
-                let _ = self.transport.wait(Some(Duration::from_millis(10)));
+            if self.round(true) == 0 {
+                self.peers.wait(Duration::from_millis(10));
             }
         }
-        self.transport.outlast(GOODBYE);
-    }
-
-    fn broadcast(&mut self, packet: impl Fn() -> Packet) {
-        for to in 0..self.nodes {
-            if to != self.me {
-                self.send(to, packet());
-            }
-        }
-    }
-
-    /// Says it at the end of the round, or when enough has come together.
-    fn send(&mut self, to: u32, packet: Packet) {
-        let Some(saying) = self.saying.get_mut(to as usize) else { return };
-        saying.push(packet);
-        if saying.len() >= TOGETHER {
-            self.say(to);
-        }
-    }
-
-    /// Sends what is to be said to node `to`.
-    fn say(&mut self, to: u32) {
-        let Some(saying) = self.saying.get_mut(to as usize).filter(|saying| !saying.is_empty()) else {
-            return;
-        };
-        let bytes = wire::encode(saying);
-        saying.clear();
-        self.post(to, bytes);
-    }
-
-    fn post(&mut self, to: u32, bytes: Vec<u8>) {
-        self.counts.add(NodeCount::Messages, 1);
-        self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
-        let Some(queue) = self.outgoing.get_mut(to as usize) else { return };
-        if queue.is_empty() {
-            match self.transport.send(Node(to), &bytes) {
-                Err(TransportError::Full(_)) => {}
-                // A lost node is told of by its event.
-                Ok(()) | Err(TransportError::Lost(_)) => return,
-                Err(e) => state::give_up(EXIT_NODE, &format!("cannot talk to node {to}: {e}")),
-            }
-        }
-        queue.push_back(bytes);
-    }
-
-    /// Waits until all that was said is on its way.
-    fn deliver(&mut self) {
-        let until = Instant::now() + GOODBYE;
-        while self.flush() > 0 || self.outgoing.iter().any(|queue| !queue.is_empty()) {
-            if Instant::now() > until {
-                return;
-            }
-            let incoming = &mut self.incoming;
-            let _ = self.transport.progress(&mut |event| {
-                if let Event::Message { from, bytes, .. } = event {
-                    let packets = wire::decode(bytes).into_iter().flatten();
-                    incoming.extend(packets.map(|packet| (from, packet)));
-                }
-            });
-        }
-    }
-
-    /// Sends what is to be said and what had no room; returns how much that was.
-    fn flush(&mut self) -> usize {
-        let mut sent = 0;
-        for to in 0..self.nodes {
-            self.say(to);
-        }
-        for (to, queue) in (0..).zip(&mut self.outgoing) {
-            while let Some(bytes) = queue.front() {
-                match self.transport.send(Node(to), bytes) {
-                    Err(TransportError::Full(_)) => break,
-                    Ok(()) | Err(TransportError::Lost(_)) => {
-                        queue.pop_front();
-                        sent += 1;
-                    }
-                    Err(e) => state::give_up(EXIT_NODE, &format!("cannot talk to node {to}: {e}")),
-                }
-            }
-        }
-        sent
+        self.peers.outlast(GOODBYE);
     }
 }

@@ -1,6 +1,6 @@
 //! How workers ask their node's agent for something, and wait for it: one slot a worker, in memory that all workers share.
 //!
-//! `agent` answers. A worker may come here from its fault handler.
+//! `agent` answers, whose part a waiting worker may take itself (`duty`). A worker may come here from its fault handler.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access.
 
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use atoll_channel::transport::Waker;
 use atoll_memory::control::{EXIT_SETUP, MAX_WORKERS};
 
+use super::duty;
 use crate::state::{self, SignalsBlocked};
 
 /// What is asked for.
@@ -83,15 +84,11 @@ static NEWS: [AtomicU64; COUNT / 64] = [const { AtomicU64::new(0) }; COUNT / 64]
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
-/// How often a worker looks for its answer before it sleeps, where it has a CPU to itself; else it only takes the agent's.
-const SPINS: u32 = 2_000;
-static SPINNING: AtomicU32 = AtomicU32::new(0);
-
 /// Asks, and waits for the answer, of which this is the first word.
 pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
     let _blocked = SignalsBlocked::new();
     let number = 2 * state::executor_index() + usize::from(kind == Kind::Fault);
-    let slot = &SLOTS[number];
+    let slot: &'static Slot = &SLOTS[number];
     if slot.state.load(Ordering::Relaxed) != IDLE {
         state::give_up(EXIT_SETUP, "a worker that waits for its node's agent asked it once more");
     }
@@ -102,9 +99,11 @@ pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
     slot.state.store(POSTED, Ordering::Relaxed);
     // Other side: the swap in `take`.
     NEWS[number / 64].fetch_or(1 << (number % 64), Ordering::Release);
-    // Other side: the fence in `fall_asleep`. Either the agent sees the news, or this worker sees that it sleeps.
+    // Other side: the fence in `announce_sleep`. Either who goes off duty sees the news, or this worker sees that nobody is.
     fence(Ordering::SeqCst);
-    if ASLEEP.load(Ordering::Relaxed) != 0 {
+    // Other side: the swap in `answer`.
+    let done = move || slot.state.load(Ordering::Acquire) == DONE;
+    if !duty::help(!crate::futex::is_crowded(), done) && ASLEEP.load(Ordering::Relaxed) != 0 {
         wake_agent();
     }
     wait(slot);
@@ -119,13 +118,6 @@ pub(crate) fn second() -> u64 {
 }
 
 fn wait(slot: &Slot) {
-    for _ in 0..SPINNING.load(Ordering::Relaxed) {
-        // Other side: the swap in `answer`.
-        if slot.state.load(Ordering::Acquire) == DONE {
-            return;
-        }
-        std::hint::spin_loop();
-    }
     if slot.state.compare_exchange(POSTED, SLEEPING, Ordering::Acquire, Ordering::Acquire).is_ok() {
         while slot.state.load(Ordering::Acquire) == SLEEPING {
             crate::futex::sleep(&slot.state, SLEEPING);
@@ -133,15 +125,11 @@ fn wait(slot: &Slot) {
     }
 }
 
-fn wake_agent() {
+/// Has the agent's thread look.
+pub(super) fn wake_agent() {
     if let Some(waker) = WAKER.get() {
         waker.wake();
     }
-}
-
-/// Workers have CPUs to themselves, and may spin.
-pub(super) fn let_spin() {
-    SPINNING.store(SPINS, Ordering::Relaxed);
 }
 
 /// The agent's side: how to wake it, without locks, as a worker may fault while it does so, and wake it once more. Once, before
@@ -196,13 +184,16 @@ pub(super) fn answer(number: Number, answers: [u64; 2]) {
     }
 }
 
-/// The agent's side: runs `sleep` unless somebody has asked meanwhile.
-pub(super) fn fall_asleep(sleep: impl FnOnce()) {
+/// The agent's side: from now on whoever asks wakes its thread. True if somebody has asked meanwhile.
+#[must_use]
+pub(super) fn announce_sleep() -> bool {
     ASLEEP.store(1, Ordering::Relaxed);
     // Other side: the fence in `post`.
     fence(Ordering::SeqCst);
-    if NEWS.iter().all(|news| news.load(Ordering::Relaxed) == 0) {
-        sleep();
-    }
+    NEWS.iter().any(|news| news.load(Ordering::Relaxed) != 0)
+}
+
+/// The agent's side: somebody looks at what is asked.
+pub(super) fn retract_sleep() {
     ASLEEP.store(0, Ordering::Relaxed);
 }

@@ -2,7 +2,8 @@
 //!
 //! On node 0, the origin, the program's `main` runs; on the others a process of the same binary stops before `main` and
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
-//! `atoll-coherence` (`memory`) over a transport of `atoll-channel`; workers ask it through `mail`. `region` spreads
+//! `atoll-coherence` (`memory`) over a transport of `atoll-channel` (`peers`); workers ask it through `mail`, and step it
+//! themselves while they wait (`duty`). `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
 //! `join` finds the others, over a `way`; `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part
 //! of what is kept coherent, `tls` sends the main thread's variables; `races` finds words that two nodes write.
@@ -11,11 +12,13 @@
 
 pub(crate) mod agent;
 mod chunks;
+mod duty;
 mod identity;
 mod join;
 mod locks;
 pub(crate) mod mail;
 mod memory;
+mod peers;
 mod phases;
 mod races;
 pub(crate) mod region;
@@ -25,7 +28,7 @@ pub(crate) mod tls;
 mod way;
 mod wire;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use atoll_memory::control::EXIT_SETUP;
 
@@ -49,11 +52,23 @@ fn share_cpus(nodes: u32) {
     HERE.store(nodes, Ordering::Relaxed);
 }
 
-/// The CPUs that this node's workers have to themselves, of `cpus`: nodes on one machine share them, and each has an agent.
+/// Does the agent's thread do all of its work, so that it needs a CPU? Else workers that wait do it.
+static APART: AtomicBool = AtomicBool::new(true);
+
+fn set_apart(apart: bool) {
+    APART.store(apart, Ordering::Relaxed);
+}
+
+fn is_apart() -> bool {
+    APART.load(Ordering::Relaxed)
+}
+
+/// The CPUs that this node's workers have to themselves, of `cpus`: nodes on one machine share them, and each may have an
+/// agent apart.
 pub(crate) fn cpus(cpus: u32) -> u32 {
     match (active(), HERE.load(Ordering::Relaxed)) {
         (false, _) => cpus,
-        (true, nodes) => (cpus / nodes.max(1)).saturating_sub(1),
+        (true, nodes) => (cpus / nodes.max(1)).saturating_sub(is_apart().into()),
     }
 }
 

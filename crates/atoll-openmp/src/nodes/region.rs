@@ -191,7 +191,12 @@ pub(crate) extern "C" fn lead(_: *mut c_void) -> *mut c_void {
     let mut done = 0;
     loop {
         // Other side: the addition in `arrived`.
-        GATE.wait_until(|| BEGUN.load(Ordering::Acquire) != done);
+        let begun = move || BEGUN.load(Ordering::Acquire) != done;
+        {
+            let _blocked = state::SignalsBlocked::new();
+            super::duty::help(!crate::futex::is_crowded(), begun);
+        }
+        GATE.wait_until(begun);
         done = done.wrapping_add(1);
         omp::take_part_of_region(order());
     }

@@ -4,6 +4,7 @@
 //! addresses, so its thread sleeps for ever and the agent maps the origin's over it. Workers of the origin run the
 //! region below the page that holds its arguments, or every spilled register would fetch that page back.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_memory::pager::Pager;
@@ -112,6 +113,30 @@ pub(crate) extern "C" fn call_below(function: Function, data: *mut u8) {
         "mov rax, rdi",
         "mov rdi, rsi",
         "call rax",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls `function(data)` with a stack that ends at `top`, a multiple of 16.
+///
+/// # Safety
+/// Below `top` is room that nobody uses meanwhile.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn call_at(top: usize, function: extern "C" fn(*mut c_void), data: *mut c_void) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
         "mov rsp, rbp",
         "pop rbp",
         ".cfi_def_cfa rsp, 8",

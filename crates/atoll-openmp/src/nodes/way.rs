@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::transport::{Event, Transport, TransportError, Waker};
+use atoll_channel::transport::{Doze, Event, Transport, TransportError, Waker};
 
 /// The kind of all messages but parts that others follow.
 const WHOLE: u16 = 1;
@@ -56,6 +56,16 @@ impl Way {
 
     pub(super) fn waker(&self) -> Waker {
         self.transport.waker()
+    }
+
+    /// As a transport's.
+    pub(super) fn doze(&self) -> Option<Doze> {
+        self.transport.doze()
+    }
+
+    /// As a transport's; a message of which only parts were sent waits, too.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.over && (self.transport.is_behind() || self.going.iter().any(|going| !going.is_empty()))
     }
 
     /// Sends `bytes`. `Full` refuses all of it, as with a transport.

@@ -55,6 +55,16 @@ pub(super) enum Packet {
     Leave { status: i32, handlers: bool },
 }
 
+impl Packet {
+    /// May a worker that steps the agent do what it says? What ends a process is the agent's thread's.
+    pub(super) fn is_for_anybody(&self) -> bool {
+        !matches!(
+            self,
+            Packet::Hello(..) | Packet::Exit(_) | Packet::Leave { .. } | Packet::Counts(_) | Packet::Free(_)
+        )
+    }
+}
+
 /// The bytes of packets that travel together.
 pub(super) fn encode(packets: &[Packet]) -> Vec<u8> {
     // Into memory, of types that all have a form: it cannot fail.

@@ -2,8 +2,8 @@
 //!
 //! Memory comes from the program's `malloc`, so that it is the arena's like any other; plain `free` would free it.
 
-use crate::heap::{large, overflow};
 use super::team::me;
+use crate::heap::{large, overflow};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -23,7 +23,7 @@ use self::peer::Peer;
 use self::reach::{Reach, Way};
 use super::key::{Key, Kind};
 use super::{
-    Buffer, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
+    Buffer, Doze, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
 };
 use crate::Node;
 use crate::channel::{self, Message, RecvError, Token, WaitSet};
@@ -382,6 +382,14 @@ impl Transport for Shm {
 
     fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    fn doze(&self) -> Option<Doze> {
+        Some(Doze::new(self.set.dozer()))
+    }
+
+    fn is_behind(&self) -> bool {
+        !self.waiting.is_empty() || !self.ended.is_empty() || !self.losses.is_empty()
     }
 
     fn cut(&mut self, node: Node) {

@@ -1,0 +1,179 @@
+//! Who steps the node's agent: its own thread, or a worker that waits for it, so that nobody need be woken to go on.
+//!
+//! `mail` comes here with a worker that waits; `agent` has what is done on duty. One at a time is on duty, under a lock. The
+//! agent's thread sleeps at the transport's bell while a worker is, hushed: what comes wakes nobody, as the worker looks
+//! itself. When the worker goes it lets the bell ring again and looks once more; what came in between it leaves to the thread.
+//!
+//! Only over transports that lie in shared memory, and only while nothing goes to far memory: all else is the first
+//! process's own.
+//!
+//! Rules: as for `agent`, which is why it leaves a stack that is paged; and as a worker may come from a fault inside `malloc`, all that is allocated is the agent's heap's
+//! (`heap::agent`).
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use atoll_channel::transport::Doze;
+
+use super::agent::{MUCH, Server};
+use super::{mail, stack};
+use crate::futex::{Guard, Lock};
+use crate::heap::agent::Inside;
+use crate::start::{process, signal};
+use crate::state;
+
+/// What who is on duty uses.
+pub(super) struct Shared {
+    server: Box<Server>,
+    doze: Doze,
+}
+
+/// The agent, where workers may step it.
+static DUTY: Lock<Option<Shared>> = Lock::new(None);
+/// May they?
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// How long a worker that has a CPU to itself looks while nothing comes.
+const LONG: Duration = Duration::from_millis(2);
+/// Looks between two at the clock.
+const LOOKS: u32 = 64;
+/// Looks of a worker that has no CPU to itself.
+const FEW: u32 = 3;
+/// How soon the thread looks again whether there is room for what was said.
+const RETRY: Duration = Duration::from_micros(100);
+
+/// The agent's thread: steps it whenever no worker does.
+pub(super) fn serve(mut server: Box<Server>) -> ! {
+    let Some(doze) = server.doze() else {
+        loop {
+            while server.round(true) > 0 {}
+            if !mail::announce_sleep() {
+                server.sleep();
+            }
+            mail::retract_sleep();
+        }
+    };
+    *DUTY.lock() = Some(Shared { server, doze: doze.clone() });
+    // Other side: the load in `help`, behind which the lock is taken.
+    SHARED.store(true, Ordering::Release);
+    loop {
+        let mut duty = DUTY.lock();
+        let Some(Shared { server, .. }) = duty.as_mut() else { unreachable!("stored above, for ever") };
+        while server.round(true) > 0 {}
+        let longest = if server.is_behind() { RETRY } else { Duration::MAX };
+        let asked = mail::announce_sleep();
+        drop(duty);
+        if !asked {
+            doze.sleep(longest);
+        }
+        mail::retract_sleep();
+    }
+}
+
+/// A worker that waits, with signals blocked: steps the agent until `done`, as long as that is worth it. `alone`: it has a CPU
+/// to itself. True if it was on duty: then all that was asked before has been seen, or is left to the thread.
+pub(super) fn help<D: Fn() -> bool + Copy + 'static>(alone: bool, done: D) -> bool {
+    if !SHARED.load(Ordering::Acquire) {
+        return false;
+    }
+    let mut part = Part { alone, done, was_on_duty: false };
+    let here = (&raw const part) as usize;
+    let paged = state::pager().is_some_and(|pager| pager.page_at(here).is_some());
+    if !paged {
+        part.take();
+    } else if state::executor_index() == 0 {
+        // The main stack: a page that others may ask for while it is in use.
+        let top = process::alternate_stack(0) + signal::STACK_BYTES;
+        // SAFETY: the stack on which this worker handles signals, which are blocked.
+        unsafe { stack::call_at(top, take::<D>, (&raw mut part).cast()) };
+    }
+    part.was_on_duty
+}
+
+/// A worker's part.
+#[derive(Clone, Copy)]
+struct Part<D> {
+    alone: bool,
+    done: D,
+    was_on_duty: bool,
+}
+
+/// Takes the part at `part` on another stack: that place is not touched meanwhile.
+extern "C" fn take<D: Fn() -> bool + Copy>(part: *mut c_void) {
+    let place = part.cast::<Part<D>>();
+    // SAFETY: `help`'s, which waits.
+    let mut part = unsafe { place.read() };
+    part.take();
+    // SAFETY: as above.
+    unsafe { place.write(part) };
+}
+
+impl<D: Fn() -> bool + Copy> Part<D> {
+    fn take(&mut self) {
+        let mut patience = Patience { alone: self.alone, looks: 0, begin: Instant::now() };
+        while !(self.done)() {
+            if let Some(duty) = DUTY.try_lock() {
+                self.was_on_duty = true;
+                return step(duty, &mut patience, &self.done);
+            }
+            if patience.is_over() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// How long a worker looks.
+struct Patience {
+    alone: bool,
+    looks: u32,
+    begin: Instant,
+}
+
+impl Patience {
+    /// Something came: more may.
+    fn begin_again(&mut self) {
+        if self.alone {
+            (self.looks, self.begin) = (0, Instant::now());
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.looks += 1;
+        if self.alone {
+            self.looks.is_multiple_of(LOOKS) && self.begin.elapsed() > LONG
+        } else {
+            self.looks > FEW
+        }
+    }
+}
+
+fn step(mut duty: Guard<'_, Option<Shared>>, patience: &mut Patience, done: &impl Fn() -> bool) {
+    let Some(Shared { server, doze }) = duty.as_mut() else { return };
+    let inside = Inside::enter();
+    doze.hush();
+    mail::retract_sleep();
+    let mut did = 0;
+    while !done() && !server.is_for_thread() {
+        did = server.round(false);
+        if did > 0 {
+            patience.begin_again();
+        } else if patience.is_over() {
+            break;
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    // What the last round left undone, such as room that a queue waits for, is the thread's.
+    let left = did >= MUCH || server.is_for_thread() || server.is_behind();
+    // Both before the lock is free, or they could undo what the next one on duty does.
+    let asked = mail::announce_sleep();
+    let came = doze.unhush();
+    drop(inside);
+    drop(duty);
+    if left || asked || came {
+        mail::wake_agent();
+    }
+}
