@@ -1,8 +1,8 @@
-/* 3000 regions that do next to nothing, of two kinds, with the master's own writes between them. */
+/* 1000 regions that do next to nothing, of two kinds, with the master's own writes between them. */
 #include <omp.h>
 #include <stdio.h>
 
-enum { REGIONS = 3000 };
+enum { REGIONS = 1000 };
 
 static long counts[256], total;
 

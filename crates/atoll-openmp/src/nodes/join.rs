@@ -79,8 +79,8 @@ fn prove(transport: impl Transport + 'static, secret: Secret, node: u32) -> Resu
     let mut early = VecDeque::new();
     transport
         .join_all(MEETING, &mut |event| {
-            if let Event::Message { from, bytes, .. } = event {
-                early.push_back((from, bytes.to_vec()));
+            if let Event::Message { from, kind, bytes } = event {
+                early.push_back((from, kind, bytes.to_vec()));
             }
         })
         .map_err(|e| cannot(node, &e))?;

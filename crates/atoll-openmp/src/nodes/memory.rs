@@ -13,6 +13,7 @@ use atoll_memory::pager::executor::Executor;
 use atoll_memory::pager::{FaultError, Pager};
 
 use super::races::{self, Finder};
+use super::twins::{Room, Twin};
 use super::wire::{Content, Diff};
 use crate::start::signal;
 use crate::state;
@@ -26,7 +27,8 @@ const SPARE: usize = 16;
 pub(super) struct Pages {
     pager: &'static Pager,
     x: &'static mut Executor,
-    twins: HashMap<Page, Vec<u8>>,
+    twins: HashMap<Page, Twin>,
+    room: Room,
     /// Where races are looked for.
     pub(super) races: Option<Finder>,
     /// Twins took more of near memory than they may.
@@ -48,6 +50,7 @@ impl Pages {
             pager,
             x,
             twins: HashMap::new(),
+            room: Room::new(pager.page_bytes(), control.settings.near_bytes != u64::MAX),
             races: races::wanted().then(Finder::default),
             crowded: false,
             spare: Vec::new(),
@@ -62,7 +65,8 @@ impl Pages {
         let near = self.pager.control().settings.near_bytes;
         if near != u64::MAX {
             let bytes = (self.twins.len() * self.pager.page_bytes()) as u64;
-            self.pager.set_twin_bytes(bytes);
+            // What is more than that until the region ends is not taken from the program: it could not go on with nothing.
+            self.pager.set_twin_bytes(bytes.min(near / MOST_TWINS));
             self.crowded |= bytes > near / MOST_TWINS;
             self.spare.truncate(SPARE);
         }
@@ -118,6 +122,8 @@ impl Memory for Pages {
 
     fn make_twin(&mut self, page: Page) {
         let twin = self.content(page).unwrap_or_else(|| vec![0; self.pager.page_bytes()]);
+        let (twin, spare) = self.room.keep(twin);
+        self.spare.extend(spare);
         self.twins.insert(page, twin);
         self.count_twins();
         self.counts.add(NodeCount::Twins, 1);
@@ -125,7 +131,7 @@ impl Memory for Pages {
 
     fn drop_twin(&mut self, page: Page) {
         if let Some(twin) = self.twins.remove(&page) {
-            self.spare.push(twin);
+            self.spare.extend(self.room.give_back(twin));
             self.count_twins();
         }
         if let Some(races) = &mut self.races {
@@ -137,7 +143,7 @@ impl Memory for Pages {
         let now = self.content(page).unwrap_or_else(|| vec![0; self.pager.page_bytes()]);
         let mut out = Vec::new();
         if let Some(twin) = self.twins.get(&page) {
-            diff::encode(twin, &now, &mut out);
+            diff::encode(twin.bytes(), &now, &mut out);
         }
         self.spare.push(now);
         self.counts.add(NodeCount::Diffs, 1);
@@ -148,7 +154,7 @@ impl Memory for Pages {
     fn apply(&mut self, page: Page, from: Node, change: &Diff) {
         let mut result = Ok(());
         let me = self.pager.control().settings.node as Node;
-        let (twin, races) = (self.twins.get(&page).map(Vec::as_slice), &mut self.races);
+        let (twin, races) = (self.twins.get(&page).map(Twin::bytes), &mut self.races);
         done(self.pager.change_copy(self.x, page as u32, |content| {
             if let Some(races) = races {
                 races.merging(page, (me, twin, content), (from, &change.0));

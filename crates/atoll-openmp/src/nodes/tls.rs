@@ -4,6 +4,7 @@
 //! thread's, which lies at the same address and is shared by their workers: before a region the origin sends what has
 //! changed of its own (`agent` passes it on), and at a region's end other nodes send back the bytes that their workers wrote there.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
@@ -18,6 +19,8 @@ const PIECE: usize = 1024;
 static BLOCKS: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
 /// What other nodes have of them, or, on those, what the origin sent: one block after the other; before the first region nothing.
 static SENT: Lock<Vec<u8>> = Lock::new(Vec::new());
+/// Pieces, by address, that another node has changed: what the others have of them is not known.
+static CHANGED: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 /// What the agent is to send: address, content.
 static NEWS: Lock<Vec<(u64, Diff)>> = Lock::new(Vec::new());
 
@@ -61,6 +64,7 @@ pub(super) fn collect() {
         return;
     }
     let (mut sent, mut news) = (SENT.lock(), NEWS.lock());
+    let changed = std::mem::take(&mut *CHANGED.lock());
     let first = sent.is_empty();
     let mut done = 0;
     for &(start, bytes) in blocks {
@@ -70,7 +74,7 @@ pub(super) fn collect() {
             let now = unsafe { std::slice::from_raw_parts((start + offset) as *const u8, len) };
             if first {
                 sent.extend_from_slice(now);
-            } else if sent[done..done + len] == *now {
+            } else if sent[done..done + len] == *now && !changed.contains(&(start + offset)) {
                 done += len;
                 continue;
             } else {
@@ -135,15 +139,16 @@ pub(super) fn put(news: &[(u64, Diff)]) -> bool {
         let mut before = 0;
         let place = blocks.iter().find_map(|(start, bytes)| {
             let offset = (*at as usize).checked_sub(*start).filter(|offset| offset + content.len() <= *bytes);
-            let place = offset.map(|offset| before + offset);
+            let place = offset.map(|offset| (before + offset, start + offset / PIECE * PIECE));
             before += bytes;
             place
         });
         let inside = place.is_some();
-        if let Some(place) = place {
-            // What the origin has from another node all nodes are to have from it.
+        if let Some((place, piece)) = place {
             if elsewhere {
                 sent[place..place + content.len()].copy_from_slice(content);
+            } else {
+                CHANGED.lock().insert(piece);
             }
             // SAFETY: the main thread's variables, which nobody uses here but workers in a region: none is under way, or it has
             // ended for the node that sends.

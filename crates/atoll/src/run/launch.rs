@@ -243,6 +243,10 @@ pub(crate) fn launch_with(
     command.env(control::ENVIRONMENT, fd.to_string());
     let own = std::env::var_os("LD_PRELOAD");
     command.env("LD_PRELOAD", preload(&library, own.as_deref()));
+    if args.check.is_some() {
+        // A function that the dynamic linker binds at its first call looks like a word that every node writes.
+        command.env("LD_BIND_NOW", "1");
+    }
     if let Some(own) = own {
         command.env(control::ENVIRONMENT_PRELOAD, own);
     }
