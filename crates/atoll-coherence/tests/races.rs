@@ -1,6 +1,8 @@
 //! What several nodes store in one page at once, merged, against an oracle: nothing is lost where nobody else stored, and of a race
 //! one node's value stays whole. The rule is in `docs/coherence.md`, "Data races".
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use atoll_coherence::diff::{self, BLOCK, WORD};
 use proptest::prelude::*;
 

@@ -77,8 +77,9 @@ fn places(start: usize) -> impl Iterator<Item = &'static AtomicUsize> {
     (0..NEAR).map(move |i| &LIVE[(first + i) % PLACES])
 }
 
+/// Marks a block, if it is one of those that are.
 fn born(start: *mut c_void, bytes: usize, caller: usize) {
-    if start.is_null() {
+    if start.is_null() || bytes < LEAST_BLOCK || !on() {
         return;
     }
     let outer = OUTER.get();
@@ -108,10 +109,6 @@ fn dies(start: *mut c_void) {
     }
 }
 
-fn large(bytes: usize) -> bool {
-    bytes >= LEAST_BLOCK && on()
-}
-
 /// Entry points that pass on who calls them: `$entry` jumps to `$body` with its return address in `$register`.
 macro_rules! with_caller {
     ($($entry:ident to $body:ident in $register:literal;)*) => {$(
@@ -136,18 +133,14 @@ with_caller! {
 
 extern "C" fn malloc_for(bytes: usize, caller: usize) -> *mut c_void {
     let block = next!(c"malloc", fn(usize) -> *mut c_void, (bytes), __libc_malloc(bytes));
-    if large(bytes) {
-        born(block, bytes, caller);
-    }
+    born(block, bytes, caller);
     block
 }
 
 extern "C" fn calloc_for(n: usize, each: usize, caller: usize) -> *mut c_void {
     let block = next!(c"calloc", fn(usize, usize) -> *mut c_void, (n, each), __libc_calloc(n, each));
     let bytes = n.saturating_mul(each);
-    if large(bytes) {
-        born(block, bytes, caller);
-    }
+    born(block, bytes, caller);
     block
 }
 
@@ -155,36 +148,24 @@ extern "C" fn realloc_for(old: *mut c_void, bytes: usize, caller: usize) -> *mut
     dies(old);
     let block =
         next!(c"realloc", fn(*mut c_void, usize) -> *mut c_void, (old, bytes), __libc_realloc(old, bytes));
-    if large(bytes) {
-        born(block, bytes, caller);
-    }
+    born(block, bytes, caller);
     block
 }
 
-extern "C" fn memalign_for(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
-    let block = next!(
-        c"memalign",
-        fn(usize, usize) -> *mut c_void,
-        (alignment, bytes),
-        __libc_memalign(alignment, bytes)
-    );
-    if large(bytes) {
-        born(block, bytes, caller);
-    }
-    block
+/// Two names for one thing; each goes to the next of its own name.
+macro_rules! aligned {
+    ($($body:ident as $name:literal;)*) => {$(
+        extern "C" fn $body(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
+            let block = next!($name, fn(usize, usize) -> *mut c_void, (alignment, bytes), __libc_memalign(alignment, bytes));
+            born(block, bytes, caller);
+            block
+        }
+    )*};
 }
 
-extern "C" fn aligned_alloc_for(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
-    let block = next!(
-        c"aligned_alloc",
-        fn(usize, usize) -> *mut c_void,
-        (alignment, bytes),
-        __libc_memalign(alignment, bytes)
-    );
-    if large(bytes) {
-        born(block, bytes, caller);
-    }
-    block
+aligned! {
+    memalign_for as c"memalign";
+    aligned_alloc_for as c"aligned_alloc";
 }
 
 unsafe extern "C" fn posix_memalign_for(
@@ -199,7 +180,7 @@ unsafe extern "C" fn posix_memalign_for(
         (to, alignment, bytes),
         libc::ENOMEM
     );
-    if done == 0 && large(bytes) {
+    if done == 0 {
         // SAFETY: written by the call.
         born(unsafe { *to }, bytes, caller);
     }

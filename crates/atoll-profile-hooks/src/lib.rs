@@ -5,6 +5,5 @@
 //! `atoll profile` it does nothing.
 
 mod blocks;
-mod real;
 mod regions;
 mod start;

@@ -5,12 +5,10 @@
 use std::cell::Cell;
 use std::ffi::{c_long, c_uint};
 
+use atoll_libgomp::{Function, for_each_region, real};
 use atoll_profile_wire::What;
 
-use crate::real::real;
 use crate::start::{mark, on};
-
-type Function = extern "C" fn(*mut u8);
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -64,15 +62,4 @@ macro_rules! regions {
     )*};
 }
 
-regions! {
-    GOMP_parallel(threads: c_uint, flags: c_uint);
-    GOMP_parallel_sections(threads: c_uint, count: c_uint, flags: c_uint);
-    GOMP_parallel_loop_static(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_nonmonotonic_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_nonmonotonic_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
-    GOMP_parallel_loop_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
-    GOMP_parallel_loop_maybe_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
-}
+for_each_region!(regions);

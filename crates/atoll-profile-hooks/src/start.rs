@@ -2,9 +2,10 @@
 //!
 //! `blocks` and `regions` make their marks through here.
 
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use atoll_profile_wire::{ENVIRONMENT, ENVIRONMENT_PRELOAD, Journal, What};
+use atoll_profile_wire::{ENVIRONMENT, ENVIRONMENT_PRELOAD, ENVIRONMENT_USERFAULT, Journal, What, userfault};
 
 static JOURNAL: AtomicPtr<Journal> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -31,10 +32,12 @@ extern "C" fn in_child() {
 extern "C" fn begin() {
     let Some(fd) = std::env::var(ENVIRONMENT).ok().and_then(|fd| fd.parse::<i32>().ok()) else { return };
     let preload = std::env::var_os(ENVIRONMENT_PRELOAD);
+    let wants_userfault = std::env::var_os(ENVIRONMENT_USERFAULT).is_some();
     // SAFETY: the dynamic linker runs this before the program's first thread is made.
     unsafe {
         std::env::remove_var(ENVIRONMENT);
         std::env::remove_var(ENVIRONMENT_PRELOAD);
+        std::env::remove_var(ENVIRONMENT_USERFAULT);
         match preload {
             Some(own) => std::env::set_var("LD_PRELOAD", own),
             None => std::env::remove_var("LD_PRELOAD"),
@@ -46,8 +49,22 @@ extern "C" fn begin() {
         // SAFETY: a function without arguments that stays loaded.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
+    if wants_userfault {
+        hand_over_userfault();
+    }
     // SAFETY: no pointers; the mapping lives on without its descriptor.
     unsafe { libc::close(fd) };
+}
+
+/// Makes the descriptor by which the profiler protects pages, under a number that programs do not count on.
+fn hand_over_userfault() {
+    const OUT_OF_THE_WAY: i32 = 900;
+    let Ok(low) = userfault() else { return };
+    // SAFETY: duplicates a descriptor of ours; the copy stays open as long as the process.
+    let fd = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
+    if fd >= 0 {
+        mark(What::Userfault { fd });
+    }
 }
 
 #[used]

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const ENVIRONMENT: &str = "ATOLL_JOURNAL_FD";
 /// Environment variable that keeps the program's own LD_PRELOAD, put back before `main`.
 pub const ENVIRONMENT_PRELOAD: &str = "ATOLL_SAVED_LD_PRELOAD";
+/// Environment variable that asks the program to make a [`userfault`] descriptor and to tell its number.
+pub const ENVIRONMENT_USERFAULT: &str = "ATOLL_MAKE_USERFAULT";
 /// Blocks of this many bytes or more are marked.
 pub const LEAST_BLOCK: usize = 64 << 10;
 
@@ -59,6 +61,27 @@ pub enum What {
         /// Number.
         number: u32,
     },
+    /// The process made a userfaultfd for whoever profiles it.
+    Userfault {
+        /// Its number there.
+        fd: i32,
+    },
+}
+
+/// Makes a userfaultfd of the calling process. It needs no privilege, as it is for faults of user code only.
+///
+/// # Errors
+/// The kernel has none, or a filter forbids it.
+pub fn userfault() -> std::io::Result<std::os::fd::OwnedFd> {
+    const USER_MODE_ONLY: i32 = 1;
+    // SAFETY: a plain system call that makes a descriptor, taken over here.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) as i32;
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(std::os::fd::FromRawFd::from_raw_fd(fd))
+    }
 }
 
 /// One mark.
@@ -169,6 +192,7 @@ impl Journal {
                 (5, address, u64::from(tid) << 1 | u64::from(write), ip)
             }
             What::Worker { tid, number } => (6, u64::from(tid), u64::from(number), 0),
+            What::Userfault { fd } => (7, fd as u64, 0, 0),
         };
         let mut place = self.head.load(Ordering::Relaxed);
         let slot = loop {
@@ -251,6 +275,7 @@ impl Iterator for Reader {
                 4 => What::RegionEnd,
                 5 => What::Touch { address: a, write: b & 1 != 0, tid: (b >> 1) as u32, ip: c },
                 6 => What::Worker { tid: a as u32, number: b as u32 },
+                7 => What::Userfault { fd: a as i32 },
                 _ => continue,
             };
             return Some(Mark { time_ns, pid: (head >> 32) as u32, what });
@@ -291,6 +316,7 @@ mod tests {
             What::RegionEnd,
             What::Touch { address: 5, write: true, tid: 77, ip: 8 },
             What::Worker { tid: 77, number: 3 },
+            What::Userfault { fd: 900 },
         ];
         all.iter().for_each(|&what| journal.mark(1, what));
         assert_eq!(Reader::new(journal).map(|mark| mark.what).collect::<Vec<_>>(), all);

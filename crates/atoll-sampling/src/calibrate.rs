@@ -29,7 +29,8 @@ impl CodeBytes for NoCode {
 /// # Errors
 /// The timer cannot be had.
 pub fn timer_sample_seconds() -> Result<f64, SamplerError> {
-    let mut timer = Timer::new(Knobs { period: PERIOD_NS, buffer_bytes: 64 << 10 }, 0.0)?;
+    let mut timer =
+        Timer::new(Knobs { period: PERIOD_NS, buffer_bytes: 64 << 10, harvest_thread: false }, 0.0)?;
     // SAFETY: no pointers.
     let tid = unsafe { libc::gettid() } as u32;
     compute();

@@ -5,12 +5,10 @@
 //! touches which memory first, costs less than the fault itself, and says nothing of how often. The buffer and the period are as
 //! with hardware.
 
-use std::os::fd::RawFd;
-
 use atoll_record::profile::SamplerInfo;
 use perf_event_open_sys::bindings as sys;
 
-use crate::instruction::{CodeBytes, Instructions, REGISTERS};
+use crate::instruction::{CodeBytes, Instructions, REGISTERS, Start};
 use crate::perf::{Attached, Layout, Setup};
 use crate::sampler::{Found, Harvest, Knobs, Sampler, SamplerError};
 
@@ -21,6 +19,7 @@ const LAYOUT: Layout = Layout {
         | sys::PERF_SAMPLE_ADDR
         | sys::PERF_SAMPLE_REGS_USER) as u64,
     registers: REGISTERS,
+    stack_bytes: 0,
 };
 
 /// What writing one record costs beside the fault.
@@ -29,7 +28,7 @@ const SECONDS_A_SAMPLE: f64 = 3e-7;
 /// The sampler.
 #[derive(Debug)]
 pub struct Faults {
-    event: Attached,
+    event: [Attached; 1],
     instructions: Instructions,
 }
 
@@ -39,13 +38,13 @@ impl Faults {
     /// # Errors
     /// See [`SamplerError`]: the kernel is asked once.
     pub fn new(knobs: Knobs) -> Result<Self, SamplerError> {
-        let event = Attached::new(Setup {
+        let event = [Attached::new(Setup {
             kind: sys::PERF_TYPE_SOFTWARE,
             config: u64::from(sys::PERF_COUNT_SW_PAGE_FAULTS),
             period: knobs.period.max(1),
             layout: LAYOUT,
             ..Setup::of(&knobs)
-        })?;
+        })?];
         Ok(Self { event, instructions: Instructions::default() })
     }
 }
@@ -55,9 +54,9 @@ impl Sampler for Faults {
         SamplerInfo {
             name: "faults".into(),
             meaning: "a page that a thread touched and its page table lacked, or forbade to write".into(),
-            period: self.event.period(),
+            period: self.event[0].period(),
             period_unit: "faults".into(),
-            buffer_bytes: self.event.setup().wakeup_bytes as u64,
+            buffer_bytes: self.event[0].setup().wakeup_bytes as u64,
             reads: true,
             writes: true,
             byte_addresses: true,
@@ -65,12 +64,16 @@ impl Sampler for Faults {
         }
     }
 
-    fn attach(&mut self, _pid: u32, tid: u32, at_exec: bool) -> Result<(), SamplerError> {
-        self.event.attach(tid, at_exec)
+    fn events(&self) -> &[Attached] {
+        &self.event
+    }
+
+    fn events_mut(&mut self) -> &mut [Attached] {
+        &mut self.event
     }
 
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
-        self.event.harvest(|s, _| {
+        self.event[0].harvest(|s, _| {
             // The kernel does not say whether it was a write; the instruction does.
             let mut one = Found {
                 time_ns: s.time,
@@ -80,8 +83,9 @@ impl Sampler for Faults {
                 address: s.address,
                 ..Found::default()
             };
-            self.instructions.accesses(s.pid, s.ip, s.registers(), code, |touch| {
-                if touch.address >> 12 == s.address >> 12 {
+            let start = Start { pid: s.pid, ip: s.ip, registers: s.registers(), stack: &[] };
+            self.instructions.follow(start, 1, code, |touch| {
+                if touch.address.is_some_and(|address| address >> 12 == s.address >> 12) {
                     one.access = touch.access;
                 }
             });
@@ -89,24 +93,8 @@ impl Sampler for Faults {
         })
     }
 
-    fn detach(&mut self, tid: u32) {
-        self.event.detach(tid);
-    }
-
     fn executed(&mut self, pid: u32) {
         self.instructions.forget(pid);
-    }
-
-    fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
-        self.event.descriptors(each);
-    }
-
-    fn period(&self) -> u64 {
-        self.event.period()
-    }
-
-    fn set_period(&mut self, period: u64) {
-        self.event.set_period(period.max(1));
     }
 
     fn seconds_a_sample(&self) -> f64 {

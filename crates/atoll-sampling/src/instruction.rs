@@ -1,136 +1,103 @@
-//! From an interrupted instruction and its registers to the address it is about to touch.
+//! From an interrupted instruction and its registers to the addresses that a thread touched next.
 //!
-//! `timer` asks, with what a timer's interrupt left: the instruction that comes next and all registers. Where it touches no
-//! memory, the code behind it is followed up to the first access, as long as the address can still be known from the registers:
-//! plain arithmetic is done, anything else makes its result unknown. x86-64 only.
+//! `timer` asks with what its interrupt left, `faults` with what faulted. The instructions from there on are followed, through loops and
+//! calls, by a [`Machine`](crate::machine) that knows registers and flags, reads what they load from the program's memory, and says of
+//! the rest that it is not known. x86-64 only.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use atoll_record::profile::Access;
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register, UsedMemory,
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register, UsedMemory,
 };
 
-/// Where the program's code can be read.
+pub use crate::machine::REGISTERS;
+use crate::machine::{Flow, Machine};
+
+/// Where the program's code and data can be read.
 pub trait CodeBytes {
     /// Reads what is at `address` in process `pid` to `to`; says how many bytes that were.
     fn read(&mut self, pid: u32, address: u64, to: &mut [u8]) -> usize;
 }
 
-/// The registers that perf hands out with [`REGISTERS`], in its order.
-const ORDER: [Option<Register>; 17] = [
-    Some(Register::RAX),
-    Some(Register::RBX),
-    Some(Register::RCX),
-    Some(Register::RDX),
-    Some(Register::RSI),
-    Some(Register::RDI),
-    Some(Register::RBP),
-    Some(Register::RSP),
-    None,
-    Some(Register::R8),
-    Some(Register::R9),
-    Some(Register::R10),
-    Some(Register::R11),
-    Some(Register::R12),
-    Some(Register::R13),
-    Some(Register::R14),
-    Some(Register::R15),
-];
+/// Where data can be read, of one process.
+pub(crate) trait DataBytes {
+    /// Fills `to` from `address`; `false` where that cannot be.
+    fn data(&mut self, address: u64, to: &mut [u8]) -> bool;
+}
 
-/// `perf_event_attr.sample_regs_user` for all that [`Instructions::accesses`] needs: the general registers and the
-/// instruction pointer.
-pub const REGISTERS: u64 = 0x1ff | 0xff << 16;
-
-/// Instructions followed at most until one touches memory.
-const FOLLOWED: usize = 24;
 /// Bytes of code read at once.
 const WINDOW: usize = 192;
+/// Bytes of data read at once: a power of two that divides a page.
+const LINE: usize = 256;
 /// Places in code that are remembered; a program with more forgets all and begins again.
 const REMEMBERED: usize = 1 << 18;
+/// Lines of data that are remembered between two calls of [`Instructions::fresh`].
+const LINES: usize = 1 << 12;
+/// Branches whose outcome is not known, after which nothing is followed any further.
+const GUESSES: u32 = 8;
+/// What a string instruction's accesses are counted in, in bytes.
+const WORD: u64 = 8;
+/// Words that it moves in the time of another instruction.
+const WORDS_AN_INSTRUCTION: usize = 2;
 
 /// An access that an instruction makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Touch {
-    /// The address.
-    pub address: u64,
+    /// The address; none: not known.
+    pub address: Option<u64>,
     /// Read or write.
     pub access: Access,
     /// The instruction.
     pub ip: u64,
+    /// Bytes touched.
+    pub bytes: u32,
 }
 
-/// What lies behind a place in the code: instructions to do, the last of which touches memory.
+/// Where a thread was.
+#[derive(Debug, Clone)]
+pub struct Start<'a, R> {
+    /// Its process.
+    pub pid: u32,
+    /// The instruction that comes next.
+    pub ip: u64,
+    /// Its registers, in perf's order.
+    pub registers: R,
+    /// What lay on its stack, from the stack pointer on.
+    pub stack: &'a [u8],
+}
+
+/// An instruction with what is asked of it again and again.
 #[derive(Debug)]
-struct Path {
-    steps: Vec<Instruction>,
-    memory: Vec<UsedMemory>,
+pub(crate) struct Step {
+    pub(crate) instruction: Instruction,
+    /// What it touches.
+    touches: Vec<(UsedMemory, Access)>,
+    /// General registers that it changes, a bit each.
+    pub(crate) clobbers: u16,
+    pub(crate) changes_flags: bool,
 }
 
-/// Knows the code that samples meet.
-pub struct Instructions {
-    paths: HashMap<(u32, u64), Option<Path>>,
-    factory: InstructionInfoFactory,
-}
-
-impl Default for Instructions {
-    fn default() -> Self {
-        Self { paths: HashMap::new(), factory: InstructionInfoFactory::new() }
-    }
-}
-
-impl std::fmt::Debug for Instructions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Instructions").field("paths", &self.paths.len()).finish()
-    }
-}
-
-impl Instructions {
-    /// Calls `each` with what the code at `ip` of process `pid` touches next, given its `registers` in perf's order; an
-    /// instruction that touches two places gives two. Nothing where that cannot be known.
-    pub fn accesses(
-        &mut self,
-        pid: u32,
-        ip: u64,
-        registers: impl Iterator<Item = u64>,
-        code: &mut dyn CodeBytes,
-        mut each: impl FnMut(Touch),
-    ) {
-        if self.paths.len() >= REMEMBERED {
-            self.paths.clear();
-        }
-        let path = match self.paths.entry((pid, ip)) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let mut window = Window { bytes: [0; WINDOW], len: 0, start: 0 };
-                window.load(pid, ip, code);
-                // Code that cannot be read now may be readable later.
-                if window.len == 0 {
-                    return;
-                }
-                entry.insert(follow(&mut self.factory, pid, ip, window, code))
-            }
-        };
-        let Some(path) = path else { return };
-        let mut values = Values::new(registers);
-        let Some((last, before)) = path.steps.split_last() else { return };
-        for step in before {
-            values.perform(step, &mut self.factory);
-        }
-        for memory in &path.memory {
-            let Some(access) = access(memory.access()) else { continue };
-            let address = memory.virtual_address(0, |register, _, _| values.get(register));
-            if let Some(address) = address {
-                each(Touch { address, access, ip: last.ip() });
+impl Step {
+    fn new(instruction: Instruction, factory: &mut InstructionInfoFactory) -> Self {
+        let info = factory.info(&instruction);
+        let touches = info.used_memory().iter().filter_map(|m| Some((*m, access(m.access())?))).collect();
+        let mut clobbers = 0;
+        for used in info.used_registers() {
+            let writes = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None);
+            if writes && used.register().is_gpr() {
+                clobbers |= 1 << used.register().full_register().number();
             }
         }
+        Self { instruction, touches, clobbers, changes_flags: instruction.rflags_modified() != 0 }
     }
 
-    /// The process executes another program: what was known of its code is not true any more.
-    pub fn forget(&mut self, pid: u32) {
-        self.paths.retain(|(of, _), _| *of != pid);
+    /// What it writes: where, and how many bytes.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = (&UsedMemory, usize)> {
+        let writes = self.touches.iter().filter(|(_, access)| *access == Access::Write);
+        writes.map(|(memory, _)| (memory, memory.memory_size().size()))
     }
 }
 
@@ -144,164 +111,197 @@ fn access(access: OpAccess) -> Option<Access> {
     }
 }
 
-/// A piece of code as it was read.
-struct Window {
-    bytes: [u8; WINDOW],
-    len: usize,
-    start: u64,
-}
+/// Lines of data by process and address; none: it cannot be read.
+type Lines = HashMap<(u32, u64), Option<Box<[u8; LINE]>>, Quick>;
 
-impl Window {
-    fn load(&mut self, pid: u32, start: u64, code: &mut dyn CodeBytes) {
-        self.start = start;
-        self.len = code.read(pid, start, &mut self.bytes).min(WINDOW);
+/// Makes hashes of addresses: several a followed instruction are asked for.
+type Quick = BuildHasherDefault<QuickHasher>;
+
+#[derive(Debug, Default)]
+struct QuickHasher(u64);
+
+impl Hasher for QuickHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
-    /// The instruction at an address inside; `None` where it is none, or not all of it is here.
-    fn decode(&self, ip: u64) -> Option<Instruction> {
-        let inside = usize::try_from(ip.checked_sub(self.start)?).ok()?;
-        let bytes = self.bytes[..self.len].get(inside..)?;
-        let instruction = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
-        (!instruction.is_invalid()).then_some(instruction)
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
     }
 }
 
-/// The instructions from `ip` to the first that touches memory; `None` where there is none in sight. Of a branch whose
-/// outcome depends on data it is taken that it goes on with its loop, if it goes back, and else not elsewhere.
-fn follow(
-    factory: &mut InstructionInfoFactory,
+/// Knows the code that samples meet.
+pub struct Instructions {
+    steps: Vec<Step>,
+    /// Their numbers in `steps`; none: no instruction, or one that cannot be read.
+    at: HashMap<(u32, u64), Option<u32>, Quick>,
+    lines: Lines,
+    factory: InstructionInfoFactory,
+}
+
+impl Default for Instructions {
+    fn default() -> Self {
+        Self {
+            steps: Vec::new(),
+            at: HashMap::default(),
+            lines: Lines::default(),
+            factory: InstructionInfoFactory::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Instructions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instructions").field("steps", &self.steps.len()).finish()
+    }
+}
+
+/// The data of one process, through the lines that were read already.
+struct Data<'a> {
     pid: u32,
-    ip: u64,
-    mut window: Window,
-    code: &mut dyn CodeBytes,
-) -> Option<Path> {
-    let mut steps = Vec::new();
-    let mut at = ip;
-    while steps.len() < FOLLOWED {
-        let instruction = match window.decode(at) {
-            Some(instruction) => instruction,
-            None => {
-                window.load(pid, at, code);
-                window.decode(at)?
-            }
-        };
-        let memory: Vec<UsedMemory> = factory.info(&instruction).used_memory().to_vec();
-        steps.push(instruction);
-        if memory.iter().any(|m| access(m.access()).is_some()) {
-            return Some(Path { steps, memory });
-        }
-        at = match instruction.flow_control() {
-            FlowControl::Next => instruction.next_ip(),
-            FlowControl::UnconditionalBranch => instruction.near_branch_target(),
-            FlowControl::ConditionalBranch => instruction.next_ip().min(instruction.near_branch_target()),
-            _ => return None,
-        };
-    }
-    None
+    lines: &'a mut Lines,
+    code: &'a mut dyn CodeBytes,
 }
 
-/// What the registers hold, as far as it is known.
-struct Values([Option<u64>; 16]);
-
-impl Values {
-    fn new(registers: impl Iterator<Item = u64>) -> Self {
-        let mut values = Self([None; 16]);
-        for (register, value) in ORDER.iter().zip(registers) {
-            if let Some(register) = register {
-                values.0[register.number()] = Some(value);
-            }
+impl DataBytes for Data<'_> {
+    fn data(&mut self, address: u64, to: &mut [u8]) -> bool {
+        let inside = address as usize % LINE;
+        if inside + to.len() > LINE {
+            return self.code.read(self.pid, address, to) >= to.len();
         }
-        values
+        let start = address - inside as u64;
+        if self.lines.len() >= LINES {
+            self.lines.clear();
+        }
+        let line = self.lines.entry((self.pid, start)).or_insert_with(|| {
+            let mut line = Box::new([0; LINE]);
+            (self.code.read(self.pid, start, &mut line[..]) >= LINE).then_some(line)
+        });
+        match line {
+            Some(line) => {
+                to.copy_from_slice(&line[inside..inside + to.len()]);
+                true
+            }
+            None => self.code.read(self.pid, address, to) >= to.len(),
+        }
+    }
+}
+
+impl Instructions {
+    /// Calls `each` with what the next `count` instructions touch, beginning with that at `start`, as long as it can be known
+    /// which these are; says how many instructions those were.
+    pub fn follow(
+        &mut self,
+        start: Start<'_, impl Iterator<Item = u64>>,
+        count: usize,
+        code: &mut dyn CodeBytes,
+        mut each: impl FnMut(Touch),
+    ) -> usize {
+        let Start { pid, mut ip, registers, stack } = start;
+        let mut machine = Machine::new(registers, stack);
+        let (mut guesses, mut turns) = (0, 0);
+        let mut done = 0;
+        while done < count {
+            let Some(number) = self.step(pid, ip, code) else { return done };
+            let step = &self.steps[number as usize];
+            done += 1;
+            for (memory, access) in &step.touches {
+                let bytes = memory.memory_size().size() as u32;
+                let address = machine.address(memory).filter(|address| (4096..1 << 47).contains(address));
+                let touch = Touch { address, access: *access, ip, bytes };
+                if !repeats(&step.instruction) {
+                    each(touch);
+                    continue;
+                }
+                // As a loop that moves a word at a time, of as many turns as there are instructions left.
+                let element = step.instruction.memory_size().size() as u64;
+                let all = machine.get(Register::RCX).unwrap_or(1).saturating_mul(element);
+                let words = all.div_ceil(WORD).min((WORDS_AN_INSTRUCTION * (count - done + 1)) as u64);
+                for word in 0..words {
+                    let address = address.map(|address| address + word * WORD);
+                    each(Touch { address, bytes: WORD as u32, ..touch });
+                }
+                turns = turns.max(words as usize / WORDS_AN_INSTRUCTION);
+            }
+            done += std::mem::take(&mut turns);
+            let behind = step.instruction.next_ip();
+            let mut data = Data { pid, lines: &mut self.lines, code: &mut *code };
+            ip = match machine.execute(step, &mut data) {
+                Flow::Next => behind,
+                Flow::To(to) => to,
+                // A loop goes on, and what is not one goes straight on.
+                Flow::Maybe(to) => {
+                    guesses += 1;
+                    if guesses > GUESSES {
+                        return done.min(count);
+                    }
+                    behind.min(to)
+                }
+                Flow::End => return done.min(count),
+            };
+        }
+        count
     }
 
-    /// A register's value; segments other than those of threads' storage begin at 0.
-    fn get(&self, register: Register) -> Option<u64> {
-        if register.is_segment_register() {
-            return (register != Register::FS && register != Register::GS).then_some(0);
+    /// Data may have changed since it was read.
+    pub fn fresh(&mut self) {
+        self.lines.clear();
+    }
+
+    /// The process executes another program: what was known of its code is not true any more.
+    pub fn forget(&mut self, pid: u32) {
+        self.at.retain(|(of, _), _| *of != pid);
+        self.fresh();
+    }
+
+    fn step(&mut self, pid: u32, ip: u64, code: &mut dyn CodeBytes) -> Option<u32> {
+        if self.steps.len() >= REMEMBERED {
+            self.at.clear();
+            self.steps.clear();
         }
-        if !register.is_gpr() {
+        if let Some(known) = self.at.get(&(pid, ip)) {
+            return *known;
+        }
+        let mut window = [0; WINDOW];
+        let read = code.read(pid, ip, &mut window).min(WINDOW);
+        // Code that cannot be read now may be readable later.
+        if read == 0 {
             return None;
         }
-        let value = self.0[register.full_register().number()]?;
-        match register.size() {
-            8 => Some(value),
-            4 => Some(value & 0xffff_ffff),
-            _ => None,
+        let mut decoder = Decoder::with_ip(64, &window[..read], ip, DecoderOptions::NONE);
+        let mut first = None;
+        let mut at = ip;
+        // What else is in the window will be asked for soon.
+        while decoder.can_decode() {
+            let instruction = decoder.decode();
+            let Entry::Vacant(entry) = self.at.entry((pid, at)) else { break };
+            if instruction.is_invalid() {
+                // Cut off by the window, perhaps.
+                if at == ip {
+                    entry.insert(None);
+                }
+                break;
+            }
+            let number = self.steps.len() as u32;
+            entry.insert(Some(number));
+            self.steps.push(Step::new(instruction, &mut self.factory));
+            first = first.or(Some(number));
+            at = instruction.next_ip();
         }
+        first
     }
+}
 
-    fn operand(&self, instruction: &Instruction, operand: u32) -> Option<u64> {
-        match instruction.op_kind(operand) {
-            OpKind::Register => self.get(instruction.op_register(operand)),
-            OpKind::Immediate8
-            | OpKind::Immediate32
-            | OpKind::Immediate64
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate32to64 => Some(instruction.immediate(operand)),
-            _ => None,
-        }
-    }
-
-    /// Does one instruction that touches no memory.
-    fn perform(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) {
-        let result = self.result(instruction);
-        for used in factory.info(instruction).used_registers() {
-            let writes = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None);
-            if writes && used.register().is_gpr() {
-                self.0[used.register().full_register().number()] = None;
-            }
-        }
-        if let Some(value) = result
-            && instruction.op_count() > 0
-            && instruction.op_kind(0) == OpKind::Register
-        {
-            let register = instruction.op0_register();
-            let value = match register.size() {
-                8 => value,
-                4 => value & 0xffff_ffff,
-                _ => return,
-            };
-            if register.is_gpr() {
-                self.0[register.full_register().number()] = Some(value);
-            }
-        }
-    }
-
-    /// What the instruction leaves in its first operand, if that is simple.
-    fn result(&self, i: &Instruction) -> Option<u64> {
-        match i.mnemonic() {
-            Mnemonic::Mov => self.operand(i, 1),
-            Mnemonic::Add => Some(self.operand(i, 0)?.wrapping_add(self.operand(i, 1)?)),
-            Mnemonic::Sub => Some(self.operand(i, 0)?.wrapping_sub(self.operand(i, 1)?)),
-            Mnemonic::Inc => Some(self.operand(i, 0)?.wrapping_add(1)),
-            Mnemonic::Dec => Some(self.operand(i, 0)?.wrapping_sub(1)),
-            Mnemonic::And => Some(self.operand(i, 0)? & self.operand(i, 1)?),
-            Mnemonic::Or => Some(self.operand(i, 0)? | self.operand(i, 1)?),
-            Mnemonic::Xor if i.op0_register() == i.op1_register() => Some(0),
-            Mnemonic::Xor => Some(self.operand(i, 0)? ^ self.operand(i, 1)?),
-            Mnemonic::Shl => Some(self.operand(i, 0)?.wrapping_shl(self.operand(i, 1)? as u32)),
-            Mnemonic::Movsxd | Mnemonic::Cdqe => {
-                let from = if i.mnemonic() == Mnemonic::Cdqe { None } else { self.operand(i, 1) };
-                from.map(|value| i64::from(value as u32 as i32) as u64)
-            }
-            Mnemonic::Lea => {
-                let base = match i.memory_base() {
-                    Register::None => 0,
-                    Register::RIP => return Some(i.ip_rel_memory_address()),
-                    base => self.get(base)?,
-                };
-                let index = match i.memory_index() {
-                    Register::None => 0,
-                    index => self.get(index)?,
-                };
-                let scaled = index.wrapping_mul(u64::from(i.memory_index_scale()));
-                Some(base.wrapping_add(scaled).wrapping_add(i.memory_displacement64()))
-            }
-            // Comparisons and jumps write no register; what is left is not followed.
-            _ => None,
-        }
-    }
+fn repeats(instruction: &Instruction) -> bool {
+    instruction.has_rep_prefix() && instruction.is_string_instruction()
 }
 
 #[cfg(test)]
@@ -321,62 +321,115 @@ mod tests {
 
     const BASE: u64 = 0x4000;
 
-    fn touches(code: &[u8]) -> Vec<(u64, Access, u64)> {
-        // rax=0x100 rbx=0x200 … in perf's order; the instruction pointer is the ninth.
-        let registers = (1..=17).map(|n| n * 0x100);
+    fn follow(code: &[u8], ip: u64, count: usize, stack: &[u8]) -> Vec<(Option<u64>, Access, u64)> {
+        // rax=0x10000 rbx=0x20000 and so on in perf's order; the instruction pointer is the ninth.
+        let registers = (1..=17).map(|n| n * 0x10000);
         let mut touches = Vec::new();
-        let mut each = |t: Touch| touches.push((t.address, t.access, t.ip));
-        Instructions::default().accesses(1, BASE, registers, &mut Bytes(code.to_vec()), &mut each);
+        let start = Start { pid: 1, ip, registers, stack };
+        let each = |t: Touch| touches.push((t.address, t.access, t.ip));
+        Instructions::default().follow(start, count, &mut Bytes(code.to_vec()), each);
         touches
+    }
+
+    fn first(code: &[u8]) -> (Option<u64>, Access, u64) {
+        follow(code, BASE, 4, &[])[0]
     }
 
     #[test]
     fn the_instruction_itself_is_taken() {
         // mov rcx, [rax+rbx*8+0x10]
-        assert_eq!(touches(&[0x48, 0x8b, 0x4c, 0xd8, 0x10]), [(0x100 + 0x1000 + 0x10, Access::Read, 0x4000)]);
+        assert_eq!(first(&[0x48, 0x8b, 0x4c, 0xd8, 0x10]), (Some(0x110010), Access::Read, 0x4000));
         // movsd [r15], xmm0
-        assert_eq!(touches(&[0xf2, 0x41, 0x0f, 0x11, 0x07]), [(0x1100, Access::Write, 0x4000)]);
+        assert_eq!(first(&[0xf2, 0x41, 0x0f, 0x11, 0x07]), (Some(0x110000), Access::Write, 0x4000));
         // add qword [rdi], 1
-        assert_eq!(touches(&[0x48, 0x83, 0x07, 0x01]), [(0x600, Access::Write, 0x4000)]);
+        assert_eq!(first(&[0x48, 0x83, 0x07, 0x01]), (Some(0x60000), Access::Write, 0x4000));
         // mov eax, [rip+0x100]
-        assert_eq!(touches(&[0x8b, 0x05, 0, 1, 0, 0]), [(0x4106, Access::Read, 0x4000)]);
+        assert_eq!(first(&[0x8b, 0x05, 0, 1, 0, 0]), (Some(0x4106), Access::Read, 0x4000));
         // movsq: from rsi to rdi
-        let mut both = touches(&[0x48, 0xa5]);
+        let mut both = follow(&[0x48, 0xa5], BASE, 1, &[]);
         both.sort_by_key(|touch| touch.0);
-        assert_eq!(both, [(0x500, Access::Read, 0x4000), (0x600, Access::Write, 0x4000)]);
+        assert_eq!(both, [(Some(0x50000), Access::Read, BASE), (Some(0x60000), Access::Write, BASE)]);
     }
 
     #[test]
     fn what_comes_before_the_access_is_done() {
         // add rax, 8; lea rdx, [rax+rax]; cmp rax, rbx; mov ecx, [rdx]
         let code = [0x48, 0x83, 0xc0, 8, 0x48, 0x8d, 0x14, 0, 0x48, 0x39, 0xd8, 0x8b, 0x0a];
-        assert_eq!(touches(&code), [(0x210, Access::Read, 0x400b)]);
+        assert_eq!(first(&code), (Some(0x20010), Access::Read, 0x400b));
         // je +1; mov rcx, [rax]: on the way straight on
-        assert_eq!(touches(&[0x74, 1, 0x48, 0x8b, 0x08]), [(0x100, Access::Read, 0x4002)]);
+        assert_eq!(first(&[0x74, 1, 0x48, 0x8b, 0x08]), (Some(0x10000), Access::Read, 0x4002));
         // jmp +1 over a hlt; push rbx
-        assert_eq!(touches(&[0xeb, 1, 0xf4, 0x53]), [(0x7f8, Access::Write, 0x4003)]);
+        assert_eq!(first(&[0xeb, 1, 0xf4, 0x53]), (Some(0x7fff8), Access::Write, 0x4003));
     }
 
     #[test]
-    fn a_loop_goes_on() {
-        // 0: mov rcx, [rax]; 3: add rax, 8; 7: cmp rax, rbx; 10: jne 0
-        let code = [0x48, 0x8b, 0x08, 0x48, 0x83, 0xc0, 8, 0x48, 0x39, 0xd8, 0x75, 0xf4];
-        let mut found = Vec::new();
-        let registers = (1..=17).map(|n| n * 0x100);
-        let each = |t: Touch| found.push((t.address, t.ip));
-        Instructions::default().accesses(1, BASE + 3, registers, &mut Bytes(code.to_vec()), each);
-        assert_eq!(found, [(0x108, BASE)]);
+    fn a_loop_goes_on_until_its_end() {
+        // 0: mov rcx, [rax]; 3: add rax, 8; 7: cmp rax, rbx; 10: jne 0; 12: mov [rbx], rcx
+        let mut code = vec![0x48, 0x8b, 0x08, 0x48, 0x83, 0xc0, 8, 0x48, 0x39, 0xd8, 0x75, 0xf4];
+        code.extend([0x48, 0x89, 0x0b]);
+        let found = follow(&code, BASE + 3, 8, &[]);
+        assert_eq!(found.iter().map(|t| t.0).collect::<Vec<_>>(), [Some(0x10008), Some(0x10010)]);
+        // To 0x20000 there are 0x2000 elements; then comes the store.
+        let found = follow(&code, BASE, 4 * 0x2000 + 1, &[]);
+        assert_eq!(found.len(), 0x2001);
+        assert_eq!(found.last(), Some(&(Some(0x20000), Access::Write, BASE + 12)));
         // A loop without an access ends, too.
-        assert_eq!(touches(&[0x48, 0xff, 0xc0, 0x75, 0xfb]), []);
+        assert_eq!(follow(&[0x48, 0xff, 0xc0, 0x75, 0xfb], BASE, 1000, &[]), []);
+    }
+
+    #[test]
+    fn what_is_loaded_is_known_where_it_can_be_read() {
+        // mov eax, [rip+3] (0x4009); mov rcx, [rax]; int3; then 0x4009: 0x1234
+        let code = [0x8b, 0x05, 3, 0, 0, 0, 0x48, 0x8b, 0x08, 0x34, 0x12, 0, 0];
+        let found = follow(&code, BASE, 2, &[]);
+        assert_eq!(found[1], (Some(0x1234), Access::Read, BASE + 6));
+        // mov [rdi], rsi; mov rax, [rdi]; mov rcx, [rax]: through what was stored
+        let code = [0x48, 0x89, 0x37, 0x48, 0x8b, 0x07, 0x48, 0x8b, 0x08];
+        assert_eq!(follow(&code, BASE, 3, &[])[2].0, Some(0x50000));
+        // mov rax, [rsp+8]; mov rcx, [rax]: through the stack as it was
+        let code = [0x48, 0x8b, 0x44, 0x24, 8, 0x48, 0x8b, 0x08];
+        let stack = [[0; 8], 0x7777u64.to_le_bytes()].concat();
+        assert_eq!(follow(&code, BASE, 2, &stack)[1].0, Some(0x7777));
+    }
+
+    #[test]
+    fn calls_return() {
+        // call +1; int3; mov [rdi], rax; ret: then int3 ends it
+        let found = follow(&[0xe8, 1, 0, 0, 0, 0xcc, 0x48, 0x89, 0x07, 0xc3], BASE, 10, &[]);
+        assert_eq!(found.iter().map(|t| t.2).collect::<Vec<_>>(), [BASE, BASE + 6, BASE + 9]);
+        // ret to whom the stack says
+        let found = follow(&[0xc3, 0x48, 0x89, 0x07], BASE, 2, &(BASE + 1).to_le_bytes());
+        assert_eq!(found[1], (Some(0x60000), Access::Write, BASE + 1));
     }
 
     #[test]
     fn what_cannot_be_known_is_not_made_up() {
-        // imul rax, rbx; mov rcx, [rax]
-        assert_eq!(touches(&[0x48, 0x0f, 0xaf, 0xc3, 0x48, 0x8b, 0x08]), []);
+        // movq rax, xmm0; mov rcx, [rax]
+        assert_eq!(first(&[0x66, 0x48, 0x0f, 0x7e, 0xc0, 0x48, 0x8b, 0x08]).0, None);
         // mov rcx, fs:[rax]
-        assert_eq!(touches(&[0x64, 0x48, 0x8b, 0x08]), []);
-        assert_eq!(touches(&[]), []);
-        assert_eq!(touches(&[0xff; 40]), []);
+        assert_eq!(first(&[0x64, 0x48, 0x8b, 0x08]).0, None);
+        // mov rax, [rbx], which cannot be read; mov rcx, [rax]
+        assert_eq!(follow(&[0x48, 0x8b, 0x03, 0x48, 0x8b, 0x08], BASE, 2, &[])[1].0, None);
+        assert_eq!(follow(&[], BASE, 9, &[]), []);
+        assert_eq!(follow(&[0xff; 40], BASE, 9, &[]), []);
+    }
+
+    #[test]
+    fn a_string_instruction_is_as_long_as_it_takes() {
+        // rep movsb, with rcx 0x30000; then mov [rbx], rcx, which is not reached
+        let code = [0xf3, 0xa4, 0x48, 0x89, 0x0b];
+        let found = follow(&code, BASE, 10, &[]);
+        let of = |access| found.iter().filter(|t| t.1 == access).map(|t| t.0.unwrap()).collect::<Vec<_>>();
+        assert_eq!(of(Access::Write), (0..20).map(|n| 0x60000 + 8 * n).collect::<Vec<_>>());
+        assert_eq!(of(Access::Read), (0..20).map(|n| 0x50000 + 8 * n).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn any_code_ends() {
+        let mut random = crate::random::Random::new(7);
+        for _ in 0..2000 {
+            let code: Vec<u8> = (0..200).map(|_| random.next_u64() as u8).collect();
+            assert!(follow(&code, BASE, 300, &code).len() <= 300 * 8);
+        }
     }
 }

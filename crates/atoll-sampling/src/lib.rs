@@ -7,15 +7,21 @@
 pub mod calibrate;
 pub mod clock;
 pub mod code;
+pub mod control;
+pub mod damon;
 pub mod faults;
 pub mod hardware;
 pub mod instruction;
+mod machine;
+pub mod pagemap;
 pub mod perf;
+pub mod random;
 pub mod recorder;
 pub mod sampler;
 pub mod symbols;
 pub mod threads;
 pub mod timer;
 pub mod touches;
+pub mod writes;
 
 pub use sampler::{Found, Harvest, Sampler, SamplerError};

@@ -9,11 +9,13 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 
 use atoll_profile_wire::{Mark, Reader, What as Marked};
-use atoll_record::profile::{Access, Event, Loss, ProfileWriter, Sample, SamplerTotals};
+use atoll_record::profile::{Event, Loss, ProfileWriter, Sample, SamplerTotals};
 
 use crate::clock;
 use crate::code::Code;
-use crate::sampler::{Found, Harvest, Sampler};
+use crate::control::Control;
+use crate::random::Random;
+use crate::sampler::{Found, Harvest, Sampler, SamplerError};
 use crate::threads::{Change, Threads, What};
 
 /// How a recorder is set.
@@ -25,6 +27,10 @@ pub struct Options {
     pub limit_bytes: u64,
     /// Are samples thinned out, the more the fuller the record is? Else all are kept until it is full.
     pub thin_out: bool,
+    /// The overhead to hold by changing periods, of all samplers together; none: periods stay.
+    pub overhead: Option<f64>,
+    /// The node whose program it is, among several.
+    pub node: u32,
     /// The time at which the record begins.
     pub start_ns: u64,
 }
@@ -33,6 +39,8 @@ pub struct Options {
 const FLUSH_NS: u64 = 500_000_000;
 /// Between two changes of the period at random.
 const JITTER_NS: u64 = 50_000_000;
+/// Between two looks at what sampling costs.
+const CONTROL_NS: u64 = 200_000_000;
 
 /// Writes a profile while a program runs.
 pub struct Recorder<W: Write> {
@@ -58,10 +66,18 @@ pub struct Recorder<W: Write> {
     over: Vec<u32>,
     random: Random,
     thinning: u32,
+    control: Option<Control>,
+    controlled_ns: u64,
+    /// Processor time of processes, as they had it last.
+    used_ns: HashMap<u32, u64>,
+    /// How full the fullest buffer was at the last tick, as a share.
+    fullest: f64,
     flushed_ns: u64,
     jittered_ns: u64,
     harvest_ns: u64,
     failed: Option<io::Error>,
+    /// Why a thread could not be sampled, the first time.
+    unsampled: Option<SamplerError>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +92,8 @@ pub struct Recorded<W: Write> {
     pub writer: Option<ProfileWriter<W>>,
     /// Why writing failed.
     pub failed: Option<io::Error>,
+    /// Why some threads could not be sampled.
+    pub unsampled: Option<SamplerError>,
     /// By sampler.
     pub samplers: Vec<SamplerTotals>,
     /// Records of mappings, threads, blocks and regions that were lost.
@@ -99,7 +117,7 @@ impl<W: Write> Recorder<W> {
         mut samplers: Vec<Box<dyn Sampler>>,
         journal: Option<Reader>,
         tid: u32,
-    ) -> Result<Self, crate::SamplerError> {
+    ) -> Result<Self, SamplerError> {
         for sampler in &mut samplers {
             sampler.attach(tid, tid, true)?;
         }
@@ -123,20 +141,30 @@ impl<W: Write> Recorder<W> {
             found: Vec::new(),
             events: Vec::new(),
             over: Vec::new(),
-            random: Random(options.start_ns | 1),
+            random: Random::new(options.start_ns),
             thinning: 0,
+            control: options.overhead.map(Control::new),
+            controlled_ns: options.start_ns,
+            used_ns: HashMap::new(),
+            fullest: 0.0,
             flushed_ns: options.start_ns,
             jittered_ns: options.start_ns,
             harvest_ns: 0,
             failed: None,
+            unsampled: None,
         };
         recorder.worker(options.start_ns, tid, tid, String::new());
         Ok(recorder)
     }
 
+    /// Descriptors that are readable when threads come or go.
+    pub fn side_descriptors(&self) -> Vec<RawFd> {
+        self.threads.descriptors().collect()
+    }
+
     /// Descriptors that are readable when a tick is due.
     pub fn descriptors(&self) -> Vec<RawFd> {
-        let mut all: Vec<RawFd> = self.threads.descriptors().collect();
+        let mut all = self.side_descriptors();
         self.samplers.iter().for_each(|sampler| sampler.descriptors(&mut |fd| all.push(fd)));
         all
     }
@@ -148,13 +176,22 @@ impl<W: Write> Recorder<W> {
             self.change(change);
         }
         self.read_journal(last);
+        self.fullest = 0.0;
         for number in 0..self.samplers.len() {
             let harvest = self.samplers[number].harvest(&mut self.code, &mut self.found);
+            if let Some(event) = self.samplers[number].events().first() {
+                let share = harvest.fullest as f64 / event.setup().ring_bytes.max(1) as f64;
+                self.fullest = self.fullest.max(share);
+            }
             self.count(number, begin, harvest);
             self.samples.extend(self.found.drain(..).map(|found| (number, found)));
         }
         for tid in std::mem::take(&mut self.over) {
             self.samplers.iter_mut().for_each(|sampler| sampler.detach(tid));
+        }
+        if self.control.is_some() && begin - self.controlled_ns >= CONTROL_NS {
+            self.controlled_ns = begin;
+            self.hold(begin);
         }
         if begin - self.jittered_ns >= JITTER_NS {
             self.jittered_ns = begin;
@@ -183,6 +220,7 @@ impl<W: Write> Recorder<W> {
         Recorded {
             writer: self.writer,
             failed: self.failed,
+            unsampled: self.unsampled,
             samplers: self.totals,
             lost: self.threads.lost + self.journal.as_ref().map_or(0, Reader::lost),
             wanted: self.code.wanted(),
@@ -196,8 +234,43 @@ impl<W: Write> Recorder<W> {
         self.samplers.clear();
     }
 
+    /// How full the fullest buffer was at the last tick, as a share.
+    pub fn fullest(&self) -> f64 {
+        self.fullest
+    }
+
+    /// Changes periods so that the overhead is held.
+    fn hold(&mut self, now: u64) {
+        let pids: BTreeSet<u32> = self.spaces.keys().copied().collect();
+        for pid in pids {
+            if let Some(used) = clock::process_ns(pid) {
+                // Of one that is waited for, time may be another's that got its number.
+                let last = self.used_ns.entry(pid).or_default();
+                *last = used.max(*last);
+            }
+        }
+        let used = self.used_ns.values().sum::<u64>() as f64 * 1e-9;
+        let cost = |(totals, sampler): (&SamplerTotals, &Box<dyn Sampler>)| {
+            totals.records as f64 * sampler.seconds_a_sample()
+        };
+        let spent =
+            self.totals.iter().zip(&self.samplers).map(cost).sum::<f64>() + self.harvest_ns as f64 * 1e-9;
+        let Some(factor) = self.control.as_mut().and_then(|control| control.step(spent, used)) else {
+            return;
+        };
+        for (number, sampler) in (0..).zip(&mut self.samplers) {
+            let before = sampler.period();
+            sampler.set_period((before as f64 * factor) as u64);
+            let period = sampler.period();
+            if period != before {
+                self.events.push(Event::Period { time_ns: now, sampler: number, period });
+            }
+        }
+    }
+
     fn count(&mut self, number: usize, now: u64, harvest: Harvest) {
         let totals = &mut self.totals[number];
+        totals.records += harvest.records;
         totals.foreign += harvest.without_address;
         totals.lost += harvest.lost;
         totals.throttled += harvest.throttled;
@@ -219,7 +292,7 @@ impl<W: Write> Recorder<W> {
         self.workers.insert(tid, Worker { index: self.worker_count });
         self.worker_count += 1;
         let number = self.numbers.remove(&tid).unwrap_or(u32::MAX);
-        self.events.push(Event::Worker { time_ns, space, pid, tid, number, node: 0, name });
+        self.events.push(Event::Worker { time_ns, space, pid, tid, number, node: self.options.node, name });
     }
 
     fn space(&self, pid: u32) -> u32 {
@@ -240,9 +313,12 @@ impl<W: Write> Recorder<W> {
                     }
                 }
                 self.worker(time_ns, pid, tid, String::new());
-                for sampler in &mut self.samplers {
+                for (sampler, totals) in self.samplers.iter_mut().zip(&mut self.totals) {
                     // A thread that cannot be sampled is one without samples; the first one could be.
-                    let _ = sampler.attach(pid, tid, false);
+                    if let Err(error) = sampler.attach(pid, tid, false) {
+                        totals.unsampled += 1;
+                        self.unsampled.get_or_insert(error);
+                    }
                 }
             }
             What::Went { tid } => {
@@ -290,6 +366,7 @@ impl<W: Write> Recorder<W> {
     fn mark(&mut self, mark: &Mark) {
         let Mark { time_ns, pid, what } = *mark;
         let space = self.space(pid);
+        self.samplers.iter_mut().for_each(|sampler| sampler.told(mark));
         match what {
             Marked::Block { start, bytes, site } => {
                 self.code.want(pid, site);
@@ -301,22 +378,12 @@ impl<W: Write> Recorder<W> {
                 self.events.push(Event::RegionBegin { time_ns, space, function });
             }
             Marked::RegionEnd => self.events.push(Event::RegionEnd { time_ns, space }),
-            Marked::Touch { address, write, tid, ip } => {
-                let access = if write { Access::Write } else { Access::Read };
-                let one = Found { time_ns, pid, tid, ip, address, access, ..Found::default() };
-                for (number, sampler) in self.samplers.iter_mut().enumerate() {
-                    if sampler.takes_touches() {
-                        self.samples.push((number, one));
-                        self.totals[number].wakeups += 1;
-                    }
-                }
-            }
+            Marked::Touch { .. } => {}
+            Marked::Userfault { .. } => self.look_at(time_ns, pid),
             Marked::Worker { tid, number } => {
                 if self.threads.is_none() && !self.workers.contains_key(&tid) {
                     self.worker(time_ns, pid, tid, String::new());
-                    for what in Threads::mappings(pid) {
-                        self.change(Change { time_ns, what });
-                    }
+                    self.look_at(time_ns, pid);
                 }
                 match self.workers.get(&tid) {
                     Some(worker) => self.events.push(Event::Number { time_ns, worker: worker.index, number }),
@@ -325,6 +392,15 @@ impl<W: Write> Recorder<W> {
                         self.numbers.insert(tid, number);
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes a process's mappings as they are now, where perf does not tell of them.
+    fn look_at(&mut self, time_ns: u64, pid: u32) {
+        if self.threads.is_none() {
+            for what in Threads::mappings(pid) {
+                self.change(Change { time_ns, what });
             }
         }
     }
@@ -347,7 +423,7 @@ impl<W: Write> Recorder<W> {
                 totals.foreign += 1;
                 continue;
             };
-            if self.random.next().trailing_zeros() < self.thinning
+            if self.random.next_u64().trailing_zeros() < self.thinning
                 || writer.bytes() >= self.options.limit_bytes
             {
                 totals.dropped += 1;
@@ -403,23 +479,5 @@ fn shift(event: &mut Event, start: u64) {
         | Event::Period { time_ns, .. }
         | Event::Lost { time_ns, .. }
         | Event::Number { time_ns, .. } => *time_ns = time_ns.saturating_sub(start),
-    }
-}
-
-/// Numbers at random (xorshift64*): they need only not keep step with any program.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// In 0..1.
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -6,9 +6,11 @@
 use std::io;
 use std::os::fd::RawFd;
 
+use atoll_profile_wire::Mark;
 use atoll_record::profile::{Access, SamplerInfo};
 
 use crate::instruction::CodeBytes;
+use crate::perf::Attached;
 
 /// An access that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,6 +48,8 @@ pub struct Harvest {
     pub lost: u64,
     /// How often the kernel throttled.
     pub throttled: u64,
+    /// Bytes in the fullest of the buffers.
+    pub fullest: u64,
 }
 
 impl std::ops::AddAssign for Harvest {
@@ -55,6 +59,7 @@ impl std::ops::AddAssign for Harvest {
         self.without_address += other.without_address;
         self.lost += other.lost;
         self.throttled += other.throttled;
+        self.fullest = self.fullest.max(other.fullest);
     }
 }
 
@@ -62,9 +67,7 @@ impl std::ops::AddAssign for Harvest {
 #[derive(thiserror::Error, Debug)]
 pub enum SamplerError {
     /// The kernel forbids it.
-    #[error(
-        "the kernel forbids it (kernel.perf_event_paranoid is {0}): `sysctl kernel.perf_event_paranoid=2` as root, or CAP_PERFMON"
-    )]
+    #[error("the kernel forbids it (kernel.perf_event_paranoid is {0}): {advice}", advice = advice(.0))]
     Forbidden(String),
     /// Neither this processor nor this kernel has it.
     #[error("{0}")]
@@ -87,6 +90,17 @@ pub enum SamplerError {
     },
 }
 
+/// What lets perf be used where `kernel.perf_event_paranoid` is this.
+fn advice(paranoid: &str) -> &'static str {
+    match paranoid.parse::<i32>() {
+        // Two is enough for a user's own programs.
+        Ok(level) if level <= 2 => {
+            "that is low enough, so a filter of system calls forbids it, as containers have: allow perf_event_open there"
+        }
+        _ => "`sysctl kernel.perf_event_paranoid=2` as root, or CAP_PERFMON",
+    }
+}
+
 /// The knobs of every sampler: the paper's reset value and buffer size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Knobs {
@@ -94,29 +108,54 @@ pub struct Knobs {
     pub period: u64,
     /// Bytes of records between two wake-ups; a power of two of at least a page.
     pub buffer_bytes: usize,
+    /// No wake-ups: somebody harvests at times of his own.
+    pub harvest_thread: bool,
 }
 
 /// A source of samples.
+///
+/// What threads, descriptors and periods ask for has an answer here for samplers that are made of perf events
+/// ([`events`](Self::events)).
 pub trait Sampler: Send {
     /// What it is and how it is set.
     fn info(&self) -> SamplerInfo;
+
+    /// The events it is made of.
+    fn events(&self) -> &[Attached] {
+        &[]
+    }
+
+    /// The same, to change them.
+    fn events_mut(&mut self) -> &mut [Attached] {
+        &mut []
+    }
 
     /// Samples thread `tid` from now on; with `at_exec`, from when it executes a program.
     ///
     /// # Errors
     /// See [`SamplerError`]. A thread that is gone already is none.
-    fn attach(&mut self, pid: u32, tid: u32, at_exec: bool) -> Result<(), SamplerError>;
+    fn attach(&mut self, pid: u32, tid: u32, at_exec: bool) -> Result<(), SamplerError> {
+        let _ = pid;
+        self.events_mut().iter_mut().try_for_each(|event| event.attach(tid, at_exec))
+    }
 
     /// Takes what was found since the last harvest, of each thread in order of time.
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest;
 
-    /// Are pages that were touched after they were dropped its samples? The program's inside tells of them.
-    fn takes_touches(&self) -> bool {
-        false
+    /// The program's inside tells something: a sampler whose work is done there takes it.
+    fn told(&mut self, mark: &Mark) {
+        let _ = mark;
+    }
+
+    /// Does it need perf events?
+    fn needs_perf(&self) -> bool {
+        true
     }
 
     /// Thread `tid` is over: what it left was harvested.
-    fn detach(&mut self, tid: u32);
+    fn detach(&mut self, tid: u32) {
+        self.events_mut().iter_mut().for_each(|event| event.detach(tid));
+    }
 
     /// Process `pid` executes another program.
     fn executed(&mut self, pid: u32) {
@@ -124,18 +163,31 @@ pub trait Sampler: Send {
     }
 
     /// Descriptors that are readable when the buffers hold [`Knobs::buffer_bytes`].
-    fn descriptors(&self, each: &mut dyn FnMut(RawFd));
+    fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
+        self.events().iter().for_each(|event| event.descriptors(each));
+    }
+
+    /// The shortest period it can have.
+    fn least_period(&self) -> u64 {
+        1
+    }
 
     /// The period now.
-    fn period(&self) -> u64;
+    fn period(&self) -> u64 {
+        self.events().first().map_or(0, Attached::period)
+    }
 
     /// Sets the period for all threads.
-    fn set_period(&mut self, period: u64);
+    fn set_period(&mut self, period: u64) {
+        let period = period.max(self.least_period());
+        self.events_mut().iter_mut().for_each(|event| event.set_period(period));
+    }
 
     /// Uses `factor` times the period for a while, so that samples do not keep step with the program's loops. The period
     /// stays what it is.
     fn jitter(&mut self, factor: f64) {
-        let _ = factor;
+        let factor = factor.max(self.least_period() as f64 / self.period().max(1) as f64);
+        self.events().iter().for_each(|event| event.jitter(factor));
     }
 
     /// What one sample costs the program, in seconds; 0: not known.

@@ -12,6 +12,7 @@ use crate::sampler::SamplerError;
 const LAYOUT: Layout = Layout {
     sample_type: (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_CPU) as u64,
     registers: 0,
+    stack_bytes: 0,
 };
 
 /// Buffer of each processor.
@@ -123,7 +124,25 @@ impl Threads {
     /// The mappings that a process has now, as /proc tells.
     pub fn mappings(pid: u32) -> Vec<What> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        text.lines().filter_map(|line| mapping(pid, line)).collect()
+        text.lines().filter_map(|line| Self::mapping(pid, line)).collect()
+    }
+
+    /// A line of /proc/PID/maps.
+    pub(crate) fn mapping(pid: u32, line: &str) -> Option<What> {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let (rights, offset) = (words.next()?, words.next()?);
+        let path = words.nth(2).unwrap_or_default().trim_start();
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let start = number(start)?;
+        Some(What::Mapped {
+            pid,
+            start,
+            bytes: number(end)?.checked_sub(start)?,
+            offset: number(offset)?,
+            code: rights.as_bytes().get(2) == Some(&b'x'),
+            path: if path.is_empty() { "//anon".into() } else { path.into() },
+        })
     }
 
     /// What happened since the last time, in order of time.
@@ -147,24 +166,6 @@ impl Threads {
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.events.iter().map(Event::descriptor)
     }
-}
-
-/// A line of /proc/PID/maps.
-fn mapping(pid: u32, line: &str) -> Option<What> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let (rights, offset) = (words.next()?, words.next()?);
-    let path = words.nth(2).unwrap_or_default().trim_start();
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    let start = number(start)?;
-    Some(What::Mapped {
-        pid,
-        start,
-        bytes: number(end)?.checked_sub(start)?,
-        offset: number(offset)?,
-        code: rights.as_bytes().get(2) == Some(&b'x'),
-        path: if path.is_empty() { "//anon".into() } else { path.into() },
-    })
 }
 
 fn change(record: &Record<'_>) -> Option<Change> {
@@ -211,7 +212,7 @@ mod tests {
         let own = std::env::current_exe().unwrap().display().to_string();
         let all = Threads::mappings(std::process::id());
         assert!(all.iter().any(|m| matches!(m, What::Mapped { path, code: true, .. } if *path == own)));
-        assert_eq!(mapping(1, "not a mapping"), None);
+        assert_eq!(Threads::mapping(1, "not a mapping"), None);
     }
 
     #[test]

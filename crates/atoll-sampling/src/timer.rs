@@ -1,35 +1,49 @@
-//! The timer sampler: at random times of a thread, what the instruction touches that comes next.
+//! The timer sampler: at random times of a thread, what its next instructions touch.
 //!
-//! Needs no PMU: the kernel's `cpu-clock` event interrupts a thread after so much of its own processor time, and hands out
-//! its registers, from which [`Instructions`] knows the access. So samples are in proportion to the time that accesses take,
-//! addresses are exact, and its cost is that of a timer's interrupt: a microsecond on bare machines, ten in many virtual ones.
-//! As its period is in the thread's own time, its overhead is the same for every program.
-
-use std::os::fd::RawFd;
+//! Needs no PMU: the kernel's `cpu-clock` event interrupts a thread after so much of its own processor time, and hands out its registers and
+//! the top of its stack, from which [`Instructions`] knows the accesses of the [`STRETCH`] instructions that follow. One in
+//! [`ONE_IN`] of these is a sample. The instruction that is interrupted is mostly one that waits, and what comes right behind is seen
+//! more often than it is executed; over a stretch of loops' many turns that averages out, so counts are close to those of accesses
+//! within a loop, and in proportion to the time of each between loops. Addresses are exact where they follow from registers, and
+//! where they follow from memory that did not change until the harvest. It costs a timer's interrupt: a microsecond on bare
+//! machines, ten in many virtual ones. As its period is in the thread's own time, its overhead is the same for every program.
 
 use atoll_record::profile::SamplerInfo;
 use perf_event_open_sys::bindings as sys;
 
-use crate::instruction::{CodeBytes, Instructions, REGISTERS};
+use crate::clock;
+use crate::instruction::{CodeBytes, Instructions, REGISTERS, Start, Touch};
 use crate::perf::{Attached, Layout, Setup};
+use crate::random::Random;
 use crate::sampler::{Found, Harvest, Knobs, Sampler, SamplerError};
 
 /// The shortest period that the kernel keeps.
 pub const LEAST_PERIOD_NS: u64 = 10_000;
 
+/// Instructions that are followed from where a thread is interrupted.
+pub const STRETCH: usize = 256;
+/// Of so many accesses in a stretch one is a sample; what touches more than 8 bytes counts as several.
+pub const ONE_IN: u64 = 16;
+/// Bytes of the stack that come with an interrupt: the function's own variables, where its registers are too few.
+const STACK_BYTES: u32 = 256;
+
 const LAYOUT: Layout = Layout {
     sample_type: (sys::PERF_SAMPLE_IP
         | sys::PERF_SAMPLE_TID
         | sys::PERF_SAMPLE_TIME
-        | sys::PERF_SAMPLE_REGS_USER) as u64,
+        | sys::PERF_SAMPLE_REGS_USER
+        | sys::PERF_SAMPLE_STACK_USER) as u64,
     registers: REGISTERS,
+    stack_bytes: STACK_BYTES,
 };
 
 /// The sampler.
 #[derive(Debug)]
 pub struct Timer {
-    event: Attached,
+    event: [Attached; 1],
     instructions: Instructions,
+    stretch: Vec<Touch>,
+    random: Random,
     seconds_a_sample: f64,
 }
 
@@ -42,14 +56,20 @@ impl Timer {
         if !cfg!(target_arch = "x86_64") {
             return Err(SamplerError::Absent("it knows the instructions of x86-64 only".into()));
         }
-        let event = Attached::new(Setup {
+        let event = [Attached::new(Setup {
             kind: sys::PERF_TYPE_SOFTWARE,
             config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
             period: knobs.period.max(LEAST_PERIOD_NS),
             layout: LAYOUT,
             ..Setup::of(&knobs)
-        })?;
-        Ok(Self { event, instructions: Instructions::default(), seconds_a_sample })
+        })?];
+        Ok(Self {
+            event,
+            instructions: Instructions::default(),
+            stretch: Vec::new(),
+            random: Random::new(clock::now_ns()),
+            seconds_a_sample,
+        })
     }
 }
 
@@ -57,10 +77,11 @@ impl Sampler for Timer {
     fn info(&self) -> SamplerInfo {
         SamplerInfo {
             name: "timer".into(),
-            meaning: "what the next access of a thread is, at times spread over its processor time".into(),
-            period: self.event.period(),
+            meaning: "accesses of a thread's next instructions, at times spread over its processor time"
+                .into(),
+            period: self.event[0].period(),
             period_unit: "ns".into(),
-            buffer_bytes: self.event.setup().wakeup_bytes as u64,
+            buffer_bytes: self.event[0].setup().wakeup_bytes as u64,
             reads: true,
             writes: true,
             byte_addresses: true,
@@ -68,50 +89,54 @@ impl Sampler for Timer {
         }
     }
 
-    fn attach(&mut self, _pid: u32, tid: u32, at_exec: bool) -> Result<(), SamplerError> {
-        self.event.attach(tid, at_exec)
+    fn events(&self) -> &[Attached] {
+        &self.event
+    }
+
+    fn events_mut(&mut self) -> &mut [Attached] {
+        &mut self.event
     }
 
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
-        self.event.harvest(|s, harvest| {
+        let Self { event, instructions, stretch, random, .. } = self;
+        instructions.fresh();
+        event[0].harvest(|s, harvest| {
+            stretch.clear();
+            let start = Start { pid: s.pid, ip: s.ip, registers: s.registers(), stack: s.stack };
+            let followed = instructions.follow(start, STRETCH, code, |touch| stretch.push(touch));
+            // One that ends early stands for as much time as any other.
+            let one_in = (ONE_IN * followed as u64 / STRETCH as u64).clamp(1, ONE_IN);
+            let mut until = random.below(one_in);
             let before = found.len();
-            self.instructions.accesses(s.pid, s.ip, s.registers(), code, |touch| {
-                found.push(Found {
-                    time_ns: s.time,
-                    pid: s.pid,
-                    tid: s.tid,
-                    ip: touch.ip,
-                    address: touch.address,
-                    access: touch.access,
-                    ..Found::default()
-                });
-            });
+            for touch in stretch.iter() {
+                for _ in 0..touch.bytes.div_ceil(8).max(1) {
+                    if until > 0 {
+                        until -= 1;
+                        continue;
+                    }
+                    until = one_in - 1;
+                    let Some(address) = touch.address else { continue };
+                    found.push(Found {
+                        time_ns: s.time,
+                        pid: s.pid,
+                        tid: s.tid,
+                        ip: touch.ip,
+                        address,
+                        access: touch.access,
+                        ..Found::default()
+                    });
+                }
+            }
             harvest.without_address += u64::from(found.len() == before);
         })
-    }
-
-    fn detach(&mut self, tid: u32) {
-        self.event.detach(tid);
     }
 
     fn executed(&mut self, pid: u32) {
         self.instructions.forget(pid);
     }
 
-    fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
-        self.event.descriptors(each);
-    }
-
-    fn period(&self) -> u64 {
-        self.event.period()
-    }
-
-    fn set_period(&mut self, period: u64) {
-        self.event.set_period(period.max(LEAST_PERIOD_NS));
-    }
-
-    fn jitter(&mut self, factor: f64) {
-        self.event.jitter(factor.max(LEAST_PERIOD_NS as f64 / self.event.period() as f64));
+    fn least_period(&self) -> u64 {
+        LEAST_PERIOD_NS
     }
 
     fn seconds_a_sample(&self) -> f64 {

@@ -5,12 +5,11 @@
 //! worker's touch of a page chosen at random of all that it maps, so all pages in use are seen sooner or later, hot or not: it
 //! shows which pages are in use and by whom better than how often.
 
-use std::os::fd::RawFd;
-
-use atoll_record::profile::SamplerInfo;
+use atoll_profile_wire::{Mark, What as Marked};
+use atoll_record::profile::{Access, SamplerInfo};
 
 use crate::instruction::CodeBytes;
-use crate::sampler::{Found, Harvest, Sampler, SamplerError};
+use crate::sampler::{Found, Harvest, Sampler};
 
 /// What a drop and the fault behind it cost, measured on Linux 6.18 in a virtual machine.
 pub const SECONDS_A_SAMPLE: f64 = 4.5e-6;
@@ -19,12 +18,13 @@ pub const SECONDS_A_SAMPLE: f64 = 4.5e-6;
 #[derive(Debug)]
 pub struct Touches {
     period_ns: u64,
+    found: Vec<Found>,
 }
 
 impl Touches {
     /// One that has each worker drop a page every `period_ns`, as the runtime was told.
     pub fn new(period_ns: u64) -> Self {
-        Self { period_ns }
+        Self { period_ns, found: Vec::new() }
     }
 }
 
@@ -42,21 +42,23 @@ impl Sampler for Touches {
         }
     }
 
-    fn attach(&mut self, _pid: u32, _tid: u32, _at_exec: bool) -> Result<(), SamplerError> {
-        Ok(())
+    fn told(&mut self, mark: &Mark) {
+        if let Marked::Touch { address, write, tid, ip } = mark.what {
+            let access = if write { Access::Write } else { Access::Read };
+            let Mark { time_ns, pid, .. } = *mark;
+            self.found.push(Found { time_ns, pid, tid, ip, address, access, ..Found::default() });
+        }
     }
 
-    fn harvest(&mut self, _code: &mut dyn CodeBytes, _found: &mut Vec<Found>) -> Harvest {
-        Harvest::default()
+    fn needs_perf(&self) -> bool {
+        false
     }
 
-    fn takes_touches(&self) -> bool {
-        true
+    fn harvest(&mut self, _code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
+        let records = self.found.len() as u64;
+        found.append(&mut self.found);
+        Harvest { records, bytes: records * size_of::<Mark>() as u64, ..Harvest::default() }
     }
-
-    fn detach(&mut self, _tid: u32) {}
-
-    fn descriptors(&self, _each: &mut dyn FnMut(RawFd)) {}
 
     fn period(&self) -> u64 {
         self.period_ns

@@ -19,7 +19,7 @@ fn read(array: &[u64]) -> u64 {
 
 #[test]
 fn the_hottest_arrays_are_in_their_order() {
-    let knobs = Knobs { period: 100_000, buffer_bytes: 1 << 20 };
+    let knobs = Knobs { period: 100_000, buffer_bytes: 1 << 20, harvest_thread: false };
     let mut timer = match Timer::new(knobs, 0.0) {
         Ok(timer) => timer,
         Err(error) => return println!("skipped: {error}"),

@@ -2,8 +2,9 @@
 //!
 //! The functions have libgomp's names and types; marks are made in `mark`.
 
+use atoll_libgomp::real;
+
 use crate::mark;
-use crate::real::real;
 
 /// Barriers that return nothing, or whether the region was cancelled.
 macro_rules! barriers {

@@ -10,7 +10,6 @@ mod atomics;
 mod barriers;
 mod mark;
 mod modules;
-mod real;
 mod record;
 mod regions;
 mod start;

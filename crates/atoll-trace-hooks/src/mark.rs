@@ -4,10 +4,10 @@
 
 use std::ffi::c_int;
 
+use atoll_libgomp::real;
 use atoll_trace_wire::MARK_CALL;
 use atoll_trace_wire::word::{Kind, member, with_amount};
 
-use crate::real::real;
 use crate::record;
 use crate::start::{Mode, mode};
 

@@ -4,12 +4,10 @@
 
 use std::ffi::{c_long, c_uint};
 
+use atoll_libgomp::{Function, for_each_region, real};
 use atoll_trace_wire::word::Kind;
 
 use crate::mark;
-use crate::real::real;
-
-type Function = extern "C" fn(*mut u8);
 
 /// What members get in place of the region's data.
 #[repr(C)]
@@ -63,15 +61,4 @@ macro_rules! regions {
     )*};
 }
 
-regions! {
-    GOMP_parallel(threads: c_uint, flags: c_uint);
-    GOMP_parallel_sections(threads: c_uint, count: c_uint, flags: c_uint);
-    GOMP_parallel_loop_static(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_nonmonotonic_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_nonmonotonic_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
-    GOMP_parallel_loop_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
-    GOMP_parallel_loop_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
-    GOMP_parallel_loop_maybe_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
-}
+for_each_region!(regions);

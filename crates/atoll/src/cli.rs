@@ -21,7 +21,7 @@ mod share;
 mod sim;
 mod trace;
 mod translation;
-pub(crate) use bench::{Bench, BenchArgs, SegmentBenchArgs};
+pub(crate) use bench::{Bench, BenchArgs, SamplingBenchArgs, SegmentBenchArgs};
 pub(crate) use profile::{
     DiffArgs, ExportArgs, ExportForm, KeepArg, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg,
 };

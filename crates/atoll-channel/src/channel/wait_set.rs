@@ -21,7 +21,7 @@ use crate::channel::receiver::Receiver;
 use crate::channel::set_file;
 use crate::channel::settings::DEFAULT_SPINS;
 use crate::clock::{Deadline, coarse};
-use crate::ring::bell::ASLEEP;
+use crate::ring::doze::Dozer;
 use crate::ring::ready::ReadySet;
 use crate::ring::turns::Turns;
 
@@ -161,7 +161,7 @@ impl WaitSet {
 
     /// Something that sleeps for the set while others, one at a time, use it.
     pub(crate) fn dozer(&self) -> Dozer {
-        Dozer(self.ready.clone())
+        Dozer::new(self.ready.clone())
     }
 
     /// How many channels are in the set.
@@ -228,34 +228,6 @@ impl Interrupter {
     /// Does it. Takes no lock and allocates nothing.
     pub fn interrupt(&self) {
         self.0.interrupt();
-    }
-}
-
-/// Sleeps for a wait set that others use meanwhile, one at a time: see [`Doze`](crate::transport::Doze).
-///
-/// Whoever used the set last saw it empty, so that every channel was armed: what comes sets a bit of the ready set, and the
-/// sleeper's look behind its announcement sees it, or the sender sees the announcement (`ring/bell.rs`). Who hushes takes the
-/// announcement back, and makes it anew, with a look behind it, when it goes.
-#[derive(Clone)]
-pub(crate) struct Dozer(ReadySet);
-
-impl Dozer {
-    pub(crate) fn doze(&self, longest: Duration) {
-        let ready = &self.0;
-        let mut naps = [SLICE.min(longest)].into_iter();
-        let something = || ready.any() || ready.is_interrupted();
-        // How it ended is for who uses the set to see.
-        let _ = ready.bell().wait(0, something, || naps.next().ok_or(()));
-        ready.take_interrupt();
-    }
-
-    pub(crate) fn hush(&self) {
-        self.0.bell().retract();
-    }
-
-    pub(crate) fn unhush(&self) -> bool {
-        self.0.bell().announce(ASLEEP);
-        self.0.any()
     }
 }
 

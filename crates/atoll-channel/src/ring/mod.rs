@@ -5,6 +5,7 @@
 
 pub(crate) mod bell;
 pub(crate) mod consumer;
+pub(crate) mod doze;
 pub(crate) mod line;
 pub(crate) mod memory;
 pub(crate) mod producer;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::ring::consumer::Consumer;
+use crate::ring::doze::Dozer;
 use crate::ring::line::{FIRST, LAST};
 use crate::ring::memory;
 use crate::ring::producer::Producer;
@@ -202,5 +203,53 @@ fn a_set_of_two_rings_loses_neither() {
         for sender in senders {
             sender.join().unwrap();
         }
+    });
+}
+
+/// One of those who take turns with a set of one ring: its turns, and how many lines came.
+type Taken = loom::sync::Mutex<(Turns<Consumer>, u8)>;
+
+fn take_all(set: &ReadySet, (turns, number): &mut (Turns<Consumer>, u8)) {
+    while let Some(seat) = turns.next(set) {
+        assert!(take_one(turns.get(seat).unwrap(), *number), "handed out with nothing to read");
+        *number += 1;
+    }
+}
+
+#[test]
+fn who_dozes_is_told_of_what_comes_when_the_other_is_gone() {
+    const LINES: u8 = 2;
+    check(3, || {
+        let set = ready::heap::set(1);
+        let (mut producer, consumer) = halves(2);
+        let mut turns = Turns::new(1);
+        turns.insert(0, consumer);
+        let taken: loom::sync::Arc<Taken> = loom::sync::Arc::new(loom::sync::Mutex::new((turns, 0)));
+        let told = set.clone();
+        let sender = thread::spawn(move || send_all(&mut producer, LINES, || told.ring(0)));
+        let (other, shared) = (set.clone(), taken.clone());
+        let helper = thread::spawn(move || {
+            let Ok(mut taken) = shared.try_lock() else { return };
+            let doze = Dozer::new(other.clone());
+            doze.hush();
+            take_all(&other, &mut taken);
+            // All came: the one that dozes has nothing to wait for any more.
+            let came = doze.unhush() || taken.1 == LINES;
+            drop(taken);
+            if came {
+                other.interrupt();
+            }
+        });
+        loop {
+            let mut taken = taken.lock().unwrap();
+            take_all(&set, &mut taken);
+            if taken.1 == LINES {
+                break;
+            }
+            drop(taken);
+            Dozer::new(set.clone()).doze(Duration::MAX);
+        }
+        sender.join().unwrap();
+        helper.join().unwrap();
     });
 }

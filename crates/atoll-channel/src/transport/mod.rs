@@ -55,7 +55,7 @@ pub(crate) use self::shared::{Ended, User, WeakShared};
 pub use self::shm::{Place, Settings as ShmSettings, Shm, ShmError, mesh};
 pub use self::ucx::{LoadError, Settings as UcxSettings, Ucx, UcxError};
 use crate::Node;
-use crate::channel::Dozer;
+use crate::ring::doze::Dozer;
 
 /// Kinds of messages from this on are for layers that stand on a transport and are one themselves. After such a message a transport
 /// that knows tags tells nothing more of its sender in the same `progress`, so that the layer can set them first.
@@ -265,6 +265,9 @@ impl Remote {
     }
 }
 
+/// How soon somebody must look who is gone.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Sleeps in the place of who uses a transport: see [`Transport::doze`].
 ///
 /// Whoever used the transport last called `progress` until there was nothing, and gives its lock back before anybody sleeps. Each
@@ -279,7 +282,7 @@ impl Doze {
 
     /// Sleeps until something comes, somebody uses the waker, `longest` is over, or a fifth of a second.
     pub fn sleep(&self, longest: Duration) {
-        self.0.doze(longest);
+        self.0.doze(longest.min(LOOK));
     }
 
     /// Whoever sleeps is not woken by what comes from now on: the caller looks itself.

@@ -13,6 +13,7 @@ use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
 use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
+use crate::sys;
 
 impl Pager {
     /// Takes the page's lock.
@@ -67,6 +68,22 @@ impl Pager {
         Ok(PageWord::resident(frame, seen.habit()))
     }
 
+    /// Makes a locked page that is nowhere from `content`: written to its file, which neither clears it first nor faults. Returns
+    /// its new word.
+    fn make(&self, x: &mut Executor, page: u32, content: &[u8]) -> Result<PageWord, FaultError> {
+        self.make_room(x, 1)?;
+        let offset = self.offset(page);
+        // SAFETY: the content is as long as it says, and the page's stretch of the file is this agent's, as it holds the lock.
+        unsafe { sys::pwrite_exact(self.files.file(offset), content.as_ptr(), content.len(), offset) }
+            .map_err(FaultError::Kernel)?;
+        x.cached -= 1;
+        let frame = x.cache[x.cached];
+        self.frames.fill(frame, page, false, false);
+        self.note(x, Event::Inserted(frame, 0));
+        self.touch(page);
+        Ok(PageWord::resident(frame, page_word::load(self.word(page)).habit()))
+    }
+
     /// What was never used of a page is a hole in its file, which no worker can map: fills it with zeros.
     fn fill_holes(&self, page: u32) {
         let at = self.alias(page);
@@ -86,6 +103,17 @@ impl Pager {
         change: impl FnOnce(&mut [u8], u32),
     ) -> Result<(), FaultError> {
         let seen = self.hold(page);
+        self.with_held(x, page, seen, change)
+    }
+
+    /// The same for a page that is locked already and was `seen`; unlocks it.
+    fn with_held(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        seen: PageWord,
+        change: impl FnOnce(&mut [u8], u32),
+    ) -> Result<(), FaultError> {
         let now = self.bring(x, page, seen);
         if let Ok(now) = now {
             // SAFETY: the alias of a page that is near; the agent alone uses aliases. Workers may write the same bytes only
@@ -108,16 +136,29 @@ impl Pager {
         content: Option<&[u8]>,
         writable: bool,
     ) -> Result<(), FaultError> {
-        self.with_content(x, page, |to, frame| {
-            match content {
-                Some(content) => to.copy_from_slice(content),
-                None => to.fill(0),
-            }
+        let marks = |frame| {
             self.frames.set_dirty(frame);
             if !writable {
                 self.frames.set_clean(frame);
             }
-        })?;
+        };
+        let seen = self.hold(page);
+        if let (State::Absent, Some(content)) = (seen.state(), content) {
+            let made = self.make(x, page, content);
+            if let Ok(now) = made {
+                marks(now.frame());
+            }
+            page_word::unlock(self.word(page), *made.as_ref().unwrap_or(&seen));
+            made?;
+        } else {
+            self.with_held(x, page, seen, |to, frame| {
+                match content {
+                    Some(content) => to.copy_from_slice(content),
+                    None => to.fill(0),
+                }
+                marks(frame);
+            })?;
+        }
         self.set_right(page, if writable { Right::Write } else { Right::Read });
         Ok(())
     }

@@ -278,9 +278,12 @@ pub(crate) fn share_object(
     let page = pager.page_bytes();
     let own = &raw const OWN_DATA as usize;
     let is_own = object.data.iter().any(|(a, b)| (*a..*b).contains(&own));
-    let large = if pager.control().settings.several_nodes() {
+    let large = if is_own {
+        // What handlers of faults look at cannot come by a fault.
+        Vec::new()
+    } else if pager.control().settings.several_nodes() {
         // All of it must be kept coherent between nodes.
-        if is_own { Vec::new() } else { object.data.clone() }
+        object.data.clone()
     } else {
         objects::large_globals(object, heap::large::LEAST)
     };

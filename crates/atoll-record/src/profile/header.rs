@@ -85,6 +85,8 @@ pub struct SamplerInfo {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplerTotals {
+    /// What it cost something for: interrupts, or pages protected or dropped; of one several samples may come.
+    pub records: u64,
     /// Samples in the record.
     pub samples: u64,
     /// Samples of processes that were not profiled, or without an address.
@@ -95,11 +97,13 @@ pub struct SamplerTotals {
     pub dropped: u64,
     /// How often the kernel throttled it.
     pub throttled: u64,
+    /// Threads that it could not be attached to.
+    pub unsampled: u64,
     /// Wake-ups of the harvester.
     pub wakeups: u64,
     /// Its period at the end.
     pub last_period: u64,
-    /// Cost of one sample to the program, in seconds, as measured before the start or while it ran.
+    /// Cost of one of its records to the program, in seconds, as measured before the start or while it ran.
     pub seconds_a_sample: f64,
 }
 
@@ -115,7 +119,7 @@ pub struct Trailer {
     pub wall_seconds: f64,
     /// Processor time of the program, user and system.
     pub cpu_seconds: f64,
-    /// Of that, what sampling took of it by the measured cost of a sample.
+    /// Of that, what sampling took of it by the measured cost of a record.
     pub sampling_seconds: f64,
     /// Processor time of the harvester beside the program.
     pub harvest_seconds: f64,

@@ -5,20 +5,7 @@
 
 use atoll_record::profile::Access;
 
-/// A sampled micro-operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Operation {
-    /// Its instruction.
-    pub ip: u64,
-    /// Load or store; none: neither.
-    pub access: Option<Access>,
-    /// Address of the data, if the processor knows it.
-    pub address: Option<u64>,
-    /// Physical address, if it knows that.
-    pub physical: Option<u64>,
-    /// Cycles that a load which missed the first cache took.
-    pub latency: u16,
-}
+use super::operation::Operation;
 
 const CAPABILITIES: usize = 4;
 
@@ -42,6 +29,7 @@ pub fn decode(raw: &[u8]) -> Option<Operation> {
         address: if bit(17) { Some(register(5)?) } else { None },
         physical: if bit(18) { Some(register(6)?) } else { None },
         latency: (data3 >> 32) as u16,
+        timestamp: 0,
     })
 }
 
@@ -71,6 +59,7 @@ mod tests {
             address: Some(0x7fff_f75f_7140),
             physical: Some(0x1_3b9a_7140),
             latency: 140,
+            timestamp: 0,
         };
         assert_eq!(decode(&LOAD), Some(load));
         let mut store = LOAD;

@@ -2,13 +2,12 @@
 //!
 //! The processor writes a record every so many accesses (PEBS: loads and stores; IBS: micro-operations; SPE: operations) and interrupts
 //! only when a buffer is full, as in MCHPC'18, section 2.1; `--reset` and `--buffer` are that paper's knobs. [`pmu`] finds what
-//! this machine has, [`ibs`] and [`spe`] decode what those PMUs write themselves; PEBS's records are the kernel's own.
+//! this machine has, [`ibs`] and [`spe`] decode what those PMUs write themselves to an [`Operation`](operation::Operation); PEBS's records are the kernel's own.
 
 pub mod ibs;
+pub mod operation;
 pub mod pmu;
 pub mod spe;
-
-use std::os::fd::RawFd;
 
 use atoll_record::profile::{Access, SamplerInfo};
 use perf_event_open_sys::bindings as sys;
@@ -57,6 +56,7 @@ impl Hardware {
                     layout: Layout {
                         sample_type: u64::from(FIELDS | physical | raw(pmu.kind)),
                         registers: 0,
+                        stack_bytes: 0,
                     },
                     precise: if pmu.kind == Kind::Pebs { 2 } else { 0 },
                     user_only: pmu.kind != Kind::Ibs,
@@ -98,14 +98,7 @@ pub fn found(kind: Kind, number: usize, s: &Sample<'_>) -> Option<Found> {
         Kind::Pebs if one.access == Access::Unknown => {
             one.access = if number == 0 { Access::Read } else { Access::Write };
         }
-        Kind::Ibs => {
-            let op = ibs::decode(s.raw)?;
-            one.access = op.access?;
-            one.ip = op.ip;
-            one.address = op.address?;
-            one.physical = op.physical.unwrap_or(one.physical);
-            one.weight = u64::from(op.latency);
-        }
+        Kind::Ibs => one = ibs::decode(s.raw)?.found(one)?,
         _ => {}
     }
     (one.address != 0).then_some(one)
@@ -137,10 +130,6 @@ impl Sampler for Hardware {
         }
     }
 
-    fn attach(&mut self, _pid: u32, tid: u32, at_exec: bool) -> Result<(), SamplerError> {
-        self.events.iter_mut().try_for_each(|event| event.attach(tid, at_exec))
-    }
-
     fn harvest(&mut self, _code: &mut dyn CodeBytes, to: &mut Vec<Found>) -> Harvest {
         if let Some(kernel) = self.events.iter().find_map(Attached::kernel_clock) {
             self.ahead_ns = Some(clock::now_ns().wrapping_sub(kernel));
@@ -157,20 +146,10 @@ impl Sampler for Hardware {
                 event.harvest_aux(|tid, packets| {
                     for op in spe::operations(packets) {
                         harvest.records += 1;
-                        match (op.address, op.access) {
-                            (Some(address), Some(access)) => to.push(Found {
-                                // SPE's own time is the system counter's; the harvest's is near enough for a picture.
-                                time_ns: now,
-                                pid: 0,
-                                tid,
-                                ip: op.ip,
-                                address,
-                                access,
-                                weight: u64::from(op.latency),
-                                physical: op.physical.unwrap_or(0),
-                                ..Found::default()
-                            }),
-                            _ => harvest.without_address += 1,
+                        // SPE's own time is the system counter's; the harvest's is near enough for a picture.
+                        match op.found(Found { time_ns: now, tid, ..Found::default() }) {
+                            Some(one) => to.push(one),
+                            None => harvest.without_address += 1,
                         }
                     }
                 });
@@ -179,16 +158,12 @@ impl Sampler for Hardware {
         harvest
     }
 
-    fn detach(&mut self, tid: u32) {
-        self.events.iter_mut().for_each(|event| event.detach(tid));
+    fn events(&self) -> &[Attached] {
+        &self.events
     }
 
-    fn descriptors(&self, each: &mut dyn FnMut(RawFd)) {
-        self.events.iter().for_each(|event| event.descriptors(each));
-    }
-
-    fn period(&self) -> u64 {
-        self.events.first().map_or(0, Attached::period)
+    fn events_mut(&mut self) -> &mut [Attached] {
+        &mut self.events
     }
 
     fn set_period(&mut self, period: u64) {
@@ -227,7 +202,11 @@ mod tests {
 
     #[test]
     fn a_pebs_load_is_decoded_byte_for_byte() {
-        let layout = Layout { sample_type: u64::from(FIELDS | sys::PERF_SAMPLE_PHYS_ADDR), registers: 0 };
+        let layout = Layout {
+            sample_type: u64::from(FIELDS | sys::PERF_SAMPLE_PHYS_ADDR),
+            registers: 0,
+            stack_bytes: 0,
+        };
         let all: Vec<_> = record::records(&LOAD, layout).collect();
         let [Record::Sample(sample)] = &all[..] else { panic!("{all:?}") };
         let want = Found {

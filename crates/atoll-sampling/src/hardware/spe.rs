@@ -5,22 +5,7 @@
 
 use atoll_record::profile::Access;
 
-/// A sampled operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Operation {
-    /// Its instruction.
-    pub ip: u64,
-    /// Load or store; none: neither.
-    pub access: Option<Access>,
-    /// Address of the data, without its tag.
-    pub address: Option<u64>,
-    /// Physical address.
-    pub physical: Option<u64>,
-    /// Cycles from issue to completion.
-    pub latency: u16,
-    /// The system counter; 0: not recorded.
-    pub timestamp: u64,
-}
+use super::operation::Operation;
 
 /// The operations in a stretch of packets. What is cut off at either end, or no packet, is passed over.
 pub fn operations(bytes: &[u8]) -> impl Iterator<Item = Operation> + '_ {

@@ -52,7 +52,9 @@ impl Attached {
         let mut harvest = Harvest::default();
         for event in self.threads.values_mut() {
             self.bytes.clear();
-            harvest.bytes += event.take(&mut self.bytes) as u64;
+            let bytes = event.take(&mut self.bytes) as u64;
+            harvest.bytes += bytes;
+            harvest.fullest = harvest.fullest.max(bytes);
             for record in record::records(&self.bytes, self.setup.layout) {
                 match record {
                     Record::Sample(sample) => {

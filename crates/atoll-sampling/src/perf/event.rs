@@ -57,6 +57,7 @@ pub struct Setup {
 impl Setup {
     /// One of a sampler with these knobs: of a thread in user mode, with times by CLOCK_MONOTONIC.
     pub fn of(knobs: &Knobs) -> Self {
+        let ring_bytes = (2 * knobs.buffer_bytes).next_power_of_two();
         Self {
             kind: 0,
             config: 0,
@@ -65,8 +66,9 @@ impl Setup {
             period: knobs.period,
             layout: Layout::default(),
             precise: 0,
-            ring_bytes: (2 * knobs.buffer_bytes).next_power_of_two(),
-            wakeup_bytes: knobs.buffer_bytes,
+            ring_bytes,
+            // The kernel takes no more than the whole ring, and nobody waits for it.
+            wakeup_bytes: if knobs.harvest_thread { ring_bytes } else { knobs.buffer_bytes },
             sideband: false,
             at_exec: false,
             user_only: true,
@@ -174,6 +176,7 @@ fn attributes(setup: &Setup) -> perf_event_attr {
     attr.sample_period = setup.period;
     attr.sample_type = setup.layout.sample_type;
     attr.sample_regs_user = setup.layout.registers;
+    attr.sample_stack_user = setup.layout.stack_bytes;
     attr.set_precise_ip(u64::from(setup.precise));
     attr.set_watermark(1);
     attr.wakeup_watermark = setup.wakeup_bytes as u32;

@@ -12,6 +12,8 @@ pub struct Layout {
     pub sample_type: u64,
     /// Registers, if `PERF_SAMPLE_REGS_USER` is set.
     pub registers: u64,
+    /// Bytes of the stack, if `PERF_SAMPLE_STACK_USER` is set.
+    pub stack_bytes: u32,
 }
 
 /// Most registers that a layout may ask for.
@@ -38,6 +40,8 @@ pub struct Sample<'a> {
     pub raw: &'a [u8],
     /// Registers, little-endian words in the order of their bits; empty where there are none (a kernel thread).
     pub registers: &'a [u8],
+    /// The stack from the stack pointer on.
+    pub stack: &'a [u8],
     /// Weight: of `PERF_SAMPLE_WEIGHT` all, of `PERF_SAMPLE_WEIGHT_STRUCT` the lower 32 bits (the latency).
     pub weight: u64,
     /// `perf_mem_data_src`.
@@ -257,6 +261,14 @@ fn sample<'a>(f: &mut Fields<'a>, layout: Layout) -> Option<Sample<'a>> {
     if has(sys::PERF_SAMPLE_REGS_USER) && f.word()? != 0 {
         s.registers = f.bytes(8 * layout.registers.count_ones() as usize)?;
     }
+    if has(sys::PERF_SAMPLE_STACK_USER) {
+        let room = usize::try_from(f.word()?).ok()?;
+        if room > 0 {
+            let stack = f.bytes(room)?;
+            let filled = usize::try_from(f.word()?).ok()?;
+            s.stack = stack.get(..filled)?;
+        }
+    }
     if has(sys::PERF_SAMPLE_WEIGHT_STRUCT) {
         s.weight = f.word()? & u64::from(u32::MAX);
     } else if has(sys::PERF_SAMPLE_WEIGHT) {
@@ -296,6 +308,7 @@ mod tests {
     const SIDE: Layout = Layout {
         sample_type: (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_CPU) as u64,
         registers: 0,
+        stack_bytes: 0,
     };
 
     #[test]
@@ -348,7 +361,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..400), sample_type in any::<u64>()) {
-            let layout = Layout { sample_type, registers: 0xff01ff };
+            let layout = Layout { sample_type, registers: 0xff01ff, stack_bytes: 64 };
             prop_assert!(records(&bytes, layout).count() <= bytes.len());
         }
     }

@@ -15,6 +15,7 @@ mod pair;
 mod paper;
 mod perftest;
 mod pin;
+mod sampling;
 pub(crate) mod segment;
 mod statistics;
 mod table;
@@ -63,6 +64,7 @@ pub(crate) fn bench(what: &Bench) -> ExitCode {
         Bench::Channel(args) => channel::bench(args),
         Bench::Names(args) => names::bench(args),
         Bench::Segment(args) => segment::bench(args),
+        Bench::Sampling(args) => sampling::bench(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -17,7 +17,11 @@ Samplers:
   faults  the kernel's page faults: first touches, and what came back from swap. --reset counts faults.
   touches pages dropped at random from a worker's page table, and who comes back; under atoll's runtime. --reset counts
           nanoseconds between two pages of a worker.
-auto takes the processor's where it can be used, else the timer; under the runtime, without perf, touches.
+  writes  pages write-protected at random, and which of them were written (asynchronous write-protection, Linux 6.7); for programs
+          that run as they are, without perf. --reset counts nanoseconds between two pages.
+  damon   the kernel's own monitor, where it is built for virtual addresses (CONFIG_DAMON_VADDR), as root; stretches of pages, not
+          pages. --reset counts microseconds between two checks.
+auto takes the processor's where it can be used, else the timer; without perf touches under the runtime, writes without it.
 
 A profile is a record: `atoll report`, `atoll diff` and `atoll export` read it, also when the program or the machine died
 half way. Samples and marks that are lost are counted in it.
@@ -83,6 +87,10 @@ pub(crate) enum SamplerArg {
     Faults,
     /// Pages that a worker's page table is made to lack, with --runtime on
     Touches,
+    /// Pages that are write-protected, and which of them were written
+    Writes,
+    /// The kernel's access monitor, where it watches virtual addresses
+    Damon,
     /// Timer and touches together, with --runtime on
     Both,
 }

@@ -15,7 +15,7 @@ fixed quanta of work. Huge pages are reserved meanwhile, as root; what is not to
 one core of the simulated machine, where one number is calibrated: the cycles of a walk to a 4K page, on Graph500 (81%).
 
 pebs: programs run on this machine with the best sampler it has, at the paper's reset values and buffers: overheads in the form of
-figure 3, coverage, pages by count (figure 7), times between wake-ups (figure 6); and, simulated, how interruptions of 32 to 2,048
+figure 3, coverage, pages by count (figure 7), times between wake-ups (figure 6), harvesting by a thread; and, simulated, how interruptions of 32 to 2,048
 nodes add up at barriers. The timer's unit is 2 microseconds: reset 64 is a sample each 128 us of a thread's time.
 
 Traces are captured by `atoll trace` where they are not in the directory of traces yet. Ours is printed beside the paper's

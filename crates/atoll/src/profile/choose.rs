@@ -1,18 +1,20 @@
 //! Which samplers a profile is made with, and why.
 //!
-//! What was asked for, or the best that works: the processor's own, else the timer; without perf, and under atoll's
-//! runtime, touches.
+//! What was asked for, or the best that works: the processor's own, else the timer; without perf touches under atoll's
+//! runtime, and writes for programs that run as they are.
 
 use std::path::Path;
 
 use atoll_record::profile::SamplerInfo;
 use atoll_sampling::calibrate;
+use atoll_sampling::damon::{self, Damon};
 use atoll_sampling::faults::Faults;
 use atoll_sampling::hardware::Hardware;
 use atoll_sampling::hardware::pmu::{Kind, Pmu};
 use atoll_sampling::sampler::{Knobs, Sampler, SamplerError};
 use atoll_sampling::timer::{LEAST_PERIOD_NS, Timer};
 use atoll_sampling::touches::{self, Touches};
+use atoll_sampling::writes::{self, Writes};
 
 use crate::cli::{ProfileArgs, RuntimeArg, SamplerArg};
 
@@ -20,6 +22,9 @@ use crate::cli::{ProfileArgs, RuntimeArg, SamplerArg};
 const SHARE: f64 = 0.85;
 /// Accesses between two hardware samples where the overhead is to hold it: held by changing it.
 const FIRST_RESET: u64 = 10_000;
+
+/// Microseconds between two of DAMON's checks, at first; the kernel's own default.
+const FIRST_CHECK_US: u64 = 5000;
 
 /// What was chosen.
 pub(super) struct Chosen {
@@ -43,6 +48,11 @@ pub(crate) enum NoSampler {
     /// It needs the runtime.
     #[error("sampler {0} needs atoll's runtime: leave --runtime off away")]
     Runtime(&'static str),
+    /// The runtime has what it needs.
+    #[error(
+        "sampler writes is for programs that run as they are: under atoll's runtime pages are protected by the runtime itself (sampler touches)"
+    )]
+    Alone,
     /// None of them.
     #[error("no sampler works here: {0}")]
     None(String),
@@ -79,13 +89,18 @@ pub(super) fn choose(args: &ProfileArgs) -> Result<Chosen, NoSampler> {
         SamplerArg::Spe => hardware_of(Kind::Spe),
         SamplerArg::Timer => one(Box::new(timer(args, 1.0).map_err(refused("timer"))?)),
         SamplerArg::Faults => {
-            let knobs = Knobs { period: args.reset.unwrap_or(1), buffer_bytes: args.buffer.0 as usize };
-            one(Box::new(Faults::new(knobs).map_err(refused("faults"))?))
+            one(Box::new(Faults::new(knobs(args, args.reset.unwrap_or(1))).map_err(refused("faults"))?))
         }
         SamplerArg::Touches | SamplerArg::Both if !managed(args) => Err(NoSampler::Runtime("touches")),
         SamplerArg::Touches => {
             let period = drop_period(args, 1.0);
             Ok(chosen(args, vec![Box::new(Touches::new(period))], asked, Vec::new(), period))
+        }
+        SamplerArg::Writes if managed(args) => Err(NoSampler::Alone),
+        SamplerArg::Writes => one(Box::new(writes(args).map_err(refused("writes"))?)),
+        SamplerArg::Damon => {
+            let period = args.reset.unwrap_or(FIRST_CHECK_US);
+            one(Box::new(Damon::new(Path::new(damon::DIRECTORY), period).map_err(refused("damon"))?))
         }
         SamplerArg::Both => {
             let period = drop_period(args, 0.5);
@@ -118,6 +133,13 @@ fn automatic(args: &ProfileArgs) -> Result<Chosen, NoSampler> {
         let reason = format!("sampler touches, as for perf {}", refused[1].1);
         return Ok(chosen(args, vec![Box::new(Touches::new(period))], reason, refused, period));
     }
+    match writes(args) {
+        Ok(sampler) => {
+            let reason = format!("sampler writes, as for perf {}", refused[1].1);
+            return Ok(chosen(args, vec![Box::new(sampler)], reason, refused, 0));
+        }
+        Err(error) => refused.push(("writes".to_owned(), error.to_string())),
+    }
     let all: Vec<String> = refused.iter().map(|(name, why)| format!("{name}: {why}")).collect();
     Err(NoSampler::None(all.join("; ")))
 }
@@ -139,6 +161,10 @@ fn chosen(
     Chosen { samplers, infos, reason, refused, drop_every_ns }
 }
 
+fn knobs(args: &ProfileArgs, period: u64) -> Knobs {
+    Knobs { period, buffer_bytes: args.buffer.0 as usize, harvest_thread: args.harvest_thread }
+}
+
 fn hardware(args: &ProfileArgs, wanted: Option<Kind>) -> Result<Hardware, SamplerError> {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let pmu = Pmu::find(Path::new("/sys/bus/event_source/devices"), &processor)?;
@@ -146,7 +172,7 @@ fn hardware(args: &ProfileArgs, wanted: Option<Kind>) -> Result<Hardware, Sample
         return Err(SamplerError::Absent(format!("this processor has {}", pmu.kind.word())));
     }
     let period = args.reset.unwrap_or(FIRST_RESET);
-    Hardware::new(&pmu, Knobs { period, buffer_bytes: args.buffer.0 as usize })
+    Hardware::new(&pmu, knobs(args, period))
 }
 
 /// A timer that holds `share` of the overhead.
@@ -154,7 +180,13 @@ fn timer(args: &ProfileArgs, share: f64) -> Result<Timer, SamplerError> {
     let cost = calibrate::timer_sample_seconds()?;
     let held = (cost / (SHARE * share * args.overhead.0) * 1e9) as u64;
     let period = args.reset.unwrap_or(held).max(LEAST_PERIOD_NS);
-    Timer::new(Knobs { period, buffer_bytes: args.buffer.0 as usize }, cost)
+    Timer::new(knobs(args, period), cost)
+}
+
+/// Pages write-protected as often as holds the overhead.
+fn writes(args: &ProfileArgs) -> Result<Writes, SamplerError> {
+    let held = (writes::SECONDS_A_SAMPLE / (SHARE * args.overhead.0) * 1e9) as u64;
+    Writes::new(args.reset.unwrap_or(held))
 }
 
 /// How often each worker drops a page to hold `share` of the overhead.

@@ -56,6 +56,10 @@ pub(super) fn finish(
     for (info, totals) in header.samplers.iter().zip(&trailer.samplers) {
         say(&info.name, totals);
     }
+    if let Some(error) = &recorded.unsampled {
+        let threads: u64 = trailer.samplers.iter().map(|t| t.unsampled).sum();
+        eprintln!("atoll: {} threads could not be sampled: {error}", count(threads));
+    }
     eprintln!(
         "atoll: overhead {:.2}% of {:.2} s of processor time ({:.2}% in the program, {:.2}% beside it); {}",
         100.0 * trailer.overhead(),
@@ -90,7 +94,7 @@ fn say(name: &str, totals: &SamplerTotals) {
 }
 
 fn trailer<W: Write>(recorded: &Recorded<W>, over: &Over) -> Trailer {
-    let cost = |t: &SamplerTotals| (t.samples + t.foreign + t.dropped) as f64 * t.seconds_a_sample;
+    let cost = |t: &SamplerTotals| t.records as f64 * t.seconds_a_sample;
     Trailer {
         samplers: recorded.samplers.clone(),
         marks_lost: recorded.lost,

@@ -19,6 +19,8 @@ use atoll_sampling::{Sampler, SamplerError};
 
 /// Between two harvests where buffers do not call for one, in milliseconds.
 const TICK_MS: i32 = 100;
+/// The least between two harvests of a thread that harvests at its own pace.
+const LEAST_MS: i32 = 1;
 
 /// The program's side: made before it, given to its command.
 pub(super) struct Gate {
@@ -111,7 +113,7 @@ fn harvest<W: Write>(
     let tid = u32::from_le_bytes(number);
     // Without perf the program's inside tells what it can.
     let threads = match Threads::follow(tid) {
-        Err(SamplerError::Forbidden(_)) if samplers.iter().any(|sampler| sampler.takes_touches()) => {
+        Err(SamplerError::Forbidden(_)) if samplers.iter().all(|sampler| !sampler.needs_perf()) => {
             Ok(Threads::none())
         }
         followed => followed,
@@ -121,20 +123,34 @@ fn harvest<W: Write>(
     // Whatever came of it, the program is let go.
     let _ = door.go.write_all(&[1]);
     let mut recorder = recorder?;
+    let mut pace = TICK_MS;
     while !stop.load(Ordering::Acquire) {
-        wait(if on_wakeups { recorder.descriptors() } else { Vec::new() });
+        // Threads that come are to be sampled at once, in either way.
+        wait(if on_wakeups { recorder.descriptors() } else { recorder.side_descriptors() }, pace);
         recorder.tick(false);
+        if !on_wakeups {
+            pace = next_pace(pace, recorder.fullest());
+        }
     }
     recorder.tick(true);
     Ok(recorder.finish())
 }
 
-/// Sleeps until a buffer is full, or a tick long.
-fn wait(descriptors: Vec<RawFd>) {
+/// The next pause of a thread that harvests at its own pace, from how full the fullest buffer was: in time, and not for nothing.
+fn next_pace(pace: i32, fullest: f64) -> i32 {
+    match fullest {
+        full if full > 0.5 => (pace / 2).max(LEAST_MS),
+        full if full < 0.2 => (pace * 2).min(TICK_MS),
+        _ => pace,
+    }
+}
+
+/// Sleeps until a buffer is full, or so many milliseconds.
+fn wait(descriptors: Vec<RawFd>, ms: i32) {
     let mut entries: Vec<libc::pollfd> =
         descriptors.into_iter().map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
     // SAFETY: the entries are valid for their count.
-    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, TICK_MS) };
+    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) };
     // The descriptor of a thread that is over stays readable: it must not keep us busy.
     if entries.iter().any(|entry| entry.revents & libc::POLLHUP != 0) {
         std::thread::sleep(std::time::Duration::from_millis(1));

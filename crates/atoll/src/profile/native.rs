@@ -35,6 +35,9 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
     command.arg0(&words[0]).args(&words[1..]);
     if let Some(fd) = session.journal {
         load_into(&mut command, fd);
+        if session.header.samplers.iter().any(|sampler| sampler.name == "writes") {
+            command.env(wire::ENVIRONMENT_USERFAULT, "1");
+        }
     }
     if let Some(workers) = args.run.memory.workers {
         command.env("OMP_NUM_THREADS", workers.to_string());

@@ -21,6 +21,7 @@ use crate::cli::{KeepArg, ProfileArgs};
 use crate::machine;
 use crate::run::check::path::PathError;
 use crate::run::launch::{LaunchError, out_of_the_way};
+use crate::run::nodes;
 use crate::run::watch::{Ending, WatchError};
 
 /// Why no program was started.
@@ -69,12 +70,26 @@ pub(super) struct Ended {
 }
 
 /// Where the profile goes: what was asked for, or the program's name in the working directory.
-pub(super) fn output(args: &ProfileArgs) -> PathBuf {
+fn output(args: &ProfileArgs) -> PathBuf {
     args.output.clone().unwrap_or_else(|| {
         let mut name = PathBuf::from(&args.run.program.words[0]).file_name().unwrap_or_default().to_owned();
         name.push(".atoll");
         name.into()
     })
+}
+
+/// Where that of one of several nodes goes: of the first where it was asked for, of others beside it.
+fn output_of(node: u32, output: PathBuf) -> PathBuf {
+    if node == 0 {
+        return output;
+    }
+    let mut name = output.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".node{node}"));
+    if let Some(extension) = output.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    output.with_file_name(name)
 }
 
 fn header(args: &ProfileArgs, program: &Path, settings: Option<Settings>, chosen: &Chosen) -> Header {
@@ -123,7 +138,9 @@ pub(super) fn begin(
     settings: Option<Settings>,
     chosen: Chosen,
 ) -> Result<Session, ProfileError> {
-    let output = output(args);
+    let several = args.run.nodes.is_some_and(|n| n > 1) || !args.run.hosts.is_empty();
+    let node = if several { nodes::own_number() } else { 0 };
+    let output = output_of(node, output(args));
     let create = |e| ProfileError::Create(output.display().to_string(), e);
     let managed = settings.is_some();
     let header = header(args, program, settings, &chosen);
@@ -142,9 +159,24 @@ pub(super) fn begin(
         forks_share: managed,
         limit_bytes: args.limit.0,
         thin_out: args.keep == KeepArg::Random,
+        overhead: args.reset.is_none().then_some(args.overhead.0),
+        node,
         start_ns: clock::now_ns(),
     };
     let (gate, harvester) = harvest::start(writer, options, chosen.samplers, reader, !args.harvest_thread)
         .map_err(ProfileError::Harvester)?;
     Ok(Session { header, output, gate, harvester, journal })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_has_a_file_of_its_own() {
+        let of = |node, name: &str| output_of(node, PathBuf::from(name)).display().to_string();
+        assert_eq!(of(0, "a/b.atoll"), "a/b.atoll");
+        assert_eq!(of(2, "a/b.atoll"), "a/b.node2.atoll");
+        assert_eq!(of(1, "b"), "b.node1");
+    }
 }

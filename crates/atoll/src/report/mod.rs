@@ -1,10 +1,12 @@
 //! `atoll report`: what a profile shows.
 
 mod against;
+pub(crate) mod agreement;
 mod diff;
 mod html;
 mod tally;
 mod text;
+pub(crate) mod truth;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -52,10 +52,15 @@ pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
     let file = folder.path().join("profile");
     let mut cells: HashMap<(usize, u64, u64), Cell> = HashMap::new();
     let mut touched = Vec::new();
+    let mut threads = Vec::new();
     for (number, (_, program)) in programs.iter().enumerate() {
         let alone = median((0..runs.max(3)).map(|_| alone(program, class)).collect::<Result<_, _>>()?);
         touched
             .push(pages(&profile(program, class, &["--sampler", "faults", "--reset", "1"], &file)?.1)?.len());
+        // The paper's future work: a thread that harvests at its own pace, and no interrupts.
+        let finest = (RESETS[0] * TIMER_NS).to_string();
+        let options = ["--reset", &finest, "--buffer", "8K", "--harvest-thread"];
+        threads.push(profile(program, class, &options, &file)?.1);
         for reset in RESETS {
             for buffer in BUFFERS {
                 let (reset_arg, buffer_arg) = ((reset * TIMER_NS).to_string(), format!("{buffer}K"));
@@ -79,6 +84,7 @@ pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
     let coverage = print_coverage(&programs, &cells, &touched);
     print_histograms(&programs, &cells);
     print_intervals(&programs, &cells);
+    print_harvesting(&programs, &cells, &threads);
     let grows = print_noise();
     let all: Vec<f64> =
         cells.values().filter_map(|c| c.profile.trailer.as_ref()).map(|t| 100.0 * t.overhead()).collect();
@@ -256,6 +262,37 @@ fn print_intervals(programs: &[(&str, PathBuf)], cells: &HashMap<(usize, u64, u6
         }
         rows.push(row);
     }
+    print(&rows);
+}
+
+/// Prints what harvesting by a thread costs beside harvesting on wake-ups.
+fn print_harvesting(
+    programs: &[(&str, PathBuf)],
+    cells: &HashMap<(usize, u64, u64), Cell>,
+    threads: &[Profile],
+) {
+    println!(
+        "\nharvesting with reset 64 and 8K, on wake-ups and by a thread at its own pace (the paper's future work): processor time beside"
+    );
+    println!("the program, harvests that found something, samples lost in full buffers");
+    let mut rows = vec![vec!["harvest".to_owned()]];
+    rows[0].extend(programs.iter().map(|(name, _)| (*name).to_owned()));
+    let cell = |profile: &Profile| match profile.trailer.as_ref() {
+        Some(t) => format!(
+            "{:.1}% {} {}",
+            100.0 * t.harvest_seconds / t.cpu_seconds.max(1e-9),
+            t.samplers.iter().map(|s| s.wakeups).sum::<u64>(),
+            t.samplers.iter().map(|s| s.lost).sum::<u64>()
+        ),
+        None => "-".into(),
+    };
+    let on_wakeups = |number| cells.get(&(number, RESETS[0], BUFFERS[0])).map(|c| cell(&c.profile));
+    let mut row = vec!["wake-ups".to_owned()];
+    row.extend((0..programs.len()).map(|number| on_wakeups(number).unwrap_or_else(|| "-".into())));
+    rows.push(row);
+    let mut row = vec!["thread".to_owned()];
+    row.extend(threads.iter().map(cell));
+    rows.push(row);
     print(&rows);
 }
 

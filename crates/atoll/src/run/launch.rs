@@ -157,7 +157,7 @@ fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
     if settings.check_races != 0 && nodes.count() == 1 {
         return Err(LaunchError::CheckAlone);
     }
-    translation::settle(args, &mut settings)?;
+    translation::settle(args, nodes.count(), &mut settings)?;
     Ok(settings)
 }
 

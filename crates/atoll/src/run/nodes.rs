@@ -52,6 +52,14 @@ pub(crate) enum NodesError {
     Variable(String),
 }
 
+/// The number of the node whose launcher this is: 0 for the first, and where there is one; known before [`Nodes::prepare`].
+pub(crate) fn own_number() -> u32 {
+    let text = |name: &str| std::env::var(name).ok();
+    // Ours, of a node on this machine; or that of what started the job.
+    let own = text(ENVIRONMENT).and_then(|text| text.split_once(':')?.0.parse().ok());
+    own.or_else(|| text("PMIX_RANK")?.parse().ok()).unwrap_or(0)
+}
+
 /// This node's place among them.
 pub(crate) struct Nodes {
     node: u32,

@@ -1,24 +1,25 @@
-//! The functions of libgomp that this library stands in front of.
+//! Looks up the functions of libgomp that a library stands in front of.
 //!
-//! `regions` and `barriers` call them through here.
+//! The libraries' own functions of these names call them through here.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function looked up when it is first needed.
-pub(crate) struct Real {
+#[derive(Debug)]
+pub struct Real {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
 
 impl Real {
     /// The function of this name.
-    pub(crate) const fn new(name: &'static CStr) -> Self {
+    pub const fn new(name: &'static CStr) -> Self {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// Where it is. Ends the process where it is nowhere, as the program cannot go on without it.
-    pub(crate) fn address(&self) -> *mut c_void {
+    pub fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {
             return found;
@@ -50,9 +51,10 @@ impl Real {
 }
 
 /// Calls a function of libgomp by its name and type.
+#[macro_export]
 macro_rules! real {
     ($name:ident, fn($($argument:ty),*) $(-> $result:ty)?) => {{
-        static REAL: $crate::real::Real = $crate::real::Real::new(
+        static REAL: $crate::Real = $crate::Real::new(
             // SAFETY: made with its NUL.
             unsafe { ::std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
         );
@@ -60,4 +62,3 @@ macro_rules! real {
         unsafe { ::std::mem::transmute::<*mut ::std::ffi::c_void, extern "C" fn($($argument),*) $(-> $result)?>(REAL.address()) }
     }};
 }
-pub(crate) use real;

@@ -1,0 +1,23 @@
+//! Entry points of libgomp that run a region, so that every library that stands in front of them has the same.
+//!
+//! Source: GCC's libgomp/libgomp_g.h.
+
+/// Hands the entry points to the macro `$each`: a name and what follows function and data, by name and type. Not among them is
+/// `GOMP_parallel_reductions`, which returns something.
+#[macro_export]
+macro_rules! for_each_region {
+    ($each:ident) => {
+        $each! {
+            GOMP_parallel(threads: c_uint, flags: c_uint);
+            GOMP_parallel_sections(threads: c_uint, count: c_uint, flags: c_uint);
+            GOMP_parallel_loop_static(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+            GOMP_parallel_loop_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+            GOMP_parallel_loop_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+            GOMP_parallel_loop_nonmonotonic_dynamic(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+            GOMP_parallel_loop_nonmonotonic_guided(threads: c_uint, start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
+            GOMP_parallel_loop_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+            GOMP_parallel_loop_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+            GOMP_parallel_loop_maybe_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+        }
+    };
+}

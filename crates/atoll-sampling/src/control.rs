@@ -1,0 +1,80 @@
+//! Holds an overhead: the next period from what sampling cost so far.
+//!
+//! Pure; the recorder feeds it. The paper wishes for this ("the reset value should be adjusted dynamically based on the application",
+//! MCHPC'18, section 4.3).
+
+/// Seconds of the program's processor time in which what was spent too much or too little is made up for, at least.
+const HORIZON: f64 = 0.5;
+/// The period changes by no more than this at once.
+const STEP: f64 = 2.0;
+/// The least change that is made.
+const LEAST: f64 = 1.05;
+
+/// What sampling cost and what the program used, up to the last step.
+#[derive(Debug, Clone, Copy)]
+pub struct Control {
+    target: f64,
+    spent: f64,
+    used: f64,
+}
+
+impl Control {
+    /// Holds `target`, a share of the program's processor time.
+    pub fn new(target: f64) -> Self {
+        Self { target, spent: 0.0, used: 0.0 }
+    }
+
+    /// By what the period is to be multiplied, given the seconds that sampling and harvesting `spent` and the program `used` since the start,
+    /// sampling included; `None`: it is right, or there is nothing to tell it by.
+    pub fn step(&mut self, spent: f64, used: f64) -> Option<f64> {
+        let (more, time) = (spent - self.spent, used - self.used);
+        if time < 0.05 {
+            return None;
+        }
+        (self.spent, self.used) = (spent, used);
+        // As the record's overhead is told: a share of what the program would have used alone.
+        let horizon = HORIZON.max(used / 2.0);
+        let wanted = self.target * (used + horizon) / (1.0 + self.target) - spent;
+        let rate = (wanted / horizon).max(self.target / 20.0);
+        let factor = (more / time / rate).clamp(1.0 / STEP, STEP);
+        (factor > LEAST || factor < 1.0 / LEAST).then_some(factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program whose samples cost `cost` a piece, beside `fixed` a second: the overhead after 20 s.
+    fn run(cost: f64, fixed: f64, mut period: f64, target: f64) -> f64 {
+        let mut control = Control::new(target);
+        let (mut spent, mut used) = (0.0, 0.0);
+        for _ in 0..100 {
+            used += 0.2;
+            spent += 0.2 * (cost / period + fixed);
+            if let Some(factor) = control.step(spent, used) {
+                period *= factor;
+            }
+        }
+        spent / (used - spent)
+    }
+
+    #[test]
+    fn the_overhead_is_held_wherever_it_begins() {
+        for (cost, fixed, period) in
+            [(1e-5, 0.0, 1e-3), (1e-5, 0.002, 1e-1), (1e-5, 0.0, 1e-4), (5e-5, 0.004, 1e-3)]
+        {
+            for target in [0.01, 0.05] {
+                let held = run(cost, fixed, period, target);
+                assert!((held / target - 1.0).abs() < 0.15, "{cost} {fixed} {period} {target}: {held}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_by_nothing() {
+        let mut control = Control::new(0.01);
+        assert_eq!(control.step(0.0, 0.01), None);
+        assert_eq!(control.step(0.0, 0.2), Some(1.0 / STEP));
+    }
+}
