@@ -34,4 +34,3 @@ pub use self::{
     },
     wait_set::{AddError, Interrupter, Seat, SetFull, Token, WaitSet},
 };
-pub(crate) use wait_set::Dozer;
