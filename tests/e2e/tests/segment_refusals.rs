@@ -101,7 +101,7 @@ fn a_kernel_that_lets_nobody_trace_is_refused() {
     };
     let never = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let end = run("--backend process", &small, &[], |c| {
-        filtered(c, refuse(NUMBER, libc::SYS_ptrace as u32, never))
+        filtered(c, refuse(NUMBER, libc::SYS_ptrace as u32, never));
     });
     assert_eq!(end.status.code(), Some(70), "{}", said(&end));
     assert!(

@@ -371,3 +371,69 @@ fn left(code_segment: u64) -> End {
     let why = format!("it left its segments by a far jump (to code segment {code_segment:#x})");
     End::Signal(libc::SIGSYS, Some(why))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::tests::small;
+
+    /// Runs sixteen bytes of code in a segment of 256 MiB.
+    fn run(code: [u8; 16]) -> Result<End, SegmentError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let file = small(|file| {
+            let at = file.len() - code.len();
+            file[at..].copy_from_slice(&code);
+        });
+        std::fs::write(&path, file).unwrap();
+        let mut cores = ProcessCores::new()?;
+        cores.load(&Program::open(&path, vec!["program".into()], vec![])?, 256 << 20)?;
+        cores.start()?;
+        cores.serve()
+    }
+
+    /// mov eax, 1 (exit); mov ebx, 7; int 0x80
+    const EXIT_7: [u8; 16] = [0xb8, 1, 0, 0, 0, 0xbb, 7, 0, 0, 0, 0xcd, 0x80, 0x90, 0x90, 0x90, 0x90];
+    /// mov byte [0x10000000], 1
+    const BEYOND: [u8; 16] =
+        [0xc6, 0x05, 0, 0, 0, 0x10, 1, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
+
+    #[test]
+    fn calls_are_served_and_what_goes_beyond_the_limit_is_named() {
+        match run(EXIT_7) {
+            Err(why @ SegmentError::Unavailable { .. }) => return println!("skipped: {why}"),
+            end => assert_eq!(end.unwrap(), End::Status(7)),
+        }
+        let End::Signal(libc::SIGSEGV, Some(why)) = run(BEYOND).unwrap() else { panic!("it went on") };
+        assert!(why.starts_with("the write of 1 bytes at offset 0x10000000 is outside"), "{why}");
+    }
+
+    #[test]
+    fn who_may_not_trace_is_told_so() {
+        let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+        let (load, equal, answer) = (
+            libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            libc::BPF_RET | libc::BPF_K,
+        );
+        let mut filter = [
+            step(load, 0, 0),
+            step(equal, 1, libc::SYS_ptrace as u32),
+            step(answer, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(answer, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        // The filter is this thread's, and the processes' that it starts.
+        let told = std::thread::spawn(move || {
+            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            // SAFETY: two calls that end with the thread; the filter is valid.
+            let set = unsafe {
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                    && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+            };
+            assert!(set, "no filter ({})", last());
+            run(EXIT_7).unwrap_err().to_string()
+        });
+        let told = told.join().unwrap();
+        assert!(told.starts_with("no process cores here: "), "{told}");
+    }
+}
