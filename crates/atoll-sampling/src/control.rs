@@ -37,7 +37,7 @@ impl Control {
         let wanted = self.target * (used + horizon) / (1.0 + self.target) - spent;
         let rate = (wanted / horizon).max(self.target / 20.0);
         let factor = (more / time / rate).clamp(1.0 / STEP, STEP);
-        (factor > LEAST || factor < 1.0 / LEAST).then_some(factor)
+        (!(1.0 / LEAST..=LEAST).contains(&factor)).then_some(factor)
     }
 }
 

@@ -56,10 +56,9 @@ impl Damon {
         let Ok(count) = fs::read_to_string(&number) else {
             return absent("this kernel has no DAMON (CONFIG_DAMON_SYSFS)");
         };
-        for kdamond in 0..count.trim().parse::<u32>().unwrap_or(0) {
-            let kdamond = directory.join(kdamond.to_string());
-            let text = |name: &str| fs::read_to_string(kdamond.join(name)).unwrap_or_default();
-            let offered = text("contexts/0/avail_operations");
+        if count.trim() != "0" {
+            let offered =
+                fs::read_to_string(directory.join("0/contexts/0/avail_operations")).unwrap_or_default();
             if !offered.is_empty() && !offers_virtual(&offered) {
                 return absent(PHYSICAL_ONLY);
             }

@@ -250,11 +250,9 @@ impl<W: Write> Recorder<W> {
             }
         }
         let used = self.used_ns.values().sum::<u64>() as f64 * 1e-9;
-        let cost = |(totals, sampler): (&SamplerTotals, &Box<dyn Sampler>)| {
-            totals.records as f64 * sampler.seconds_a_sample()
-        };
-        let spent =
-            self.totals.iter().zip(&self.samplers).map(cost).sum::<f64>() + self.harvest_ns as f64 * 1e-9;
+        let costs = self.totals.iter().zip(&self.samplers);
+        let sampled: f64 = costs.map(|(t, sampler)| t.records as f64 * sampler.seconds_a_sample()).sum();
+        let spent = sampled + self.harvest_ns as f64 * 1e-9;
         let Some(factor) = self.control.as_mut().and_then(|control| control.step(spent, used)) else {
             return;
         };

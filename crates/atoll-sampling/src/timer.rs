@@ -1,8 +1,8 @@
 //! The timer sampler: at random times of a thread, what its next instructions touch.
 //!
 //! Needs no PMU: the kernel's `cpu-clock` event interrupts a thread after so much of its own processor time, and hands out its registers and
-//! the top of its stack, from which [`Instructions`] knows the accesses of the [`STRETCH`] instructions that follow. One in
-//! [`ONE_IN`] of these is a sample. The instruction that is interrupted is mostly one that waits, and what comes right behind is seen
+//! the top of its stack, from which [`Instructions`] knows the accesses of the [`STRETCH`] instructions that follow.
+//! [`SAMPLES`] of these, spread over all, are samples. The instruction that is interrupted is mostly one that waits, and what comes right behind is seen
 //! more often than it is executed; over a stretch of loops' many turns that averages out, so counts are close to those of accesses
 //! within a loop, and in proportion to the time of each between loops. Addresses are exact where they follow from registers, and
 //! where they follow from memory that did not change until the harvest. It costs a timer's interrupt: a microsecond on bare
@@ -22,8 +22,8 @@ pub const LEAST_PERIOD_NS: u64 = 10_000;
 
 /// Instructions that are followed from where a thread is interrupted.
 pub const STRETCH: usize = 256;
-/// Of so many accesses in a stretch one is a sample; what touches more than 8 bytes counts as several.
-pub const ONE_IN: u64 = 16;
+/// Samples of an interrupt, spread over the accesses of its stretch; what touches more than 8 bytes counts as several.
+pub const SAMPLES: u64 = 8;
 /// Bytes of the stack that come with an interrupt: the function's own variables, where its registers are too few.
 const STACK_BYTES: u32 = 256;
 
@@ -103,18 +103,16 @@ impl Sampler for Timer {
         event[0].harvest(|s, harvest| {
             stretch.clear();
             let start = Start { pid: s.pid, ip: s.ip, registers: s.registers(), stack: s.stack };
-            let followed = instructions.follow(start, STRETCH, code, |touch| stretch.push(touch));
-            // One that ends early stands for as much time as any other.
-            let one_in = (ONE_IN * followed as u64 / STRETCH as u64).clamp(1, ONE_IN);
-            let mut until = random.below(one_in);
+            instructions.follow(start, STRETCH, code, |touch| stretch.push(touch));
+            // Each interrupt stands for as much time as any other, whatever is in its stretch.
+            let words = |touch: &Touch| f64::from(touch.bytes.div_ceil(8).max(1));
+            let step = stretch.iter().map(words).sum::<f64>() / SAMPLES as f64;
+            let (mut passed, mut next) = (0.0, random.share() * step);
             let before = found.len();
             for touch in stretch.iter() {
-                for _ in 0..touch.bytes.div_ceil(8).max(1) {
-                    if until > 0 {
-                        until -= 1;
-                        continue;
-                    }
-                    until = one_in - 1;
+                passed += words(touch);
+                while next < passed {
+                    next += step;
                     let Some(address) = touch.address else { continue };
                     found.push(Found {
                         time_ns: s.time,

@@ -49,6 +49,6 @@ fn the_hottest_arrays_are_in_their_order() {
     let counts: Vec<usize> = arrays.iter().map(inside).collect();
     println!("{counts:?} of {}", found.len());
     assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
-    // The rest is the loop's own variables.
-    assert!(counts.iter().sum::<usize>() * 3 > found.len(), "{counts:?} of {}", found.len());
+    // The rest is the loop's own variable, written and read for each word.
+    assert!(counts.iter().sum::<usize>() * 6 > found.len(), "{counts:?} of {}", found.len());
 }

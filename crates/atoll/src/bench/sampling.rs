@@ -182,6 +182,7 @@ pub(super) fn bench(args: &SamplingBenchArgs) -> Result<(), BenchError> {
 
 fn order(agreement: &Agreement) -> String {
     match agreement.pairs() {
+        _ if agreement.variables.is_empty() => "nothing to compare".into(),
         (_, 0) => "in order".into(),
         (pairs, wrong) => format!("{wrong} of {pairs} pairs wrong"),
     }

@@ -122,7 +122,7 @@ impl Agreement {
 
     /// Are the hottest in their order?
     pub(crate) fn in_order(&self) -> bool {
-        self.pairs().1 == 0
+        !self.variables.is_empty() && self.pairs().1 == 0
     }
 
     /// In words.
