@@ -12,7 +12,7 @@ use crate::segment::{SegmentFigures, SegmentSettings};
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc08");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc09");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -87,6 +87,8 @@ pub struct Settings {
     pub consistency: u32,
     /// Are pages fetched ahead at a region's entry? 0: no.
     pub prefetch: u32,
+    /// Do regions run on the first node alone where that takes less time? 0: no.
+    pub home_alone: u32,
     /// The directory in which local nodes meet, NUL-terminated.
     pub meeting: [u8; 256],
 }
@@ -185,10 +187,12 @@ pub enum NodeCount {
     Messages,
     /// Their bytes.
     MessageBytes,
+    /// Barriers at which copies were invalidated in one message for all: each would have been a message.
+    Batches,
 }
 
 /// How many there are.
-pub const NODE_COUNTS: usize = 16;
+pub const NODE_COUNTS: usize = 17;
 
 /// What a node's agent counted; on the first node, at the end, those of all nodes.
 #[repr(C, align(64))]
@@ -202,6 +206,23 @@ impl NodeFigures {
     /// Counts `n` more.
     pub fn add(&self, count: NodeCount, n: u64) {
         self.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// How much that is now.
+    pub fn get(&self, count: NodeCount) -> u64 {
+        self.counts[count as usize].load(Ordering::Relaxed)
+    }
+
+    /// Takes what another node counted.
+    pub fn set(&self, counts: &[u64]) {
+        for (to, count) in self.counts.iter().zip(counts) {
+            to.store(*count, Ordering::Relaxed);
+        }
+    }
+
+    /// All of them now.
+    pub fn all(&self) -> [u64; NODE_COUNTS] {
+        self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -330,6 +351,7 @@ impl Settings {
             nodes: 1,
             consistency: Consistency::Smart as u32,
             prefetch: 1,
+            home_alone: 1,
             meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);

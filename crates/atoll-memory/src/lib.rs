@@ -10,6 +10,7 @@ pub mod layout;
 pub mod pager;
 pub mod perf_event;
 pub mod region_counts;
+pub mod region_spread;
 pub mod segment;
 pub mod spin;
 pub mod sys;

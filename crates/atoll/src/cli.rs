@@ -243,6 +243,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub(crate) prefetch: OnOff,
 
+    /// Run regions on the first node alone where that takes less time, by measurement; off spreads every region that can be
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub(crate) home_alone: OnOff,
+
     /// Write everything known about the run to FILE (see `atoll show`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,

@@ -1,16 +1,16 @@
-//! From the control block's counters to the figures that are shown and recorded.
+//! From the control block's counters to the figures that are shown and recorded; those of regions are in `regions`.
 
-use std::path::Path;
+mod regions;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::control::{self, Control, MAX_WORKERS, NodeCount, NodeFigures};
-use atoll_memory::region_counts;
 use atoll_memory::segment::figures::NOT_COUNTED;
-use atoll_record::figures::{Counters, Figures, Memory, Node, Region, Worker};
+use atoll_record::figures::{Counters, Figures, Memory, Node, Worker};
 use atoll_record::run::Settings;
 use atoll_record::segment::{Segment, WorkerFaults};
 
-use crate::trace::names::Names;
+pub(crate) use regions::regions;
 
 /// What is counted now. `rate` is in ticks a second.
 pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate: f64) -> Figures {
@@ -68,6 +68,7 @@ fn nodes(control: &Control) -> Vec<Node> {
             barrier_seconds: get(NodeCount::BarrierNs) as f64 / 1e9,
             messages: get(NodeCount::Messages),
             message_bytes: get(NodeCount::MessageBytes),
+            saved_invalidations: get(NodeCount::Batched).saturating_sub(get(NodeCount::Batches)),
         }
     };
     if count > 1 { control.nodes[..count].iter().map(node).collect() } else { Vec::new() }
@@ -98,35 +99,6 @@ fn segment(control: &Control, rate: f64) -> Option<Segment> {
             })
             .collect(),
     })
-}
-
-/// What was counted by region, that with most time in faults first; empty where it was not counted. `program` is the file
-/// that names the regions' functions.
-pub(crate) fn regions(control: &Control, program: &Path, rate: f64) -> Vec<Region> {
-    let mut names = Names::default();
-    names.loaded(control.program_bias.load(Ordering::Relaxed), program.to_owned());
-    let used = |region: &&region_counts::Region| region.function.load(Ordering::Relaxed) != 0;
-    let mut regions: Vec<Region> =
-        control.regions.all.iter().filter(used).map(|r| region(r, &mut names, rate)).collect();
-    regions.sort_by(|a, b| b.fault_seconds.total_cmp(&a.fault_seconds));
-    regions
-}
-
-fn region(counted: &region_counts::Region, names: &mut Names, rate: f64) -> Region {
-    let function = get(&counted.function);
-    let [minor, major, first, write, prefetched, fault_ticks, ticks] = counted.counts.each_ref().map(get);
-    let seconds = |ticks: u64| if rate > 0.0 { ticks as f64 / rate } else { 0.0 };
-    Region {
-        name: names.function(function).map_or_else(|| format!("{function:#x}"), str::to_owned),
-        entered: get(&counted.entered),
-        minor_faults: minor,
-        major_faults: major,
-        first_faults: first,
-        write_faults: write,
-        prefetched_pages: prefetched,
-        fault_seconds: seconds(fault_ticks),
-        worker_seconds: seconds(ticks),
-    }
 }
 
 fn get(counter: &AtomicU64) -> u64 {

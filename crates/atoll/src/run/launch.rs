@@ -150,6 +150,7 @@ fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
         ConsistencyArg::Smart => Consistency::Smart,
     } as u32;
     settings.prefetch = u32::from(args.prefetch == OnOff::On);
+    settings.home_alone = u32::from(args.home_alone == OnOff::On);
     translation::settle(args, nodes.count(), &mut settings)?;
     Ok(settings)
 }

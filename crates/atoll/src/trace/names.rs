@@ -29,15 +29,20 @@ impl Names {
 
     /// The function that `address` is in.
     pub(crate) fn function(&mut self, address: u64) -> Option<&str> {
+        self.place(address).map(|(name, _)| name)
+    }
+
+    /// The same, with how far behind its begin.
+    pub(crate) fn place(&mut self, address: u64) -> Option<(&str, u64)> {
         for (bias, modules) in self.modules.range_mut(..=address).rev() {
             for module in modules {
                 let functions =
                     module.functions.get_or_insert_with(|| read(&module.path).unwrap_or_default());
                 let inside = address - bias;
-                if let Some((_, (end, name))) = functions.range(..=inside).next_back()
+                if let Some((start, (end, name))) = functions.range(..=inside).next_back()
                     && inside < *end
                 {
-                    return Some(name);
+                    return Some((name, inside - start));
                 }
             }
         }
