@@ -51,8 +51,9 @@ impl Setting {
             Setting::SmartPrefetch => ("smart", "on"),
         };
         let nodes = nodes.to_string();
-        let words = ["--nodes", &nodes, "--consistency", consistency, "--prefetch", prefetch];
-        Some(words.map(OsString::from).to_vec())
+        // What protocols cost is seen where regions stay spread.
+        let words = ["--consistency", consistency, "--prefetch", prefetch, "--home-alone", "off"];
+        Some(["--nodes", &nodes].into_iter().chain(words).map(OsString::from).collect())
     }
 }
 

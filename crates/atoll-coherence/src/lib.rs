@@ -15,10 +15,13 @@ pub mod agent;
 pub mod copy;
 pub mod diff;
 pub mod directory;
+pub mod home;
 pub mod merge;
 pub mod nodes;
+pub mod parts;
 pub mod plan;
 pub mod races;
+pub mod recent;
 pub mod region;
 mod table;
 

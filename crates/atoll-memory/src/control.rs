@@ -90,6 +90,8 @@ pub struct Settings {
     pub prefetch: u32,
     /// Are words looked for that two nodes write in one region? 0: no.
     pub check_races: u32,
+    /// Do regions run on the first node alone where that takes less time? 0: no.
+    pub home_alone: u32,
     /// The directory in which local nodes meet, NUL-terminated.
     pub meeting: [u8; 256],
 }
@@ -188,10 +190,12 @@ pub enum NodeCount {
     Messages,
     /// Their bytes.
     MessageBytes,
+    /// Barriers at which copies were invalidated in one message for all: each would have been a message.
+    Batches,
 }
 
 /// How many there are.
-pub const NODE_COUNTS: usize = 16;
+pub const NODE_COUNTS: usize = 17;
 
 /// What a node's agent counted; on the first node, at the end, those of all nodes.
 #[repr(C, align(64))]
@@ -205,6 +209,23 @@ impl NodeFigures {
     /// Counts `n` more.
     pub fn add(&self, count: NodeCount, n: u64) {
         self.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// How much that is now.
+    pub fn get(&self, count: NodeCount) -> u64 {
+        self.counts[count as usize].load(Ordering::Relaxed)
+    }
+
+    /// Takes what another node counted.
+    pub fn set(&self, counts: &[u64]) {
+        for (to, count) in self.counts.iter().zip(counts) {
+            to.store(*count, Ordering::Relaxed);
+        }
+    }
+
+    /// All of them now.
+    pub fn all(&self) -> [u64; NODE_COUNTS] {
+        self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -336,6 +357,7 @@ impl Settings {
             consistency: Consistency::Smart as u32,
             prefetch: 1,
             check_races: 0,
+            home_alone: 1,
             meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);

@@ -11,6 +11,7 @@ pub mod pager;
 pub mod perf_event;
 pub mod race_counts;
 pub mod region_counts;
+pub mod region_spread;
 pub mod segment;
 pub mod spin;
 pub mod sys;

@@ -1,13 +1,15 @@
 //! Faults by parallel region: what workers counted between entering a region and leaving it, summed in shared memory.
 //!
-//! Part of the control block: the OpenMP runtime's hooks call it in the program, the launcher reads it at the end. Counted
-//! only where a record is wanted (`Settings::count_regions`).
+//! Part of the control block: the OpenMP runtime's hooks call it in the program, the launcher reads it at the end. What workers
+//! count is counted only where a record is wanted (`Settings::count_regions`); what several nodes do for a region
+//! (`region_spread`), always.
 //!
 //! Rules: no allocation, no locks, no arena access.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::control::{Figures, MAX_WORKERS};
+use crate::region_spread::Spread;
 use crate::sys;
 
 /// Regions told apart; what happens in more of them is in no region.
@@ -29,16 +31,54 @@ fn counted(figures: &Figures) -> [u64; COUNTS.len()] {
     ]
 }
 
-/// One region, known by its outlined function.
+/// What tells regions apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Key {
+    /// The outlined function.
+    pub function: u64,
+    /// Where the region is begun from; 0: not told, or not told apart.
+    pub call_site: u64,
+    /// About how many iterations the loop has that the region is (a power of two), and how they are dealt; 0: the region is no
+    /// loop, or one that the compiler deals itself. A program that works on grids of several sizes runs the same code for all.
+    pub extent: u64,
+}
+
+impl Key {
+    /// One number for it, not 0.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        [self.function, self.call_site, self.extent].into_iter().fold(0, mix).max(1)
+    }
+}
+
+/// One region.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Region {
-    /// The function's address; 0: nothing is counted here.
-    pub function: AtomicU64,
+    /// Its key's number; 0: nothing is counted here.
+    number: AtomicU64,
+    function: AtomicU64,
+    call_site: AtomicU64,
+    extent: AtomicU64,
     /// How often the first worker entered it.
     pub entered: AtomicU64,
     /// Sums over all workers, as [`COUNTS`] names them; times in ticks.
     pub counts: [AtomicU64; COUNTS.len()],
+    /// Of a program on several nodes.
+    pub spread: Spread,
+}
+
+impl Region {
+    /// Which region it is; none if none.
+    #[must_use]
+    pub fn key(&self) -> Option<Key> {
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let key =
+            Key { function: get(&self.function), call_site: get(&self.call_site), extent: get(&self.extent) };
+        // Who took the place may not have said yet for what.
+        (get(&self.number) == key.number()).then_some(key)
+    }
 }
 
 /// The region one worker is in. Only that worker uses it.
@@ -62,15 +102,15 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Worker `worker` enters the region of `function`.
-    pub fn enter(&self, worker: usize, function: usize, figures: &Figures) {
+    /// Worker `worker` enters the region of `key`.
+    pub fn enter(&self, worker: usize, key: Key, figures: &Figures) {
         let open = &self.open[worker];
         let depth = open.depth.load(Ordering::Relaxed);
         open.depth.store(depth + 1, Ordering::Relaxed);
         if depth > 0 {
             return;
         }
-        let region = self.find(function as u64);
+        let region = self.find(key);
         open.region.store(region.map_or(u32::MAX, |index| index as u32), Ordering::Relaxed);
         for (since, now) in open.since.iter().zip(counted(figures)) {
             since.store(now, Ordering::Relaxed);
@@ -96,18 +136,26 @@ impl Regions {
         }
     }
 
-    /// The index of a function's region; takes a free one for a new function.
-    fn find(&self, function: u64) -> Option<usize> {
-        let from = (function >> 4) as usize;
+    /// The index of a region; takes a free one for a new one, if there is one left.
+    pub fn find(&self, key: Key) -> Option<usize> {
+        let number = key.number();
+        let from = number as usize % MAX_REGIONS;
         (0..MAX_REGIONS).map(|step| (from + step) % MAX_REGIONS).find(|&index| {
-            let known = &self.all[index].function;
-            // Relaxed: the address is all there is to see; counts begin at zero.
-            match known.load(Ordering::Relaxed) {
-                0 => known
-                    .compare_exchange(0, function, Ordering::Relaxed, Ordering::Relaxed)
-                    .map_or_else(|now| now == function, |_| true),
-                now => now == function,
+            let region = &self.all[index];
+            // Relaxed: counts begin at zero, and `Region::key` sees whether the key is there.
+            let taken = match region.number.load(Ordering::Relaxed) {
+                0 => region
+                    .number
+                    .compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
+                    .map_or_else(|now| now == number, |_| true),
+                now => return now == number,
+            };
+            if taken {
+                region.function.store(key.function, Ordering::Relaxed);
+                region.call_site.store(key.call_site, Ordering::Relaxed);
+                region.extent.store(key.extent, Ordering::Relaxed);
             }
+            taken
         })
     }
 }
@@ -121,20 +169,38 @@ mod tests {
         unsafe { Box::<Regions>::new_zeroed().assume_init() }
     }
 
+    fn key(function: u64) -> Key {
+        Key { function, ..Key::default() }
+    }
+
+    #[test]
+    fn one_function_has_a_region_for_each_call_site_and_loop() {
+        let regions = regions();
+        let keys = [(1, 2, 3), (1, 2, 4), (1, 3, 3), (2, 2, 3), (1, 2, 3)];
+        let index = keys.map(|(function, call_site, extent)| {
+            let key = Key { function, call_site, extent };
+            let index = regions.find(key).unwrap();
+            assert_eq!(regions.all[index].key(), Some(key));
+            index
+        });
+        assert_eq!(index[0], index[4]);
+        assert!((0..4).all(|i| (0..i).all(|j| index[i] != index[j])));
+    }
+
     #[test]
     fn the_outermost_region_gets_what_happened_inside() {
         let (regions, figures) = (regions(), Figures::default());
-        regions.enter(0, 0x1000, &figures);
+        regions.enter(0, key(0x1000), &figures);
         Figures::add(&figures.major_faults, 3);
-        regions.enter(0, 0x2000, &figures);
+        regions.enter(0, key(0x2000), &figures);
         Figures::add(&figures.major_faults, 4);
         regions.leave(0, &figures);
         regions.leave(0, &figures);
         Figures::add(&figures.major_faults, 5);
-        regions.enter(1, 0x1000, &figures);
+        regions.enter(1, key(0x1000), &figures);
         Figures::add(&figures.minor_faults, 1);
         regions.leave(1, &figures);
-        let used: Vec<_> = regions.all.iter().filter(|r| r.function.load(Ordering::Relaxed) != 0).collect();
+        let used: Vec<_> = regions.all.iter().filter(|r| r.key().is_some()).collect();
         assert_eq!(used.len(), 1);
         let get = |index: usize| used[0].counts[index].load(Ordering::Relaxed);
         assert_eq!((get(0), get(1), used[0].entered.load(Ordering::Relaxed)), (1, 7, 1));
@@ -144,8 +210,8 @@ mod tests {
     #[test]
     fn more_regions_than_there_is_room_for_are_in_none() {
         let (regions, figures) = (regions(), Figures::default());
-        for function in 1..=MAX_REGIONS + 9 {
-            regions.enter(2, function << 4, &figures);
+        for function in 1..=MAX_REGIONS as u64 + 9 {
+            regions.enter(2, key(function << 4), &figures);
             Figures::add(&figures.first_faults, 1);
             regions.leave(2, &figures);
         }

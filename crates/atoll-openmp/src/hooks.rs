@@ -3,8 +3,9 @@
 //! Every function runs in the worker it speaks of, outside of any lock of the OpenMP runtime.
 
 use atoll_memory::control::{Figures, MAX_WORKERS};
+use atoll_memory::region_counts::Key;
 
-use crate::{journal, start, state, wrap};
+use crate::{journal, nodes, start, state, wrap};
 
 /// The calling worker is about to send a team off; the team does not run yet.
 #[inline]
@@ -12,22 +13,24 @@ pub(crate) fn before_region() {
     start::late::share();
 }
 
-/// The calling worker starts its part of the region with outlined function `function`, called from
-/// `call_site` (0 where the entry point does not tell), in a team of `team_size`.
+/// The calling worker starts its part of the region of `key`.
 #[inline]
-pub(crate) fn region_enter(function: usize, call_site: usize, team_size: usize) {
-    let _ = team_size;
+pub(crate) fn region_enter(key: Key) {
     if let Some(pager) = state::pager() {
         let index = state::executor_index().min(MAX_WORKERS);
         let control = pager.control();
         Figures::add(&control.figures[index].regions, 1);
         if control.settings.count_regions != 0 {
-            control.regions.enter(index, function, &control.figures[index]);
+            // Where memory is shared, a function is a region wherever it is called from.
+            let alike = Key { function: key.function, ..Key::default() };
+            let key = if control.settings.several_nodes() { key } else { alike };
+            control.regions.enter(index, key, &control.figures[index]);
         }
+        nodes::measure::enter(index);
         wrap::replay::catch_up();
         if index == 0 {
-            journal::region_enter(function);
-            pager.mark(number(function, call_site));
+            journal::region_enter(key.function as usize);
+            pager.mark(number(key.function as usize, key.call_site as usize));
         }
     }
 }
@@ -56,6 +59,7 @@ pub(crate) fn region_leave() {
     if control.settings.count_regions != 0 {
         control.regions.leave(index, &control.figures[index]);
     }
+    nodes::measure::leave(index);
     if index == 0 {
         journal::region_leave();
     }

@@ -40,7 +40,8 @@ pub struct Figures {
     pub kernel_tlb_shootdowns: Option<u64>,
     /// By node, the first being that of `main`; empty where there is one node.
     pub nodes: Vec<Node>,
-    /// By parallel region, that with most time in faults first; empty where no record was wanted.
+    /// By parallel region, that with most time in faults first, on several nodes that with most time; on one node empty where no
+    /// record was wanted.
     pub regions: Vec<Region>,
     /// The segment, if the program's memory was one.
     pub segment: Option<Segment>,
@@ -90,7 +91,14 @@ pub struct Race {
 pub struct Region {
     /// The outlined function, as the program's symbols name it; else its address.
     pub name: String,
-    /// How often it was entered.
+    /// On several nodes: where it is begun from.
+    pub call_site: Option<String>,
+    /// On several nodes, where the region is a loop that the runtime deals out: about how many iterations, and how.
+    #[serde(rename = "loop")]
+    pub extent: Option<String>,
+    /// On several nodes: what they did for it.
+    pub spread: Option<Spread>,
+    /// How often it was entered; this and what follows where a record was wanted.
     pub entered: u64,
     /// As in [`Counters`].
     pub minor_faults: u64,
@@ -106,6 +114,58 @@ pub struct Region {
     pub fault_seconds: f64,
     /// Time of all workers in it, faults included.
     pub worker_seconds: f64,
+}
+
+/// What several nodes did for one region: sums over its runs and all nodes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spread {
+    /// Runs, those on the first node alone included.
+    pub runs: u64,
+    /// Runs on the first node alone.
+    pub alone_runs: u64,
+    /// Time of all runs.
+    pub seconds: f64,
+    /// Of this, those on the first node alone.
+    pub alone_seconds: f64,
+    /// How many nodes may write a page at once: `one` or `many`; `alone` where the first node runs it. Of the last run.
+    pub writers: String,
+    /// Why so.
+    pub why: String,
+    /// As in [`Node`].
+    pub read_faults: u64,
+    /// As in [`Node`].
+    pub write_faults: u64,
+    /// As in [`Node`].
+    pub twins: u64,
+    /// As in [`Node`].
+    pub pages_sent: u64,
+    /// As in [`Node`].
+    pub single_invalidations: u64,
+    /// As in [`Node`].
+    pub batched_invalidations: u64,
+    /// Messages that batching saved.
+    pub saved_invalidations: u64,
+    /// As in [`Node`].
+    pub diffs: u64,
+    /// As in [`Node`].
+    pub diff_bytes: u64,
+    /// Pages fetched ahead that were used.
+    pub ahead_used: u64,
+    /// Pages fetched ahead for nothing.
+    pub ahead_wasted: u64,
+    /// As in [`Node`].
+    pub streamed: u64,
+    /// Seconds that faults waited.
+    pub fault_seconds: f64,
+    /// As in [`Node`].
+    pub messages: u64,
+    /// By node: seconds that its last worker waited at barriers.
+    pub barrier_seconds: Vec<f64>,
+    /// By node: seconds that it worked, neither at barriers nor waiting for pages.
+    pub work_seconds: Vec<f64>,
+    /// By node: its threads in the last run that was spread.
+    pub threads: Vec<u32>,
 }
 
 /// What kept one node's copies of pages coherent with the others'.
@@ -144,6 +204,8 @@ pub struct Node {
     pub messages: u64,
     /// Their bytes.
     pub message_bytes: u64,
+    /// Messages that batching invalidations saved.
+    pub saved_invalidations: u64,
 }
 
 /// Memory, in bytes.

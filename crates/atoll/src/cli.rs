@@ -250,6 +250,9 @@ pub(crate) struct RunArgs {
     /// not looked at. A store that leaves a byte as it was is not seen.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) check: Option<CheckArg>,
+    /// Run regions on the first node alone where that takes less time, by measurement; off spreads every region that can be
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub(crate) home_alone: OnOff,
 
     /// Write everything known about the run to FILE (see `atoll show`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -98,8 +98,9 @@ pub fn settings(random: &mut Random) -> String {
     let nodes = 1 + random.below(4);
     let workers = 1 + random.below(3);
     let mut options = format!(
-        "--nodes {nodes} --workers {workers} --consistency {} --prefetch {}",
+        "--nodes {nodes} --workers {workers} --consistency {} --prefetch {} --home-alone {}",
         random.pick(&["sc", "mw", "smart"]),
+        random.pick(&["on", "off"]),
         random.pick(&["on", "off"])
     );
     if random.below(4) == 0 {

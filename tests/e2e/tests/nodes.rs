@@ -10,13 +10,15 @@ use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{PROGRAMS, checksum};
 use atoll_e2e::{Atoll, Outcome, built, native, skip, soak};
 
-const PROTOCOLS: [&str; 6] = [
+/// Mostly with regions that stay spread: at home alone nothing is kept coherent.
+const PROTOCOLS: [&str; 7] = [
+    "--consistency smart --prefetch on --home-alone off",
+    "--consistency sc --prefetch off --home-alone off",
+    "--consistency mw --prefetch on --home-alone off",
+    "--consistency smart --prefetch off --home-alone off",
+    "--consistency mw --prefetch off --home-alone off",
+    "--consistency sc --prefetch on --home-alone off",
     "--consistency smart --prefetch on",
-    "--consistency sc --prefetch off",
-    "--consistency mw --prefetch on",
-    "--consistency smart --prefetch off",
-    "--consistency mw --prefetch off",
-    "--consistency sc --prefetch on",
 ];
 /// A node that finds itself with what it cannot spread says this.
 const REFUSED: &str = "cannot be spread over several nodes";

@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use atoll_channel::transport::Doze;
@@ -23,7 +22,7 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys;
 use atoll_pages::Prefetcher;
 
-use super::chunks::Chunks;
+use super::chunks::{Chunks, Wish};
 use super::identity::Identity;
 use super::locks::{Locks, Taken};
 use super::mail::{self, Kind, Number, Question};
@@ -31,13 +30,15 @@ use super::memory::Pages;
 use super::peers::Peers;
 use super::phases::Phases;
 use super::wire::{Content, Diff, Packet};
-use super::{ORIGIN, duty, join, races, region, tls};
+use super::{ORIGIN, duty, join, measure, races, region, tls};
 use crate::heap::agent::Inside;
 use crate::state;
 use crate::wrap::process::Numbers;
 
 /// How long nodes wait for each other at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// Between two reports of what a node counted.
+const LIVE: Duration = Duration::from_millis(900);
 /// A round that did so much may have left something that came.
 pub(super) const MUCH: usize = 256;
 
@@ -134,6 +135,8 @@ pub(super) struct Server {
     /// Since when faults wait.
     asked: HashMap<Page, Instant>,
     arrived_at: Instant,
+    /// When the origin heard of this node's counts.
+    told_at: Instant,
     counts: &'static NodeFigures,
     /// What only the agent's own thread may do is due.
     for_thread: bool,
@@ -244,6 +247,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         streams: HashMap::new(),
         asked: HashMap::new(),
         arrived_at: Instant::now(),
+        told_at: Instant::now(),
         counts: &pager.control().nodes[me as usize],
         for_thread: false,
         later: Vec::new(),
@@ -285,6 +289,21 @@ fn ask(page: u32, write: bool) {
 }
 
 impl Server {
+    /// Tells the origin now and then what this node counted, for who looks on; returns how often.
+    fn tell(&mut self) -> usize {
+        if self.me == ORIGIN || self.told_at.elapsed() < LIVE {
+            return 0;
+        }
+        self.told_at = Instant::now();
+        self.peers.send(ORIGIN, Packet::Counts(self.counts.all().to_vec()));
+        1
+    }
+
+    /// How long the thread may sleep at most.
+    pub(super) fn longest_sleep(&self) -> Duration {
+        if self.me == ORIGIN { Duration::MAX } else { LIVE }
+    }
+
     /// What lets one thread sleep while others step this, where they may.
     pub(super) fn doze(&self) -> Option<Doze> {
         if super::is_apart() { None } else { self.peers.doze() }
@@ -309,6 +328,7 @@ impl Server {
     pub(super) fn round(&mut self, thread: bool) -> usize {
         let mut done = self.peers.receive();
         if thread {
+            done += self.tell();
             self.for_thread = false;
             for question in std::mem::take(&mut self.later) {
                 done += 1;
@@ -409,7 +429,7 @@ impl Server {
             region::begins(order);
             self.watch();
             region::arrived();
-            self.begin_phase(order.function);
+            self.begin_phase(order.key().number());
         }
     }
 
@@ -491,6 +511,7 @@ impl Server {
                     if !variables.is_empty() {
                         self.peers.send(ORIGIN, Packet::Variables(variables));
                     }
+                    self.peers.send(ORIGIN, Packet::Part(measure::told()));
                 }
                 let result = self.agent.arrive(&mut self.pages);
                 self.step(result);
@@ -501,8 +522,9 @@ impl Server {
                 mail::answer(number, [0; 2]);
             }
             Kind::Chunk => {
-                let (share, guided) = (words[0] >> 1, words[0] & 1 != 0);
-                self.chunk(share, guided, words[1], words[2], (self.me, number));
+                let (chunks, guided) = ((words[0] >> 1) as u16, words[0] & 1 != 0);
+                let wish = Wish { count: words[1], chunk: words[2], chunks, guided };
+                self.chunk(words[0] >> 17, wish, (self.me, number));
             }
             Kind::Region => {
                 self.chunks.restart();
@@ -513,7 +535,7 @@ impl Server {
                 self.peers.broadcast(|| Packet::Region(order));
                 self.watch();
                 mail::answer(number, [0; 2]);
-                self.begin_phase(order.function);
+                self.begin_phase(order.key().number());
             }
             Kind::Publish => {
                 self.peers.broadcast(|| Packet::Publish(words[0]));
@@ -580,28 +602,28 @@ impl Server {
             Packet::Locked { by, taken } if from == ORIGIN && mail::is_number(by) => {
                 mail::answer(by, [u64::from(taken), 0]);
             }
-            Packet::Chunk { share, guided, count, amount, by } if self.me == ORIGIN => {
-                self.chunk(share, guided, count, amount, (from, by));
-            }
+            Packet::Chunk { share, wish, by } if self.me == ORIGIN => self.chunk(share, wish, (from, by)),
             Packet::Chunks { by, from: first, to } if from == ORIGIN && mail::is_number(by) => {
                 mail::answer(by, [first, to]);
             }
             Packet::Free(block) => crate::heap::foreign::give_back(block as usize),
             Packet::Exit(_) if from == ORIGIN => {
                 self.ending = true;
-                let counts = self.counts.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-                self.peers.send(ORIGIN, Packet::Counts(counts));
+                let (counts, regions) = (self.counts.all().to_vec(), measure::counted(self.pager.control()));
+                self.peers.send(ORIGIN, Packet::Goodbye(counts, regions));
                 self.peers.deliver(GOODBYE);
                 crate::wrap::end_node();
             }
             Packet::Races(found) if self.me == ORIGIN => races::count(&found),
             Packet::Crowded(function) if self.me == ORIGIN => region::crowded(function),
+            Packet::Part(told) if self.me == ORIGIN => measure::heard(from, told),
             Packet::Counts(counts) if self.me == ORIGIN => {
+                self.pager.control().nodes[from as usize].set(&counts)
+            }
+            Packet::Goodbye(counts, regions) if self.me == ORIGIN => {
                 self.ended += 1;
-                let figures = &self.pager.control().nodes[from as usize];
-                for (to, count) in figures.counts.iter().zip(counts) {
-                    to.store(count, Ordering::Relaxed);
-                }
+                self.pager.control().nodes[from as usize].set(&counts);
+                measure::add(self.pager.control(), from, regions);
             }
             // The thread that runs what the program registered needs this one.
             Packet::Leave { status, handlers: true } if self.me == ORIGIN => {
@@ -664,11 +686,12 @@ impl Server {
         }
     }
 
-    fn chunk(&mut self, share: u64, guided: bool, count: u64, amount: u64, (node, by): (u32, Number)) {
+    fn chunk(&mut self, share: u64, wish: Wish, (node, by): (u32, Number)) {
         if self.me != ORIGIN {
-            return self.peers.send(ORIGIN, Packet::Chunk { share, guided, count, amount, by });
+            return self.peers.send(ORIGIN, Packet::Chunk { share, wish, by });
         }
-        let (from, to) = self.chunks.take(share, count, amount, guided, self.nodes);
+        let now = Duration::from_nanos(measure::now());
+        let (from, to) = self.chunks.take(share, wish, (node, self.nodes), now);
         if node == self.me {
             mail::answer(by, [from, to]);
         } else {

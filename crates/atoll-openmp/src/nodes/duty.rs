@@ -61,7 +61,7 @@ pub(super) fn serve(mut server: Box<Server>) -> ! {
         let mut duty = DUTY.lock();
         let Some(Shared { server, .. }) = duty.as_mut() else { unreachable!("stored above, for ever") };
         while server.round(true) > 0 {}
-        let longest = if server.is_behind() { RETRY } else { Duration::MAX };
+        let longest = if server.is_behind() { RETRY } else { server.longest_sleep() };
         let asked = mail::announce_sleep();
         drop(duty);
         if !asked {

@@ -24,7 +24,8 @@ pub(crate) enum Kind {
     Lock,
     /// The lock's name.
     Unlock,
-    /// Number of the share twice, plus one if guided; iterations of the loop; iterations wanted. Answers: from, to.
+    /// Number of the share, how many chunks are wanted in 16 bits, and one bit whether guided; iterations of the loop; of a
+    /// chunk. Answers: from, to.
     Chunk,
     /// Where they go on to, whether it ends the region: all workers of the node are at a barrier.
     Arrive,

@@ -3,8 +3,8 @@
 //! On node 0, the origin, the program's `main` runs; on the others a process of the same binary stops before `main` and
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
 //! `atoll-coherence` (`memory`) over a transport of `atoll-channel` (`peers`); workers ask it through `mail`, and step it
-//! themselves while they wait (`duty`). `region` spreads
-//! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
+//! themselves while they wait (`duty`). `region` spreads regions, `decide` says how each runs, by its code (`safety`) and by what
+//! it took (`measure`), `division` who gets what; `phases` learns what to fetch ahead;
 //! `join` finds the others, over a `way`; `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part
 //! of what is kept coherent, `tls` sends the main thread's variables; `races` finds words that two nodes write;
 //! `twins` is where twins lie.
@@ -13,11 +13,14 @@
 
 pub(crate) mod agent;
 mod chunks;
+pub(crate) mod decide;
+pub(crate) mod division;
 mod duty;
 mod identity;
 mod join;
 mod locks;
 pub(crate) mod mail;
+pub(crate) mod measure;
 mod memory;
 mod peers;
 mod phases;
@@ -95,10 +98,19 @@ pub(crate) fn unlock(name: usize) {
     mail::post(mail::Kind::Unlock, [name as u64, 0, 0]);
 }
 
-/// Iterations of the loop with number `share` for this node, from the origin: `amount`, or more as long as many are left if
-/// `guided`.
-pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> Option<(u64, u64)> {
-    let from = mail::post(mail::Kind::Chunk, [share << 1 | u64::from(guided), count, amount]);
+/// Iterations of the loop with number `share` for this node, from the origin: up to `chunks` times `chunk`, by the node's speed;
+/// or more as long as many are left if `guided`.
+pub(crate) fn take_chunk(
+    share: u64,
+    count: u64,
+    chunk: u64,
+    chunks: u16,
+    guided: bool,
+) -> Option<(u64, u64)> {
+    let from = mail::post(
+        mail::Kind::Chunk,
+        [share << 17 | u64::from(chunks) << 1 | u64::from(guided), count, chunk],
+    );
     let to = mail::second();
     (from < to).then_some((from, to))
 }
@@ -108,7 +120,9 @@ pub(crate) fn take_chunk(share: u64, count: u64, amount: u64, guided: bool) -> O
 pub(crate) fn barrier(site: usize, last: bool) {
     crate::wrap::stdio::flush_standard();
     crate::wrap::elsewhere::forget();
-    mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
+    measure::barrier(last, || {
+        mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
+    });
 }
 
 /// Ends a program that does in a region over several nodes what cannot be done there.

@@ -4,17 +4,15 @@
 //!
 //! Source: the Popcorn paper, section 2; the barrelfish paper, section 7.2.
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use atoll_coherence::agent::Mode;
-use atoll_coherence::region::{Region, Rules};
-use atoll_memory::control::Consistency;
 use atoll_memory::race_counts::MAX_CROWDED;
+use atoll_memory::region_counts::Key;
 use serde::{Deserialize, Serialize};
 
-use super::{ORIGIN, mail};
+use super::division::{Division, Share};
+use super::{ORIGIN, mail, measure};
 use crate::futex::{Gate, Lock};
 use crate::omp::icv::Icv;
 use crate::{omp, state};
@@ -27,8 +25,12 @@ pub(crate) struct Order {
     pub(crate) data: u64,
     /// Where the region was begun from.
     pub(crate) call_site: u64,
-    /// Threads of the whole team.
-    pub(crate) threads: u32,
+    /// See [`Key::extent`].
+    pub(crate) extent: u64,
+    /// Who has which threads of the team; none before there was a region.
+    pub(crate) division: Option<Division>,
+    /// Is workers' CPU time wanted?
+    pub(crate) cpu: bool,
     /// Do many nodes write at once?
     pub(crate) many: bool,
     /// Which of the origin's standard descriptors are other files than before.
@@ -39,28 +41,15 @@ pub(crate) struct Order {
     pub(crate) icv: Icv,
 }
 
-/// Which threads of a region of `threads` are `node`'s: the first one's number, and how many. Every node has one if there are
-/// enough.
-pub(crate) fn part(threads: u32, node: u32, nodes: u32) -> (u32, u32) {
-    let at = |node: u32| (u64::from(threads) * u64::from(node) / u64::from(nodes)) as u32;
-    (at(node), at(node + 1) - at(node))
-}
+impl Order {
+    /// What tells the region apart.
+    pub(crate) fn key(&self) -> Key {
+        Key { function: self.function, call_site: self.call_site, extent: self.extent }
+    }
 
-pub(crate) use super::safety::How;
-
-/// How the region of this outlined function runs, by its code and by what the user wants.
-pub(crate) fn how(function: usize) -> How {
-    let how = super::safety::of(function);
-    match (how, consistency()) {
-        (How::Many, _) if is_crowded(function as u64) => How::Single,
-        (How::Many, _) if super::races::wanted() => How::Many,
-        (How::Many, Some(Consistency::Smart)) => {
-            let mode = REGIONS.lock().entry(function).or_default().mode();
-            if mode == Mode::Many { How::Many } else { How::Single }
-        }
-        (How::Many, Some(Consistency::Many)) => How::Many,
-        (How::Many, _) => How::Single,
-        (how, _) => how,
+    /// A node's threads and iterations.
+    pub(crate) fn part(&self, node: u32) -> (Share, Share) {
+        self.division.map_or_else(Default::default, |all| (all.threads(node), all.iterations(node)))
     }
 }
 
@@ -79,21 +68,18 @@ pub(super) fn crowded(function: u64) {
     }
 }
 
-fn is_crowded(function: u64) -> bool {
+/// Does it?
+pub(super) fn is_crowded(function: u64) -> bool {
     CROWDED.iter().any(|place| place.load(Ordering::Relaxed) == function)
-}
-
-/// What the user wants.
-fn consistency() -> Option<Consistency> {
-    let wanted = state::control()?.settings.consistency;
-    [Consistency::Single, Consistency::Many, Consistency::Smart].into_iter().find(|c| *c as u32 == wanted)
 }
 
 static ORDER: Lock<Order> = Lock::new(Order {
     function: 0,
     data: 0,
     call_site: 0,
-    threads: 0,
+    extent: 0,
+    division: None,
+    cpu: false,
     many: false,
     standard: 0,
     plan: None,
@@ -116,10 +102,11 @@ pub(super) fn order() -> Order {
 
 /// Copies invalidated so far, on all nodes, as the origin knows it.
 static INVALIDATED: AtomicU64 = AtomicU64::new(0);
-/// What it was when the region began.
-static BEFORE: AtomicU64 = AtomicU64::new(0);
-/// What is known of the regions that may have many writers, by outlined function.
-static REGIONS: Lock<BTreeMap<usize, Region>> = Lock::new(BTreeMap::new());
+
+/// How many that were.
+pub(super) fn invalidated_so_far() -> u64 {
+    INVALIDATED.load(Ordering::Relaxed)
+}
 
 /// The origin's agent had copies invalidated.
 pub(super) fn invalidated(count: u64) {
@@ -130,7 +117,6 @@ pub(super) fn invalidated(count: u64) {
 pub(crate) fn begin(order: Order) {
     crate::wrap::stdio::flush_standard();
     super::tls::collect();
-    BEFORE.store(INVALIDATED.load(Ordering::Relaxed), Ordering::Relaxed);
     *ORDER.lock() = order;
     MANY.store(order.many, Ordering::Release);
     if let Some(control) = state::control() {
@@ -145,17 +131,14 @@ pub(super) fn end() {
     MANY.store(false, Ordering::Release);
 }
 
-/// The origin's leader is behind a region: what it cost decides how the next one runs. Not the agent's work, which must not wait
-/// for a lock whose holder may fault.
-pub(crate) fn judge() {
-    if consistency() == Some(Consistency::Smart) {
-        let order = order();
-        let invalidated = INVALIDATED.load(Ordering::Relaxed) - BEFORE.load(Ordering::Relaxed);
-        let (_, nodes) = super::several().unwrap_or((0, 1));
-        if let Some(region) = REGIONS.lock().get_mut(&(order.function as usize)) {
-            region.ended(u32::try_from(invalidated).unwrap_or(u32::MAX), &Rules::of(order.threads / nodes));
-        }
-    }
+/// The leader of a node's part, of `workers`, begins it.
+pub(crate) fn begin_part(workers: u32, cpu: bool) {
+    measure::begin(workers, cpu);
+}
+
+/// On another node than the origin: the part is over.
+pub(crate) fn end_part(key: Key) {
+    measure::end(key);
 }
 
 /// The agent of another node was told of a region.
@@ -210,25 +193,4 @@ pub(crate) fn leaders() -> usize {
 /// Is this node the origin?
 pub(crate) fn on_origin() -> bool {
     super::several().is_none_or(|(node, _)| node == ORIGIN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_thread_is_on_one_node_and_every_node_has_one() {
-        for nodes in 1..=16 {
-            for threads in nodes..64 {
-                let mut next = 0;
-                for node in 0..nodes {
-                    let (first, count) = part(threads, node, nodes);
-                    assert_eq!(first, next);
-                    assert!(count > 0);
-                    next += count;
-                }
-                assert_eq!(next, threads);
-            }
-        }
-    }
 }

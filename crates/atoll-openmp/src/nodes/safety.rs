@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use atoll_code::{Reach, loaded};
+use atoll_code::{Reach, Verdict, loaded};
+use atoll_memory::region_spread::Why;
 
 use crate::futex::Lock;
 
@@ -20,17 +21,28 @@ pub(crate) enum How {
     Many,
 }
 
-static KNOWN: Lock<BTreeMap<usize, How>> = Lock::new(BTreeMap::new());
+/// What is known of a region's code.
+#[derive(Debug)]
+pub(crate) struct Safety {
+    pub(crate) how: How,
+    /// Why not more.
+    pub(crate) why: Why,
+    /// Where the code is that keeps it from more, and what it does.
+    pub(crate) address: u64,
+    pub(crate) text: String,
+}
+
+static KNOWN: Lock<BTreeMap<usize, &'static Safety>> = Lock::new(BTreeMap::new());
 
 /// How the region of this outlined function may run.
-pub(crate) fn of(function: usize) -> How {
+pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
-    if let Some(how) = known.get(&function) {
-        return *how;
-    }
-    let how = loaded::with_code(&[], |code| judge(&code.reach(function as u64))).unwrap_or(How::Single);
-    known.insert(function, how);
-    how
+    known.entry(function).or_insert_with(|| {
+        let safety = loaded::with_code(&[], |code| judge(&code.reach(function as u64)));
+        let unknown =
+            || Safety { how: How::Single, why: Why::Code, address: function as u64, text: "no code".into() };
+        Box::leak(Box::new(safety.unwrap_or_else(unknown)))
+    })
 }
 
 /// Entry points of constructs that need all threads on one node.
@@ -51,14 +63,23 @@ const ALONE: [&str; 10] = [
 const SYNCHRONISE: [&str; 7] =
     ["GOMP_critical_", "GOMP_atomic_", "GOMP_task", "omp_set_", "omp_test_", "omp_unset_", "GOMP_ordered_"];
 
-fn judge(reach: &Reach) -> How {
-    let calls =
-        |list: &[&str]| reach.calls.keys().any(|name| list.iter().any(|begin| name.starts_with(begin)));
-    if calls(&ALONE) {
-        How::Alone
-    } else if reach.verdict.allows_multiple_writers() && !calls(&SYNCHRONISE) {
-        How::Many
-    } else {
-        How::Single
+fn judge(reach: &Reach) -> Safety {
+    let call = |list: &[&str]| {
+        reach.calls.keys().find(|name| list.iter().any(|begin| name.starts_with(begin))).cloned()
+    };
+    if let Some(text) = call(&ALONE) {
+        return Safety { how: How::Alone, why: Why::Construct, address: 0, text };
+    }
+    match reach.verdict {
+        Verdict::Atomic(finding) | Verdict::Unknown(finding) => Safety {
+            how: How::Single,
+            why: Why::Code,
+            address: finding.address,
+            text: finding.kind.to_string(),
+        },
+        Verdict::Plain => match call(&SYNCHRONISE) {
+            Some(text) => Safety { how: How::Single, why: Why::Call, address: 0, text },
+            None => Safety { how: How::Many, why: Why::Unknown, address: 0, text: String::new() },
+        },
     }
 }

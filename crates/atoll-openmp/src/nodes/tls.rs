@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::wire::Diff;
 use crate::futex::Lock;
@@ -17,6 +18,8 @@ const PIECE: usize = 1024;
 
 /// Where the main thread's variables lie, of the program and its libraries: start, bytes. The same on all nodes.
 static BLOCKS: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
+/// Is one of these the program's, or a library's of its own?
+static KEPT: AtomicBool = AtomicBool::new(false);
 /// What other nodes have of them, or, on those, what the origin sent: one block after the other; before the first region nothing.
 static SENT: Lock<Vec<u8>> = Lock::new(Vec::new());
 /// Pieces, by address, that another node has changed: what the others have of them is not known.
@@ -41,6 +44,9 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
         let bytes = headers.iter().find(|h| h.p_type == libc::PT_TLS).map_or(0, |h| h.p_memsz as usize);
         let at = info.dlpi_tls_data as usize;
+        if bytes != 0 {
+            object.into_iter().for_each(keeps);
+        }
         if at != 0 && bytes != 0 {
             search.found.push((at, bytes));
         }
@@ -55,6 +61,26 @@ pub(crate) fn find(objects: &[Object]) {
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     // Once, by the constructor.
     let _ = BLOCKS.set(search.found);
+}
+
+/// Do workers keep variables of the program by thread, so that a thread of the team must be the same worker in every region? Those
+/// of languages' own libraries (exceptions, units) mean nothing from one region to the next.
+pub(super) fn keeps_by_thread() -> bool {
+    KEPT.load(Ordering::Relaxed)
+}
+
+/// `object` keeps some, or may.
+fn keeps(object: &Object) {
+    const LANGUAGES: [&str; 3] = ["libstdc++.", "libgfortran.", "libc++."];
+    let file = object.file_name();
+    if !object.is_private() && !LANGUAGES.iter().any(|language| file.starts_with(language)) {
+        KEPT.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The program has loaded a library itself: it is not looked at what that keeps.
+pub(crate) fn loaded_late(object: &Object) {
+    keeps(object);
 }
 
 /// On the origin, where a region begins: notes what has changed since the last one.

@@ -5,7 +5,9 @@
 use atoll_coherence::agent::Message;
 use serde::{Deserialize, Serialize};
 
+use super::chunks::Wish;
 use super::identity::Identity;
+use super::measure::{Counted, Told};
 use super::races::Found;
 use super::region::Order;
 use crate::wrap::process::Numbers;
@@ -38,7 +40,7 @@ pub(super) enum Packet {
     /// To the origin.
     Unlock(u64),
     /// To the origin: a node wants iterations of a loop.
-    Chunk { share: u64, guided: bool, count: u64, amount: u64, by: u32 },
+    Chunk { share: u64, wish: Wish, by: u32 },
     /// From the origin: they are these.
     Chunks { by: u32, from: u64, to: u64 },
     /// Blocks of the receiver's heap that are free.
@@ -47,8 +49,12 @@ pub(super) enum Packet {
     Races(Vec<Found>),
     /// To the origin: the twins of the region of this function take too much of near memory.
     Crowded(u64),
-    /// To the origin, at the end: what the node counted, by `atoll_memory::control::NodeCount`.
+    /// To the origin, before a region's last barrier: what the node's part of it took.
+    Part(Told),
+    /// To the origin, now and then: what the node counted, by `atoll_memory::control::NodeCount`.
     Counts(Vec<u64>),
+    /// To the origin, at the end: the same, and what it counted of each region.
+    Goodbye(Vec<u64>, Vec<Counted>),
     /// From the origin: the program has ended.
     Exit(i32),
     /// To the origin: a worker ends the program; whether what it registered for its end is to run.
@@ -60,7 +66,11 @@ impl Packet {
     pub(super) fn is_for_anybody(&self) -> bool {
         !matches!(
             self,
-            Packet::Hello(..) | Packet::Exit(_) | Packet::Leave { .. } | Packet::Counts(_) | Packet::Free(_)
+            Packet::Hello(..)
+                | Packet::Exit(_)
+                | Packet::Leave { .. }
+                | Packet::Goodbye(..)
+                | Packet::Free(_)
         )
     }
 }

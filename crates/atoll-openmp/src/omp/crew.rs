@@ -161,7 +161,7 @@ fn take_part(thread: &Thread, team: &'static Team, id: u32) {
     thread.state.set(team.state_of(id));
     places::bind_member(thread, team, id);
     if let Some(function) = team.function.get() {
-        hooks::region_enter(function as usize, team.call_site.get(), team.size.get() as usize);
+        hooks::region_enter(team.key());
         function(team.data.get());
     }
     barrier::join(thread, team);

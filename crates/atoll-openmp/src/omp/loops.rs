@@ -7,6 +7,7 @@ use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
 use super::team::{State, Team, Thread};
 use super::workshare::WorkShare;
 use crate::nodes;
+use crate::nodes::division::Share;
 use std::sync::atomic::Ordering;
 
 /// How iterations are dealt.
@@ -90,9 +91,16 @@ impl Plan {
 
     /// The iterations of a member's block.
     pub(crate) fn block(&self, id: u64, size: u64) -> (u64, u64) {
-        let (each, more) = (self.count / size, self.count % size);
-        let from = each * id + id.min(more);
-        (from, from + each + u64::from(id < more))
+        block(self.count, id, size)
+    }
+
+    /// The same in a team over several nodes: the node's part by its weight, in blocks for its members.
+    fn block_of_part(&self, id: u64, size: u64, part: Share) -> (u64, u64) {
+        let at =
+            |weight: u32| (u128::from(self.count) * u128::from(weight) / u128::from(part.of.max(1))) as u64;
+        let (first, end) = (at(part.first), at(part.first + part.count));
+        let (from, to) = block(end - first, id, size);
+        (first + from, first + to)
     }
 
     /// The bounds, as the program counts, of iterations `from` to `to`.
@@ -103,6 +111,13 @@ impl Plan {
     }
 }
 
+/// Block `id` of `size` blocks of `count` iterations.
+fn block(count: u64, id: u64, size: u64) -> (u64, u64) {
+    let (each, more) = (count / size, count % size);
+    let from = each * id + id.min(more);
+    (from, from + each + u64::from(id < more))
+}
+
 /// The next iterations for the calling member.
 #[inline]
 pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
@@ -111,6 +126,14 @@ pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u
         Deal::Dynamic | Deal::Guided if team.spans() => next_over_nodes(team, share, &plan),
         Deal::Dynamic => next_dynamic(team, share, &plan),
         Deal::Guided => next_guided(team, share, &plan),
+        Deal::Blocks if team.spans() => {
+            let State { trip, .. } = thread.state.get();
+            thread.update(|state| state.trip += 1);
+            nodes::measure::deals();
+            let part = team.span.get().iterations;
+            let (from, to) = plan.block_of_part(thread.id().into(), team.size.get().into(), part);
+            (trip == 0 && from < to).then_some((from, to))
+        }
         Deal::Blocks | Deal::Turns => {
             let State { trip, .. } = thread.state.get();
             thread.update(|state| state.trip += 1);
@@ -137,8 +160,9 @@ fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, 
         let guided = plan.deal == Deal::Guided;
         // At the end all nodes should have something left to do.
         let fair = (plan.count / (u64::from(team.threads()) * 16)).max(1);
-        let amount = plan.chunk.saturating_mul(workers.saturating_mul(4).min(fair.max(workers)));
-        *batch = nodes::take_chunk(share.number.get(), plan.count, amount, guided)?;
+        // At most four times the most workers of a node.
+        let chunks = workers.saturating_mul(4).min(fair.max(workers)) as u16;
+        *batch = nodes::take_chunk(share.number.get(), plan.count, plan.chunk, chunks, guided)?;
     }
     let (from, end) = *batch;
     let left = end - from;
@@ -193,7 +217,7 @@ fn next_guided(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)
 
 #[cfg(test)]
 mod tests {
-    use super::{Deal, Plan, next_static};
+    use super::{Deal, Plan, Share, next_static};
     use crate::omp::icv::SCHED_STATIC;
 
     #[test]
@@ -203,6 +227,29 @@ mod tests {
         assert_eq!(Plan::signed(0, 0, 1, 1, 0).count, 0);
         assert_eq!(Plan::unsigned(true, 0, u64::MAX, 1, 1, 0).count, u64::MAX);
         assert_eq!(Plan::unsigned(false, 10, 0, 3u64.wrapping_neg(), 1, 0).count, 4);
+    }
+
+    #[test]
+    fn blocks_of_unequal_nodes_cover_each_iteration_once() {
+        for (count, weights, sizes) in [
+            (100, [96_u32, 32], [1_u64, 1]),
+            (7, [64, 640], [3, 2]),
+            (1, [5, 5], [2, 2]),
+            (0, [1, 1], [1, 1]),
+        ] {
+            let plan = Plan::signed(0, count, 1, SCHED_STATIC, 0);
+            let (mut next, mut first) = (0, 0);
+            for (weight, size) in weights.into_iter().zip(sizes) {
+                let part = Share { first, count: weight, of: weights.iter().sum() };
+                first += weight;
+                for id in 0..size {
+                    let (from, to) = plan.block_of_part(id, size, part);
+                    assert_eq!(from, next);
+                    next = to;
+                }
+            }
+            assert_eq!(next, count as u64);
+        }
     }
 
     #[test]

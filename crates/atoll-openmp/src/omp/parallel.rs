@@ -12,8 +12,10 @@ use super::task::Group;
 use super::taskgroup;
 use super::team::{Function, Span, Team, Thread, me};
 use super::workshare;
-use crate::nodes::region::{How, Order};
+use crate::nodes::decide::Way;
+use crate::nodes::region::Order;
 use crate::{futex, hooks, nodes};
+use atoll_memory::region_counts::Key;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
@@ -34,30 +36,45 @@ fn resolve(thread: &Thread, asked: u32) -> u32 {
     threads.max(1)
 }
 
+/// What tells a region apart from others: its function, where it is called from, and the loop that it is.
+pub(crate) fn key(function: Function, call_site: usize, plan: Option<&Plan>) -> Key {
+    let extent =
+        plan.map_or(0, |plan| 1 + (u64::from(64 - plan.count.leading_zeros()) << 2 | plan.deal as u64));
+    Key { function: function as usize as u64, call_site: call_site as u64, extent }
+}
+
 /// The whole of which a region of `wanted` threads is the origin's part, and the threads of that part: where there are several
-/// nodes, each of which gets a thread.
-fn span(thread: &Thread, wanted: u32, how: How) -> (Span, u32) {
+/// nodes, over which it is spread.
+fn span(thread: &Thread, wanted: u32, key: Key) -> (Span, u32) {
     match nodes::several() {
-        Some((nodes::ORIGIN, nodes))
-            if wanted >= nodes && thread.first && thread.team().level.get() == 0 && how != How::Alone =>
-        {
-            let (first, count) = nodes::region::part(wanted, nodes::ORIGIN, nodes);
-            (Span { first, threads: wanted }, count)
+        Some((nodes::ORIGIN, nodes)) if thread.first && thread.team().level.get() == 0 => {
+            // What was loaded since may keep variables by thread, which decides, too.
+            hooks::before_region();
+            match nodes::decide::begin(key, wanted, nodes) {
+                Some(way) => {
+                    let threads = way.division.threads(nodes::ORIGIN);
+                    (Span::part(threads, way.division.iterations(nodes::ORIGIN)), threads.count)
+                }
+                None => (Span { measured: true, ..Span::default() }, wanted),
+            }
         }
         _ => (Span::default(), wanted),
     }
 }
 
 /// Opens a region of the calling thread: a team with its members claimed, not yet at work.
-pub(crate) fn open(thread: &Thread, function: Function, asked: u32, flags: u32) -> &'static Team {
-    let how = if nodes::active() { nodes::region::how(function as usize) } else { How::Alone };
-    let (span, wanted) = span(thread, resolve(thread, asked), how);
-    open_part(thread, wanted, flags, span)
+pub(crate) fn open(thread: &Thread, key: Key, asked: u32, flags: u32) -> &'static Team {
+    let (span, wanted) = span(thread, resolve(thread, asked), key);
+    let team = open_part(thread, wanted, flags, span);
+    team.extent.set(key.extent);
+    team
 }
 
 /// The same on the calling thread's node alone, for what cannot be spread.
 pub(crate) fn open_here(thread: &Thread, asked: u32, flags: u32) -> &'static Team {
-    open_part(thread, resolve(thread, asked), flags, Span::default())
+    let team = open_part(thread, resolve(thread, asked), flags, Span::default());
+    team.extent.set(0);
+    team
 }
 
 fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static Team {
@@ -107,8 +124,12 @@ pub(crate) fn launch(
     team.function.set(Some(function));
     team.data.set(data);
     team.call_site.set(call_site);
-    if team.spans() && nodes::region::on_origin() {
-        nodes::region::begin(order(thread, team, function, data, call_site));
+    if team.span.get().measured && nodes::region::on_origin() {
+        let way = nodes::decide::way();
+        nodes::region::begin_part(team.size.get(), way.is_some_and(|way| way.cpu));
+        if let Some(way) = way {
+            nodes::region::begin(order(thread, team, data, way));
+        }
     }
     // SAFETY: the crew is the leader's to use.
     for (worker, id) in unsafe { &*team.crew.get() }.iter().zip(1..team.size.get()) {
@@ -117,19 +138,22 @@ pub(crate) fn launch(
     }
     thread.state.set(team.state_of(0));
     places::bind_member(thread, team, 0);
-    hooks::region_enter(function as usize, call_site, team.size.get() as usize);
+    hooks::region_enter(team.key());
 }
 
 /// What the other nodes must know of a region that begins.
-fn order(thread: &Thread, team: &Team, function: Function, data: *mut u8, call_site: usize) -> Order {
+fn order(thread: &Thread, team: &Team, data: *mut u8, way: Way) -> Order {
+    let key = team.key();
     // SAFETY: the first share is this team's, and nobody else uses it yet.
     let plan = unsafe { &*team.first_share.get() }.plan.get();
     Order {
-        function: function as usize as u64,
+        function: key.function,
         data: data as u64,
-        call_site: call_site as u64,
-        threads: team.threads(),
-        many: nodes::region::how(function as usize) == How::Many,
+        call_site: key.call_site,
+        extent: key.extent,
+        division: Some(way.division),
+        cpu: way.cpu,
+        many: way.many,
         standard: crate::wrap::elsewhere::replaced(),
         plan: Some(plan.to_words()),
         icv: thread.icv(),
@@ -138,11 +162,13 @@ fn order(thread: &Thread, team: &Team, function: Function, data: *mut u8, call_s
 
 /// On another node than the origin: the node's part of a region.
 pub(crate) fn take_part_of_region(order: Order) {
-    let Some((node, nodes)) = nodes::several() else { return };
+    let Some((node, _)) = nodes::several() else { return };
     let thread = me();
     thread.set_icv(|icv| *icv = order.icv);
-    let (first, count) = nodes::region::part(order.threads, node, nodes);
-    let team = open_part(thread, count, 0, Span { first, threads: order.threads });
+    let (threads, iterations) = order.part(node);
+    let team = open_part(thread, threads.count, 0, Span::part(threads, iterations));
+    team.extent.set(order.extent);
+    nodes::region::begin_part(team.size.get(), order.cpu);
     // SAFETY: nobody works in the team yet.
     unsafe { &*team.first_share.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
     // SAFETY: the origin runs the same program at the same addresses: compared when the nodes met.
@@ -151,6 +177,7 @@ pub(crate) fn take_part_of_region(order: Order) {
     launch(thread, team, function, data, order.call_site as usize);
     function(data);
     close(thread);
+    nodes::region::end_part(order.key());
 }
 
 /// The leader's own part of a region.
@@ -163,8 +190,8 @@ pub(crate) fn close(thread: &Thread) {
     let team = thread.team();
     let Some(outside) = team.outside.take() else { return };
     barrier::join(thread, team);
-    if team.spans() && nodes::region::on_origin() {
-        nodes::region::judge();
+    if team.span.get().measured && nodes::region::on_origin() {
+        nodes::decide::ended();
     }
     let followers = team.size.get() - 1;
     if followers > 0 {
@@ -187,7 +214,7 @@ pub(crate) fn close(thread: &Thread) {
 /// A whole region.
 pub(crate) fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize) {
     let thread = me();
-    let team = open(thread, function, asked, flags);
+    let team = open(thread, key(function, call_site, None), asked, flags);
     launch(thread, team, function, data, call_site);
     call(team, function, data);
     close(thread);
@@ -240,7 +267,7 @@ extern "C" fn GOMP_parallel_reductions(function: Function, data: *mut u8, asked:
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_start(function: Function, data: *mut u8, asked: u32) {
     let thread = me();
-    let team = open(thread, function, asked, 0);
+    let team = open(thread, key(function, 0, None), asked, 0);
     launch(thread, team, function, data, 0);
 }
 

@@ -17,7 +17,7 @@ fn prepare(team: &Team, plan: Plan) {
 
 fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize, plan: Plan) {
     let thread = me();
-    let team = parallel::open(thread, function, asked, flags);
+    let team = parallel::open(thread, parallel::key(function, call_site, Some(&plan)), asked, flags);
     prepare(team, plan);
     parallel::launch(thread, team, function, data, call_site);
     parallel::call(team, function, data);
@@ -26,7 +26,7 @@ fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: 
 
 fn launch(function: Function, data: *mut u8, asked: u32, plan: Plan) {
     let thread = me();
-    let team = parallel::open(thread, function, asked, 0);
+    let team = parallel::open(thread, parallel::key(function, 0, Some(&plan)), asked, 0);
     prepare(team, plan);
     parallel::launch(thread, team, function, data, 0);
 }

@@ -177,8 +177,7 @@ fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
     let leaving = thread.leaving.replace(false);
     if leaving {
         // The region is left already: the task's touches belong to it all the same.
-        let function = team.function.get().map_or(0, |function| function as usize);
-        hooks::region_enter(function, team.call_site.get(), team.size.get() as usize);
+        hooks::region_enter(team.key());
     }
     thread.set_task(task);
     if let Some(function) = task.function.get() {

@@ -9,6 +9,8 @@ use super::icv::Icv;
 use super::task::{Group, Task};
 use super::workshare::WorkShare;
 use crate::futex::{Gate, Lock};
+use crate::nodes::division::Share;
+use atoll_memory::region_counts::Key;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
@@ -185,6 +187,17 @@ pub(crate) struct Span {
     pub(crate) first: u32,
     /// Threads of the whole. 0: this team is all.
     pub(crate) threads: u32,
+    /// Its part where the runtime deals out blocks of iterations.
+    pub(crate) iterations: Share,
+    /// It is a region, or a part of one, that is measured.
+    pub(crate) measured: bool,
+}
+
+impl Span {
+    /// A node's part of a region.
+    pub(crate) fn part(threads: Share, iterations: Share) -> Span {
+        Span { first: threads.first, threads: threads.of, iterations, measured: true }
+    }
 }
 
 /// The threads that execute a region together, and all they share. Never freed, but used again: a member that
@@ -204,6 +217,8 @@ pub(crate) struct Team {
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut u8>,
     pub(crate) call_site: Cell<usize>,
+    /// See `region_counts::Key::extent`.
+    pub(crate) extent: Cell<u64>,
     pub(crate) icv: Cell<Icv>,
     /// `omp_get_num_teams` and `omp_get_team_num`.
     pub(crate) teams: Cell<(u32, u32)>,
@@ -261,7 +276,7 @@ impl Team {
             .collect::<Vec<_>>();
         let team: &'static Team = Box::leak(Box::new(Team {
             size: Size(AtomicU32::new(1)),
-            span: Cell::new(Span { first: 0, threads: 0 }),
+            span: Cell::new(Span::default()),
             site: AtomicUsize::new(0),
             level: Cell::new(0),
             active_level: Cell::new(0),
@@ -270,6 +285,7 @@ impl Team {
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
             call_site: Cell::new(0),
+            extent: Cell::new(0),
             icv: Cell::new(Icv::initial(1)),
             teams: Cell::new((1, 0)),
             bind: Cell::new(0),
@@ -319,6 +335,12 @@ impl Team {
             Some(at) => spares.swap_remove(at),
             None => Team::with_capacity(size),
         }
+    }
+
+    /// What tells the region apart that it is in.
+    pub(crate) fn key(&self) -> Key {
+        let function = self.function.get().map_or(0, |function| function as usize as u64);
+        Key { function, call_site: self.call_site.get() as u64, extent: self.extent.get() }
     }
 
     /// Is it a part of a team over several nodes?

@@ -59,6 +59,7 @@ fn share_new() {
             continue;
         }
         known.push(object.base);
+        crate::nodes::tls::loaded_late(&object);
         let shared = if replay::needed() {
             share_one(&object, file)
         } else if object.is_private() {

@@ -157,6 +157,7 @@ fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
     if settings.check_races != 0 && nodes.count() == 1 {
         return Err(LaunchError::CheckAlone);
     }
+    settings.home_alone = u32::from(args.home_alone == OnOff::On);
     translation::settle(args, nodes.count(), &mut settings)?;
     Ok(settings)
 }

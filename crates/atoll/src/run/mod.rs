@@ -14,6 +14,7 @@ pub(crate) mod process;
 mod segment;
 pub(crate) mod signals;
 pub(crate) mod summary;
+mod summary_nodes;
 mod translation;
 pub(crate) mod watch;
 

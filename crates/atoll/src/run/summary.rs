@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use atoll_record::figures::{Counters, Figures, Node, Races, Region};
+use atoll_record::figures::{Counters, Figures, Races};
 use atoll_record::run::Ending;
 
 use super::segment;
 use super::signals::signal_text;
+use super::summary_nodes::{write_nodes, write_regions, write_spread};
 
 /// Longest bar of the distribution by core-map count.
 const BAR: usize = 32;
@@ -65,6 +66,7 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     if let Some(n) = f.kernel_tlb_shootdowns {
         writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;
     }
+    write_spread(out, &f.regions)?;
     write_regions(out, &f.regions)
 }
 
@@ -98,79 +100,6 @@ fn write_races(out: &mut String, races: &Races) -> std::fmt::Result {
     let hidden = races.words.len().saturating_sub(RACES);
     if hidden > 0 || races.lost > 0 {
         writeln!(out, "    and {hidden} more; {} finds had no place", races.lost)?;
-    }
-    Ok(())
-}
-
-fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result {
-    if nodes.is_empty() {
-        return Ok(());
-    }
-    let heads = [
-        "node",
-        "reads",
-        "writes",
-        "waited s",
-        "sent",
-        "inval",
-        "batched",
-        "twins",
-        "diffs",
-        "bytes",
-        "ahead",
-        "used",
-        "stream",
-        "barriers",
-        "at them s",
-        "messages",
-        "bytes",
-    ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    for (number, n) in nodes.iter().enumerate() {
-        rows.push(vec![
-            number.to_string(),
-            count(n.read_faults),
-            count(n.write_faults),
-            format!("{:.3}", n.fault_seconds),
-            count(n.pages_sent),
-            count(n.single_invalidations),
-            count(n.batched_invalidations),
-            count(n.twins),
-            count(n.diffs),
-            bytes(n.diff_bytes),
-            count(n.ahead),
-            count(n.ahead_used),
-            count(n.streamed),
-            count(n.barriers),
-            format!("{:.3}", n.barrier_seconds),
-            count(n.messages),
-            bytes(n.message_bytes),
-        ]);
-    }
-    write_aligned(out, &rows)
-}
-
-/// Regions shown at most: the rest is in the record.
-const REGIONS: usize = 10;
-
-fn write_regions(out: &mut String, regions: &[Region]) -> std::fmt::Result {
-    if regions.is_empty() {
-        return Ok(());
-    }
-    let heads = ["region", "entered", "minor", "major", "first", "write", "prefetch", "faults s", "% of it"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    for r in regions.iter().take(REGIONS) {
-        let share = if r.worker_seconds > 0.0 { 100.0 * r.fault_seconds / r.worker_seconds } else { 0.0 };
-        let counts =
-            [r.entered, r.minor_faults, r.major_faults, r.first_faults, r.write_faults, r.prefetched_pages];
-        let mut row = vec![r.name.clone()];
-        row.extend(counts.map(count));
-        row.extend([format!("{:.3}", r.fault_seconds), format!("{share:.1}")]);
-        rows.push(row);
-    }
-    write_aligned(out, &rows)?;
-    if regions.len() > REGIONS {
-        writeln!(out, "  and {} more regions", regions.len() - REGIONS)?;
     }
     Ok(())
 }

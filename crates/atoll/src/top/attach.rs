@@ -37,7 +37,17 @@ pub(crate) fn find(pid: Option<i32>) -> Vec<Attached> {
         .filter(|a| pid.is_none_or(|pid| pid == a.launcher || pid == a.program()))
         .collect();
     found.sort_by_key(|a| a.launcher);
+    // The first node speaks for those whose launchers it started.
+    let launchers: Vec<i32> = found.iter().map(|a| a.launcher).collect();
+    found.retain(|a| {
+        a.control().settings.node == 0 || !parent(a.launcher).is_some_and(|p| launchers.contains(&p))
+    });
     found
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
 fn attach(launcher: i32) -> Option<Attached> {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use atoll_record::Figures;
-use atoll_record::figures::Counters;
+use atoll_record::figures::{Counters, Node};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -93,10 +93,13 @@ impl State {
         self.chosen %= self.views.len();
         let view = &self.views[self.chosen];
         let f = &view.now;
-        let [head, gauge, table, foot] = Layout::vertical([
+        // The nodes' table with its heads, where there is one.
+        let nodes = if f.nodes.is_empty() { 0 } else { f.nodes.len() as u16 + 1 };
+        let [head, gauge, table, by_node, foot] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(1),
             Constraint::Fill(1),
+            Constraint::Length(nodes),
             Constraint::Length(1),
         ])
         .areas(frame.area());
@@ -123,6 +126,7 @@ impl State {
         frame.render_widget(Paragraph::new(vec![Line::styled(title, bold), Line::raw(memory)]), head);
         frame.render_widget(near_gauge(f), gauge);
         frame.render_widget(rates(view), table);
+        frame.render_widget(node_rates(view), by_node);
         let keys = match self.views.len() {
             1 => "q quits".to_owned(),
             n => format!("run {} of {n}: Tab shows the next; q quits", self.chosen + 1),
@@ -176,6 +180,44 @@ fn rates(view: &View) -> Table<'static> {
     Table::new(rows, HEADS.map(|h| Constraint::Length(h.len().max(9) as u16))).header(heads)
 }
 
+const NODE_HEADS: [&str; 9] = [
+    "node",
+    "reads/s",
+    "writes/s",
+    "% waited",
+    "sent/s",
+    "inval/s",
+    "% at barriers",
+    "messages/s",
+    "bytes/s",
+];
+
+fn node_rates(view: &View) -> Table<'static> {
+    let seconds = (view.now.wall_seconds - view.before.wall_seconds).max(0.01);
+    let rows = view.now.nodes.iter().enumerate().map(|(number, node)| {
+        let before = view.before.nodes.get(number).copied().unwrap_or_default();
+        Row::new(node_cells(number, node, &before, seconds))
+    });
+    let heads = Row::new(NODE_HEADS).style(Style::new().add_modifier(Modifier::REVERSED));
+    Table::new(rows, NODE_HEADS.map(|h| Constraint::Length(h.len().max(9) as u16))).header(heads)
+}
+
+fn node_cells(number: usize, now: &Node, before: &Node, seconds: f64) -> Vec<String> {
+    let rate = |of: fn(&Node) -> u64| (of(now).saturating_sub(of(before)) as f64 / seconds) as u64;
+    let share = |of: fn(&Node) -> f64| format!("{:.1}", 100.0 * (of(now) - of(before)).max(0.0) / seconds);
+    vec![
+        number.to_string(),
+        count(rate(|n| n.read_faults)),
+        count(rate(|n| n.write_faults)),
+        share(|n| n.fault_seconds),
+        count(rate(|n| n.pages_sent)),
+        count(rate(|n| n.single_invalidations + n.batched_invalidations)),
+        share(|n| n.barrier_seconds),
+        count(rate(|n| n.messages)),
+        bytes(rate(|n| n.message_bytes)),
+    ]
+}
+
 fn cells(name: String, now: &Counters, before: &Counters, seconds: f64, workers: usize) -> Vec<String> {
     let rate = now.combine(before, |now, before| (now - before).max(0.0) / seconds);
     vec![
@@ -204,5 +246,12 @@ mod tests {
             |n| Counters { major_faults: n, fault_seconds: n as f64 / 100.0, ..Counters::default() };
         let cells = cells("0".into(), &counters(50), &counters(10), 2.0, 1);
         assert_eq!((cells[2].as_str(), cells[10].as_str()), ("20", "20.0"));
+    }
+
+    #[test]
+    fn nodes_have_rates_too() {
+        let node = |n| Node { pages_sent: n, barrier_seconds: n as f64 / 100.0, ..Node::default() };
+        let cells = node_cells(1, &node(50), &node(10), 2.0);
+        assert_eq!((cells[0].as_str(), cells[4].as_str(), cells[6].as_str()), ("1", "20", "20.0"));
     }
 }

@@ -39,7 +39,12 @@ impl Names {
 
     /// The function that `address` is in.
     pub(crate) fn function(&mut self, address: u64) -> Option<&str> {
-        self.find(address, |symbols| &symbols.functions).map(|(name, _)| name)
+        self.place(address).map(|(name, _)| name)
+    }
+
+    /// The same, with how far behind its begin.
+    pub(crate) fn place(&mut self, address: u64) -> Option<(&str, u64)> {
+        self.find(address, |symbols| &symbols.functions)
     }
 
     /// The variable that `address` is in, and how far from its start.

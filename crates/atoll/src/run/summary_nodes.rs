@@ -1,0 +1,132 @@
+//! The tables of nodes and of regions in the summary.
+
+use std::fmt::Write;
+
+use atoll_record::figures::{Node, Region};
+
+use super::summary::{bytes, count, write_aligned};
+
+/// What each node did; nothing where there is one.
+pub(super) fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let heads = [
+        "node",
+        "reads",
+        "writes",
+        "waited s",
+        "sent",
+        "inval",
+        "batched",
+        "twins",
+        "diffs",
+        "bytes",
+        "ahead",
+        "used",
+        "stream",
+        "barriers",
+        "at them s",
+        "messages",
+        "bytes",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for (number, n) in nodes.iter().enumerate() {
+        rows.push(vec![
+            number.to_string(),
+            count(n.read_faults),
+            count(n.write_faults),
+            format!("{:.3}", n.fault_seconds),
+            count(n.pages_sent),
+            count(n.single_invalidations),
+            count(n.batched_invalidations),
+            count(n.twins),
+            count(n.diffs),
+            bytes(n.diff_bytes),
+            count(n.ahead),
+            count(n.ahead_used),
+            count(n.streamed),
+            count(n.barriers),
+            format!("{:.3}", n.barrier_seconds),
+            count(n.messages),
+            bytes(n.message_bytes),
+        ]);
+    }
+    write_aligned(out, &rows)
+}
+
+/// Regions shown at most: the rest is in the record.
+const REGIONS: usize = 10;
+
+/// What several nodes did for each region.
+pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Result {
+    let heads = [
+        "region",
+        "runs",
+        "alone",
+        "time s",
+        "reads",
+        "writes",
+        "inval",
+        "batched",
+        "saved",
+        "diffs",
+        "bytes",
+        "used",
+        "wasted",
+        "at barriers s",
+        "writers: why",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for (region, s) in regions.iter().filter_map(|r| Some((r, r.spread.as_ref()?))).take(REGIONS) {
+        let waited: Vec<String> = s.barrier_seconds.iter().map(|s| format!("{s:.2}")).collect();
+        rows.push(vec![
+            region.name.clone(),
+            count(s.runs),
+            count(s.alone_runs),
+            format!("{:.3}", s.seconds),
+            count(s.read_faults),
+            count(s.write_faults),
+            count(s.single_invalidations),
+            count(s.batched_invalidations),
+            count(s.saved_invalidations),
+            count(s.diffs),
+            bytes(s.diff_bytes),
+            count(s.ahead_used),
+            count(s.ahead_wasted),
+            waited.join(" "),
+            format!("{}: {}", s.writers, s.why),
+        ]);
+    }
+    if rows.len() == 1 {
+        return Ok(());
+    }
+    write_aligned(out, &rows)?;
+    if regions.len() > REGIONS {
+        writeln!(out, "  and {} more regions", regions.len() - REGIONS)?;
+    }
+    Ok(())
+}
+
+/// What workers counted by region, if they did.
+pub(super) fn write_regions(out: &mut String, regions: &[Region]) -> std::fmt::Result {
+    if regions.iter().all(|region| region.entered == 0) {
+        return Ok(());
+    }
+    let heads = ["region", "entered", "minor", "major", "first", "write", "prefetch", "faults s", "% of it"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for r in regions.iter().take(REGIONS) {
+        let share = if r.worker_seconds > 0.0 { 100.0 * r.fault_seconds / r.worker_seconds } else { 0.0 };
+        let counts =
+            [r.entered, r.minor_faults, r.major_faults, r.first_faults, r.write_faults, r.prefetched_pages];
+        let mut row = vec![r.name.clone()];
+        row.extend(counts.map(count));
+        row.extend([format!("{:.3}", r.fault_seconds), format!("{share:.1}")]);
+        rows.push(row);
+    }
+    write_aligned(out, &rows)?;
+    if regions.len() > REGIONS {
+        writeln!(out, "  and {} more regions", regions.len() - REGIONS)?;
+    }
+    Ok(())
+}
