@@ -51,6 +51,9 @@ stress: build ## All programs at random settings against checksums, for TIME sec
 soak: build ## Random programs on several nodes against what they print with one thread, for TIME seconds
 	$(CARGO) run --release -p atoll-e2e --bin soak -- --seconds $(TIME)
 
+soak-faults: build ## The same, with messages between nodes late, refused and sent twice
+	$(CARGO) run --release -p atoll-e2e --bin soak -- --faults --seconds $(TIME)
+
 stress-nodes: build ## All programs on several nodes in all ways, and nodes killed at many moments; many minutes
 	$(CARGO) test --release -p atoll-e2e --test nodes -- --ignored --nocapture
 
@@ -77,4 +80,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace stress soak stress-nodes live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace stress soak soak-faults stress-nodes live lint fmt-check docs install clean

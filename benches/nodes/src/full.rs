@@ -72,10 +72,8 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
         }
         println!();
     }
-    if !options.no_links
-        && let Some(why) = shaped::refused(&places)
-    {
-        lines.extend(targets::links(&why));
+    if !options.no_links {
+        lines.extend(targets::links(&shaped::refused(&places)));
     }
 
     println!("targets");

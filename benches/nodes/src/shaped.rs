@@ -1,10 +1,15 @@
-//! Nodes over a network whose link is shaped: namespaces of this machine, UCX over TCP between them.
+//! Nodes over a network whose link is shaped, beside UCX's own round trip: why it is left out.
+
+use std::process::Command;
 
 use crate::places::Places;
 
-/// Why it is left out; none if it can be measured.
-pub(crate) fn refused(places: &Places) -> Option<String> {
-    let help = std::process::Command::new(&places.atoll).args(["run", "--help"]).output();
-    let known = help.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("--hosts"));
-    (!known).then(|| "this atoll runs local nodes only: it has no --hosts".to_owned())
+/// What is missing for it.
+pub(crate) fn refused(places: &Places) -> String {
+    let help = Command::new(&places.atoll).args(["run", "--help"]).output();
+    if help.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("--hosts")) {
+        "this bench starts local nodes only, not yet nodes in network namespaces".to_owned()
+    } else {
+        "this atoll runs local nodes only: it has no --hosts".to_owned()
+    }
 }

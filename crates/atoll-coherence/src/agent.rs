@@ -38,8 +38,8 @@ pub trait Memory {
     fn drop_twin(&mut self, page: Page);
     /// What differs from the twin.
     fn diff(&mut self, page: Page) -> Self::Diff;
-    /// Writes what differs.
-    fn apply(&mut self, page: Page, diff: &Self::Diff);
+    /// Writes what differs, as node `from` sent it.
+    fn apply(&mut self, page: Page, from: Node, diff: &Self::Diff);
     /// Lets the workers go on that wait for the page.
     fn resume(&mut self, page: Page);
 }
@@ -101,6 +101,9 @@ pub struct Layout {
     /// Pages, first and behind the last, that the origin has alone again after each barrier, if it kept a copy: what it alone
     /// works with between regions, as its stack.
     pub reclaim: (Page, Page),
+    /// Races are looked for: nobody writes among many without a twin, nor what it has at first, but the pages of `reclaim`, without
+    /// having asked.
+    pub watched: bool,
 }
 
 /// A stretch of pages that is dealt out.
@@ -117,7 +120,7 @@ impl Layout {
     #[must_use]
     pub const fn new(nodes: Node, origin: Node, stretch: u64) -> Self {
         let none = Area { first: 0, each: 0 };
-        Self { nodes, origin, stretch, areas: [none; 2], reclaim: (0, 0) }
+        Self { nodes, origin, stretch, areas: [none; 2], reclaim: (0, 0), watched: false }
     }
 
     /// The home of `page`.
@@ -212,6 +215,12 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         self.me
     }
 
+    /// Where pages are at home.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
     /// What this node has of `page`.
     #[must_use]
     pub fn state(&self, page: Page) -> State {
@@ -219,7 +228,12 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
     }
 
     fn first_state(&self, page: Page) -> State {
-        if self.me == self.layout.first_owner(page) { State::Exclusive } else { State::Nothing }
+        let reclaimed = self.layout.reclaim.0..self.layout.reclaim.1;
+        match self.me == self.layout.first_owner(page) {
+            true if self.layout.watched && !reclaimed.contains(&page) => State::Shared,
+            true => State::Exclusive,
+            false => State::Nothing,
+        }
     }
 
     /// What is to be sent, in order; it is forgotten here.
@@ -244,7 +258,9 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         let event = match (fault, mode) {
             (Fault::Read, _) => Event::ReadFault,
             (Fault::Write, Mode::Single) => Event::WriteFault,
-            (Fault::Write, Mode::Many) if self.me == self.layout.origin => Event::OpenFault,
+            (Fault::Write, Mode::Many) if self.me == self.layout.origin && !self.layout.watched => {
+                Event::OpenFault
+            }
             (Fault::Write, Mode::Many) => Event::TwinFault,
         };
         self.step(page, event, None, memory)?;
@@ -256,6 +272,38 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         self.barrier = Barrier::Settling;
         self.settle();
         self.deliver_to_self(memory)
+    }
+
+    /// A phase of many writers begins here, and races are looked for: whoever writes faults first. `first`: pages that are as they were
+    /// at first and may be written.
+    pub fn watch<M: Memory<Data = D, Diff = F>>(
+        &mut self,
+        first: impl IntoIterator<Item = Page>,
+        memory: &mut M,
+    ) -> Result<(), Impossible> {
+        let mut pages: Vec<Page> = first.into_iter().filter(|page| !self.copies.contains_key(page)).collect();
+        pages.extend(self.copies.keys());
+        for page in pages {
+            if self.state(page) == State::Exclusive {
+                self.step(page, Event::Watch, None, memory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// It is over: the origin has what it works with between regions as it had it.
+    pub fn unwatch<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
+        let (from, to) = self.layout.reclaim;
+        let watched = |(page, copy): (&Page, &Copy<D, F>)| (copy.state == State::Shared).then_some(*page);
+        let pages: Vec<Page> = self.copies.range(from..to).filter_map(watched).collect();
+        for page in pages {
+            let alone = |entry: &Entry| entry.is_owned_by(self.me);
+            let first = self.layout.first_owner(page) == self.me && self.layout.home(page) == self.me;
+            if self.entries.get(&page).map_or(first, alone) {
+                self.step(page, Event::Unwatch, None, memory)?;
+            }
+        }
+        Ok(())
     }
 
     /// A message from node `from`.
@@ -403,8 +451,8 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                     }
                 }
                 Action::ApplyDiff => {
-                    if let Some((_, Message::Diff(_, diff))) = &cause {
-                        memory.apply(page, diff);
+                    if let Some((from, Message::Diff(_, diff))) = &cause {
+                        memory.apply(page, *from, diff);
                     }
                     if let Some(copy) = self.copies.get_mut(&page) {
                         copy.diffs -= 1;

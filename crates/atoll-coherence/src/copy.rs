@@ -69,6 +69,10 @@ names! {
         Diff,
         /// The last diff came.
         LastDiff,
+        /// Races are looked for: who writes is to be seen from now on.
+        Watch,
+        /// Not any more, and nobody else has a copy.
+        Unwatch,
     }
 }
 
@@ -91,7 +95,7 @@ names! {
         Drop,
         /// Keep the page as it is as a twin.
         MakeTwin,
-        /// Forget the twin.
+        /// Forget the twin, if there is one.
         DropTwin,
         /// Send the data, to be read.
         SendShared,
@@ -170,7 +174,7 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Twinned + OrderKeep => Exclusive [DropTwin];
     Open + OrderKeep => Exclusive [];
     Twinned + OrderSend => Nothing [SendDiff, DropTwin, Drop];
-    Twinned + OrderMerge => Merging [DropTwin, Replay];
+    Twinned + OrderMerge => Merging [Replay];
     Open + OrderMerge => Merging [Replay];
 
     // A diff's sender may have had its orders first.
@@ -179,10 +183,14 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Open + Diff => Open [Defer];
     Open + LastDiff => Open [Defer];
     Merging + Diff => Merging [ApplyDiff];
-    Merging + LastDiff => Exclusive [ApplyDiff, Replay];
+    Merging + LastDiff => Exclusive [ApplyDiff, DropTwin, Replay];
     // Whoever asks now had its orders before this node has all it needs.
     Merging + ForwardRead => Merging [Defer];
     Merging + ForwardWrite => Merging [Defer];
+
+    // A node that looks for races makes a twin before it writes what it has alone, too. The home still takes it for the owner.
+    Exclusive + Watch => Shared [DenyWrite];
+    Shared + Unwatch => Exclusive [AllowWrite];
 ];
 
 /// What comes next and what is to be done.

@@ -1,17 +1,30 @@
-//! What was changed in a page since its twin was made, byte by byte.
+//! What was changed in a page since its twin was made, byte by byte, and how it is merged into a page that others changed.
 //!
 //! A node that wrote beside others sends this to whoever merges the page (`merge.rs`). Bytes that did not change are not in
 //! it: they may be another node's, which a coarser diff would overwrite with what they were. A diff carries what the bytes
-//! became and not the exclusive or of both, so that it says the same whatever was merged before.
+//! became and not the exclusive or of both: two of them in one word would make a value that nobody wrote.
+//!
+//! Two nodes that changed one byte have a race. Which of them has the word (8 bytes, aligned) is decided for the word and not
+//! for each byte ([`apply`]), so that it is one node's whole; for that a diff also says what the bytes of words that changed
+//! in part were before. The rule, and what it cannot do, is in `docs/coherence.md`, "Data races".
 //!
 //! The format: numbers in LEB128; an even number 2n skips n blocks of 64 bytes; an odd number 2n + 1 with n > 0 is followed
 //! by n blocks that changed in every byte; 1 is followed by one block's mask, 8 bytes, little-endian, bit i for byte
-//! i, and by the bytes whose bit is set. Pages are whole blocks. A block costs at most 9 bytes more than it has.
+//! i, and by its words that changed: of each the bytes whose bit is set and, if that is not all of them, the same bytes as they
+//! were. Pages are whole blocks. A block costs at most 121 bytes.
 //!
 //! Source: the Popcorn paper, sections 3.1 and 4.1 (differential logging).
 
+mod pack;
+
+#[cfg(target_arch = "x86_64")]
+use pack::bmi2::Bmi2;
+use pack::{Pack, Plain, expand, has_zero};
+
 /// Bytes of a block.
 pub const BLOCK: usize = 64;
+/// Bytes of a word: what a race leaves whole.
+pub const WORD: usize = 8;
 
 /// Why bytes are no diff of a page of this size.
 #[derive(thiserror::Error, Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +44,20 @@ pub enum DiffError {
 ///
 /// If the sizes differ or are not whole blocks.
 pub fn encode(twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(bmi2) = Bmi2::here() {
+        #[target_feature(enable = "bmi2")]
+        fn fast(bmi2: Bmi2, twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
+            encode_by(bmi2, twin, page, out);
+        }
+        // SAFETY: the processor has it.
+        return unsafe { fast(bmi2, twin, page, out) };
+    }
+    encode_by(Plain, twin, page, out);
+}
+
+#[inline(always)]
+fn encode_by(pack: impl Pack, twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
     let (before, rest) = twin.as_chunks::<BLOCK>();
     let (after, rest_after) = page.as_chunks::<BLOCK>();
     assert!(
@@ -57,20 +84,58 @@ pub fn encode(twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
             at += full;
             continue;
         }
-        let mask = changed(&before[at], &after[at]);
-        number(1, out);
-        out.extend_from_slice(&mask.to_le_bytes());
-        let mut left = mask;
-        while left != 0 {
-            out.push(after[at][left.trailing_zeros() as usize]);
-            left &= left - 1;
-        }
+        part(pack, changed(&before[at], &after[at]), &before[at], &after[at], out);
         at += 1;
     }
 }
 
-/// Writes what `diff` says into `page`. On an error nothing more is written; what was before it is.
+/// Appends a block that changed where `mask` says.
+#[inline(always)]
+fn part(pack: impl Pack, mask: u64, before: &[u8; BLOCK], after: &[u8; BLOCK], out: &mut Vec<u8>) {
+    number(1, out);
+    let masks = mask.to_le_bytes();
+    out.extend_from_slice(&masks);
+    // Whole words are put, and what is too much of them overwritten by the next: so there is room for one more.
+    let (mut bytes, mut end) = ([0; 2 * BLOCK + WORD], 0);
+    let mut put = |word: u64, count: usize| {
+        bytes[end..end + WORD].copy_from_slice(&word.to_le_bytes());
+        end += count;
+    };
+    let words = before.as_chunks::<WORD>().0.iter().zip(after.as_chunks::<WORD>().0);
+    for (mask, (old, new)) in masks.into_iter().zip(words).filter(|(mask, _)| *mask != 0) {
+        let (old, new) = (u64::from_le_bytes(*old), u64::from_le_bytes(*new));
+        if mask == u8::MAX {
+            put(new, WORD);
+        } else {
+            let (bytes, count) = (expand(mask), mask.count_ones() as usize);
+            put(pack.pack(new, bytes), count);
+            put(pack.pack(old, bytes), count);
+        }
+    }
+    out.extend_from_slice(&bytes[..end]);
+}
+
+/// Merges what `diff` says into `page`, which others, and its own node, may have changed. A word whose bytes were all changed
+/// here where the diff changes it stays as it is; else all that the diff changes of it is written. So a byte that one node
+/// changed survives, and of two nodes that changed a byte the one with more of the word, if it has all that the other has, has
+/// the word whole.
+///
+/// On an error nothing more is written; what was before it is.
 pub fn apply(diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(bmi2) = Bmi2::here() {
+        #[target_feature(enable = "bmi2")]
+        fn fast(bmi2: Bmi2, diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
+            apply_by(bmi2, diff, page)
+        }
+        // SAFETY: the processor has it.
+        return unsafe { fast(bmi2, diff, page) };
+    }
+    apply_by(Plain, diff, page)
+}
+
+#[inline(always)]
+fn apply_by(pack: impl Pack, diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
     let (blocks, _) = page.as_chunks_mut::<BLOCK>();
     let mut reader = Reader { bytes: diff, at: 0 };
     let mut at = 0_usize;
@@ -82,12 +147,23 @@ pub fn apply(diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
             (0, skip) => at = at.checked_add(skip).filter(|at| *at <= blocks.len()).ok_or(beyond)?,
             (_, 0) => {
                 let mask = u64::from_le_bytes(*reader.take::<8>()?);
-                let block = blocks.get_mut(at).ok_or(beyond)?;
-                let values = reader.slice(mask.count_ones() as usize)?;
-                let mut left = mask;
-                for value in values {
-                    block[left.trailing_zeros() as usize] = *value;
-                    left &= left - 1;
+                let (words, _) = blocks.get_mut(at).ok_or(beyond)?.as_chunks_mut::<WORD>();
+                for (mask, word) in mask.to_le_bytes().into_iter().zip(words) {
+                    match mask {
+                        0 => {}
+                        u8::MAX => *word = *reader.take::<WORD>()?,
+                        mask => {
+                            let (bytes, count) = (expand(mask), mask.count_ones() as usize);
+                            let start = reader.at;
+                            reader.slice(2 * count)?;
+                            let new = pack.spread(word_of(&diff[start..]), bytes);
+                            let old = pack.spread(word_of(&diff[start + count..]), bytes);
+                            let here = u64::from_le_bytes(*word);
+                            if has_zero((here ^ old) | !bytes) {
+                                *word = (here & !bytes | new).to_le_bytes();
+                            }
+                        }
+                    }
                 }
                 at += 1;
             }
@@ -100,6 +176,49 @@ pub fn apply(diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
         }
     }
     Ok(())
+}
+
+/// The word that `bytes` begin with; what is missing is 0.
+#[inline(always)]
+fn word_of(bytes: &[u8]) -> u64 {
+    let mut word = [0; WORD];
+    match bytes.first_chunk() {
+        Some(whole) => word = *whole,
+        None => word[..bytes.len()].copy_from_slice(bytes),
+    }
+    u64::from_le_bytes(word)
+}
+
+/// Which bytes of each block differ, bit i for byte i. The sizes are the same number of blocks.
+#[must_use]
+pub fn masks(twin: &[u8], page: &[u8]) -> Vec<u64> {
+    let (before, after) = (twin.as_chunks::<BLOCK>().0, page.as_chunks::<BLOCK>().0);
+    before.iter().zip(after).map(|(old, new)| changed(old, new)).collect()
+}
+
+/// Which bytes of each of a page's `blocks` blocks `diff` changes, bit i for byte i.
+pub fn masks_of(diff: &[u8], blocks: usize) -> Result<Vec<u64>, DiffError> {
+    let mut masks = vec![0; blocks];
+    let mut reader = Reader { bytes: diff, at: 0 };
+    let mut at = 0_usize;
+    while reader.at < diff.len() {
+        let number = reader.number()?;
+        let beyond = DiffError::Beyond(reader.at);
+        let count = usize::try_from(number / 2).unwrap_or(usize::MAX).max((number % 2) as usize);
+        let end = at.checked_add(count).filter(|end| *end <= blocks).ok_or(beyond)?;
+        if number == 1 {
+            masks[at] = u64::from_le_bytes(*reader.take::<8>()?);
+            for mask in masks[at].to_le_bytes() {
+                let both = if mask == u8::MAX { WORD as u32 } else { 2 * mask.count_ones() };
+                reader.slice(both as usize)?;
+            }
+        } else if number % 2 == 1 {
+            reader.slice(count * BLOCK)?;
+            masks[at..end].fill(u64::MAX);
+        }
+        at = end;
+    }
+    Ok(masks)
 }
 
 /// Are all bytes the same? Compiled to vector instructions.
@@ -209,10 +328,11 @@ mod tests {
         fn what_changed_arrives((twin, page) in pages()) {
             let diff = diff(&twin, &page);
             let mut other = twin.clone();
+            prop_assert_eq!(masks_of(&diff, page.len() / BLOCK), Ok(masks(&twin, &page)));
             apply(&diff, &mut other).unwrap();
             prop_assert_eq!(&other, &page);
             prop_assert_eq!(diff.is_empty(), twin == page);
-            prop_assert!(diff.len() <= page.len() / BLOCK * (BLOCK + 9) + 10);
+            prop_assert!(diff.len() <= page.len() / BLOCK * 121 + 10);
         }
 
         #[test]
@@ -236,6 +356,7 @@ mod tests {
         fn any_bytes_are_a_diff_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut page = [0; 4 * BLOCK];
             let _ = apply(&bytes, &mut page);
+            let _ = masks_of(&bytes, 4);
         }
     }
 
@@ -251,7 +372,7 @@ mod tests {
             let _ = apply(&whole[..end], &mut out);
         }
         assert_eq!(apply(&whole[..3], &mut out), Err(DiffError::CutOff(2)));
-        assert_eq!(apply(&whole, &mut out[..2048]), Err(DiffError::Beyond(12)));
+        assert_eq!(apply(&whole, &mut out[..2048]), Err(DiffError::Beyond(13)));
         assert!(matches!(apply(&[0xff; 11], &mut out), Err(DiffError::Beyond(_))));
     }
 }

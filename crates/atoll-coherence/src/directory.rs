@@ -80,6 +80,8 @@ names! {
 pub static TABLE: &[Row<State, Event, Action>] = rows![
     Owned + Read => Reading [ForwardRead];
     Owned + Write => Writing [ForwardWrite];
+    // It gave up its leave to write, to look for races.
+    Owned + WriteAlone => Writing [Grant];
     Shared + Read => Reading [ForwardRead];
     Shared + WriteAlone => Writing [Grant];
     Shared + WriteAmong => Collecting [InvalidateOthers];
@@ -167,6 +169,12 @@ impl Entry {
     #[must_use]
     pub fn holders(&self) -> Nodes {
         self.holders
+    }
+
+    /// Does `node` alone have the page, and is nobody waiting for it?
+    #[must_use]
+    pub fn is_owned_by(&self, node: Node) -> bool {
+        self.state == State::Owned && self.holders == Nodes::one(node)
     }
 
     /// Does `node` have one of several copies, or the only one without leave to write it?

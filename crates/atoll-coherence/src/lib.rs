@@ -18,6 +18,7 @@ pub mod directory;
 pub mod merge;
 pub mod nodes;
 pub mod plan;
+pub mod races;
 pub mod region;
 mod table;
 

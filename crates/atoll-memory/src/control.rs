@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use crate::race_counts::Races;
 use crate::region_counts::Regions;
 use crate::segment::{SegmentFigures, SegmentSettings};
 
@@ -12,7 +13,7 @@ use crate::segment::{SegmentFigures, SegmentSettings};
 pub const MAX_WORKERS: usize = 256;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc08");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc09");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -87,6 +88,8 @@ pub struct Settings {
     pub consistency: u32,
     /// Are pages fetched ahead at a region's entry? 0: no.
     pub prefetch: u32,
+    /// Are words looked for that two nodes write in one region? 0: no.
+    pub check_races: u32,
     /// The directory in which local nodes meet, NUL-terminated.
     pub meeting: [u8; 256],
 }
@@ -259,6 +262,8 @@ pub struct Control {
     pub totals: Totals,
     /// Counters by region.
     pub regions: Regions,
+    /// What was found of several nodes' writes.
+    pub races: Races,
     /// Counters by node.
     pub nodes: [NodeFigures; crate::layout::MAX_NODES],
     /// The segment, if there is one.
@@ -330,6 +335,7 @@ impl Settings {
             nodes: 1,
             consistency: Consistency::Smart as u32,
             prefetch: 1,
+            check_races: 0,
             meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);

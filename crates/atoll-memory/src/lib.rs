@@ -8,6 +8,8 @@ pub mod control;
 pub mod far;
 pub mod layout;
 pub mod pager;
+pub mod perf_event;
+pub mod race_counts;
 pub mod region_counts;
 pub mod segment;
 pub mod spin;

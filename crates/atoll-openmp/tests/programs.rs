@@ -111,6 +111,7 @@ programs! {
     printing "printing.c" "gcc";
     reading "reading.c" "gcc";
     identity "identity.c" "gcc";
+    racing "racing.c" "gcc";
 }
 
 #[test]

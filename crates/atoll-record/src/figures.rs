@@ -44,6 +44,44 @@ pub struct Figures {
     pub regions: Vec<Region>,
     /// The segment, if the program's memory was one.
     pub segment: Option<Segment>,
+    /// What `--check races` found; none where it was not asked for.
+    pub races: Option<Races>,
+    /// Regions that keep to one writer of a page as near memory is too small for their twins, by their functions' names.
+    pub one_writer_regions: Vec<String>,
+}
+
+/// Words that several nodes wrote in one region.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Races {
+    /// Runs of regions in which they were looked for.
+    pub checked_regions: u64,
+    /// Runs of regions over several nodes in which they were not, as their code synchronises by instructions of its own.
+    pub unchecked_regions: u64,
+    /// Finds that there was no room for.
+    pub lost: u64,
+    /// That found most often first.
+    pub words: Vec<Race>,
+}
+
+/// Words of one variable, or side by side, that several nodes wrote in one region.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Race {
+    /// The region's outlined function, as the program's symbols name it; else its address.
+    pub region: String,
+    /// What they are in: a variable's name, `heap`, `stack`, or empty where it is not known.
+    pub variable: String,
+    /// Bytes from the variable's start to the first word; 0 where it is no variable.
+    pub offset: u64,
+    /// Address of the first word.
+    pub address: u64,
+    /// How many words, of 8 bytes.
+    pub words: u64,
+    /// Nodes that wrote them.
+    pub nodes: Vec<u32>,
+    /// At how many barriers one of them was found.
+    pub count: u64,
 }
 
 /// One parallel region: sums over all workers, from entering it to leaving it.

@@ -3,6 +3,7 @@
 //! Implemented by `ldt/`, `kvm64/` and, twice, by `flat/`; one conformance suite is run against each.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::errno::Errno;
@@ -14,6 +15,8 @@ use crate::start::Start;
 pub enum Kind {
     /// 32-bit segments in this process.
     Ldt,
+    /// The same in a process of its own that can make no system call.
+    Process,
     /// 64-bit code at user privilege in a KVM virtual CPU.
     Kvm64,
     /// 32-bit protected mode without paging in a KVM virtual CPU.
@@ -24,16 +27,23 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, nearest to the hardware first.
-    pub const ALL: [Kind; 4] = [Kind::Ldt, Kind::Kvm32, Kind::Kvm64, Kind::Qemu];
+    pub const ALL: [Kind; 5] = [Kind::Ldt, Kind::Process, Kind::Kvm32, Kind::Kvm64, Kind::Qemu];
 
     /// As the command line names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ldt => "ldt",
+            Self::Process => "process",
             Self::Kvm64 => "kvm64",
             Self::Kvm32 => "kvm32",
             Self::Qemu => "qemu",
         }
+    }
+
+    /// Whatever a program's instructions are, they stay in its segment, or in a process or machine of its own. Not so in this process, where a far jump to
+    /// Linux's 64-bit code segment leads to all of the process's memory.
+    pub fn is_closed(self) -> bool {
+        self != Self::Ldt
     }
 
     /// The programs it runs.
@@ -99,6 +109,21 @@ pub enum SegmentError {
         /// What it said.
         error: std::io::Error,
     },
+}
+
+/// The bytes of a segment: what was asked for, as a multiple of `unit`.
+///
+/// # Errors
+/// It is not in `limits`, which are there because of `why`.
+pub(crate) fn segment_bytes(
+    asked: u64,
+    unit: u64,
+    limits: RangeInclusive<u64>,
+    why: &'static str,
+) -> Result<u64, SegmentError> {
+    let (least, most) = (*limits.start(), *limits.end());
+    let whole = asked.checked_next_multiple_of(unit).filter(|whole| limits.contains(whole));
+    whole.ok_or(SegmentError::Size { asked, least, most, why })
 }
 
 /// For `map_err`: what failed.
@@ -167,4 +192,18 @@ pub trait Cores {
     /// # Errors
     /// The machine failed under it.
     fn serve(&mut self) -> Result<End, SegmentError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        let of = |asked| segment_bytes(asked, 1 << 20, 4 << 20..=2 << 30, "a reason");
+        for asked in [0, 1 << 20, (2 << 30) + 1, u64::MAX] {
+            assert!(matches!(of(asked), Err(SegmentError::Size { .. })), "{asked}");
+        }
+        assert_eq!(of((4 << 20) + 1).unwrap(), 5 << 20);
+    }
 }

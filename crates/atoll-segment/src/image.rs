@@ -251,12 +251,37 @@ fn load_part<P: ProgramHeader<Endian = Endianness>>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A 64-bit program of one part: header, program header, 16 bytes of code.
+    pub(crate) fn small_64() -> Vec<u8> {
+        let mut file = vec![0_u8; 0x78];
+        file[..16].copy_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+        let words: [(usize, u64); 12] = [
+            (16, 2 | 62 << 16 | 1 << 32),
+            (24, 0x40_0078),
+            (32, 0x40),
+            (40, 0),
+            (48, 0x40 << 32 | 0x38 << 48),
+            (56, 1),
+            (0x40, 1 | 5 << 32),
+            (0x48, 0),
+            (0x50, 0x40_0000),
+            (0x60, 0x88),
+            (0x68, 0x2000),
+            (0x70, 0x1000),
+        ];
+        for (at, word) in words {
+            file[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        file.extend([0x90; 16]);
+        file
+    }
+
     /// A 32-bit program of one part: header, program header, 16 bytes of code.
-    fn small(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    pub(crate) fn small(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut file = vec![0_u8; 0x54];
         file[..16].copy_from_slice(b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0");
         let words: [(usize, u32); 13] = [

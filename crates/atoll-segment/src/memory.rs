@@ -2,9 +2,11 @@
 //!
 //! Owned by a backend; everybody else works through its `Window`.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, RawFd};
 
+use crate::backend::{SegmentError, machine};
 use crate::window::Window;
 
 /// A mapping that is taken back when its owner goes.
@@ -60,6 +62,8 @@ impl Memory {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // SAFETY: the mapping just made; where shared memory has no huge pages it stays as it is.
+        unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
         Ok(Memory { base: base.cast(), bytes, shared: true })
     }
 
@@ -111,6 +115,17 @@ impl Drop for Memory {
         // SAFETY: our own mapping; its owner ends after the cores.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
+}
+
+/// A file in memory that a child has too, by its number.
+pub(crate) fn file(name: &std::ffi::CStr) -> Result<File, SegmentError> {
+    // SAFETY: a C string; no flags, as the child is to have it.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), 0) };
+    if fd < 0 {
+        return Err(machine("making a file in memory")(io::Error::last_os_error()));
+    }
+    // SAFETY: a fresh descriptor.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// How pages are given back.

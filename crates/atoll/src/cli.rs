@@ -243,6 +243,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub(crate) prefetch: OnOff,
 
+    /// Look for errors of the program, which takes time: races are words that two nodes write in one region
+    ///
+    /// Needs several nodes: --nodes N --workers N sees what any two workers write. Regions run among many writers, whatever
+    /// --consistency says, and every first write to a page in a phase faults. Regions whose code synchronises by instructions of its own are
+    /// not looked at. A store that leaves a byte as it was is not seen.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) check: Option<CheckArg>,
+
     /// Write everything known about the run to FILE (see `atoll show`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,
@@ -298,6 +306,12 @@ pub(crate) enum SummaryForm {
     Json,
     /// Nothing
     None,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckArg {
+    /// Words that two nodes write in one region
+    Races,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]

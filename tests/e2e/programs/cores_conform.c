@@ -46,6 +46,8 @@ static void files(void) {
     int number;
     CHECK(f && fscanf(f, "%d %99s", &number, back) == 2 && number == 12 && fclose(f) == 0);
     CHECK(unlink(name) == 0 && open(name, O_RDONLY) == -1 && errno == ENOENT);
+    /* A file that is memory would lead out of the segment. */
+    CHECK(open("/proc/self/mem", O_RDWR) == -1 && errno == EACCES);
     int ends[2];
     CHECK(pipe(ends) == 0 && write(ends[1], "p", 1) == 1 && read(ends[0], back, 10) == 1);
     CHECK(getcwd(back, sizeof back) && back[0] == '/');
@@ -125,6 +127,7 @@ int main(int argc, char **argv) {
     memory();
     pointers(strtoul(argv[1], NULL, 0));
     CHECK(fork() == -1 && errno == ENOSYS);
+    CHECK(vfork() == -1 && errno == ENOSYS);
     CHECK(execl("/bin/true", "true", NULL) == -1 && errno == ENOSYS);
     double x = 0;
     for (int i = 1; i < 1000; i++) x += 1.0 / i;

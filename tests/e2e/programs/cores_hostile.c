@@ -33,6 +33,11 @@ int main(int argc, char **argv) {
     /* Linux's 64-bit code segment: to a system call that only we may make. */
     if (!strcmp(way, "long"))
         __asm__ volatile("ljmp $0x33, $1f; 1: .byte 0xb8, 39, 0, 0, 0, 0x0f, 0x05; hlt");
+    /* The same, to what the process around has at its thread pointer. */
+    if (!strcmp(way, "host"))
+        __asm__ volatile("ljmp $0x33, $1f; 1: .byte 0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0;" /* mov rax, fs:[0] */
+                         ".byte 0xc6, 0x00, 0x01;"                                              /* mov byte [rax], 1 */
+                         ".byte 0xb8, 60, 0, 0, 0, 0x0f, 0x05; hlt");                           /* exit */
     if (!strcmp(way, "fs")) {
         /* The 64-bit side's thread pointer is lost, and must be found again. */
         __asm__ volatile("mov $0x2b, %%eax; mov %%eax, %%fs; xor %%eax, %%eax; mov %%eax, %%fs" ::: "eax");

@@ -82,6 +82,19 @@ static void copies(void) {
     }
 }
 
+/* What other nodes wrote to the main thread's own variables, through a pointer, stayed there. */
+static void main_threads(void) {
+    for (int round = 1; round < 4; round++) {
+        double *mains = table;
+        for (int i = 0; i < 3000; i++) mains[i] = 0;
+#pragma omp parallel
+        for (int i = omp_get_thread_num(); i < 3000; i += omp_get_num_threads()) mains[i] = i + round;
+        int wrong = 0;
+        for (int i = 0; i < 3000; i++) wrong += mains[i] != i + round;
+        CHECK(wrong == 0);
+    }
+}
+
 /* A worker that waits at a barrier writes on its stack, which others read: that was lost, or the protocol ended the run. */
 static void stacks(void) {
     for (int round = 0; round < 50; round++) {
@@ -133,6 +146,7 @@ int main(void) {
     control_variables();
     task_reductions();
     copies();
+    main_threads();
     stacks();
     sizes();
     many();

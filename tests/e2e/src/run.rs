@@ -347,7 +347,7 @@ impl Running {
             left::kill(&self.tag, self.pid());
         }
         for (reader, name) in [(&mut self.stdout, "stdout"), (&mut self.stderr, "stderr")] {
-            if !reader.finish(Duration::from_secs(2)) {
+            if !reader.finish(Duration::from_secs(10)) {
                 left.push(format!("somebody still holds {name} open"));
             }
         }

@@ -21,21 +21,22 @@ pub struct Tally {
     pub failed: Vec<String>,
 }
 
-/// Runs programs of `seed` and on for `time`, each at some random settings; tells `each` of every run.
-pub fn soak(seed: u64, time: Duration, mut each: impl FnMut(&str)) -> Tally {
+/// Runs programs of `seed` and on for `time`, each at some random settings; tells `each` of every run. `faults`: messages
+/// between nodes are late, refused and sent twice.
+pub fn soak(seed: u64, time: Duration, faults: bool, mut each: impl FnMut(&str)) -> Tally {
     let folder = tempfile::tempdir().expect("a folder for programs");
     let began = Instant::now();
     let mut tally = Tally::default();
     let mut seed = seed;
     while began.elapsed() < time {
-        one(seed, folder.path(), &mut tally, &mut each);
+        one((seed, faults), folder.path(), &mut tally, &mut each);
         seed += 1;
     }
     tally
 }
 
 /// Builds and runs the program of this seed.
-fn one(seed: u64, folder: &Path, tally: &mut Tally, each: &mut impl FnMut(&str)) {
+fn one((seed, faults): (u64, bool), folder: &Path, tally: &mut Tally, each: &mut impl FnMut(&str)) {
     let source = generated::source(seed);
     // Not those that the program is made of.
     let mut random = Random(seed ^ 0x5eed);
@@ -56,7 +57,8 @@ fn one(seed: u64, folder: &Path, tally: &mut Tally, each: &mut impl FnMut(&str))
     }
     for _ in 0..2 {
         let options = settings(&mut random);
-        let run = Atoll::new(&program).with(&options).env("OMP_SCHEDULE", schedule).limit(LIMIT).run();
+        let run = Atoll::new(&program).with(&options).env("OMP_SCHEDULE", schedule).limit(LIMIT);
+        let run = if faults { run.env("ATOLL_TEST_FAULTS", seed.to_string()) } else { run }.run();
         match fault(&run, &right) {
             None => {
                 tally.passed += 1;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use atoll_e2e::build::{helper, openmp, root};
 use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{PROGRAMS, checksum};
-use atoll_e2e::{Atoll, built, native, skip, soak};
+use atoll_e2e::{Atoll, Outcome, built, native, skip, soak};
 
 const PROTOCOLS: [&str; 6] = [
     "--consistency smart --prefetch on",
@@ -118,10 +118,6 @@ fn construct(source: &str, way: &str) -> Option<String> {
         .then(|| format!("left {:?} {}", run.left, run.told()))
 }
 
-/// Those that cannot be right yet: one gives the number of its standard output to another file in between, the other
-/// uses units of libgfortran's on all nodes, which is refused by another sentence, the third asks other nodes for places.
-const NOT_YET: [&str; 3] = ["printing.c", "fortran.f90", "routines.c"];
-
 #[test]
 fn every_construct() {
     let mut failed = Vec::new();
@@ -129,7 +125,9 @@ fn every_construct() {
     let names = sources.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<_> = names.filter(|name| !name.ends_with(".h")).collect();
     names.sort();
-    for source in names.iter().filter(|name| !NOT_YET.contains(&name.as_str())) {
+    // Threads of other nodes than the first have no place yet where a node has several: see `programs_that_run_over_the_nodes`.
+    let compiled = |name: &&String| !name.ends_with(".f90") || atoll_e2e::build::installed("gfortran");
+    for source in names.iter().filter(compiled).filter(|name| *name != "routines.c") {
         for workers in [2, 4] {
             failed.extend(construct(source, &format!("--nodes 2 --workers {workers}")));
         }
@@ -165,14 +163,85 @@ fn synchronisation_by_instructions_again_and_again() {
     inline_synchronisation(20);
 }
 
-/// What only one node has is named, and not a bare SIGSEGV.
+/// Programs that are no construct's alone: each runs over the nodes, and is not refused.
 #[test]
-fn memory_of_one_node_only() {
-    if !atoll_e2e::build::installed("gfortran") {
-        skip!("gfortran is not installed");
+fn programs_that_run_over_the_nodes() {
+    let fortran = if atoll_e2e::build::installed("gfortran") { "fortran.f90" } else { "routines.c" };
+    let mut failed = Vec::new();
+    for source in ["routines.c", "printing.c", "identity.c", "exceptions.cc", "racing.c", fortran] {
+        let run = Atoll::new(openmp(source)).with("--nodes 2 --workers 2").limit(60);
+        let run = variables(source).iter().fold(run, |run, (name, value)| run.env(name, value)).run();
+        if run.status != Some(0) || !run.left.is_empty() {
+            failed.push(run.told());
+        }
     }
-    let run = Atoll::new(openmp("fortran.f90")).with("--nodes 2 --workers 2").limit(60).run().clean();
-    assert!(run.status == Some(0) || run.stderr.contains("that only node"), "{}", run.told());
+    none(&failed);
+}
+
+/// A race leaves one of the values stored, whole, and its neighbours alone.
+#[test]
+fn a_race_leaves_one_value() {
+    let mut failed = Vec::new();
+    for nodes in 2..=3 {
+        for protocol in PROTOCOLS {
+            failed.extend(construct("racing.c", &format!("--nodes {nodes} --workers {nodes} {protocol}")));
+        }
+    }
+    none(&failed);
+}
+
+/// A list of the summary's.
+fn list(run: &Outcome, path: &str) -> Vec<serde_json::Value> {
+    let list =
+        run.summary.as_ref().and_then(|summary| summary.pointer(path)).and_then(|list| list.as_array());
+    list.cloned().unwrap_or_default()
+}
+
+/// `--check races` names the words that two nodes wrote, and only them.
+#[test]
+fn races_are_found() {
+    let program = openmp("racing.c");
+    for nodes in [2, 3] {
+        let way = format!("--check races --nodes {nodes} --workers {nodes}");
+        let clean = Atoll::new(&program).arg("clean").with(&way).run().exits(0);
+        assert!(list(&clean, "/races/words").is_empty(), "{}", clean.told());
+        assert!(clean.figure("races/checked_regions") >= 20);
+        let racing = Atoll::new(&program).with(&way).run().exits(0);
+        let words = list(&racing, "/races/words");
+        assert!(!words.is_empty(), "{}", racing.told());
+        for race in &words {
+            assert_eq!(race["variable"], "raced", "{race}");
+            assert!(race["region"].as_str().is_some_and(|name| name.starts_with("main._omp_fn")), "{race}");
+        }
+        let found: u64 = words.iter().filter_map(|race| race["words"].as_u64()).sum();
+        assert!(found >= 512, "{found} of 512: {}", racing.told());
+    }
+    Atoll::new(&program).with("--check races").run().exits(2).says("--nodes 2");
+}
+
+/// Near memory that a region's twins take too much of: the region goes back to one writer, and the summary says so.
+#[test]
+fn near_memory_too_small_for_twins() {
+    let program = helper("twins.c");
+    let wide = Atoll::new(&program).with("--nodes 2 --workers 2 --consistency mw").run().exits(0);
+    assert!(list(&wide, "/one_writer_regions").is_empty(), "{}", wide.told());
+    let tight = Atoll::new(&program).with("--nodes 2 --workers 2 --consistency mw --near 12M").run().exits(0);
+    let regions = list(&tight, "/one_writer_regions");
+    assert!(!regions.is_empty(), "{}", tight.told());
+    let twins = |run: &Outcome| run.figure("nodes/1/twins");
+    assert!(twins(&tight) < twins(&wide) / 2, "{} {}", twins(&tight), twins(&wide));
+}
+
+/// More than a thousand regions a second are asked for; how many there are is for the benches to say.
+#[test]
+fn many_short_regions() {
+    for protocol in ["--consistency sc", "--consistency mw", "--consistency smart"] {
+        Atoll::new(helper("short_regions.c"))
+            .with(&format!("--nodes 2 --workers 2 {protocol}"))
+            .limit(60)
+            .run()
+            .exits(0);
+    }
 }
 
 #[test]
@@ -304,6 +373,16 @@ fn random_programs() {
         skip!("gcc is not installed");
     }
     let seed = std::env::var("ATOLL_E2E_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let tally = soak::soak(seed, Duration::from_secs(20), |line| println!("{line}"));
+    let tally = soak::soak(seed, Duration::from_secs(15), false, |line| println!("{line}"));
+    none(&tally.failed);
+}
+
+/// Messages between nodes are late, refused and sent twice.
+#[test]
+fn random_programs_over_a_bad_way() {
+    if !atoll_e2e::build::installed("gcc") {
+        skip!("gcc is not installed");
+    }
+    let tally = soak::soak(7, Duration::from_secs(15), true, |line| println!("{line}"));
     none(&tally.failed);
 }

@@ -136,7 +136,6 @@ fn flags_about_pages_are_refused() {
         "--page 64K",
         "--page-tables shared",
         "--faults thread",
-        "--nodes 2",
     ] {
         let run = Atoll::new(built("cg")).arg("S").with("--translation segment").with(flag).run().exits(2);
         let name = flag.split(' ').next().unwrap_or(flag);
@@ -146,6 +145,19 @@ fn flags_about_pages_are_refused() {
         let run = Atoll::new(built("cg")).arg("S").with(flag).run().exits(2);
         assert!(run.stderr.contains("--translation segment"), "{}", run.told());
     }
+}
+
+/// Copies of pages on several nodes are kept the same by page faults, which a segment does not have.
+#[test]
+fn a_segment_on_several_nodes_is_refused() {
+    for flag in ["--nodes 2", "--hosts nowhere.invalid,elsewhere.invalid"] {
+        let run = Atoll::new(built("cg")).arg("S").with("--translation segment").with(flag).run().exits(2);
+        let name = flag.split(' ').next().unwrap_or(flag);
+        assert!(run.stderr.contains("is for one node") && run.stderr.contains(name), "{}", run.told());
+        assert_eq!(run.stderr.lines().count(), 1, "{}", run.told());
+    }
+    let one = Atoll::new(built("randomaccess")).arg("S").with(ANYWHERE).with("--nodes 1 --workers 2").run();
+    assert!(one.exits(0).text().contains("Verification: successful"));
 }
 
 #[test]

@@ -24,8 +24,9 @@ struct Cores {
     limit: bool,
 }
 
-const ALL: [Cores; 4] = [
+const ALL: [Cores; 5] = [
     Cores { name: "ldt", bits: 32, memory: 256 << 20, threads: true, handlers: true, limit: true },
+    Cores { name: "process", bits: 32, memory: 256 << 20, threads: false, handlers: false, limit: true },
     Cores { name: "kvm64", bits: 64, memory: 256 << 20, threads: true, handlers: false, limit: true },
     Cores { name: "kvm32", bits: 32, memory: 256 << 20, threads: false, handlers: false, limit: true },
     // QEMU's translator checks no limits of segments; what lies beyond is the machine's own memory, none of ours.
@@ -100,8 +101,12 @@ fn files_time_memory_and_the_process_are_served() {
             let end = run.input(b"input").run().exits(7);
             assert_eq!(end.text(), "7.484471\nok\n", "{}", end.told());
             let said = &end.stderr;
-            assert!(said.contains("clone of a process") || said.contains("fork"), "{said}");
-            assert!(said.contains("execve"), "{said}");
+            for call in ["vfork", "execve"] {
+                let line = format!("({call}) cannot be delegated, the program is told ENOSYS");
+                assert_eq!(said.matches(&line).count(), 1, "{call}: {said}");
+            }
+            assert!(said.contains("clone of a process") || said.contains("(fork)"), "{said}");
+            assert!(said.contains("a file that is memory cannot be opened"), "{said}");
         },
     );
 }
@@ -120,6 +125,27 @@ fn the_talks_programs_verify() {
                     assert!(end.text().contains("Verification: successful"), "{}", end.told());
                     assert_eq!(checksum(&end.text()), checksum(&alone.text()), "{}", end.told());
                 }
+            }
+        },
+    );
+}
+
+/// Reductions, barriers and a pipeline of flags between the threads of a team, each on a core of its own.
+#[test]
+fn teams_of_two_compute_as_natively() {
+    on_each(
+        |cores| cores.threads,
+        |cores| {
+            // The pipeline spins for its neighbour, which takes long where others have the CPUs.
+            for (program, arguments) in [("cg", "S"), ("ep", "S"), ("lu", "S --iterations 5")] {
+                let folder = if cores.bits == 32 { "i386" } else { "static" };
+                let path = built(&format!("{folder}/{program}"));
+                let alone = native(&path).args(arguments).run().exits(0);
+                let run = cores.run_with(1 << 30, &path).args(arguments).env("OMP_NUM_THREADS", "2");
+                let end = run.run().exits(0);
+                assert!(end.text().contains("Verification: "), "{}", end.told());
+                assert!(!end.text().contains("Verification: failed"), "{}", end.told());
+                assert_eq!(checksum(&end.text()), checksum(&alone.text()), "{}", end.told());
             }
         },
     );
@@ -182,7 +208,7 @@ fn what_leaves_the_segment_is_stopped() {
             if cores.bits == 32 {
                 ways.extend(["push", "es", "ss"]);
             }
-            if cores.name == "ldt" {
+            if ["ldt", "process"].contains(&cores.name) {
                 ways.extend(["gs", "flat", "long", "fs", "flags"]);
             }
             if cores.name != "kvm32" {
@@ -267,6 +293,9 @@ fn what_cannot_run_is_refused_in_a_sentence() {
             let right = cores.program("cores_threads.c");
             refused(cores.run(built("randomaccess")), "dynamically linked");
             refused(cores.run_with(1 << 45, &right), "is not possible");
+            if cores.bits == 32 {
+                refused(cores.run_with(5 << 30, &right), "is not possible");
+            }
             refused(cores.run_with(1, &right), "is not possible");
             let other = ALL.into_iter().find(|other| other.bits != cores.bits).unwrap();
             if other.bits == 64 || makes_32_bits() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use atoll_coherence::agent::Memory;
 use atoll_coherence::merge::Page;
+use atoll_coherence::nodes::Node;
 
 /// Words of a page.
 pub(crate) const WORDS: usize = 2;
@@ -75,7 +76,7 @@ impl Memory for Pages {
     }
 
     fn drop_twin(&mut self, page: Page) {
-        self.twins.remove(&page).expect("no twin");
+        self.twins.remove(&page);
     }
 
     fn diff(&mut self, page: Page) -> Diff {
@@ -83,7 +84,7 @@ impl Memory for Pages {
         std::array::from_fn(|word| (now[word] != then[word]).then_some(now[word]))
     }
 
-    fn apply(&mut self, page: Page, diff: &Diff) {
+    fn apply(&mut self, page: Page, _: Node, diff: &Diff) {
         let data = self.pages.get_mut(&page).expect("a diff for what is not there");
         for (word, new) in diff.iter().enumerate() {
             data[word] = new.unwrap_or(data[word]);

@@ -87,6 +87,8 @@ pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program>
         // Some with the first page taken back at each barrier, some with pages that another node has at first.
         layout.reclaim = (0, number as u64 % 2);
         layout.areas[1].each = u64::from(number % 4 == 3);
+        // In some races are looked for.
+        layout.watched = number % 5 < 2;
         keep("random, many writers", layout, pages, nodes)
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Message, Mode};
 use atoll_coherence::nodes::Node;
 use stateright::{Model, Property};
@@ -70,6 +71,19 @@ impl System {
 impl Place {
     fn me(&self) -> Node {
         self.agent.me()
+    }
+
+    /// Behind a barrier.
+    fn begin(&mut self, program: &Program) -> Result<(), Impossible> {
+        match self.mode {
+            _ if !program.layout.watched => Ok(()),
+            Mode::Many => {
+                let me = self.agent.me();
+                let first = (0..program.pages).filter(|page| program.layout.first_owner(*page) == me);
+                self.agent.watch(first, &mut self.memory)
+            }
+            Mode::Single => self.agent.unwatch(&mut self.memory),
+        }
     }
 }
 
@@ -147,6 +161,7 @@ impl Model for System {
                 state.impossible |= done.is_err();
                 if place.waits == Waits::Barrier && place.agent.released() {
                     place.waits = Waits::Nothing;
+                    state.impossible |= place.begin(self.program).is_err();
                 }
                 to
             }
@@ -177,6 +192,9 @@ impl Model for System {
                         let done = place.agent.arrive(&mut place.memory);
                         place.waits = if place.agent.released() { Waits::Nothing } else { Waits::Barrier };
                         state.impossible |= done.is_err();
+                        if place.waits == Waits::Nothing {
+                            state.impossible |= place.begin(self.program).is_err();
+                        }
                     }
                 }
                 node

@@ -1,6 +1,7 @@
 //! The memory of a simulated node: nothing is in it, but what is done to it is counted.
 
 use atoll_coherence::agent::Memory;
+use atoll_coherence::nodes::Node;
 
 /// What was done since somebody looked.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,7 +45,7 @@ impl Memory for Shadow {
         self.counts.diffs += 1;
     }
 
-    fn apply(&mut self, _: u64, (): &()) {}
+    fn apply(&mut self, _: u64, _: Node, (): &()) {}
 
     fn resume(&mut self, _: u64) {}
 }

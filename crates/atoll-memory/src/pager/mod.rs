@@ -82,6 +82,8 @@ pub struct Pager {
     drops: &'static scan::DropRing,
     /// Only in runs on several nodes.
     rights: OnceLock<NodeRights>,
+    /// Bytes of the node's twins, in runs on several nodes.
+    twin_bytes: AtomicU64,
 }
 
 // SAFETY: shared by design; the raw pointer leads to executors, each used by one worker only.
@@ -166,6 +168,7 @@ impl Pager {
             age_ticks: 30_000_000,
             drops,
             rights: OnceLock::new(),
+            twin_bytes: AtomicU64::new(0),
         }
     }
 
@@ -213,7 +216,7 @@ impl Pager {
 
     /// Where `page` lies, and the end of the stretch it lies in: one mapping of one file.
     #[inline]
-    fn address_of(&self, page: u32) -> (usize, usize) {
+    pub fn address_of(&self, page: u32) -> (usize, usize) {
         let arena_pages = (layout::ARENA_BYTES >> self.shift) as u32;
         let offset = self.offset(page);
         let left = (self.files.stripe_end(offset) - offset) as usize;

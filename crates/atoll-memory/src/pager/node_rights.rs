@@ -6,7 +6,7 @@
 //!
 //! Rules: no allocation, no locks, no arena access, no printing.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use atoll_coherence::agent::{Area, Layout};
 use atoll_coherence::nodes::Node;
@@ -42,6 +42,9 @@ pub struct NodeRights {
     layout: Layout,
     /// An [`Ask`]; 0 until there is an agent.
     ask: AtomicUsize,
+    /// Must leave be asked for to write what this node has at first? But for pages from the first to before the second of these.
+    watched: AtomicBool,
+    free: [AtomicU32; 2],
 }
 
 /// The part of the arena that large blocks lie in: the rest is small blocks'.
@@ -56,7 +59,8 @@ impl NodeRights {
             each: (part(bytes, 0, nodes).1 >> shift) as u64,
         };
         layout.areas = [area(0, LARGE_BYTES), area(LARGE_BYTES, ARENA_BYTES - LARGE_BYTES)];
-        NodeRights { table, me: node as Node, layout, ask: AtomicUsize::new(0) }
+        let (ask, watched, free) = (AtomicUsize::new(0), AtomicBool::new(false), Default::default());
+        NodeRights { table, me: node as Node, layout, ask, watched, free }
     }
 
     /// Who has which page at first.
@@ -68,11 +72,22 @@ impl NodeRights {
     #[inline]
     pub fn get(&self, page: u32) -> Right {
         match self.table[page as usize].load(Ordering::Acquire) {
-            FIRST if self.layout.first_owner(page.into()) == self.me => Right::Write,
+            FIRST if self.layout.first_owner(page.into()) == self.me => {
+                let free = self.free.each_ref().map(|page| page.load(Ordering::Relaxed));
+                let watched = self.watched.load(Ordering::Acquire) && !(free[0]..free[1]).contains(&page);
+                if watched { Right::Read } else { Right::Write }
+            }
             FIRST | NOTHING => Right::Nothing,
             READ => Right::Read,
             _ => Right::Write,
         }
+    }
+
+    /// From now on leave must be asked for to write what this node has at first, but the pages of `free`.
+    pub fn watch(&self, free: std::ops::Range<u32>) {
+        self.free[0].store(free.start, Ordering::Relaxed);
+        self.free[1].store(free.end, Ordering::Relaxed);
+        self.watched.store(true, Ordering::Release);
     }
 
     pub(super) fn set(&self, page: u32, right: Right) {

@@ -123,10 +123,16 @@ impl Pager {
         self.marks.drain(|id| room.policy.mark(id));
     }
 
+    /// So many bytes of twins there are now: near memory holds so much less of the program's.
+    pub fn set_twin_bytes(&self, bytes: u64) {
+        self.twin_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes of pinned memory now.
     pub fn pinned_bytes(&self) -> u64 {
         let fd = self.pinned_fd.load(Ordering::Relaxed);
-        let pinned = if fd >= 0 { crate::sys::file_bytes(fd) } else { 0 };
+        let file = if fd >= 0 { crate::sys::file_bytes(fd) } else { 0 };
+        let pinned = file + self.twin_bytes.load(Ordering::Relaxed);
         let totals = &self.control.totals;
         totals.pinned_bytes.store(pinned, Ordering::Relaxed);
         totals.pinned_peak.fetch_max(pinned, Ordering::Relaxed);

@@ -5,6 +5,7 @@
 
 use std::mem::MaybeUninit;
 
+use crate::perf_event::{self, Event};
 use crate::sys::{self, Errno};
 
 /// Faults so far.
@@ -64,64 +65,19 @@ fn parse(stat: &str) -> Option<Faults> {
 #[derive(Debug)]
 pub struct Counter(i32);
 
-const PERF_TYPE_SOFTWARE: u32 = 1;
-const PERF_COUNT_SW_PAGE_FAULTS: u64 = 2;
-/// Bytes of the first published version of the structure.
-const ATTRIBUTE_BYTES: u32 = 64;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-const PERF_FLAG_FD_CLOEXEC: usize = 8;
-
-/// The beginning of the kernel's `perf_event_attr`.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    bp_type: u32,
-    config1: u64,
-}
-
-const _: () = assert!(size_of::<Attributes>() == ATTRIBUTE_BYTES as usize);
-
 impl Counter {
     /// Counts the calling thread's faults from now on; where only that is allowed, those outside the kernel.
     ///
     /// # Errors
     /// The kernel's refusal (`kernel.perf_event_paranoid`, seccomp).
     pub fn of_this_thread() -> Result<Counter, Errno> {
-        Counter::open(EXCLUDE_HYPERVISOR).or_else(|_| Counter::open(EXCLUDE_HYPERVISOR | EXCLUDE_KERNEL))
-    }
-
-    fn open(flags: u64) -> Result<Counter, Errno> {
-        let attributes = Attributes {
-            kind: PERF_TYPE_SOFTWARE,
-            size: ATTRIBUTE_BYTES,
-            config: PERF_COUNT_SW_PAGE_FAULTS,
-            flags,
-            ..Attributes::default()
-        };
-        let any_cpu = usize::MAX;
-        // SAFETY: the kernel reads `size` bytes of the attributes.
-        let fd = unsafe {
-            let at = std::ptr::from_ref(&attributes) as usize;
-            sys::syscall(libc::SYS_perf_event_open, [at, 0, any_cpu, usize::MAX, PERF_FLAG_FD_CLOEXEC, 0])
-        }?;
-        Ok(Counter(sys::out_of_the_way(fd as i32)))
+        let open = |flags| perf_event::open(Event::PageFaults, flags).map(Counter);
+        open(0).or_else(|_| open(perf_event::EXCLUDE_KERNEL))
     }
 
     /// What it has counted; none if somebody closed it.
     pub fn read(&self) -> Option<u64> {
-        let mut value = [0; 8];
-        // SAFETY: valid for eight bytes.
-        let n = unsafe { sys::read(self.0, value.as_mut_ptr(), 8) };
-        (n == Ok(8)).then(|| u64::from_ne_bytes(value))
+        perf_event::read(self.0)
     }
 
     /// Stops counting, or goes on.

@@ -31,7 +31,7 @@ use super::memory::Pages;
 use super::peers::Peers;
 use super::phases::Phases;
 use super::wire::{Content, Diff, Packet};
-use super::{ORIGIN, duty, join, region, tls};
+use super::{ORIGIN, duty, join, races, region, tls};
 use crate::heap::agent::Inside;
 use crate::state;
 use crate::wrap::process::Numbers;
@@ -383,11 +383,15 @@ impl Server {
             self.arrived = None;
             self.pages.merging = false;
             self.counts.add(NodeCount::Barriers, 1);
+            if std::mem::take(&mut self.pages.crowded) {
+                self.crowded(region::order().function);
+            }
             self.counts.add(NodeCount::BarrierNs, self.arrived_at.elapsed().as_nanos() as u64);
             if self.last {
                 // Before anybody goes on: what is written from now on has one writer at a time.
                 region::end();
             }
+            self.watch();
             mail::answer(number, [0; 2]);
             self.begin_phase(self.site);
             self.begin_next();
@@ -402,9 +406,42 @@ impl Server {
         if self.arrived.is_none()
             && let Some(order) = self.next.take()
         {
-            region::arrived(order);
+            region::begins(order);
+            self.watch();
+            region::arrived();
             self.begin_phase(order.function);
         }
+    }
+
+    /// The twins of a region take too much of near memory.
+    fn crowded(&mut self, function: u64) {
+        if self.me == ORIGIN {
+            region::crowded(function);
+        } else {
+            self.peers.send(ORIGIN, Packet::Crowded(function));
+        }
+    }
+
+    /// Where races are looked for: another phase begins, or the region is over, and none of this node's workers run. The origin
+    /// hears what was found in the last phase.
+    fn watch(&mut self) {
+        let Some(races) = &mut self.pages.races else { return };
+        let found = races.take();
+        if self.me == ORIGIN {
+            races::count(&found);
+        } else if !found.is_empty() {
+            self.peers.send(ORIGIN, Packet::Races(found));
+        }
+        let (from, to) = self.agent.layout().reclaim;
+        let result = if !region::is_many() {
+            self.agent.unwatch(&mut self.pages)
+        } else if self.me == ORIGIN {
+            let pager = self.pager;
+            self.agent.watch((from..to).filter(|page| pager.is_used(*page as u32)), &mut self.pages)
+        } else {
+            self.agent.watch([], &mut self.pages)
+        };
+        self.step(result);
     }
 
     /// Another phase of the program begins: fetches what it needed the last time.
@@ -448,6 +485,13 @@ impl Server {
                 self.pages.merging = region::is_many();
                 self.arrived = Some(number);
                 (self.site, self.last) = (words[0], words[1] != 0);
+                if self.last && self.me != ORIGIN {
+                    // Before what this node wrote: the origin goes on when it has heard of that.
+                    let variables = tls::changed();
+                    if !variables.is_empty() {
+                        self.peers.send(ORIGIN, Packet::Variables(variables));
+                    }
+                }
                 let result = self.agent.arrive(&mut self.pages);
                 self.step(result);
             }
@@ -467,6 +511,7 @@ impl Server {
                     self.peers.broadcast(|| Packet::Variables(variables.clone()));
                 }
                 self.peers.broadcast(|| Packet::Region(order));
+                self.watch();
                 mail::answer(number, [0; 2]);
                 self.begin_phase(order.function);
             }
@@ -523,7 +568,7 @@ impl Server {
                 let result = self.agent.receive(from as u8, message, &mut self.pages);
                 self.step(result);
             }
-            Packet::Variables(news) if from == ORIGIN && tls::put(&news) => {}
+            Packet::Variables(news) if (from == ORIGIN || self.me == ORIGIN) && tls::put(&news) => {}
             Packet::Region(order) if from == ORIGIN => {
                 // Others may be past a barrier while this node waits for differences: the last region is not over here.
                 self.next = Some(order);
@@ -549,6 +594,8 @@ impl Server {
                 self.peers.deliver(GOODBYE);
                 crate::wrap::end_node();
             }
+            Packet::Races(found) if self.me == ORIGIN => races::count(&found),
+            Packet::Crowded(function) if self.me == ORIGIN => region::crowded(function),
             Packet::Counts(counts) if self.me == ORIGIN => {
                 self.ended += 1;
                 let figures = &self.pager.control().nodes[from as usize];

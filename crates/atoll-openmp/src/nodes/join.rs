@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
 use atoll_channel::start::relay::{Meeting, MeetingWay, Relay};
-use atoll_channel::transport::{Event, Place, Proven, Secret, Shm, ShmSettings, Ucx, UcxSettings};
+use atoll_channel::transport::{
+    Event, Faults, Faulty, Place, Proven, Secret, Shm, ShmSettings, Transport, Ucx, UcxSettings,
+};
 
 use super::way::Way;
 use crate::state::SignalsBlocked;
@@ -56,8 +58,33 @@ pub(super) fn join(text: &str, node: u32, nodes: u32) -> Result<Way, String> {
     let streams = streams.filter(|streams| streams.len() == nodes as usize);
     let place = Place::from_streams(Node(node), streams.ok_or_else(|| untold(node))?);
     let transport = Shm::join(place, shm_settings(nodes), MEETING);
-    let transport = transport.map_err(|e| cannot(node, &e))?;
-    Ok(Way::new(Box::new(transport), VecDeque::new()))
+    over_memory(transport.map_err(|e| cannot(node, &e))?, node)
+}
+
+/// Names a seed: messages over shared memory are then late, refused and sent twice, for tests of the runtime (`soak --faults`).
+const FAULTS: &str = "ATOLL_TEST_FAULTS";
+
+/// The way over shared memory, in trouble if a test wants it: below what tells a message that comes twice.
+fn over_memory(transport: Shm, node: u32) -> Result<Way, String> {
+    let seed = std::env::var(FAULTS).ok().and_then(|seed| seed.parse().ok());
+    let Some(seed) = seed else { return Ok(Way::new(Box::new(transport), VecDeque::new())) };
+    let faults = Faults { seed, delayed: 100, full: 50, duplicated: 50, cut: None };
+    let secret = Secret::new(&[1; 32]).ok_or_else(|| untold(node))?;
+    prove(Faulty::new(transport, faults), secret, node)
+}
+
+/// Lets nobody in who does not know `secret`.
+fn prove(transport: impl Transport + 'static, secret: Secret, node: u32) -> Result<Way, String> {
+    let mut transport = Proven::new(transport, secret).map_err(|e| cannot(node, &e))?;
+    let mut early = VecDeque::new();
+    transport
+        .join_all(MEETING, &mut |event| {
+            if let Event::Message { from, kind, bytes } = event {
+                early.push_back((from, kind, bytes.to_vec()));
+            }
+        })
+        .map_err(|e| cannot(node, &e))?;
+    Ok(Way::new(Box::new(transport), early))
 }
 
 fn untold(node: u32) -> String {
@@ -89,8 +116,7 @@ fn by_launcher(socket: UnixStream, node: u32, nodes: u32) -> Result<Way, String>
         MeetingWay::Memory(name) => {
             let streams = meet_here(&name, node, nodes).map_err(|why| cannot(node, &why))?;
             let transport = Shm::join(Place::from_streams(Node(node), streams), shm_settings(nodes), MEETING);
-            let transport = transport.map_err(|e| cannot(node, &e))?;
-            Ok(Way::new(Box::new(transport), VecDeque::new()))
+            over_memory(transport.map_err(|e| cannot(node, &e))?, node)
         }
         MeetingWay::Network { devices, transports } => {
             over_network(relay, &secret, (devices, transports), (node, nodes))
@@ -124,16 +150,7 @@ fn over_network(
         cannot(node, &format_args!("{e} (UCX {major}.{minor}.{release})"))
     })?;
     let secret = Secret::new(secret).ok_or_else(|| untold(node))?;
-    let mut transport = Proven::new(transport, secret).map_err(|e| cannot(node, &e))?;
-    let mut early = VecDeque::new();
-    transport
-        .join_all(MEETING, &mut |event| {
-            if let Event::Message { from, bytes, .. } = event {
-                early.push_back((from, bytes.to_vec()));
-            }
-        })
-        .map_err(|e| cannot(node, &e))?;
-    Ok(Way::new(Box::new(transport), early))
+    prove(transport, secret, node)
 }
 
 /// Sockets to all nodes on this machine: each listens at a name that is no file, connects to those below it, and waits for those

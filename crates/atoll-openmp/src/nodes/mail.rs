@@ -11,6 +11,7 @@ use atoll_channel::transport::Waker;
 use atoll_memory::control::{EXIT_SETUP, MAX_WORKERS};
 
 use super::duty;
+use crate::start::signal;
 use crate::state::{self, SignalsBlocked};
 
 /// What is asked for.
@@ -86,7 +87,8 @@ static WAKER: OnceLock<Waker> = OnceLock::new();
 
 /// Asks, and waits for the answer, of which this is the first word.
 pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
-    let _blocked = SignalsBlocked::new();
+    // The handler of faults runs with all signals blocked.
+    let _blocked = (!signal::is_handling()).then(SignalsBlocked::new);
     let number = 2 * state::executor_index() + usize::from(kind == Kind::Fault);
     let slot: &'static Slot = &SLOTS[number];
     if slot.state.load(Ordering::Relaxed) != IDLE {

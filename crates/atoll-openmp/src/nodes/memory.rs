@@ -7,19 +7,32 @@ use std::collections::HashMap;
 use atoll_coherence::agent::Memory;
 use atoll_coherence::diff;
 use atoll_coherence::merge::Page;
+use atoll_coherence::nodes::Node;
 use atoll_memory::control::{EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::executor::Executor;
 use atoll_memory::pager::{FaultError, Pager};
 
+use super::races::{self, Finder};
+use super::twins::{Room, Twin};
 use super::wire::{Content, Diff};
 use crate::start::signal;
 use crate::state;
+
+/// Twins may take one part of so many of near memory.
+const MOST_TWINS: u64 = 4;
+/// Buffers kept for twins to come, where near memory is limited.
+const SPARE: usize = 16;
 
 /// The node's pages.
 pub(super) struct Pages {
     pager: &'static Pager,
     x: &'static mut Executor,
-    twins: HashMap<Page, Vec<u8>>,
+    twins: HashMap<Page, Twin>,
+    room: Room,
+    /// Where races are looked for.
+    pub(super) races: Option<Finder>,
+    /// Twins took more of near memory than they may.
+    pub(super) crowded: bool,
     /// Buffers of twins that are gone.
     spare: Vec<Vec<u8>>,
     /// Pages whose waiting workers may try again.
@@ -37,10 +50,25 @@ impl Pages {
             pager,
             x,
             twins: HashMap::new(),
+            room: Room::new(pager.page_bytes(), control.settings.near_bytes != u64::MAX),
+            races: races::wanted().then(Finder::default),
+            crowded: false,
             spare: Vec::new(),
             resumed: Vec::new(),
             counts: &control.nodes[control.settings.node as usize],
             merging: false,
+        }
+    }
+
+    /// The number of twins has changed: near memory is there for them, too, and for no more than a part of it.
+    fn count_twins(&mut self) {
+        let near = self.pager.control().settings.near_bytes;
+        if near != u64::MAX {
+            let bytes = (self.twins.len() * self.pager.page_bytes()) as u64;
+            // What is more than that until the region ends is not taken from the program: it could not go on with nothing.
+            self.pager.set_twin_bytes(bytes.min(near / MOST_TWINS));
+            self.crowded |= bytes > near / MOST_TWINS;
+            self.spare.truncate(SPARE);
         }
     }
 
@@ -94,13 +122,20 @@ impl Memory for Pages {
 
     fn make_twin(&mut self, page: Page) {
         let twin = self.content(page).unwrap_or_else(|| vec![0; self.pager.page_bytes()]);
+        let (twin, spare) = self.room.keep(twin);
+        self.spare.extend(spare);
         self.twins.insert(page, twin);
+        self.count_twins();
         self.counts.add(NodeCount::Twins, 1);
     }
 
     fn drop_twin(&mut self, page: Page) {
         if let Some(twin) = self.twins.remove(&page) {
-            self.spare.push(twin);
+            self.spare.extend(self.room.give_back(twin));
+            self.count_twins();
+        }
+        if let Some(races) = &mut self.races {
+            races.merged(page, self.pager.address_of(page as u32).0);
         }
     }
 
@@ -108,7 +143,7 @@ impl Memory for Pages {
         let now = self.content(page).unwrap_or_else(|| vec![0; self.pager.page_bytes()]);
         let mut out = Vec::new();
         if let Some(twin) = self.twins.get(&page) {
-            diff::encode(twin, &now, &mut out);
+            diff::encode(twin.bytes(), &now, &mut out);
         }
         self.spare.push(now);
         self.counts.add(NodeCount::Diffs, 1);
@@ -116,9 +151,16 @@ impl Memory for Pages {
         Diff(out)
     }
 
-    fn apply(&mut self, page: Page, change: &Diff) {
+    fn apply(&mut self, page: Page, from: Node, change: &Diff) {
         let mut result = Ok(());
-        done(self.pager.change_copy(self.x, page as u32, |content| result = diff::apply(&change.0, content)));
+        let me = self.pager.control().settings.node as Node;
+        let (twin, races) = (self.twins.get(&page).map(Twin::bytes), &mut self.races);
+        done(self.pager.change_copy(self.x, page as u32, |content| {
+            if let Some(races) = races {
+                races.merging(page, (me, twin, content), (from, &change.0));
+            }
+            result = diff::apply(&change.0, content);
+        }));
         if result.is_err() {
             state::give_up(EXIT_SETUP, "another node sent changes of a page that make no sense");
         }

@@ -6,7 +6,8 @@
 //! themselves while they wait (`duty`). `region` spreads
 //! regions, `safety` says which may run how; `phases` learns what to fetch ahead;
 //! `join` finds the others, over a `way`; `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part
-//! of what is kept coherent, `tls` sends the main thread's variables.
+//! of what is kept coherent, `tls` sends the main thread's variables; `races` finds words that two nodes write;
+//! `twins` is where twins lie.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
@@ -20,10 +21,12 @@ pub(crate) mod mail;
 mod memory;
 mod peers;
 mod phases;
+mod races;
 pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
 pub(crate) mod tls;
+mod twins;
 mod way;
 mod wire;
 

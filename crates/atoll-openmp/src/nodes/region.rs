@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use atoll_coherence::agent::Mode;
 use atoll_coherence::region::{Region, Rules};
 use atoll_memory::control::Consistency;
+use atoll_memory::race_counts::MAX_CROWDED;
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGIN, mail};
@@ -30,6 +31,8 @@ pub(crate) struct Order {
     pub(crate) threads: u32,
     /// Do many nodes write at once?
     pub(crate) many: bool,
+    /// Which of the origin's standard descriptors are other files than before.
+    pub(crate) standard: u8,
     /// The loop that the region is: start, step, end, count, chunk, and how it is dealt.
     pub(crate) plan: Option<[u64; 6]>,
     /// The control variables where the region is begun: what the program has set.
@@ -49,6 +52,8 @@ pub(crate) use super::safety::How;
 pub(crate) fn how(function: usize) -> How {
     let how = super::safety::of(function);
     match (how, consistency()) {
+        (How::Many, _) if is_crowded(function as u64) => How::Single,
+        (How::Many, _) if super::races::wanted() => How::Many,
         (How::Many, Some(Consistency::Smart)) => {
             let mode = REGIONS.lock().entry(function).or_default().mode();
             if mode == Mode::Many { How::Many } else { How::Single }
@@ -57,6 +62,25 @@ pub(crate) fn how(function: usize) -> How {
         (How::Many, _) => How::Single,
         (how, _) => how,
     }
+}
+
+/// Functions of regions whose twins take too much of some node's near memory. Few, and the agent adds: no lock that a worker
+/// may fault under.
+static CROWDED: [AtomicU64; MAX_CROWDED] = [const { AtomicU64::new(0) }; MAX_CROWDED];
+
+/// On the origin: the region of `function` runs with one writer from now on.
+pub(super) fn crowded(function: u64) {
+    let free = |place: &&AtomicU64| [0, function].contains(&place.load(Ordering::Relaxed));
+    if let Some(place) = CROWDED.iter().find(free) {
+        place.store(function, Ordering::Relaxed);
+    }
+    if let Some(control) = state::control() {
+        control.races.crowded(function);
+    }
+}
+
+fn is_crowded(function: u64) -> bool {
+    CROWDED.iter().any(|place| place.load(Ordering::Relaxed) == function)
 }
 
 /// What the user wants.
@@ -71,6 +95,7 @@ static ORDER: Lock<Order> = Lock::new(Order {
     call_site: 0,
     threads: 0,
     many: false,
+    standard: 0,
     plan: None,
     icv: Icv::initial(1),
 });
@@ -108,6 +133,10 @@ pub(crate) fn begin(order: Order) {
     BEFORE.store(INVALIDATED.load(Ordering::Relaxed), Ordering::Relaxed);
     *ORDER.lock() = order;
     MANY.store(order.many, Ordering::Release);
+    if let Some(control) = state::control() {
+        let races = &control.races;
+        (if order.many { &races.checked } else { &races.unchecked }).fetch_add(1, Ordering::Relaxed);
+    }
     mail::post(mail::Kind::Region, [0; 3]);
 }
 
@@ -130,9 +159,14 @@ pub(crate) fn judge() {
 }
 
 /// The agent of another node was told of a region.
-pub(super) fn arrived(order: Order) {
+pub(super) fn begins(order: Order) {
+    crate::wrap::elsewhere::replace(order.standard);
     *ORDER.lock() = order;
     MANY.store(order.many, Ordering::Release);
+}
+
+/// It is ready for it.
+pub(super) fn arrived() {
     // Other side: the load in `lead`.
     BEGUN.fetch_add(1, Ordering::Release);
     GATE.notify();

@@ -2,8 +2,9 @@
 //!
 //! That memory is not paged, as the thread's control block lies in it. On other nodes than the origin nobody uses the main
 //! thread's, which lies at the same address and is shared by their workers: before a region the origin sends what has
-//! changed of its own (`agent` passes it on). What workers of other nodes write there is not brought back.
+//! changed of its own (`agent` passes it on), and at a region's end other nodes send back the bytes that their workers wrote there.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
@@ -16,8 +17,10 @@ const PIECE: usize = 1024;
 
 /// Where the main thread's variables lie, of the program and its libraries: start, bytes. The same on all nodes.
 static BLOCKS: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
-/// What other nodes have of them, one block after the other; before the first region nothing.
+/// What other nodes have of them, or, on those, what the origin sent: one block after the other; before the first region nothing.
 static SENT: Lock<Vec<u8>> = Lock::new(Vec::new());
+/// Pieces, by address, that another node has changed: what the others have of them is not known.
+static CHANGED: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
 /// What the agent is to send: address, content.
 static NEWS: Lock<Vec<(u64, Diff)>> = Lock::new(Vec::new());
 
@@ -61,6 +64,7 @@ pub(super) fn collect() {
         return;
     }
     let (mut sent, mut news) = (SENT.lock(), NEWS.lock());
+    let changed = std::mem::take(&mut *CHANGED.lock());
     let first = sent.is_empty();
     let mut done = 0;
     for &(start, bytes) in blocks {
@@ -70,7 +74,7 @@ pub(super) fn collect() {
             let now = unsafe { std::slice::from_raw_parts((start + offset) as *const u8, len) };
             if first {
                 sent.extend_from_slice(now);
-            } else if sent[done..done + len] == *now {
+            } else if sent[done..done + len] == *now && !changed.contains(&(start + offset)) {
                 done += len;
                 continue;
             } else {
@@ -87,16 +91,67 @@ pub(super) fn take() -> Vec<(u64, Diff)> {
     std::mem::take(&mut *NEWS.lock())
 }
 
-/// On another node: what the origin sent. `false` where that cannot be.
+/// On another node, whose workers are all at the end of a region: the bytes that they have changed, in runs.
+pub(super) fn changed() -> Vec<(u64, Diff)> {
+    let blocks = BLOCKS.get().map_or(&[][..], Vec::as_slice);
+    let (mut sent, mut news, mut done) = (SENT.lock(), Vec::new(), 0);
+    if sent.is_empty() {
+        return news;
+    }
+    for &(start, bytes) in blocks {
+        // SAFETY: the main thread's variables, which nobody uses here now.
+        let now = unsafe { std::slice::from_raw_parts(start as *const u8, bytes) };
+        let before = &mut sent[done..done + bytes];
+        done += bytes;
+        for (piece, (now, before)) in now.chunks(PIECE).zip(before.chunks_mut(PIECE)).enumerate() {
+            if now == before {
+                continue;
+            }
+            let mut at = 0;
+            while at < now.len() {
+                let run = |equal: bool| {
+                    now[at..].iter().zip(&before[at..]).take_while(|(a, b)| (a == b) == equal).count()
+                };
+                match run(false) {
+                    0 => at += run(true),
+                    other => {
+                        news.push(((start + piece * PIECE + at) as u64, Diff(now[at..at + other].to_vec())));
+                        at += other;
+                    }
+                }
+            }
+            before.copy_from_slice(now);
+        }
+    }
+    news
+}
+
+/// What the origin sent, or on the origin another node. `false` where that cannot be.
 pub(super) fn put(news: &[(u64, Diff)]) -> bool {
     let blocks = BLOCKS.get().map_or(&[][..], Vec::as_slice);
+    let mut sent = SENT.lock();
+    let elsewhere = !super::region::on_origin();
+    if elsewhere && sent.is_empty() {
+        // Before the first region the origin sends all of it.
+        sent.resize(blocks.iter().map(|(_, bytes)| bytes).sum(), 0);
+    }
     news.iter().all(|(at, Diff(content))| {
-        let inside = blocks.iter().any(|(start, bytes)| {
-            (*at as usize).checked_sub(*start).is_some_and(|offset| offset + content.len() <= *bytes)
+        let mut before = 0;
+        let place = blocks.iter().find_map(|(start, bytes)| {
+            let offset = (*at as usize).checked_sub(*start).filter(|offset| offset + content.len() <= *bytes);
+            let place = offset.map(|offset| (before + offset, start + offset / PIECE * PIECE));
+            before += bytes;
+            place
         });
-        if inside {
-            // SAFETY: the main thread's variables, which nobody uses here but workers that read them in a region: none is
-            // under way.
+        let inside = place.is_some();
+        if let Some((place, piece)) = place {
+            if elsewhere {
+                sent[place..place + content.len()].copy_from_slice(content);
+            } else {
+                CHANGED.lock().insert(piece);
+            }
+            // SAFETY: the main thread's variables, which nobody uses here but workers in a region: none is under way, or it has
+            // ended for the node that sends.
             unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), *at as *mut u8, content.len()) };
         }
         inside

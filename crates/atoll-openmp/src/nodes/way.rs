@@ -1,7 +1,8 @@
 //! The way to the other nodes: a transport, over which messages of any length pass.
 //!
 //! `join` makes it, `agent` uses it as it would a transport. A message longer than the transport takes, such as the list of all
-//! pages that a large region wrote, goes in parts, which arrive in order.
+//! pages that a large region wrote, goes in parts, which arrive in order. Each has a number, so that one that a transport brought twice
+//! is told, and one that it lost: a transport promises that neither happens, and the protocols stand on it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,17 +10,42 @@ use std::time::{Duration, Instant};
 use atoll_channel::Node;
 use atoll_channel::transport::{Doze, Event, Transport, TransportError, Waker};
 
-/// The kind of all messages but parts that others follow.
+/// The kind of all messages but parts that others follow. Above it is the message's number, of those to one node.
 const WHOLE: u16 = 1;
 const PART: u16 = 2;
+const KINDS: u32 = 2;
+/// Numbers before they begin anew.
+const NUMBERS: u16 = 1 << 13;
+
+/// What a message is by its number, where the one of number `next` is to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Next,
+    Again,
+    /// Others before it are lost.
+    Ahead,
+}
+
+fn place(kind: u16, next: u16) -> Place {
+    match next.wrapping_sub(kind >> KINDS) % NUMBERS {
+        0 => Place::Next,
+        behind if behind <= NUMBERS / 2 => Place::Again,
+        _ => Place::Ahead,
+    }
+}
+
+/// Messages that came while the nodes joined, with their kinds.
+pub(super) type Early = VecDeque<(Node, u16, Vec<u8>)>;
 /// Bytes of the longest message that is put together: more than all pages of a node say at once.
 const MOST: usize = 4 << 30;
 
 /// See the module.
 pub(super) struct Way {
     transport: Box<dyn Transport>,
-    /// Messages that came while the nodes joined.
-    early: VecDeque<(Node, Vec<u8>)>,
+    early: Early,
+    /// By node: the number of the next message to it, and from it.
+    next_to: Vec<u16>,
+    next_from: Vec<u16>,
     /// From each node: the parts of a message that came so far.
     coming: Vec<Vec<u8>>,
     /// To each node: the rest of a message that had no room.
@@ -34,11 +60,13 @@ pub(super) struct Way {
 const LAST_LOOKS: Duration = Duration::from_millis(1);
 
 impl Way {
-    pub(super) fn new(transport: Box<dyn Transport>, early: VecDeque<(Node, Vec<u8>)>) -> Way {
+    pub(super) fn new(transport: Box<dyn Transport>, early: Early) -> Way {
         let nodes = transport.nodes() as usize;
         Way {
             transport,
             early,
+            next_to: vec![0; nodes],
+            next_from: vec![0; nodes],
             coming: vec![Vec::new(); nodes],
             going: vec![VecDeque::new(); nodes],
             lost: vec![false; nodes],
@@ -79,13 +107,13 @@ impl Way {
         }
         let longest = self.transport.longest();
         if bytes.len() <= longest {
-            return self.transport.send(to, WHOLE, bytes);
+            return self.put(to, WHOLE, bytes);
         }
         let count = bytes.len().div_ceil(longest);
         let mut parts = (1..).map(|n| if n == count { WHOLE } else { PART }).zip(bytes.chunks(longest));
         let mut begun = false;
         while let Some((kind, part)) = parts.next() {
-            match self.transport.send(to, kind, part) {
+            match self.put(to, kind, part) {
                 Ok(()) => begun = true,
                 Err(TransportError::Full(_)) if begun => {
                     let Some(going) = self.going.get_mut(to.0 as usize) else { break };
@@ -99,15 +127,24 @@ impl Way {
         Ok(())
     }
 
+    /// Sends a message with its number.
+    fn put(&mut self, to: Node, kind: u16, bytes: &[u8]) -> Result<(), TransportError> {
+        let Some(next) = self.next_to.get_mut(to.0 as usize) else { return Err(TransportError::Lost(to)) };
+        self.transport.send(to, *next << KINDS | kind, bytes)?;
+        *next = (*next + 1) % NUMBERS;
+        Ok(())
+    }
+
     /// Sends what had no room to node `to`, as far as it has now.
     fn push(&mut self, to: usize) -> Result<(), TransportError> {
-        let Some(going) = self.going.get_mut(to) else { return Ok(()) };
-        while let Some((kind, part)) = going.front() {
-            match self.transport.send(Node(to as u32), *kind, part) {
-                Ok(()) => drop(going.pop_front()),
-                Err(TransportError::Full(_)) => break,
-                Err(TransportError::Lost(_)) => going.clear(),
-                Err(e) => return Err(e),
+        while let Some((kind, part)) = self.going.get_mut(to).and_then(VecDeque::pop_front) {
+            match self.put(Node(to as u32), kind, &part) {
+                Ok(()) => {}
+                Err(TransportError::Lost(_)) => self.going[to].clear(),
+                Err(e) => {
+                    self.going[to].push_front((kind, part));
+                    return if matches!(e, TransportError::Full(_)) { Ok(()) } else { Err(e) };
+                }
             }
         }
         Ok(())
@@ -119,19 +156,29 @@ impl Way {
             return Ok(0);
         }
         let mut told = self.early.len();
-        for (from, bytes) in self.early.drain(..) {
-            handler(Event::Message { from, kind: WHOLE, bytes: &bytes });
-        }
         for to in 0..self.going.len() {
             self.push(to)?;
         }
-        let (coming, lost) = (&mut self.coming, &mut self.lost);
-        let mut too_long = None;
-        told += self.transport.progress(&mut |event| match event {
+        let (coming, lost, next) = (&mut self.coming, &mut self.lost, &mut self.next_from);
+        let mut wrong = None;
+        let mut hear = |event: Event<'_>| match event {
             Event::Message { from, kind, bytes } => {
-                let Some(before) = coming.get_mut(from.0 as usize) else { return };
+                let (Some(before), Some(next)) =
+                    (coming.get_mut(from.0 as usize), next.get_mut(from.0 as usize))
+                else {
+                    return;
+                };
+                match place(kind, *next) {
+                    Place::Next => *next = (*next + 1) % NUMBERS,
+                    Place::Again => return,
+                    Place::Ahead => {
+                        wrong = Some(from);
+                        return;
+                    }
+                }
+                let kind = kind & ((1 << KINDS) - 1);
                 if before.len() + bytes.len() > MOST {
-                    too_long = Some(from);
+                    wrong = Some(from);
                 } else if kind == PART {
                     before.extend_from_slice(bytes);
                 } else if before.is_empty() {
@@ -149,8 +196,12 @@ impl Way {
                 handler(Event::Lost { node, why });
             }
             event => handler(event),
-        })?;
-        if let Some(from) = too_long {
+        };
+        for (from, kind, bytes) in self.early.drain(..) {
+            hear(Event::Message { from, kind, bytes: &bytes });
+        }
+        told += self.transport.progress(&mut hear)?;
+        if let Some(from) = wrong {
             self.transport.cut(from);
         }
         Ok(told)
@@ -225,10 +276,37 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_twice_is_heard_once_and_a_gap_is_told() {
+        let kind = |number: u16| (number % NUMBERS) << KINDS | WHOLE;
+        for next in [0, 1, 5000, NUMBERS - 1] {
+            assert_eq!(place(kind(next), next), Place::Next);
+            assert_eq!(place(kind(next.wrapping_sub(1)), next), Place::Again);
+            assert_eq!(place(kind(next + 1), next), Place::Ahead);
+        }
+        let [mut here, mut there] = ways();
+        let mut heard = Vec::new();
+        for (number, bytes) in [(0, b"a"), (0, b"a"), (1, b"b"), (0, b"a"), (2, b"c")] {
+            here.transport.send(Node(1), kind(number), bytes).unwrap();
+        }
+        while heard.len() < 3 {
+            here.progress(&mut |_| ()).unwrap();
+            there
+                .progress(&mut |event| {
+                    if let Event::Message { bytes, .. } = event {
+                        heard.extend_from_slice(bytes);
+                    }
+                })
+                .unwrap();
+        }
+        assert_eq!(heard, b"abc");
+    }
+
+    #[test]
     fn what_came_while_nodes_joined_comes_first() {
         let [mut here, there] = ways();
+        here.next_to[1] = 1;
         here.send(Node(1), b"second").unwrap();
-        let mut there = Way { early: [(Node(0), b"first".to_vec())].into(), ..there };
+        let mut there = Way { early: [(Node(0), WHOLE, b"first".to_vec())].into(), ..there };
         there.wait(None).unwrap();
         let mut heard = Vec::new();
         while heard.len() < 2 {

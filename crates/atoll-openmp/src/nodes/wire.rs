@@ -6,6 +6,7 @@ use atoll_coherence::agent::Message;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
+use super::races::Found;
 use super::region::Order;
 use crate::wrap::process::Numbers;
 
@@ -42,6 +43,10 @@ pub(super) enum Packet {
     Chunks { by: u32, from: u64, to: u64 },
     /// Blocks of the receiver's heap that are free.
     Free(u64),
+    /// To the origin: words that several nodes wrote.
+    Races(Vec<Found>),
+    /// To the origin: the twins of the region of this function take too much of near memory.
+    Crowded(u64),
     /// To the origin, at the end: what the node counted, by `atoll_memory::control::NodeCount`.
     Counts(Vec<u64>),
     /// From the origin: the program has ended.

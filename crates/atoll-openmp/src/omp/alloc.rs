@@ -3,6 +3,7 @@
 //! Memory comes from the program's `malloc`, so that it is the arena's like any other; plain `free` would free it.
 
 use super::team::me;
+use crate::heap::{large, overflow};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -45,7 +46,15 @@ fn or_default(handle: usize) -> usize {
     if handle == 0 { omp_get_default_allocator() } else { handle }
 }
 
-fn plain(align: usize, size: usize, zeroed: bool) -> *mut u8 {
+/// Memory of the program's, to be freed by `free`; null where there is none.
+pub(super) fn plain(align: usize, size: usize, zeroed: bool) -> *mut u8 {
+    // On several nodes small blocks that this library asks for are its node's own.
+    if crate::nodes::active()
+        && size < large::LEAST
+        && let Some(block) = overflow::allocate(size, align.max(1), zeroed)
+    {
+        return block.cast();
+    }
     // SAFETY: calls into the C library with any sizes; errors are null.
     unsafe {
         if align <= 16 {

@@ -2,6 +2,7 @@
 //!
 //! A lock is its own word, in program memory; `crate::futex`'s parking lot holds those who wait for it.
 
+use super::alloc;
 use super::task::Task;
 use super::team::me;
 use crate::futex::{word_lock, word_try_lock, word_unlock};
@@ -120,15 +121,22 @@ extern "C" fn omp_init_nest_lock_(lock: *mut *const NestLock) {
         count: AtomicI32::new(0),
         owner: AtomicPtr::new(std::ptr::null_mut()),
     };
-    // SAFETY: the program gives the address of its variable.
-    unsafe { *lock = Box::into_raw(Box::new(new)) };
+    let place = alloc::plain(align_of::<NestLock>(), size_of::<NestLock>(), false).cast::<NestLock>();
+    if place.is_null() {
+        super::fatal("there is no memory for a lock");
+    }
+    // SAFETY: fresh memory of that size, and the program gives the address of its variable.
+    unsafe {
+        place.write(new);
+        *lock = place;
+    }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn omp_destroy_nest_lock_(lock: *mut *const NestLock) {
     // SAFETY: the variable was initialised by `omp_init_nest_lock_`, and its lock is not used any more.
     unsafe {
-        drop(Box::from_raw((*lock).cast_mut()));
+        libc::free((*lock).cast_mut().cast());
         *lock = std::ptr::null();
     }
 }

@@ -130,6 +130,7 @@ fn order(thread: &Thread, team: &Team, function: Function, data: *mut u8, call_s
         call_site: call_site as u64,
         threads: team.threads(),
         many: nodes::region::how(function as usize) == How::Many,
+        standard: crate::wrap::elsewhere::replaced(),
         plan: Some(plan.to_words()),
         icv: thread.icv(),
     }

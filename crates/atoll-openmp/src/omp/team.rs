@@ -299,6 +299,13 @@ impl Team {
 
     /// A team for `size` members, led by `leader`: its spare one, another's, or a new one.
     pub(crate) fn obtain(leader: &Thread, size: usize) -> &'static Team {
+        let team = Team::obtain_used(leader, size);
+        // It may have been a part of a larger one in its last region.
+        team.span.set(Span::default());
+        team
+    }
+
+    fn obtain_used(leader: &Thread, size: usize) -> &'static Team {
         let spare = leader.spare.replace(ptr::null());
         // SAFETY: teams are never freed.
         if let Some(team) = unsafe { spare.as_ref() } {

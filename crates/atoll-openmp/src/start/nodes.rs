@@ -119,7 +119,7 @@ impl Node {
         process::master_helper(pager, faults)
     }
 
-    /// Who has which page at first, and what the origin takes back.
+    /// Who has which page at first, and what the origin takes back. From here on faults need the agent, where races are looked for.
     fn layout(&self) -> atoll_coherence::agent::Layout {
         let nodes = self.control.settings.nodes;
         let mut layout = self
@@ -128,6 +128,10 @@ impl Node {
             .map_or(atoll_coherence::agent::Layout::new(nodes as u8, 0, 0), |rights| rights.layout());
         let page = |at: usize| self.pager.page_at(at).map_or(0, u64::from);
         layout.reclaim = (page(self.main_stack.bottom), page(self.main_stack.top - 1) + 1);
+        layout.watched = self.control.settings.check_races != 0;
+        if let Some(rights) = self.pager.rights().filter(|_| layout.watched) {
+            rights.watch(layout.reclaim.0 as u32..layout.reclaim.1 as u32);
+        }
         layout
     }
 

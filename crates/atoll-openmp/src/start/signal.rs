@@ -4,6 +4,7 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing unless the program ends.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,16 @@ pub(crate) const STACK_BYTES: usize = 256 << 10;
 /// The program's own handler for SIGBUS (0: default) and whether it takes three arguments.
 static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static PROGRAM_FLAGS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static HANDLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Is the calling thread in the handler, so that no other can run?
+#[inline]
+pub(crate) fn is_handling() -> bool {
+    HANDLING.get()
+}
 
 /// x86 page-fault error code: the page was present / the access was a write.
 const ERROR_PRESENT: i64 = 1;
@@ -49,7 +60,10 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             protection: error & ERROR_PRESENT != 0,
             table: state::table(),
         };
-        match pager.fault(state::executor(pager), fault) {
+        HANDLING.set(true);
+        let handled = pager.fault(state::executor(pager), fault);
+        HANDLING.set(false);
+        match handled {
             Ok(()) => {
                 if pager.samples() && pager.take_sampled(fault.table, address) {
                     let ip = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;

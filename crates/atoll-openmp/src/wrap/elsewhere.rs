@@ -2,7 +2,8 @@
 //!
 //! Called by the wrappers of calls on descriptors. The low numbers of such a node are taken by descriptors that can do nothing;
 //! whoever uses one gets the origin's descriptor of that number, which shares its place in the file, until the next
-//! barrier: it may be another file after that. What workers of the node open themselves has higher numbers.
+//! barrier: it may be another file after that. What workers of the node open themselves has higher numbers. The standard
+//! descriptors are each node's own until the program has others in their place.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -35,8 +36,41 @@ fn call(number: i64, arguments: [usize; 3]) -> Option<c_int> {
     unsafe { sys::syscall(number, [a, b, c, 0, 0, 0]) }.ok().map(|result| result as c_int)
 }
 
+/// What the standard descriptors were when this was asked last: device and number of the file.
+static STANDARD: Spin<[Option<(u64, u64)>; 3]> = Spin::new([None; 3]);
+
+/// On the origin, before a region: which of the standard descriptors are other files than before the last one, bit by bit.
+pub(crate) fn replaced() -> u8 {
+    let file = |fd: c_int| {
+        let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
+        call(libc::SYS_fstat, [fd as usize, found.as_mut_ptr() as usize, 0])?;
+        // SAFETY: the call has filled it in.
+        let found = unsafe { found.assume_init() };
+        Some((found.st_dev, found.st_ino))
+    };
+    let now = [0, 1, 2].map(file);
+    let _blocked = SignalsBlocked::new();
+    let before = std::mem::replace(&mut *STANDARD.lock(), now);
+    (0..3).filter(|fd| now[*fd] != before[*fd]).fold(0, |bits, fd| bits | 1 << fd)
+}
+
+/// On another node, before its part of a region: these of the standard descriptors are other files on the origin now, and here, too.
+pub(crate) fn replace(bits: u8) {
+    let origin = ORIGIN.load(Ordering::Acquire);
+    if bits == 0 || origin < 0 {
+        return;
+    }
+    for fd in (0..3).filter(|fd| bits >> fd & 1 != 0) {
+        if let Some(taken) = call(libc::SYS_pidfd_getfd, [origin as usize, fd, 0]) {
+            let _ = call(libc::SYS_dup3, [taken as usize, fd, 0]);
+            let _ = call(libc::SYS_close, [taken as usize, 0, 0]);
+        }
+    }
+}
+
 /// On the origin: other nodes may take descriptors, where the kernel asks (Yama).
 pub(crate) fn allow() {
+    replaced();
     // SAFETY: no pointers. Refused where there is no such restriction.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }

@@ -184,6 +184,9 @@ pub(super) fn init() {
                 *variable = opened(file);
                 if fd == 2 {
                     real!("setvbuf", Setvbuf)(file, 0, libc::_IONBF, 0);
+                } else if fd == 1 && crate::nodes::active() {
+                    // What several nodes print meets in one file: by whole lines.
+                    real!("setvbuf", Setvbuf)(file, 0, libc::_IOLBF, 0);
                 }
             }
         }

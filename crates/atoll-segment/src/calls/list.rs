@@ -4,7 +4,7 @@
 
 use super::Serve::{self, Absent, By, Pass, Refuse, To};
 use super::pass::Kind::{Buffer, Fd, Fixed, Maybe, Path, Signed, Value};
-use super::{files, memory, process, signals, threads, time};
+use super::{files, memory, opening, process, signals, threads, time};
 
 /// An entry of the list.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ macro_rules! for_each_call {
             // Files.
             read 3 0 => Pass(libc::SYS_read, &[Fd, Buffer(2), Value]);
             write 4 1 => Pass(libc::SYS_write, &[Fd, Buffer(2), Value]);
-            open 5 2 => Pass(libc::SYS_open, &[Path, Value, Value]);
-            openat 295 257 => Pass(libc::SYS_openat, &[Fd, Path, Value, Value]);
-            creat 8 85 => Pass(libc::SYS_creat, &[Path, Value]);
+            open 5 2 => By(opening::open);
+            openat 295 257 => By(opening::openat);
+            creat 8 85 => By(opening::creat);
             close 6 3 => Pass(libc::SYS_close, &[Fd]);
             lseek 19 8 => Pass(libc::SYS_lseek, &[Fd, Signed, Value]);
             _llseek 140 _ => By(files::llseek);

@@ -6,6 +6,7 @@
 mod files;
 pub(crate) mod list;
 mod memory;
+mod opening;
 mod pass;
 mod process;
 mod signals;
@@ -183,6 +184,15 @@ impl Delegate {
         if lock(&self.told).insert(u32::MAX) {
             eprintln!(
                 "atoll: segment: clone cannot be delegated by this backend, the program is told ENOSYS"
+            );
+        }
+    }
+
+    /// Says once that a file that is memory was asked for.
+    fn tell_memory(&self) {
+        if lock(&self.told).insert(u32::MAX - 1) {
+            eprintln!(
+                "atoll: segment: a file that is memory cannot be opened from a segment, the program is told EACCES"
             );
         }
     }

@@ -6,32 +6,37 @@
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, Receiver};
 
-use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region};
+use kvm_bindings::{kvm_regs, kvm_segment};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 
 use super::machine::{Machine, Sizes};
 use super::monitor;
-use crate::backend::{Cores, End, Kind, Program, SegmentError, machine};
+use crate::backend::{Cores, End, Kind, Program, SegmentError, machine as failed};
+use crate::kvm::{failed as kvm, give};
 use crate::memory::Memory;
+use crate::stage::Stage;
 
 /// A core of a KVM virtual machine.
 #[derive(Debug)]
 pub struct Kvm32Cores {
     kvm: Kvm,
-    state: Option<State>,
+    stage: Stage<Loaded, Running>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Loaded {
     machine: Machine,
-    /// Kept for its virtual CPU.
-    _vm: VmFd,
-    vcpu: Option<VcpuFd>,
-    stopped: Option<Receiver<String>>,
+    vm: VmFd,
+    vcpu: VcpuFd,
 }
 
-fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> SegmentError {
-    move |error| machine(what)(std::io::Error::from_raw_os_error(error.errno()))
+#[derive(Debug)]
+struct Running {
+    machine: Machine,
+    /// Kept for its virtual CPU.
+    vm: VmFd,
+    /// Why the virtual CPU stopped, if it did.
+    stopped: Receiver<String>,
 }
 
 /// Protected mode without paging.
@@ -74,23 +79,9 @@ fn begin(
     vcpu.set_regs(&registers).map_err(kvm("setting up a virtual CPU"))
 }
 
-fn give(vm: &VmFd, memory: &Memory) -> Result<(), SegmentError> {
-    let region = kvm_userspace_memory_region {
-        slot: 0,
-        flags: 0,
-        guest_phys_addr: 0,
-        memory_size: memory.bytes() as u64,
-        userspace_addr: memory.base() as u64,
-    };
-    // SAFETY: the callers keep the memory longer than the machine.
-    unsafe { vm.set_user_memory_region(region) }.map_err(kvm("giving memory to the virtual machine"))
-}
-
 fn processor(kvm_: &Kvm, vm: &VmFd) -> Result<VcpuFd, SegmentError> {
     let vcpu = vm.create_vcpu(0).map_err(kvm("making a virtual CPU"))?;
-    let features =
-        kvm_.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(kvm("the processor's features"))?;
-    vcpu.set_cpuid2(&features).map_err(kvm("the virtual CPU's features"))?;
+    vcpu.set_cpuid2(&crate::kvm::features(kvm_)?).map_err(kvm("the virtual CPU's features"))?;
     Ok(vcpu)
 }
 
@@ -109,7 +100,8 @@ fn probe(kvm_: &Kvm) -> Result<bool, SegmentError> {
     ];
     memory.window(0, 0, 2 << 20).write_bytes(0x1000, &code).map_err(SegmentError::Arguments)?;
     let vm = kvm_.create_vm().map_err(kvm("making a virtual machine"))?;
-    give(&vm, &memory)?;
+    // SAFETY: the memory is dropped after the machine.
+    unsafe { give(&vm, 0, &memory, 0) }?;
     let mut vcpu = processor(kvm_, &vm)?;
     begin(&vcpu, 0, u32::MAX, 0x1000, None)?;
     let ran = matches!(vcpu.run(), Ok(VcpuExit::IoOut(PORT, _)));
@@ -123,17 +115,12 @@ impl Kvm32Cores {
     /// # Errors
     /// There is no KVM, this process may not use it, or it only emulates such code.
     pub fn new() -> Result<Kvm32Cores, SegmentError> {
-        let unavailable = |why: String| SegmentError::Unavailable { kind: Kind::Kvm32, why };
-        let kvm = Kvm::new().map_err(|error| {
-            unavailable(format!(
-                "/dev/kvm cannot be opened ({error}): load kvm_intel or kvm_amd, or join the group that owns it"
-            ))
-        })?;
+        let kvm = crate::kvm::open(Kind::Kvm32)?;
         if !probe(&kvm)? {
             let why = "KVM here emulates code without paging instead of running it, and knows no SSE2 (software virtualisation): use ldt or qemu";
-            return Err(unavailable(why.to_owned()));
+            return Err(SegmentError::Unavailable { kind: Kind::Kvm32, why: why.to_owned() });
         }
-        Ok(Kvm32Cores { kvm, state: None })
+        Ok(Kvm32Cores { kvm, stage: Stage::default() })
     }
 }
 
@@ -144,22 +131,20 @@ impl Cores for Kvm32Cores {
         let memory = Memory::private(None, sizes.all as usize).map_err(refused)?;
         let machine = Machine::load(memory, sizes, program, Kind::Kvm32)?;
         let vm = self.kvm.create_vm().map_err(kvm("making a virtual machine"))?;
-        give(&vm, machine.memory())?;
+        // SAFETY: kept in the stage beside the machine, and for good once a virtual CPU runs.
+        unsafe { give(&vm, 0, machine.memory(), 0) }?;
         let vcpu = processor(&self.kvm, &vm)?;
         let at = machine.monitor;
         begin(&vcpu, at, monitor::BYTES - 1, monitor::begin(), Some((at + monitor::GDT, at + monitor::IDT)))?;
         for fd in [self.kvm.as_raw_fd(), vm.as_raw_fd(), vcpu.as_raw_fd()] {
             machine.delegate().hide(fd);
         }
-        self.state = Some(State { machine, _vm: vm, vcpu: Some(vcpu), stopped: None });
+        self.stage = Stage::Loaded(Loaded { machine, vm, vcpu });
         Ok(())
     }
 
     fn start(&mut self) -> Result<(), SegmentError> {
-        let vcpu = self.state.as_mut().and_then(|state| Some((state.vcpu.take()?, state)));
-        let Some((mut vcpu, state)) = vcpu else {
-            return Err(machine("starting cores")(std::io::Error::other("no program is loaded")));
-        };
+        let Loaded { machine, vm, mut vcpu } = self.stage.loaded()?;
         let (tell, stopped) = mpsc::channel();
         let run = move || loop {
             let why = match vcpu.run() {
@@ -175,18 +160,16 @@ impl Cores for Kvm32Cores {
         std::thread::Builder::new()
             .name("core 0".to_owned())
             .spawn(run)
-            .map_err(machine("starting a core's thread"))?;
-        state.stopped = Some(stopped);
+            .map_err(failed("starting a core's thread"))?;
+        self.stage = Stage::Running(Running { machine, vm, stopped });
         Ok(())
     }
 
     fn serve(&mut self) -> Result<End, SegmentError> {
-        let Some(State { machine: memory, stopped: Some(stopped), .. }) = &self.state else {
-            return Err(machine("serving cores")(std::io::Error::other("none was started")));
-        };
-        let end = memory.serve(|| stopped.try_recv().ok());
+        let Running { machine, vm, stopped } = self.stage.running()?;
+        let end = machine.serve(|| stopped.try_recv().ok());
         // The core's thread spins in the machine until the process ends, so its memory stays.
-        std::mem::forget(self.state.take());
+        std::mem::forget((machine, vm));
         Ok(end)
     }
 }

@@ -4,53 +4,57 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use super::machine::{Machine, Sizes};
 use super::monitor;
 use crate::backend::{Cores, End, Kind, Program, SegmentError, machine};
-use crate::memory::Memory;
+use crate::memory::{Memory, file};
+use crate::stage::Stage;
 
 /// Names of the emulator, either of which will do.
 const NAMES: [&str; 2] = ["qemu-system-i386", "qemu-system-x86_64"];
+
+/// What QEMU does not need, refused by the kernel, where QEMU is built with that: new privileges and other programs.
+const SANDBOX: [&str; 2] = ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"];
 
 /// A core that QEMU emulates.
 #[derive(Debug)]
 pub struct QemuCores {
     emulator: &'static str,
-    state: Option<State>,
+    /// QEMU takes [`SANDBOX`].
+    sandbox: bool,
+    stage: Stage<Loaded, Running>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Loaded {
     machine: Machine,
     program: Program,
     memory: File,
     bytes: u64,
-    child: Option<Child>,
 }
 
-impl Drop for State {
+#[derive(Debug)]
+struct Running {
+    machine: Machine,
+    emulator: Emulator,
+    /// Kept, as it is hidden from the program by its number.
+    _memory: File,
+}
+
+/// QEMU's process, which ends with this.
+#[derive(Debug)]
+struct Emulator(Child);
+
+impl Drop for Emulator {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
-}
-
-/// A file in memory that a child may open by its number.
-fn file(name: &std::ffi::CStr) -> Result<File, SegmentError> {
-    // SAFETY: a C string; no flags, as the child is to have it.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), 0) };
-    if fd < 0 {
-        return Err(machine("making a file in memory")(std::io::Error::last_os_error()));
-    }
-    // SAFETY: a fresh descriptor.
-    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Why QEMU is no longer there, if so.
@@ -68,13 +72,16 @@ impl QemuCores {
     /// # Errors
     /// QEMU is not installed.
     pub fn new() -> Result<QemuCores, SegmentError> {
-        let runs = |name: &&&str| {
-            let tried =
-                Command::new(name).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let takes = |name: &str, options: &[&str]| {
+            let mut command = Command::new(name);
+            command.args(options).arg("--version").stdin(Stdio::null());
+            let tried = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
             tried.is_ok_and(|status| status.success())
         };
-        match NAMES.iter().find(runs) {
-            Some(emulator) => Ok(QemuCores { emulator, state: None }),
+        match NAMES.iter().find(|name| takes(name, &[])) {
+            Some(emulator) => {
+                Ok(QemuCores { emulator, sandbox: takes(emulator, &SANDBOX), stage: Stage::default() })
+            }
             None => {
                 let why = "qemu-system-i386 is not installed (Debian: apt-get install qemu-system-x86)";
                 Err(SegmentError::Unavailable { kind: Kind::Qemu, why: why.to_owned() })
@@ -91,20 +98,18 @@ impl Cores for QemuCores {
         file.set_len(sizes.all).map_err(refused)?;
         let memory = Memory::shared(file.as_raw_fd(), sizes.all as usize).map_err(refused)?;
         let machine = Machine::load(memory, sizes, program, Kind::Qemu)?;
-        self.state =
-            Some(State { machine, program: program.clone(), memory: file, bytes: sizes.all, child: None });
+        self.stage =
+            Stage::Loaded(Loaded { machine, program: program.clone(), memory: file, bytes: sizes.all });
         Ok(())
     }
 
     fn start(&mut self) -> Result<(), SegmentError> {
-        let Some(state) = &mut self.state else {
-            return Err(machine("starting cores")(std::io::Error::other("no program is loaded")));
-        };
+        let Loaded { machine: mut guest, program, memory: file_of_guest, bytes } = self.stage.loaded()?;
         let mut image = file(c"atoll-monitor")?;
-        image.write_all(&monitor::image(state.machine.monitor)).map_err(machine("writing the monitor"))?;
+        image.write_all(&monitor::image(guest.monitor)).map_err(machine("writing the monitor"))?;
         let path = |file: &File| format!("/proc/self/fd/{}", file.as_raw_fd());
-        let megabytes = state.bytes >> 20;
-        let memory = path(&state.memory);
+        let megabytes = bytes >> 20;
+        let memory = path(&file_of_guest);
         let mut command = Command::new(self.emulator);
         command
             .args(["-accel", "tcg", "-cpu", "max", "-machine", "pc,memory-backend=ram"])
@@ -115,6 +120,7 @@ impl Cores for QemuCores {
             ])
             .args(["-kernel", &path(&image)])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-no-reboot"])
+            .args(if self.sandbox { &SANDBOX[..] } else { &[] })
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         // SAFETY: one system call without pointers; QEMU is not to outlive us, however we end.
@@ -124,19 +130,15 @@ impl Cores for QemuCores {
                 _ => Err(std::io::Error::last_os_error()),
             });
         }
-        let child = state.child.insert(command.spawn().map_err(machine("starting QEMU"))?);
-        state.machine.load_after_firmware(&state.program, || gone(child))?;
-        state.machine.delegate().hide(state.memory.as_raw_fd());
+        let mut emulator = Emulator(command.spawn().map_err(machine("starting QEMU"))?);
+        guest.load_after_firmware(&program, || gone(&mut emulator.0))?;
+        guest.delegate().hide(file_of_guest.as_raw_fd());
+        self.stage = Stage::Running(Running { machine: guest, emulator, _memory: file_of_guest });
         Ok(())
     }
 
     fn serve(&mut self) -> Result<End, SegmentError> {
-        let Some(State { machine: memory, child: Some(child), .. }) = &mut self.state else {
-            return Err(machine("serving cores")(std::io::Error::other("none was started")));
-        };
-        let end = memory.serve(|| gone(child));
-        // Ends QEMU.
-        self.state = None;
-        Ok(end)
+        let Running { machine, mut emulator, _memory } = self.stage.running()?;
+        Ok(machine.serve(|| gone(&mut emulator.0)))
     }
 }

@@ -14,6 +14,7 @@ use super::ring::{Ring, SLOT};
 use crate::backend::{End, SegmentError, machine as failed};
 use crate::calls::{Caller, CloneRequest, Delegate, Outcome};
 use crate::errno::Errno;
+use crate::kvm::failed as kvm;
 use crate::violation::{explain_64, signal_of};
 
 /// The port that the landing page's `out` names.
@@ -52,11 +53,6 @@ impl Machine {
         // Nobody waits any more where the program already ended.
         let _ = self.end.lock().unwrap_or_else(PoisonError::into_inner).send(end);
     }
-}
-
-/// For `map_err`: what of KVM failed.
-pub(super) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> SegmentError {
-    move |error| failed(what)(std::io::Error::from_raw_os_error(error.errno()))
 }
 
 const STAR: u32 = 0xc000_0081;

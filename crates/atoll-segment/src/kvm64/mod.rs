@@ -13,40 +13,34 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 
-use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_userspace_memory_region};
+use kvm_bindings::kvm_regs;
 use kvm_ioctls::Kvm;
 
-use self::core::{Core, Machine, kvm, landing};
+use self::core::{Core, Machine, landing};
 use self::ring::Ring;
-use crate::backend::{Cores, End, Kind, Program, SegmentError, machine};
+use crate::backend::{Cores, End, Kind, Program, SegmentError, machine, segment_bytes};
+use crate::kvm;
 use crate::memory::{HUGE, Memory};
 use crate::plan;
+use crate::stage::Stage;
 
 /// The smallest segment: 2 huge pages.
 const LEAST: u64 = 4 << 20;
 /// The largest: what one table of the second level reaches.
 const MOST: u64 = 512 << 30;
 
-/// The version of KVM's interface, the only one there ever was.
-const API: i32 = 12;
-
 /// Cores of a KVM virtual machine.
 #[derive(Debug)]
 pub struct Kvm64Cores {
     kvm: Kvm,
-    state: State,
+    stage: Stage<Loaded, Receiver<End>>,
 }
 
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Empty,
-    Loaded {
-        machine: Arc<Machine>,
-        registers: Box<kvm_regs>,
-        ended: Receiver<End>,
-    },
-    Running(Receiver<End>),
+#[derive(Debug)]
+struct Loaded {
+    machine: Arc<Machine>,
+    registers: Box<kvm_regs>,
+    ended: Receiver<End>,
 }
 
 impl Kvm64Cores {
@@ -55,36 +49,21 @@ impl Kvm64Cores {
     /// # Errors
     /// There is no KVM, or this process may not use it.
     pub fn new() -> Result<Kvm64Cores, SegmentError> {
-        let unavailable = |why: String| SegmentError::Unavailable { kind: Kind::Kvm64, why };
-        let kvm = Kvm::new().map_err(|error| {
-            unavailable(format!(
-                "/dev/kvm cannot be opened ({error}): load kvm_intel or kvm_amd, or join the group that owns it"
-            ))
-        })?;
-        let version = kvm.get_api_version();
-        if version != API {
-            return Err(unavailable(format!("KVM's interface has version {version}, and not {API}")));
-        }
-        Ok(Kvm64Cores { kvm, state: State::Empty })
+        Ok(Kvm64Cores { kvm: kvm::open(Kind::Kvm64)?, stage: Stage::default() })
     }
 }
 
 impl Cores for Kvm64Cores {
     fn load(&mut self, program: &Program, bytes: u64) -> Result<(), SegmentError> {
         program.for_width(Kind::Kvm64)?;
-        let bytes = bytes.next_multiple_of(HUGE as u64);
-        if !(LEAST..=MOST).contains(&bytes) {
-            let why = "one page table reaches that far";
-            return Err(SegmentError::Size { asked: bytes, least: LEAST, most: MOST, why });
-        }
+        let bytes = segment_bytes(bytes, HUGE as u64, LEAST..=MOST, "one page table reaches that far")?;
         let refused = |bytes: u64| move |error| SegmentError::Memory { bytes, error };
         let memory = Memory::private(None, bytes as usize).map_err(refused(bytes))?;
         let table_bytes = pages::size(bytes);
         let tables_memory = Memory::private(None, table_bytes).map_err(refused(table_bytes as u64))?;
 
-        let vm = self.kvm.create_vm().map_err(kvm("making a virtual machine"))?;
-        let cpuid =
-            self.kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(kvm("the processor's features"))?;
+        let vm = self.kvm.create_vm().map_err(kvm::failed("making a virtual machine"))?;
+        let cpuid = kvm::features(&self.kvm)?;
         let entries = cpuid.as_slice();
         let leaf = |function, index| entries.iter().find(|e| e.function == function && e.index == index);
         // x87 and SSE at least.
@@ -96,16 +75,8 @@ impl Cores for Kvm64Cores {
         let place = tables_memory.window(0, 0, table_bytes as u64);
         place.write_bytes(0, &tables.bytes).map_err(SegmentError::Arguments)?;
         for (slot, (memory, at)) in [(&memory, 0), (&tables_memory, at)].into_iter().enumerate() {
-            let region = kvm_userspace_memory_region {
-                slot: slot as u32,
-                flags: 0,
-                guest_phys_addr: at,
-                memory_size: memory.bytes() as u64,
-                userspace_addr: memory.base() as u64,
-            };
             // SAFETY: both mappings stay for the rest of the process, see below.
-            unsafe { vm.set_user_memory_region(region) }
-                .map_err(kvm("giving memory to the virtual machine"))?;
+            unsafe { kvm::give(&vm, slot as u32, memory, at) }?;
         }
 
         let window = memory.window(0, pages::LOW, bytes);
@@ -133,24 +104,20 @@ impl Cores for Kvm64Cores {
             kvm_regs { rip: loaded.entry, rsp: loaded.stack, rflags: 0x202, ..kvm_regs::default() };
         let (end, ended) = mpsc::channel();
         let machine = Machine { vm, cpuid, vectors, root: tables.root, delegate, ring, end: Mutex::new(end) };
-        self.state = State::Loaded { machine: Arc::new(machine), registers: Box::new(registers), ended };
+        self.stage =
+            Stage::Loaded(Loaded { machine: Arc::new(machine), registers: Box::new(registers), ended });
         Ok(())
     }
 
     fn start(&mut self) -> Result<(), SegmentError> {
-        let State::Loaded { machine, registers, ended } = std::mem::take(&mut self.state) else {
-            return Err(machine("starting cores")(std::io::Error::other("no program is loaded")));
-        };
+        let Loaded { machine, registers, ended } = self.stage.loaded()?;
         Core::new(&machine, &registers, 0)?.spawn(|_| ())?;
-        self.state = State::Running(ended);
+        self.stage = Stage::Running(ended);
         Ok(())
     }
 
     fn serve(&mut self) -> Result<End, SegmentError> {
-        let State::Running(ended) = &self.state else {
-            return Err(machine("serving cores")(std::io::Error::other("none was started")));
-        };
-        ended.recv().map_err(|e| machine("serving cores")(std::io::Error::other(e)))
+        self.stage.wait()
     }
 }
 

@@ -17,7 +17,7 @@ const IDENTITY_DESCRIPTOR: u32 = 14;
 /// `struct user_desc`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Descriptor {
+pub(super) struct Descriptor {
     number: u32,
     base: u32,
     limit: u32,
@@ -80,9 +80,14 @@ impl Mailbox {
     /// Makes `address` this thread's thread pointer. libc reaches below it, so offsets go round all of 4 GiB, of
     /// which nothing but the segment is mapped.
     pub(super) fn set_thread_pointer(self, core: usize, address: u32) -> io::Result<()> {
-        let flags = BITS_32 | IN_PAGES | USABLE;
-        self.set(core, Descriptor { number: THREAD_DESCRIPTOR, base: address, limit: 0xfffff, flags })
+        self.set(core, thread_pointer(address))
     }
+}
+
+/// The descriptor of a thread pointer.
+pub(super) fn thread_pointer(address: u32) -> Descriptor {
+    let flags = BITS_32 | IN_PAGES | USABLE;
+    Descriptor { number: THREAD_DESCRIPTOR, base: address, limit: 0xfffff, flags }
 }
 
 /// Number of set_thread_area among the 32-bit calls.

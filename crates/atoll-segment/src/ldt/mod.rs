@@ -7,15 +7,19 @@
 //!
 //! The segment lies alone in the lowest 4 GiB, all of ours above: what a program reaches through Linux's flat 32-bit segments,
 //! if it loads them, is a gate it cannot write and a page of descriptors. Only a far jump to Linux's 64-bit code segment leads out, and that
-//! no limit can stop. The limit is that of data and stack; fetching instructions beyond it fails as nothing is mapped
-//! there, because a limit of the code segment below 4 GiB halves the speed of loops.
+//! no limit can stop; `process.rs` has the same segments in a process apart, where it leads to nothing. The limit is that of data and
+//! stack; fetching instructions beyond it fails as nothing is mapped there, because a limit of the code segment below 4 GiB
+//! halves the speed of loops.
 
 mod core;
 mod descriptors;
 mod frame;
 mod gate;
+mod process;
 mod signal;
 mod switch;
+
+pub use process::ProcessCores;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
@@ -24,9 +28,10 @@ use std::sync::{Arc, Mutex};
 use self::core::{Beginning, Shared};
 use self::descriptors::Mailbox;
 use self::switch::MOST_CORES;
-use crate::backend::{Cores, End, Kind, Program, SegmentError, machine};
+use crate::backend::{Cores, End, Kind, Program, SegmentError, machine, segment_bytes};
 use crate::memory::Memory;
 use crate::plan::{self, LEAST, Loaded};
+use crate::stage::Stage;
 use crate::violation::Registers;
 
 /// Where the segment's offset 0 is in this process. Processors of today run code whose segment begins elsewhere many
@@ -46,15 +51,7 @@ const PAGE: usize = 4096;
 /// 32-bit segments in this process. There can be one of it in a process, and it takes over signals.
 #[derive(Debug, Default)]
 pub struct LdtCores {
-    state: State,
-}
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Empty,
-    Loaded(Box<Loaded>),
-    Running(Receiver<End>),
+    stage: Stage<Box<Loaded>, Receiver<End>>,
 }
 
 impl LdtCores {
@@ -63,20 +60,29 @@ impl LdtCores {
     /// # Errors
     /// The kernel has no 32-bit segments, or no syscall user dispatch.
     pub fn new() -> Result<LdtCores, SegmentError> {
-        let unavailable = |why: String| SegmentError::Unavailable { kind: Kind::Ldt, why };
-        // SAFETY: reads no bytes of the table.
-        if unsafe { libc::syscall(libc::SYS_modify_ldt, 0, std::ptr::null::<u8>(), 0) } == -1 {
-            let error = std::io::Error::last_os_error();
-            return Err(unavailable(format!(
-                "the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)"
-            )));
-        }
-        if !calls_32() {
-            let why = "the kernel runs no 32-bit code (CONFIG_IA32_EMULATION, or ia32_emulation=0 at boot)";
-            return Err(unavailable(why.to_owned()));
-        }
+        needs(Kind::Ldt)?;
         Ok(LdtCores::default())
     }
+}
+
+/// Does this kernel have what segments need?
+///
+/// # Errors
+/// What is missing, for cores of that kind.
+fn needs(kind: Kind) -> Result<(), SegmentError> {
+    let unavailable = |why: String| SegmentError::Unavailable { kind, why };
+    // SAFETY: reads no bytes of the table.
+    if unsafe { libc::syscall(libc::SYS_modify_ldt, 0, std::ptr::null::<u8>(), 0) } == -1 {
+        let error = std::io::Error::last_os_error();
+        return Err(unavailable(format!(
+            "the kernel has no modify_ldt ({error}; CONFIG_MODIFY_LDT_SYSCALL)"
+        )));
+    }
+    if !calls_32() {
+        let why = "the kernel runs no 32-bit code (CONFIG_IA32_EMULATION, or ia32_emulation=0 at boot)";
+        return Err(unavailable(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// Does the kernel take `int 0x80`? Tried in a process of its own, which dies where not.
@@ -116,11 +122,8 @@ fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), SegmentError>
 impl Cores for LdtCores {
     fn load(&mut self, program: &Program, bytes: u64) -> Result<(), SegmentError> {
         program.for_width(Kind::Ldt)?;
-        let bytes = bytes.next_multiple_of(PAGE as u64);
-        if !(LEAST..=MOST).contains(&bytes) {
-            let why = "a 32-bit program reaches 4 GiB, less what the gate takes";
-            return Err(SegmentError::Size { asked: bytes, least: LEAST, most: MOST, why });
-        }
+        let why = "a 32-bit program reaches 4 GiB, less what the gate takes";
+        let bytes = segment_bytes(bytes, PAGE as u64, LEAST..=MOST, why)?;
         let refused = |bytes: u64| move |error| SegmentError::Memory { bytes, error };
         // Both are the process's for the rest of its life, as cores are not stopped one by one at the program's end.
         let outside = Memory::private(Some(OUTSIDE as usize), 2 * PAGE).map_err(refused(2 * PAGE as u64))?;
@@ -136,15 +139,12 @@ impl Cores for LdtCores {
         let gate = Some((u64::from(GATE), u64::from(GATE + gate::CALL)));
         let loaded = plan::load(program, window, memory.discard(), gate, true)?;
         std::mem::forget((outside, memory));
-        self.state = State::Loaded(Box::new(loaded));
+        self.stage = Stage::Loaded(Box::new(loaded));
         Ok(())
     }
 
     fn start(&mut self) -> Result<(), SegmentError> {
-        let State::Loaded(loaded) = std::mem::take(&mut self.state) else {
-            return Err(machine("starting cores")(std::io::Error::other("no program is loaded")));
-        };
-        let Loaded { delegate, entry, stack, .. } = *loaded;
+        let Loaded { delegate, entry, stack, .. } = *self.stage.loaded()?;
         let delegate: &'static _ = Box::leak(Box::new(delegate));
         signal::install(delegate.signals());
         let (end, ended) = mpsc::channel();
@@ -165,14 +165,11 @@ impl Cores for LdtCores {
             let _ = ready.send(made.map(|_| ()));
         })?;
         told.recv().map_err(|e| machine("a core's start")(std::io::Error::other(e)))??;
-        self.state = State::Running(ended);
+        self.stage = Stage::Running(ended);
         Ok(())
     }
 
     fn serve(&mut self) -> Result<End, SegmentError> {
-        let State::Running(ended) = &self.state else {
-            return Err(machine("serving cores")(std::io::Error::other("none was started")));
-        };
-        ended.recv().map_err(|e| machine("serving cores")(std::io::Error::other(e)))
+        self.stage.wait()
     }
 }

@@ -1,11 +1,17 @@
 //! The part of `atoll bench segment` about segmentation cores: what a delegated call costs, and i386 programs beside Linux.
 //!
-//! The programs are static ones of `programs/`; a kind of core that this machine lacks is named with the reason.
+//! The programs are static ones of `programs/`; a kind of core that this machine lacks is named with the reason. `crate::translations` runs
+//! the i386 ones, in turns.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
+use atoll_memory::segment::PageKind;
+
+use super::segment::{CORES_BUDGET, graph500, judged, randomaccess};
 use super::table::{Cell, Table};
+use crate::translations::rounds::{output, rate, speed};
+use crate::translations::{Core, Measured, Plan, Way, measure};
 
 /// Microseconds that a delegated `getppid` may take with a free CPU.
 const CALL: f64 = 3.0;
@@ -14,93 +20,125 @@ const NATIVE: f64 = 0.97;
 /// Runs of each, of which the best counts.
 const ROUNDS: usize = 5;
 
-/// Kinds of cores, and the folder of the programs they run.
-const KINDS: [(&str, &str); 4] = [("ldt", "i386"), ("kvm64", "static"), ("kvm32", "i386"), ("qemu", "i386")];
+/// Kinds of cores.
+const KINDS: [Core; 5] = [Core::Ldt, Core::Process, Core::Kvm64, Core::Kvm32, Core::Qemu];
 
-/// A number that a program prints behind `label`, or why it did not.
-fn number(mut command: Command, label: &str) -> Result<f64, String> {
-    let output =
-        command.stdin(Stdio::null()).env("OMP_NUM_THREADS", "1").output().map_err(|e| e.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let found = text.lines().find_map(|line| line.strip_prefix(label));
+/// Linux alone, with pages of 4K and of 2M, and segments.
+const I386: [Way; 3] = [Way::Native32(None), Way::Native32(Some(PageKind::Huge2M)), Way::Core(Core::Ldt)];
+
+/// The number that a program prints behind `label`, or why it did not.
+fn number(command: Command, label: &str, limit: Duration) -> Result<f64, String> {
+    let (stdout, stderr) = output(command, limit, || ())?;
+    let found = stdout.lines().find_map(|line| line.strip_prefix(label));
     let found = found.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    found.ok_or(if said.is_empty() { format!("it ended with {}", output.status) } else { said })
+    let said = stderr.lines().last().unwrap_or("it said nothing");
+    found.ok_or_else(|| said.strip_prefix("atoll: ").unwrap_or(said).to_owned())
 }
 
-/// The program alone, or on cores of a kind.
-fn command(kind: Option<&str>, file: &Path) -> Command {
-    let Some(kind) = kind else { return Command::new(file) };
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["segment", "run", "--backend", kind, "--memory", "512M", "--"]).arg(file);
-    command
-}
-
-/// The smallest number of some runs.
-fn best(kind: Option<&str>, file: &Path, arguments: &[&str], label: &str) -> Result<f64, String> {
-    let mut best = f64::INFINITY;
+/// Microseconds of a `getppid` of the program `calls`: delegated, and by Linux alone.
+fn call(core: Core, plan: &Plan) -> [Result<f64, String>; 2] {
+    let load =
+        crate::translations::Workload { program: "calls", arguments: vec![], bytes: 64 << 20, blocks: 1 };
+    let way = Way::Core(core);
+    let file = way.file(&plan.programs, &load);
+    let mut best = [Ok(f64::INFINITY), Ok(f64::INFINITY)];
     for _ in 0..ROUNDS {
-        let mut command = command(kind, file);
-        command.args(arguments);
-        best = best.min(number(command, label)?);
+        let commands = [way.command(&plan.programs, &load, 1), Command::new(&file)];
+        for (best, command) in best.iter_mut().zip(commands) {
+            let now = number(command, "Call:", plan.limit);
+            *best = now.and_then(|now| best.clone().map(|best: f64| best.min(now)));
+        }
     }
-    Ok(best)
+    best
 }
 
-/// The table of calls, and the targets' lines.
-pub(super) fn bench(programs: &Path) -> (Table, Vec<String>) {
-    let mut table = Table::new(["getppid", "us", "alone us", "why not"]);
+/// The tables of calls and of i386 programs, and the targets' lines.
+pub(super) fn bench(plan: &Plan) -> (Table, Table, Vec<String>) {
+    let mut calls = Table::new(["getppid", "us", "alone us", "why not"]);
     let mut lines = Vec::new();
-    for (kind, folder) in KINDS {
-        let file = programs.join(folder).join("calls");
-        let (alone, here) = (best(None, &file, &[], "Call:"), best(Some(kind), &file, &[], "Call:"));
-        table.row(vec![
-            format!("core {kind}").into(),
+    for core in KINDS {
+        let [here, alone] = call(core, plan);
+        let name = Way::Core(core).name();
+        calls.row(vec![
+            name.clone().into(),
             Cell::number(here.clone().ok(), 3),
             Cell::number(alone.ok(), 3),
             here.as_ref().err().map_or(Cell::Nothing, |why| format!("skipped: {why}").into()),
         ]);
         match here {
-            // It has no target: it is there for correctness.
-            _ if kind == "qemu" => {}
+            // They have no target: one is there for correctness, one for programs that mean harm.
+            _ if [Core::Qemu, Core::Process].contains(&core) => {}
             Ok(us) => lines.push(format!(
-                "core {kind}: a delegated getppid in at most {CALL} us; {us:.3}: {}",
-                if us <= CALL { "met" } else { "not met" }
+                "{name}: a delegated getppid in at most {CALL} us; {us:.3}: {}",
+                judged(us <= CALL)
             )),
-            Err(why) => lines.push(format!("core {kind}: skipped: {why}")),
+            Err(why) => lines.push(format!("{name}: a delegated getppid: skipped: {why}")),
         }
     }
-    for (program, class) in [("randomaccess", "W"), ("graph500", "W"), ("graph500", "A")] {
-        let file = programs.join("i386").join(program);
-        let run = |kind| best(kind, &file, &[class], "Seconds:");
-        lines.push(match (run(None), run(Some("ldt"))) {
-            (Ok(alone), Ok(here)) if here > 0.0 => {
-                let ratio = alone / here;
-                let verdict = if ratio >= NATIVE { "met" } else { "not met" };
-                format!(
-                    "core ldt: i386 {program} {class} at {NATIVE} of its speed under Linux; {ratio:.2}: {verdict}"
-                )
-            }
-            (Err(why), _) | (_, Err(why)) => format!("core ldt: i386 {program} {class}: skipped: {why}"),
-            _ => format!("core ldt: i386 {program} {class}: too short to measure: not met"),
-        });
+    let mut programs = Table::new(["i386", "Linux, 4K", "Linux, 2M", "core ldt", "to 4K", "to 2M", "rounds"]);
+    for load in [randomaccess(22, 16), randomaccess(24, 4), graph500('A', 16)] {
+        let plan = Plan { workers: 1, rounds: ROUNDS, budget: CORES_BUDGET, ..plan.clone() };
+        let all = measure(&I386, &load, &plan);
+        let rates = I386.map(|way| rate(&all, way));
+        let over = |base: usize| Some(rates[2]? / rates[base]?);
+        let mut row = vec![Cell::from(format!("{} {}", load.program, load.arguments.join(" ")))];
+        row.extend(rates.map(|rate| rate.map_or(Cell::Nothing, |rate| speed(rate).into())));
+        row.extend([0, 1].map(|base| Cell::number(over(base), 2)));
+        row.push(all[2].runs.as_ref().map_or(0, Vec::len).to_string().into());
+        programs.row(row);
+        lines.push(beside_linux(load.program, load.bytes, &all));
     }
-    (table, lines)
+    (calls, programs, lines)
+}
+
+/// What is promised of an i386 program in segments, beside Linux's own pages of 4K.
+fn beside_linux(program: &str, bytes: u64, all: &[Measured]) -> String {
+    let name = format!("core ldt: i386 {program}, {}", crate::run::summary::bytes(bytes));
+    let why = |way| all.iter().find(|m| m.way == way).and_then(|m| m.runs.as_ref().err());
+    match (rate(all, I386[0]), rate(all, I386[2])) {
+        (Some(alone), Some(here)) => {
+            let ratio = here / alone;
+            format!(
+                "{name}, at least {NATIVE} of its speed under Linux; {ratio:.2} times: {}",
+                judged(ratio >= NATIVE)
+            )
+        }
+        _ => {
+            let why = why(I386[0]).or(why(I386[2])).map_or("it did not run", String::as_str);
+            format!("{name}: skipped: {why}")
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::translations::outcome::Outcome;
 
     #[test]
     fn a_number_is_found_or_the_reason_is() {
-        let shell = |line: &str| {
+        let shell = |line: &str, seconds| {
             let mut command = Command::new("sh");
             command.args(["-c", line]);
-            number(command, "Call:")
+            number(command, "Call:", Duration::from_secs(seconds))
         };
-        assert_eq!(shell("echo x; echo Call: 1.25 us"), Ok(1.25));
-        assert_eq!(shell("echo why >&2; exit 3"), Err("why".to_owned()));
-        assert!(shell("exit 3").unwrap_err().contains("exit status: 3"));
+        assert_eq!(shell("echo x; echo Call: 1.25 us", 60), Ok(1.25));
+        assert_eq!(shell("echo why >&2; exit 3", 60), Err("why".to_owned()));
+        assert_eq!(shell("exit 3", 60), Err("it said nothing".to_owned()));
+        assert!(shell("exec sleep 60", 0).unwrap_err().contains("longer than 0 s"));
+    }
+
+    #[test]
+    fn segments_are_judged_beside_the_same_binary() {
+        let ran = |way, rate| {
+            let run = Outcome { rate, faults: None, pieces: None, noise: None, walks: None };
+            Measured { way, runs: Ok(vec![run]) }
+        };
+        let slow = [ran(I386[0], 1.0), ran(I386[2], 0.96)];
+        assert!(beside_linux("x", 1 << 20, &slow).ends_with("0.96 times: not met"));
+        let good = [ran(I386[0], 1.0), ran(I386[2], 0.98)];
+        assert!(beside_linux("x", 1 << 20, &good).ends_with("0.98 times: met"));
+        let none = [ran(I386[0], 1.0), Measured { way: I386[2], runs: Err("no segments".into()) }];
+        assert!(beside_linux("x", 1 << 20, &none).ends_with("skipped: no segments"));
     }
 }

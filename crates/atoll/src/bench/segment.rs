@@ -10,6 +10,7 @@ use super::BenchError;
 use super::output::Output;
 use super::table::{Cell, Table};
 use crate::cli::SegmentBenchArgs;
+use crate::machine::meminfo;
 use crate::run::summary::bytes;
 use crate::translations::rounds::{rate, skipped};
 use crate::translations::{Measured, Plan, Way, Workload, measure};
@@ -46,39 +47,55 @@ pub(crate) fn graph500(class: char, roots: u32) -> Workload {
     Workload { program: "graph500", arguments: arguments.to_vec(), bytes, blocks: 8 }
 }
 
+/// What of the eight minutes each part may take at most: RandomAccess and Graph500, then each i386 program beside Linux.
+const BUDGETS: [Duration; 2] = [Duration::from_secs(210), Duration::from_secs(120)];
+pub(super) const CORES_BUDGET: Duration = Duration::from_secs(30);
+
+/// The table and the graph that the targets are about.
+const TABLE: u64 = 4 << 30;
+const GRAPH: char = 'B';
+
 /// Measures, and judges.
 pub(super) fn bench(args: &SegmentBenchArgs) -> Result<(), BenchError> {
-    let (loads, rounds) = if args.quick {
-        ([randomaccess(26, 1), graph500('A', 16)], 1)
+    let (table_bytes, class, rounds) = if args.quick {
+        (512 << 20, 'A', 1)
     } else {
-        ([randomaccess(29, 1), graph500('B', 4)], args.rounds as usize)
+        (args.size.0, args.graph.chars().next().unwrap_or(GRAPH), args.rounds as usize)
     };
+    let roots = if class == 'A' { 16 } else { 4 };
+    let loads = [randomaccess((table_bytes / 8).ilog2(), 1), graph500(class, roots)];
+    let smaller = [table_bytes < TABLE, class == 'A'];
     let plan = Plan {
         programs: args.programs.clone(),
         rounds,
         workers: args.workers,
-        limit: Duration::from_secs(300),
+        limit: Duration::from_secs(args.limit),
+        budget: Duration::MAX,
     };
+    println!("{}", needs(&loads, args.workers));
     let output = Output::new(args.output.as_deref())?;
     let mut lines = Vec::new();
     let mut worst = Some(0);
-    for (load, least) in loads.iter().zip(OVER_4K) {
+    for (((load, least), budget), smaller) in loads.iter().zip(OVER_4K).zip(BUDGETS).zip(smaller) {
         println!(
-            "\n{} {}: {} with {} workers, the best of {rounds} rounds",
+            "\n{} {}: {} with {} worker{}, the best of at most {rounds} round{}",
             load.program,
             load.arguments.join(" "),
             bytes(load.bytes),
-            plan.workers
+            plan.workers,
+            plural(plan.workers as usize),
+            plural(rounds)
         );
-        let all = measure(&WAYS, load, &plan);
+        let all = measure(&WAYS, load, &Plan { budget, ..plan.clone() });
         output.table(load.program, &table(&all))?;
         print!("{}", skipped(&all));
         worst = faults(&all).and_then(|n| Some(n.max(worst?)));
-        lines.extend(targets(load, &all, least, args.quick));
+        lines.extend(targets(load, &all, least, smaller));
     }
     println!("\nsegmentation cores");
-    let (calls, more) = super::cores::bench(&args.programs);
+    let (calls, programs, more) = super::cores::bench(&plan);
     output.table("calls", &calls)?;
+    output.table("i386", &programs)?;
     lines.extend(more);
     println!("\nTargets");
     for line in lines {
@@ -92,7 +109,33 @@ pub(super) fn bench(args: &SegmentBenchArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn judged(met: bool) -> &'static str {
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+/// What the workloads need of this machine, one after the other, and what it has.
+fn needs(loads: &[Workload], workers: u32) -> String {
+    let pages = |kind: PageKind, load: &Workload| {
+        let needed = WAYS.iter().filter_map(|way| way.pages(load, workers)).filter(|(k, _)| *k == kind);
+        needed.map(|(_, pages)| pages).max().unwrap_or(0)
+    };
+    let most = |of: &dyn Fn(&Workload) -> u64| loads.iter().map(of).max().unwrap_or(0);
+    let [giant, huge] = [PageKind::Huge1G, PageKind::Huge2M].map(|kind| most(&|load| pages(kind, load)));
+    let all = most(&|load| {
+        let own = load.bytes + load.bytes / 16;
+        (pages(PageKind::Huge1G, load) << 30) + (pages(PageKind::Huge2M, load) << 21) + own
+    });
+    format!(
+        "needs {giant} pages of 1G and {huge} of 2M, reserved meanwhile (as root; {} and {} are free), {} of memory at once in all, of which \
+         {} are available. What cannot be had is left out",
+        PageKind::Huge1G.free(),
+        PageKind::Huge2M.free(),
+        bytes(all),
+        bytes(meminfo("MemAvailable").unwrap_or(0))
+    )
+}
+
+pub(super) fn judged(met: bool) -> &'static str {
     if met { "met" } else { "not met" }
 }
 
@@ -105,7 +148,8 @@ fn faults(all: &[Measured]) -> Option<u64> {
 /// The table of one workload: what ran of it.
 fn table(all: &[Measured]) -> Table {
     let (small, large) = (rate(all, Way::Native(None)), rate(all, Way::Native(Some(PageKind::Huge2M))));
-    let mut table = Table::new(["translation", "speed", "to 4K", "to 2M", "faults", "physical pieces"]);
+    let mut table =
+        Table::new(["translation", "speed", "to 4K", "to 2M", "rounds", "faults", "physical pieces"]);
     for measured in all.iter().filter(|m| m.runs.is_ok()) {
         let speed = measured.rate();
         let over = |base: Option<f64>| Cell::number(speed.and_then(|speed| Some(speed / base?)), 2);
@@ -115,6 +159,7 @@ fn table(all: &[Measured]) -> Table {
             speed.map_or(Cell::Nothing, |speed| crate::translations::rounds::speed(speed).into()),
             over(small),
             over(large),
+            measured.runs.as_ref().map_or(0, Vec::len).to_string().into(),
             Cell::number(measured.faults().map(|n| n as f64), 0),
             pieces.map_or(Cell::Nothing, |(count, largest)| {
                 format!("{count}, largest {}", bytes(largest)).into()
@@ -125,9 +170,9 @@ fn table(all: &[Measured]) -> Table {
 }
 
 /// What is promised of one workload.
-fn targets(load: &Workload, all: &[Measured], least: f64, quick: bool) -> Vec<String> {
+fn targets(load: &Workload, all: &[Measured], least: f64, smaller: bool) -> Vec<String> {
     let name = format!("{}, {}", load.program, bytes(load.bytes));
-    let small = if quick { " (--quick: smaller than the target means)" } else { "" };
+    let small = if smaller { " (smaller than the target means)" } else { "" };
     let best = [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].into_iter().map(Way::Segment);
     let Some((way, speed)) = best.filter_map(|way| Some((way, rate(all, way)?))).next() else {
         return vec![format!("{name}: no segment ran: not met")];
@@ -179,5 +224,7 @@ mod tests {
         assert_eq!(faults(&[ran(Way::Segment(PageKind::Huge2M), &[1.0], None)]), None);
         assert!(targets(&randomaccess(29, 1), &all[..2], 1.5, false)[0].ends_with("not met"));
         assert!(skipped(&all).contains("skipped: no pages"));
+        let needs = needs(&[randomaccess(29, 1), graph500('B', 4)], 1);
+        assert!(needs.starts_with("needs 11 pages of 1G and 2"), "{needs}");
     }
 }

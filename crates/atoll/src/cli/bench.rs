@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use atoll_pages::Size;
 use clap::{Args, Subcommand, ValueHint};
 
 /// What `--help` says below the flags.
@@ -31,9 +32,10 @@ Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes some seconds; other w
 
 const SEGMENT: &str = "\
 RandomAccess on a table of 4 GiB and Graph500, the same binaries natively with pages of 4K, 2M and 1G, and under atoll run --translation
-segment; each has its turn in every round, the best of which counts. Page faults after the start are counted. Huge pages are reserved
-for the length of it (as root) and given back; what cannot be reserved is left out. The issue's targets are judged at the end. It takes some
-five minutes and 16 GiB; other work disturbs it.";
+segment; each has its turn in every round, the best of which counts. Page faults after the start are counted. Then segmentation cores: a
+delegated getppid, and i386 programs beside the same run by Linux. Huge pages are reserved for the length of it (as root) and given back; what
+cannot be reserved is left out. What it needs it says first. The issue's targets are judged at the end. It takes at most eight minutes with
+the defaults and some 17 GiB, less with a smaller --size; other work disturbs it.";
 
 const SAMPLING: &str = "\
 Programs run natively, and under atoll profile with every sampler that works here, holding 1% and 5%. What was sampled is compared with exact
@@ -131,13 +133,34 @@ pub(crate) struct SegmentBenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) workers: u32,
 
-    /// How often everything is measured
+    /// Bytes of RandomAccess's table: a power of two. The target is about 4G
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = table)]
+    pub(crate) size: Size,
+
+    /// The class of Graph500's graph: A has 72 MB, B 560 MB, C 2.2 GB
+    #[arg(long, value_name = "CLASS", default_value = "B", value_parser = ["A", "B", "C"])]
+    pub(crate) graph: String,
+
+    /// How often everything is measured at most; no round begins that would not fit the eight minutes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
 
-    /// 512 MiB instead of 4 GiB, a smaller graph, one round
+    /// Seconds that any run of a program may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) limit: u64,
+
+    /// The same as --size 512M --graph A --rounds 1
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+/// From 2^16 words of RandomAccess, its smallest class, to 2^35.
+fn table(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|e: atoll_pages::size::SizeError| e.to_string())?;
+    match size.0 {
+        n if n.is_power_of_two() && (1 << 19..=1 << 38).contains(&n) => Ok(size),
+        _ => Err("it must be a power of two from 512K to 256G".to_owned()),
+    }
 }
 
 /// Two CPUs.

@@ -8,7 +8,7 @@ use super::ProgramArgs;
 
 /// What `--help` says below the flags.
 const RUN: &str = "\
-The program is a static Linux executable: for i386 with ldt, kvm32 and qemu (gcc -m32 -static), for x86-64 with kvm64 (gcc -static). Its code,
+The program is a static Linux executable: for i386 with ldt, process, kvm32 and qemu (gcc -m32 -static), for x86-64 with kvm64 (gcc -static). Its code,
 data, heap and stacks lie in one segment of --memory bytes, and its system calls are served by atoll on the paging side; a
 pointer that leaves the segment gives it EFAULT, an access that does ends it with offset and limit named. fork and exec are not served.
 
@@ -34,6 +34,13 @@ pub(crate) struct SegmentRunArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) memory: Size,
 
+    /// Only cores that no program can leave, whatever its instructions: not ldt
+    ///
+    /// ldt cores stop every access beyond the limit, but a program made to can jump to 64-bit code of the process around it. What a program
+    /// asks for by system calls it gets with your rights on any cores; only files that are memory (/proc/self/mem) are not opened.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
     /// Say on standard error which backend ran the program
     #[arg(long)]
     pub(crate) verbose: bool,
@@ -48,6 +55,8 @@ pub(crate) enum BackendArg {
     Auto,
     /// 32-bit segments in a Linux process, base and limit checked by the processor
     Ldt,
+    /// The same in a process of its own that can make no system call, so that nothing leads out of it; calls cost more
+    Process,
     /// 64-bit code at user privilege in a KVM virtual CPU, on identity-mapped huge pages
     Kvm64,
     /// 32-bit protected mode without paging in a KVM virtual CPU
@@ -62,6 +71,7 @@ impl BackendArg {
         match self {
             Self::Auto => None,
             Self::Ldt => Some(Kind::Ldt),
+            Self::Process => Some(Kind::Process),
             Self::Kvm64 => Some(Kind::Kvm64),
             Self::Kvm32 => Some(Kind::Kvm32),
             Self::Qemu => Some(Kind::Qemu),

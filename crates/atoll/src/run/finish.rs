@@ -54,6 +54,7 @@ pub(crate) fn collect(finished: &Finished) -> Figures {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let mut figures = figures::collect(finished.control, &name, finished.wall_seconds, finished.rate);
     figures.regions = figures::regions(finished.control, file, finished.rate);
+    (figures.races, figures.one_writer_regions) = figures::races(finished.control, file);
     figures.ending = Some(finished.ending.into());
     figures.kernel_tlb_shootdowns = finished.tlb_shootdowns;
     figures

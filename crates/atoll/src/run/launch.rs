@@ -21,7 +21,7 @@ use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
 use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
-use crate::cli::{ConsistencyArg, OnOff, RunArgs};
+use crate::cli::{CheckArg, ConsistencyArg, OnOff, RunArgs};
 
 /// Why no program was started.
 #[derive(thiserror::Error, Debug)]
@@ -41,6 +41,9 @@ pub(crate) enum LaunchError {
     /// Flags about pages and about a segment.
     #[error("{0}")]
     Translation(#[from] TranslationError),
+    /// `--check races` with one node.
+    #[error("--check races compares what nodes write: give --nodes 2 or more, best as many as --workers")]
+    CheckAlone,
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
@@ -73,7 +76,7 @@ impl LaunchError {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
             Self::Check(e) if e.is_not_executable() => 126,
-            Self::CmcpP(..) | Self::Translation(_) => 2,
+            Self::CmcpP(..) | Self::Translation(_) | Self::CheckAlone => 2,
             _ => EXIT_SETUP as u8,
         }
     }
@@ -150,7 +153,11 @@ fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
         ConsistencyArg::Smart => Consistency::Smart,
     } as u32;
     settings.prefetch = u32::from(args.prefetch == OnOff::On);
-    translation::settle(args, &mut settings)?;
+    settings.check_races = u32::from(args.check == Some(CheckArg::Races));
+    if settings.check_races != 0 && nodes.count() == 1 {
+        return Err(LaunchError::CheckAlone);
+    }
+    translation::settle(args, nodes.count(), &mut settings)?;
     Ok(settings)
 }
 
@@ -236,6 +243,10 @@ pub(crate) fn launch_with(
     command.env(control::ENVIRONMENT, fd.to_string());
     let own = std::env::var_os("LD_PRELOAD");
     command.env("LD_PRELOAD", preload(&library, own.as_deref()));
+    if args.check.is_some() {
+        // A function that the dynamic linker binds at its first call looks like a word that every node writes.
+        command.env("LD_BIND_NOW", "1");
+    }
     if let Some(own) = own {
         command.env(control::ENVIRONMENT_PRELOAD, own);
     }

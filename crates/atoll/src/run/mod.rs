@@ -24,10 +24,14 @@ use crate::cli::RunArgs;
 
 /// Runs what the command line says.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
-    if let Some(hosts) = hosts::hosts(args) {
-        return hosts::run(args, hosts);
-    }
-    match launch::launch(args) {
+    let started = match translation::on_one_node(args) {
+        Err(error) => Err(error.into()),
+        Ok(()) => match hosts::hosts(args) {
+            Some(hosts) => return hosts::run(args, hosts),
+            None => launch::launch(args),
+        },
+    };
+    match started {
         Ok(finished) => finish::finish(args, finished),
         Err(error) => {
             eprintln!("atoll: {error}");

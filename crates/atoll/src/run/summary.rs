@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use atoll_record::figures::{Counters, Figures, Node, Region};
+use atoll_record::figures::{Counters, Figures, Node, Races, Region};
 use atoll_record::run::Ending;
 
 use super::segment;
@@ -55,11 +55,51 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     )?;
     write_table(out, f)?;
     write_nodes(out, &f.nodes)?;
+    for region in &f.one_writer_regions {
+        writeln!(out, "  {region} keeps to one writer of a page: near memory is too small for its twins")?;
+    }
+    if let Some(races) = &f.races {
+        write_races(out, races)?;
+    }
     write_counts(out, &f.pages_by_core_map_count)?;
     if let Some(n) = f.kernel_tlb_shootdowns {
         writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;
     }
     write_regions(out, &f.regions)
+}
+
+/// Races that are printed: the JSON has them all.
+const RACES: usize = 20;
+
+fn write_races(out: &mut String, races: &Races) -> std::fmt::Result {
+    let words: u64 = races.words.iter().map(|race| race.words).sum();
+    writeln!(
+        out,
+        "  races (this took time): {} words written by two nodes in one region, of {} runs of regions; {} more could not be checked, as \
+         they synchronise by instructions of their own",
+        count(words),
+        count(races.checked_regions),
+        count(races.unchecked_regions)
+    )?;
+    let mut rows = vec![["region", "variable", "words", "nodes", "times"].map(str::to_owned).to_vec()];
+    for race in races.words.iter().take(RACES) {
+        let variable = match (race.variable.as_str(), race.offset) {
+            ("", _) => format!("{:#x}", race.address),
+            ("heap" | "stack", _) => format!("{} {:#x}", race.variable, race.address),
+            (name, 0) => name.to_owned(),
+            (name, offset) => format!("{name}+{offset}"),
+        };
+        let nodes: Vec<String> = race.nodes.iter().map(u32::to_string).collect();
+        rows.push(vec![race.region.clone(), variable, count(race.words), nodes.join(" "), count(race.count)]);
+    }
+    if rows.len() > 1 {
+        write_aligned_behind(out, "    ", &rows)?;
+    }
+    let hidden = races.words.len().saturating_sub(RACES);
+    if hidden > 0 || races.lost > 0 {
+        writeln!(out, "    and {hidden} more; {} finds had no place", races.lost)?;
+    }
+    Ok(())
 }
 
 fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use atoll_memory::control::EXIT_SETUP;
 use atoll_segment::{
-    Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, Program, QemuCores, SegmentError, Width,
+    Cores, End, Kind, Kvm32Cores, Kvm64Cores, LdtCores, ProcessCores, Program, QemuCores, SegmentError, Width,
 };
 
 use crate::cli::{Segment, SegmentRunArgs};
@@ -20,6 +20,11 @@ enum RunError {
     Path(#[from] PathError),
     #[error("{0}")]
     Segment(#[from] SegmentError),
+    #[error(
+        "{} cores can be left by a far jump to 64-bit code: for --strict take process, kvm32 or qemu, or leave --backend out",
+        .0.name()
+    )]
+    Strict(Kind),
 }
 
 impl RunError {
@@ -28,6 +33,7 @@ impl RunError {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) => 126,
             Self::Segment(_) => EXIT_SETUP as u8,
+            Self::Strict(_) => 2,
         }
     }
 }
@@ -71,22 +77,32 @@ fn run(args: &SegmentRunArgs) -> Result<End, RunError> {
     Ok(cores.serve()?)
 }
 
-/// The cores that are asked for, or the nearest to the hardware that this machine has, and a line where those are not the nearest.
-fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>), SegmentError> {
+/// The cores that are asked for, or the nearest to the hardware that this machine has, and a line where those are not the nearest or can be
+/// left.
+fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>), RunError> {
     let with = |kind| make(kind).map(|cores| (kind, cores));
-    match (args.backend.kind(), width) {
+    let or_qemu = |refused: SegmentError| {
+        eprintln!("atoll: segment: {refused}: QEMU emulates some, slowly");
+        with(Kind::Qemu).map_err(|_| refused)
+    };
+    let chosen = match (args.backend.kind(), width) {
+        (Some(kind), _) if args.strict && !kind.is_closed() => return Err(RunError::Strict(kind)),
         (Some(kind), _) => with(kind),
         (None, Width::Bits64) => with(Kind::Kvm64),
-        (None, Width::Bits32) => with(Kind::Ldt).or_else(|refused| {
-            eprintln!("atoll: segment: {refused}: QEMU emulates some, slowly");
-            with(Kind::Qemu).map_err(|_| refused)
-        }),
-    }
+        (None, Width::Bits32) if args.strict => with(Kind::Process).or_else(or_qemu),
+        (None, Width::Bits32) => with(Kind::Ldt).inspect(|_| eprintln!("{LEFT}")).or_else(or_qemu),
+    };
+    Ok(chosen?)
 }
+
+/// Said where nobody chose cores that a program can leave.
+const LEFT: &str = "atoll: segment: ldt cores stop what goes beyond the limit, but are not for programs that mean harm: those can leave them by a far \
+    jump. --strict takes cores that none can leave";
 
 fn make(kind: Kind) -> Result<Box<dyn Cores>, SegmentError> {
     match kind {
         Kind::Ldt => Ok(Box::new(LdtCores::new()?)),
+        Kind::Process => Ok(Box::new(ProcessCores::new()?)),
         Kind::Kvm64 => Ok(Box::new(Kvm64Cores::new()?)),
         Kind::Kvm32 => Ok(Box::new(Kvm32Cores::new()?)),
         Kind::Qemu => Ok(Box::new(QemuCores::new()?)),

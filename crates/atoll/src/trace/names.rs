@@ -1,6 +1,7 @@
-//! Which function lies at an address of the traced program.
+//! Which function or variable lies at an address of the program.
 //!
-//! Hooks in the program say which object files it loaded; `output` asks for the names of regions.
+//! Hooks in a traced program say which object files it loaded; `output` asks for the names of regions, `figures` for those of
+//! regions and variables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,8 +11,17 @@ use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 #[derive(Debug)]
 struct Module {
     path: PathBuf,
-    /// Functions' addresses in the file, ends and names; none until first asked for.
-    functions: Option<BTreeMap<u64, (u64, String)>>,
+    /// None until first asked for.
+    symbols: Option<Symbols>,
+}
+
+/// Addresses in a file, with ends and names.
+type Table = BTreeMap<u64, (u64, String)>;
+
+#[derive(Debug, Default)]
+struct Symbols {
+    functions: Table,
+    variables: Table,
 }
 
 /// The program's object files.
@@ -24,20 +34,28 @@ pub(crate) struct Names {
 impl Names {
     /// The program loaded `path`, whose addresses lie `bias` above those in the file.
     pub(crate) fn loaded(&mut self, bias: u64, path: PathBuf) {
-        self.modules.entry(bias).or_default().push(Module { path, functions: None });
+        self.modules.entry(bias).or_default().push(Module { path, symbols: None });
     }
 
     /// The function that `address` is in.
     pub(crate) fn function(&mut self, address: u64) -> Option<&str> {
+        self.find(address, |symbols| &symbols.functions).map(|(name, _)| name)
+    }
+
+    /// The variable that `address` is in, and how far from its start.
+    pub(crate) fn variable(&mut self, address: u64) -> Option<(&str, u64)> {
+        self.find(address, |symbols| &symbols.variables)
+    }
+
+    fn find(&mut self, address: u64, table: impl Fn(&Symbols) -> &Table) -> Option<(&str, u64)> {
         for (bias, modules) in self.modules.range_mut(..=address).rev() {
             for module in modules {
-                let functions =
-                    module.functions.get_or_insert_with(|| read(&module.path).unwrap_or_default());
+                let symbols = module.symbols.get_or_insert_with(|| read(&module.path).unwrap_or_default());
                 let inside = address - bias;
-                if let Some((_, (end, name))) = functions.range(..=inside).next_back()
+                if let Some((start, (end, name))) = table(symbols).range(..=inside).next_back()
                     && inside < *end
                 {
-                    return Some(name);
+                    return Some((name, inside - start));
                 }
             }
         }
@@ -45,21 +63,26 @@ impl Names {
     }
 }
 
-/// The functions in a file; `None` where it is none to read.
-fn read(path: &PathBuf) -> Option<BTreeMap<u64, (u64, String)>> {
+/// The symbols of a file; `None` where it is none to read.
+fn read(path: &PathBuf) -> Option<Symbols> {
     let bytes = std::fs::read(path).ok()?;
     let file = object::read::elf::ElfFile64::<Endianness>::parse(&*bytes).ok()?;
-    let mut functions = BTreeMap::new();
+    let mut symbols = Symbols::default();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
-        if symbol.kind() == SymbolKind::Text
-            && symbol.size() > 0
+        let table = match symbol.kind() {
+            SymbolKind::Text => &mut symbols.functions,
+            SymbolKind::Data => &mut symbols.variables,
+            _ => continue,
+        };
+        if symbol.size() > 0
+            && symbol.is_definition()
             && let Ok(name) = symbol.name()
         {
             let end = symbol.address() + symbol.size();
-            functions.entry(symbol.address()).or_insert_with(|| (end, name.to_owned()));
+            table.entry(symbol.address()).or_insert_with(|| (end, name.to_owned()));
         }
     }
-    Some(functions)
+    Some(symbols)
 }
 
 #[cfg(test)]
@@ -70,6 +93,9 @@ mod tests {
     extern "C" fn atoll_trace_names_a_function() -> u32 {
         std::hint::black_box(7)
     }
+
+    #[unsafe(no_mangle)]
+    static ATOLL_TRACE_NAMES_A_VARIABLE: [u64; 4] = [7; 4];
 
     #[test]
     fn a_function_of_this_very_program_is_found() {
@@ -84,5 +110,7 @@ mod tests {
         let address = atoll_trace_names_a_function as extern "C" fn() -> u32 as usize as u64;
         assert_eq!(names.function(address), Some("atoll_trace_names_a_function"));
         assert_eq!(names.function(bias - 1), None);
+        let address = std::hint::black_box(&ATOLL_TRACE_NAMES_A_VARIABLE[2]) as *const u64 as u64;
+        assert_eq!(names.variable(address), Some(("ATOLL_TRACE_NAMES_A_VARIABLE", 16)));
     }
 }

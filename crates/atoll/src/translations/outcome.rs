@@ -42,6 +42,9 @@ impl Outcome {
                 |line: &&str| ["atoll:", "error:", "Verification:"].iter().any(|head| line.starts_with(head));
             let lines = || stderr.lines().chain(stdout.lines());
             let said = lines().find(told).or(lines().next());
+            if let Some(refused) = said.and_then(|line| line.strip_prefix("atoll: ")) {
+                return Err(refused.to_owned());
+            }
             return Err(format!("it did not verify: {}", said.unwrap_or("it said nothing")));
         }
         let noise = Noise::read(stdout);
@@ -98,7 +101,7 @@ mod tests {
         assert_eq!(Outcome::read(good, "noise\n").unwrap().rate, 1.25e8);
         let bad = "RandomAccess class S: 1 GUPS\nVerification: failed (got 1, expected 0)\n";
         assert!(Outcome::read(bad, "").unwrap_err().contains("failed"));
-        assert!(Outcome::read("", "atoll: no segment\n").unwrap_err().contains("no segment"));
+        assert_eq!(Outcome::read("", "atoll: no segment\n").unwrap_err(), "no segment");
         assert!(Outcome::read("Verification: successful\n", "").is_err());
     }
 

@@ -5,7 +5,7 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use atoll_memory::segment::{PageKind, Reservation};
@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) workers: u32,
     /// The longest a run may take.
     pub(crate) limit: Duration,
+    /// No round begins that would end later than this after the first began.
+    pub(crate) budget: Duration,
 }
 
 /// What came of one way.
@@ -63,7 +65,11 @@ pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measure
         .into_iter()
         .filter_map(|kind| reserve(kind, &mut all, load, plan))
         .collect();
-    for _ in 0..plan.rounds {
+    let begun = Instant::now();
+    for round in 0..plan.rounds as u32 {
+        if !another_fits(begun.elapsed(), round, plan.budget) {
+            break;
+        }
         for measured in &mut all {
             let Ok(runs) = &mut measured.runs else { continue };
             match run(measured.way, load, plan) {
@@ -74,6 +80,11 @@ pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measure
     }
     drop(held);
     all
+}
+
+/// Would one more round, as long as the `done` ones were on average, end within the budget? The first one always begins.
+fn another_fits(elapsed: Duration, done: u32, budget: Duration) -> bool {
+    done == 0 || elapsed.saturating_mul(done + 1) / done <= budget
 }
 
 /// Reserves what the neediest way needs that can have it; those that cannot are left out.
@@ -104,26 +115,44 @@ fn run(way: Way, load: &Workload, plan: &Plan) -> Result<Outcome, String> {
         return Err(format!("{} is not there: make programs", file.display()));
     }
     let walks = Walks::begin();
-    let mut command = way.command(&plan.programs, load, plan.workers);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("{} cannot be started: {e}", file.display()))?;
-    let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let used = wait(&mut child, way, plan.limit);
-    let text = |reader: std::thread::JoinHandle<String>| reader.join().unwrap_or_default();
-    let (stdout, stderr) = (text(stdout), text(stderr));
-    let free_before = used?;
+    let kind = if let Way::Native(kind) | Way::Native32(kind) = way { kind } else { None };
+    let before = kind.map(PageKind::free);
+    let mut taken = 0;
+    let (stdout, stderr) = output(way.command(&plan.programs, load, plan.workers), plan.limit, || {
+        if let (Some(kind), Some(before)) = (kind, before) {
+            taken = taken.max(before.saturating_sub(kind.free()));
+        }
+    })?;
     let mut outcome = Outcome::read(&stdout, &stderr)?;
-    if let (Way::Native(Some(kind)), Some(taken)) = (way, free_before)
+    if let Some(kind) = kind
         && taken * (kind.bytes() as u64) < load.bytes / 2
     {
         return Err(format!("the C library did not use {}", kind.name()));
     }
     outcome.walks = walks.and_then(|walks| walks.count());
     Ok(outcome)
+}
+
+/// What a program prints to standard output and standard error; `look` is called again and again while it runs.
+///
+/// # Errors
+/// It cannot be started, or takes longer than `limit`, and is killed then.
+pub(crate) fn output(
+    mut command: Command,
+    limit: Duration,
+    look: impl FnMut(),
+) -> Result<(String, String), String> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{} cannot be started: {e}", command.get_program().display()))?;
+    let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let ended = wait(&mut child, limit, look);
+    let text = |reader: std::thread::JoinHandle<String>| reader.join().unwrap_or_default();
+    let said = (text(stdout), text(stderr));
+    ended.map(|()| said)
 }
 
 fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
@@ -136,14 +165,12 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
     })
 }
 
-/// Waits for its end; with the most pages that it took from the pool it should take from.
-fn wait(child: &mut Child, way: Way, limit: Duration) -> Result<Option<u64>, String> {
-    let kind = if let Way::Native(kind) = way { kind } else { None };
-    let (begin, before) = (Instant::now(), kind.map(PageKind::free));
-    let mut taken = 0;
+/// Waits for its end.
+fn wait(child: &mut Child, limit: Duration, mut look: impl FnMut()) -> Result<(), String> {
+    let begin = Instant::now();
     loop {
         match child.try_wait() {
-            Ok(Some(_)) => return Ok(before.map(|_| taken)),
+            Ok(Some(_)) => return Ok(()),
             Ok(None) if begin.elapsed() > limit => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -152,9 +179,7 @@ fn wait(child: &mut Child, way: Way, limit: Duration) -> Result<Option<u64>, Str
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
             Err(error) => return Err(error.to_string()),
         }
-        if let (Some(kind), Some(before)) = (kind, before) {
-            taken = taken.max(before.saturating_sub(kind.free()));
-        }
+        look();
     }
 }
 
@@ -168,4 +193,19 @@ pub(crate) fn skipped(all: &[Measured]) -> String {
     let why =
         all.iter().filter_map(|m| Some(format!("  {}: skipped: {}\n", m.way.name(), m.runs.as_ref().err()?)));
     why.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_end_with_the_budget() {
+        let seconds = Duration::from_secs;
+        assert!(another_fits(seconds(0), 0, seconds(0)));
+        assert!(another_fits(seconds(10), 1, seconds(20)));
+        assert!(!another_fits(seconds(11), 1, seconds(20)));
+        assert!(another_fits(seconds(11), 10, seconds(20)));
+        assert!(another_fits(Duration::MAX, 3, Duration::MAX));
+    }
 }

@@ -13,6 +13,8 @@ use atoll_memory::segment::PageKind;
 pub(crate) enum Core {
     /// 32-bit segments in a Linux process.
     Ldt,
+    /// The same in a process of its own.
+    Process,
     /// 32-bit protected mode without paging in a KVM virtual CPU.
     Kvm32,
     /// 64-bit code in a KVM virtual CPU.
@@ -25,6 +27,7 @@ impl Core {
     fn word(self) -> &'static str {
         match self {
             Core::Ldt => "ldt",
+            Core::Process => "process",
             Core::Kvm32 => "kvm32",
             Core::Kvm64 => "kvm64",
             Core::Qemu => "qemu",
@@ -42,8 +45,8 @@ impl Core {
 pub(crate) enum Way {
     /// The program alone; none: 4K pages, transparent huge pages switched off.
     Native(Option<PageKind>),
-    /// The i386 build alone, 4K pages.
-    Native32,
+    /// The i386 build alone, likewise.
+    Native32(Option<PageKind>),
     /// `atoll run --translation segment`.
     Segment(PageKind),
     /// `atoll segment run`.
@@ -73,7 +76,8 @@ impl Way {
         match self {
             Way::Native(None) => "4K pages".to_owned(),
             Way::Native(Some(kind)) => kind.name().to_owned(),
-            Way::Native32 => "i386, 4K pages".to_owned(),
+            Way::Native32(None) => "i386, 4K pages".to_owned(),
+            Way::Native32(Some(kind)) => format!("i386, {}", kind.name()),
             Way::Segment(PageKind::Transparent) => "segment, transparent pages".to_owned(),
             Way::Segment(kind) => format!("segment, {}", kind.name()),
             Way::Core(core) => format!("core {}", core.word()),
@@ -84,7 +88,7 @@ impl Way {
     pub(crate) fn pages(self, load: &Workload, workers: u32) -> Option<(PageKind, u64)> {
         match self {
             // The C library takes whole pages for each block, and some for each thread's small blocks.
-            Way::Native(Some(kind)) => {
+            Way::Native(Some(kind)) | Way::Native32(Some(kind)) => {
                 let page = kind.bytes() as u64;
                 let arenas = u64::from(workers + 1) * (64_u64 << 20).div_ceil(page);
                 Some((kind, load.bytes.div_ceil(page) + load.blocks + arenas))
@@ -100,7 +104,7 @@ impl Way {
     pub(crate) fn file(self, programs: &Path, load: &Workload) -> PathBuf {
         match self {
             Way::Core(core) => programs.join(core.folder()).join(load.program),
-            Way::Native32 => programs.join("i386").join(load.program),
+            Way::Native32(_) => programs.join("i386").join(load.program),
             _ => programs.join(load.program),
         }
     }
@@ -109,7 +113,7 @@ impl Way {
     pub(crate) fn command(self, programs: &Path, load: &Workload, workers: u32) -> Command {
         let file = self.file(programs, load);
         let mut command = match self {
-            Way::Native(_) | Way::Native32 => Command::new(file),
+            Way::Native(_) | Way::Native32(_) => Command::new(file),
             Way::Segment(kind) => {
                 let mut command = Command::new("/proc/self/exe");
                 command.args(["run", "--summary", "json", "--translation", "segment", "--segment-page"]);
@@ -131,10 +135,10 @@ impl Way {
         };
         command.args(&load.arguments).env("OMP_NUM_THREADS", workers.to_string());
         command.env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
-        if let Way::Native(Some(kind)) = self {
+        if let Way::Native(Some(kind)) | Way::Native32(Some(kind)) = self {
             command.env("GLIBC_TUNABLES", format!("glibc.malloc.hugetlb={}", kind.bytes()));
         }
-        if matches!(self, Way::Native(None) | Way::Native32) {
+        if matches!(self, Way::Native(None) | Way::Native32(None)) {
             // SAFETY: one system call between fork and exec, values only.
             unsafe {
                 command.pre_exec(|| {

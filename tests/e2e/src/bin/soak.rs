@@ -5,20 +5,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use atoll_e2e::{generated, soak};
 
-const USAGE: &str = "usage: soak [--seconds N] [--seed S] [--print]
+const USAGE: &str = "usage: soak [--seconds N] [--seed S] [--faults] [--print]
 Makes random OpenMP programs, from seed S on (the time), builds them with gcc, and runs them for N seconds (60) on 1 to 4
 nodes under all protocols, page sizes and near sizes. What a program prints must be what it prints with one thread. --print:
-only prints the program of that seed. Ends with `N passed, N failed`; status 1 if any failed.";
+only prints the program of that seed. --faults: messages between nodes are late, refused and sent twice. Ends with `N passed, N failed`; status 1 if any failed.";
 
 fn main() -> ExitCode {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs() * 1000);
-    let (mut seconds, mut seed, mut print) = (60, now, false);
+    let (mut seconds, mut seed, mut faults, mut print) = (60, now, false, false);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|word| word.parse().ok());
         let known = match word.as_str() {
             "--seconds" => number().map(|n| seconds = n),
             "--seed" => number().map(|n| seed = n),
+            "--faults" => {
+                faults = true;
+                Some(())
+            }
             "--print" => {
                 print = true;
                 Some(())
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     println!("seed {seed}");
-    let tally = soak::soak(seed, Duration::from_secs(seconds), |line| println!("{line}"));
+    let tally = soak::soak(seed, Duration::from_secs(seconds), faults, |line| println!("{line}"));
     for what in &tally.failed {
         println!("\n{what}");
     }

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 
 use super::Settings;
+use super::parcels::{self, Inbound, Outbound};
 use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, WaitSet};
+use crate::clock::Deadline;
 
 /// Why a node did not join the others on its machine.
 #[derive(thiserror::Error, Debug)]
@@ -55,6 +57,7 @@ pub enum ShmError {
 pub(super) struct Met {
     pub(super) channel: Channel,
     pub(super) run: [u8; 16],
+    pub(super) parcels: (Outbound, Inbound),
 }
 
 /// A node's sockets to the others, made before the nodes: see [`mesh`].
@@ -188,16 +191,18 @@ impl Meeting<'_> {
             return Err(ShmError::Greeting(named));
         }
         let seat = self.set.seat().map_err(|e| ShmError::Setting(e.to_string()))?;
+        let no_channel = |why| ShmError::Channel { node: other, why };
         let channel = Channel::connect(stream, self.settings.channel(), Some(seat), Some(left()?))
-            .map_err(|why| ShmError::Channel { node: other, why })?;
-        Ok((other, Met { channel, run }))
+            .map_err(no_channel)?;
+        let parcels = parcels::exchange(stream, &mut Deadline::new(Some(left()?))).map_err(no_channel)?;
+        Ok((other, Met { channel, run, parcels }))
     }
 
     /// Who this node is: magic (4), version (4), node (4), nodes (4), longest (8), run (16).
     fn greeting(&self) -> [u8; GREETING] {
         let mut bytes = [0; GREETING];
         bytes[..4].copy_from_slice(b"atsh");
-        bytes[4..8].copy_from_slice(&1u32.to_le_bytes());
+        bytes[4..8].copy_from_slice(&2u32.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.node.0.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.nodes.to_le_bytes());
         bytes[16..24].copy_from_slice(&(self.settings.longest as u64).to_le_bytes());

@@ -9,6 +9,7 @@
 //! Source: the barrelfish paper, sections 5.5 and 6.7 (channels), 6.10 (who copies).
 
 mod join;
+mod parcels;
 mod peer;
 mod reach;
 
@@ -139,13 +140,13 @@ impl Shm {
         let mut senders = HashMap::new();
         let mut peers = Vec::new();
         for (number, met) in (0..).zip(met) {
-            let Some(Met { channel, run }) = met else {
+            let Some(Met { channel, run, parcels }) = met else {
                 peers.push(None);
                 continue;
             };
             let token = add(&mut set, channel.receiver)?;
             senders.insert(token, number);
-            peers.push(Some(Peer::new(channel.sender, token, run, settings.part())));
+            peers.push(Some(Peer::new(channel.sender, token, run, parcels, settings.part())));
         }
         static INSTANCES: AtomicU32 = AtomicU32::new(1 << 31);
         Ok(Shm {

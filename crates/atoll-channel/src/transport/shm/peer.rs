@@ -1,10 +1,11 @@
 //! One other node of this machine: its channel's sending end, what waits for room in it, and the message that comes in parts.
 //!
-//! `mod.rs` has one of these for each other node. A message that does not fit into the ring at once goes in parts, so that sending never
-//! waits.
+//! `mod.rs` has one of these for each other node. A longer message goes as a parcel (`parcels.rs`) or, where there is no room for it, in parts, so
+//! that sending never waits.
 
 use std::collections::VecDeque;
 
+use super::parcels::{Inbound, Outbound, WORDS};
 use crate::channel::{Peer as Process, SendError, Sender, Token};
 use crate::transport::LostWhy;
 
@@ -12,6 +13,8 @@ use crate::transport::LostWhy;
 const WHOLE: u8 = 0;
 const PART: u8 = 1;
 const END: u8 = 2;
+/// What follows says where the whole message lies: see `parcels.rs`.
+const PARCEL: u8 = 3;
 
 /// Another node.
 pub(super) struct Peer {
@@ -21,6 +24,8 @@ pub(super) struct Peer {
     pub(super) token: Token,
     pub(super) process: Process,
     pub(super) run: [u8; 16],
+    outbound: Outbound,
+    inbound: Inbound,
     /// What found no room in the ring yet, and how many bytes these are.
     queue: VecDeque<(u16, Vec<u8>)>,
     pub(super) queued: usize,
@@ -33,12 +38,20 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(sender: Sender, token: Token, run: [u8; 16], part: usize) -> Peer {
+    pub(super) fn new(
+        sender: Sender,
+        token: Token,
+        run: [u8; 16],
+        (outbound, inbound): (Outbound, Inbound),
+        part: usize,
+    ) -> Peer {
         Peer {
             process: sender.peer().clone(),
             sender: Some(sender),
             token,
             run,
+            outbound,
+            inbound,
             queue: VecDeque::new(),
             queued: 0,
             part,
@@ -56,6 +69,12 @@ impl Peer {
     /// Sends a message, or as much of it as has room, and keeps the rest. An error if the peer broke the channel; one that closed or died
     /// shows at the receiving end, behind what it sent before.
     pub(super) fn send(&mut self, kind: u16, bytes: &[u8]) -> Result<(), LostWhy> {
+        if let Some(words) = self.outbound.put(bytes) {
+            self.scratch.clear();
+            self.scratch.push(PARCEL);
+            self.scratch.extend_from_slice(&words);
+            return self.send_part(kind);
+        }
         let mut rest = bytes;
         let mut class = if bytes.len() < self.part { WHOLE } else { PART };
         loop {
@@ -66,15 +85,21 @@ impl Peer {
             self.scratch.clear();
             self.scratch.push(class);
             self.scratch.extend_from_slice(now);
-            if !self.queue.is_empty() || !try_send(&mut self.sender, kind, &self.scratch)? {
-                self.queued += self.scratch.len();
-                self.queue.push_back((kind, std::mem::take(&mut self.scratch)));
-            }
+            self.send_part(kind)?;
             if later.is_empty() {
                 return Ok(());
             }
             rest = later;
         }
+    }
+
+    /// Sends what is in `scratch`, or keeps it until there is room.
+    fn send_part(&mut self, kind: u16) -> Result<(), LostWhy> {
+        if !self.queue.is_empty() || !try_send(&mut self.sender, kind, &self.scratch)? {
+            self.queued += self.scratch.len();
+            self.queue.push_back((kind, std::mem::take(&mut self.scratch)));
+        }
+        Ok(())
     }
 
     /// Sends what waits, as far as there is room.
@@ -94,6 +119,19 @@ impl Peer {
         let Some((class, data)) = bytes.split_first() else { return Err(LostWhy::Broken("an empty part")) };
         match (*class, &mut self.coming) {
             (WHOLE, None) if data.len() <= longest => Ok(true),
+            (PARCEL, None) => {
+                let mut words = [0; WORDS];
+                if data.len() != WORDS {
+                    return Err(LostWhy::Broken("a parcel that is nowhere"));
+                }
+                words.copy_from_slice(data);
+                bytes.truncate(1);
+                let taken = self.inbound.take(&words, bytes);
+                if taken.is_none() || bytes.len() - 1 > longest {
+                    return Err(LostWhy::Broken("a parcel that is nowhere"));
+                }
+                Ok(true)
+            }
             (PART, None) => {
                 self.coming = Some((kind, data.to_vec()));
                 Ok(false)

@@ -1,11 +1,15 @@
 //! What the check needs to know of one executable or library.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, ReadCache};
+use object::{Endianness, Object, ObjectSymbol, ReadCache, ReadRef};
+
+/// Bytes of a file that is read as a whole: its symbols one by one are thousands of system calls.
+const MOST: u64 = 32 << 20;
 
 /// Why a file cannot be looked at.
 #[derive(thiserror::Error, Debug)]
@@ -79,17 +83,26 @@ impl Elf {
     /// # Errors
     /// It cannot be read, or is damaged.
     pub(crate) fn open(path: &Path) -> Result<Elf, ElfError> {
-        let cache = ReadCache::new(File::open(path)?);
-        let file = ElfFile64::<Endianness, _>::parse(&cache)?;
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() > MOST {
+            return Elf::read(&ReadCache::new(file));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Elf::read(bytes.as_slice())
+    }
+
+    fn read<'data>(data: impl ReadRef<'data>) -> Result<Elf, ElfError> {
+        let file = ElfFile64::<Endianness, _>::parse(data)?;
         let endian = file.endian();
         let mut found = Elf::default();
         for header in file.elf_program_headers() {
             found.interpreter |= header.p_type(endian) == elf::PT_INTERP;
         }
         let (mut run_path, mut r_path) = (None, None);
-        let sections = file.elf_header().sections(endian, &cache)?;
-        if let Some((entries, strings)) = sections.dynamic(endian, &cache)? {
-            let strings = sections.strings(endian, &cache, strings)?;
+        let sections = file.elf_header().sections(endian, data)?;
+        if let Some((entries, strings)) = sections.dynamic(endian, data)? {
+            let strings = sections.strings(endian, data, strings)?;
             for entry in entries {
                 let slot = match entry.d_tag(endian) {
                     elf::DT_NEEDED => None,
