@@ -6,6 +6,8 @@
 //!
 //! Rules: no access to paged memory but through the alias.
 
+use std::time::{Duration, Instant};
+
 use super::executor::{Event, Executor};
 use super::frames::CoreMap;
 use super::node_rights::Right;
@@ -14,6 +16,9 @@ use super::{FaultError, Pager};
 use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys;
+
+/// How long a system call may keep its page from another node.
+const CALL: Duration = Duration::from_micros(500);
 
 impl Pager {
     /// Takes the page's lock.
@@ -26,6 +31,23 @@ impl Pager {
                 return seen;
             }
             wait.pause();
+        }
+    }
+
+    /// Gives a system call of a worker that the page is pinned for time to end: the kernel would find the page gone. Not for long,
+    /// as there are calls that last until another node has done something.
+    fn let_calls_end(&self, page: u32) {
+        let word = self.word(page);
+        let is_pinned = || {
+            let seen = page_word::load(word);
+            seen.state() == State::Resident && self.frames.pinned(seen.frame())
+        };
+        if !is_pinned() {
+            return;
+        }
+        let end = Instant::now() + CALL;
+        while is_pinned() && Instant::now() < end {
+            sys::yield_now();
         }
     }
 
@@ -168,6 +190,9 @@ impl Pager {
     /// # Errors
     /// See [`FaultError`].
     pub fn protect_copy(&self, x: &mut Executor, page: u32, writable: bool) -> Result<(), FaultError> {
+        if !writable {
+            self.let_calls_end(page);
+        }
         self.set_right(page, if writable { Right::Write } else { Right::Read });
         if writable {
             return Ok(());
@@ -186,6 +211,7 @@ impl Pager {
 
     /// Takes the copy away.
     pub fn remove_copy(&self, x: &Executor, page: u32) {
+        self.let_calls_end(page);
         self.set_right(page, Right::Nothing);
         let at = self.address_of(page).0;
         self.release(at, at + self.page_bytes(), x.figures);

@@ -9,6 +9,7 @@
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
 
+use crate::nodes;
 use crate::start::signal;
 use crate::state::{self, SignalsBlocked};
 
@@ -205,6 +206,18 @@ fn in_pieces(
     }
     let end = start + len;
     let mut at = start;
+    // Another node may take a page in the middle of the call, pinned here or not: the kernel gets a copy.
+    while nodes::active() && at < end {
+        let to = end.min(at + MOST);
+        let n = in_one(at, to - at, write, &mut |copy, len, _| call(copy, len, at - start));
+        if n < 0 {
+            return if at > start { (at - start) as isize } else { n };
+        }
+        at += n as usize;
+        if at < to || !goes_on {
+            return (at - start) as isize;
+        }
+    }
     while at < end {
         // Pieces end at page boundaries, so that none holds a page more than allowed. A write that must be one
         // piece (a pipe's) may take the two pages it lies in.
