@@ -75,7 +75,7 @@ docs: setup ## The code's documentation, warnings are errors
 install: build ## Install to PREFIX (default /usr/local)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/atoll"
 	install -m 755 $(TARGET)/release/atoll "$(DESTDIR)$(PREFIX)/bin/atoll"
-	for library in openmp hooks qemu_plugin; do install -m 644 $(TARGET)/release/libatoll_$$library.so "$(DESTDIR)$(PREFIX)/lib/atoll/" || exit 1; done
+	for library in openmp hooks profile qemu_plugin; do install -m 644 $(TARGET)/release/libatoll_$$library.so "$(DESTDIR)$(PREFIX)/lib/atoll/" || exit 1; done
 
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
