@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use atoll_channel::transport::Doze;
+use atoll_memory::sys;
 
 use super::agent::{MUCH, Server};
 use super::{mail, stack};
@@ -38,6 +39,8 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 const LONG: Duration = Duration::from_millis(2);
 /// Looks between two at the clock.
 const LOOKS: u32 = 64;
+/// Looks before it offers the CPU to others at each.
+const EAGER: u32 = 256;
 /// Looks of a worker that has no CPU to itself.
 const FEW: u32 = 3;
 /// How soon the thread looks again whether there is room for what was said.
@@ -120,7 +123,7 @@ impl<D: Fn() -> bool + Copy> Part<D> {
             if patience.is_over() {
                 return;
             }
-            std::hint::spin_loop();
+            patience.pause();
         }
     }
 }
@@ -133,6 +136,15 @@ struct Patience {
 }
 
 impl Patience {
+    /// Between two looks: lets others have the CPU after a while, as whom this worker waits for may want the same one.
+    fn pause(&self) {
+        if self.looks < EAGER {
+            std::hint::spin_loop();
+        } else {
+            sys::yield_now();
+        }
+    }
+
     /// Something came: more may.
     fn begin_again(&mut self) {
         if self.alone {
@@ -163,7 +175,7 @@ fn step(mut duty: Guard<'_, Option<Shared>>, patience: &mut Patience, done: &imp
         } else if patience.is_over() {
             break;
         } else {
-            std::hint::spin_loop();
+            patience.pause();
         }
     }
     // What the last round left undone, such as room that a queue waits for, is the thread's.
