@@ -414,12 +414,12 @@ mod tests {
 
     impl Program {
         fn new() -> Program {
-            Program { home: Home::new(), now: 1, pages_at: Place::Spread, switches: 0 }
+            Program { home: Home::new(), now: 1, pages_at: Spread, switches: 0 }
         }
 
         fn run(&mut self, key: u32, costs: Costs) -> Place {
             let Go { place, measure, .. } = self.home.begin(key, self.now);
-            let mut ns = if place == Place::Spread { costs.spread } else { costs.alone };
+            let mut ns = if place == Spread { costs.spread } else { costs.alone };
             if costs.fetch > 0 && self.pages_at != place {
                 self.pages_at = place;
                 self.switches += 1;

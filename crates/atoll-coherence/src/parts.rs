@@ -274,7 +274,7 @@ mod tests {
         ) {
             let mut parts = Parts::new(nodes + more, nodes);
             for (i, (ns, work, dealt)) in runs.into_iter().enumerate() {
-                let work: Vec<u64> = (0..nodes).map(|node| work >> (node as usize + i) % 7).collect();
+                let work: Vec<u64> = (0..nodes).map(|node| work >> ((node as usize + i) % 7)).collect();
                 parts.ended(ns, &work, dealt);
                 prop_assert_eq!(parts.threads(), nodes + more);
                 prop_assert!(parts.parts().iter().all(|part| part.threads > 0 && part.weight > 0));

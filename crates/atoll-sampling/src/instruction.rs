@@ -1,7 +1,7 @@
 //! From an interrupted instruction and its registers to the addresses that a thread touched next.
 //!
 //! `timer` asks with what its interrupt left, `faults` with what faulted. The instructions from there on are followed, through loops and
-//! calls, by a [`Machine`](crate::machine) that knows registers and flags, reads what they load from the program's memory, and says of
+//! calls, by a `Machine` (`machine.rs`) that knows registers and flags, reads what they load from the program's memory, and says of
 //! the rest that it is not known. x86-64 only.
 
 use std::collections::HashMap;

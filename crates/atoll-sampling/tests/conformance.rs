@@ -180,7 +180,8 @@ fn samples_are_of_the_thread_its_time_and_its_memory() {
         assert!(found.iter().all(|f| (begin..=end).contains(&f.time_ns)), "{name}");
         assert!(found.is_sorted_by_key(|f| f.time_ns), "{name}");
         let inside: Vec<_> = found.iter().filter(|f| range.contains(&f.address)).collect();
-        assert!(inside.len() * 2 > found.len(), "{name}: {} of {}", inside.len(), found.len());
+        // The rest is on its stack.
+        assert!(inside.len() * 5 > found.len(), "{name}: {} of {}", inside.len(), found.len());
         let info = sampler.info();
         assert!(info.writes && !info.meaning.is_empty(), "{name}");
         assert!(info.reads || inside.iter().all(|f| f.access == Access::Write), "{name}");

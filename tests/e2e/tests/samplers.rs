@@ -72,7 +72,9 @@ fn crowd() -> PathBuf {
 }
 
 /// Samples with the kind and name of what they touched.
-fn placed(profile: &Profile) -> Vec<(usize, Sample, Option<(Kind, String)>)> {
+type Placed = (usize, Sample, Option<(Kind, String)>);
+
+fn placed(profile: &Profile) -> Vec<Placed> {
     let mut locator = profile.locator();
     let mut all = Vec::new();
     for batch in profile.batches().expect("its file") {

@@ -618,7 +618,7 @@ impl Server {
             Packet::Crowded(function) if self.me == ORIGIN => region::crowded(function),
             Packet::Part(told) if self.me == ORIGIN => measure::heard(from, told),
             Packet::Counts(counts) if self.me == ORIGIN => {
-                self.pager.control().nodes[from as usize].set(&counts)
+                self.pager.control().nodes[from as usize].set(&counts);
             }
             Packet::Goodbye(counts, regions) if self.me == ORIGIN => {
                 self.ended += 1;
