@@ -92,7 +92,13 @@ impl Pager {
 
     /// Makes a locked page that is nowhere from `content`: written to its file, which neither clears it first nor faults. Returns
     /// its new word.
-    fn make(&self, x: &mut Executor, page: u32, content: &[u8]) -> Result<PageWord, FaultError> {
+    fn make(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        seen: PageWord,
+        content: &[u8],
+    ) -> Result<PageWord, FaultError> {
         self.make_room(x, 1)?;
         let offset = self.offset(page);
         // SAFETY: the content is as long as it says, and the page's stretch of the file is this agent's, as it holds the lock.
@@ -103,7 +109,7 @@ impl Pager {
         self.frames.fill(frame, page, false, false);
         self.note(x, Event::Inserted(frame, 0));
         self.touch(page);
-        Ok(PageWord::resident(frame, page_word::load(self.word(page)).habit()))
+        Ok(PageWord::resident(frame, seen.habit()))
     }
 
     /// What was never used of a page is a hole in its file, which no worker can map: fills it with zeros.
@@ -166,7 +172,7 @@ impl Pager {
         };
         let seen = self.hold(page);
         if let (State::Absent, Some(content)) = (seen.state(), content) {
-            let made = self.make(x, page, content);
+            let made = self.make(x, page, seen, content);
             if let Ok(now) = made {
                 marks(now.frame());
             }

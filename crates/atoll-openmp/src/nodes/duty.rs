@@ -11,14 +11,14 @@
 //! (`heap::agent`).
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use atoll_channel::transport::Doze;
 use atoll_memory::sys;
 
 use super::agent::{MUCH, Server};
-use super::{mail, stack};
+use super::{mail, measure, stack};
 use crate::futex::{Guard, Lock};
 use crate::heap::agent::Inside;
 use crate::start::{process, signal};
@@ -41,6 +41,12 @@ const LONG: Duration = Duration::from_millis(2);
 const LOOKS: u32 = 64;
 /// Looks before it offers the CPU to others at each.
 const EAGER: u32 = 256;
+/// A call that offers the CPU and takes longer than this had takers.
+const TAKEN_NS: u64 = 50_000;
+/// How long nobody looks for long then.
+const CALM_NS: u64 = 20_000_000;
+/// Until when, by `measure::now`.
+static CONTENDED: AtomicU64 = AtomicU64::new(0);
 /// Looks of a worker that has no CPU to itself.
 const FEW: u32 = 3;
 /// How soon the thread looks again whether there is room for what was said.
@@ -80,6 +86,7 @@ pub(super) fn help<D: Fn() -> bool + Copy + 'static>(alone: bool, done: D) -> bo
     if !SHARED.load(Ordering::Acquire) {
         return false;
     }
+    let alone = alone && measure::now() > CONTENDED.load(Ordering::Relaxed);
     let mut part = Part { alone, done, was_on_duty: false };
     let here = (&raw const part) as usize;
     let paged = state::pager().is_some_and(|pager| pager.page_at(here).is_some());
@@ -136,12 +143,18 @@ struct Patience {
 }
 
 impl Patience {
-    /// Between two looks: lets others have the CPU after a while, as whom this worker waits for may want the same one.
-    fn pause(&self) {
+    /// Between two looks: lets others have the CPU after a while, as whom this worker waits for may want the same one. Where
+    /// somebody took it, the agent's thread serves sooner, which is woken at once: this worker stops looking.
+    fn pause(&mut self) {
         if self.looks < EAGER {
-            std::hint::spin_loop();
-        } else {
-            sys::yield_now();
+            return std::hint::spin_loop();
+        }
+        let before = measure::now();
+        sys::yield_now();
+        let now = measure::now();
+        if now - before > TAKEN_NS {
+            CONTENDED.store(now + CALM_NS, Ordering::Relaxed);
+            self.alone = false;
         }
     }
 
