@@ -1,5 +1,6 @@
 /* What went wrong once on several nodes; each part checks itself. Runs with any team. */
 #include "e2e.h"
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A single behind a copyprivate ran nowhere. */
@@ -141,6 +142,37 @@ static void many(void) {
     CHECK(sum == 999L * 1000 + 1000);
 }
 
+/* A call that writes to the stack, in a page that other nodes took meanwhile, waited for ever for a page locked by itself. */
+static void calls(void) {
+    enum { CALLS = 400, MOST = 64 };
+    struct on_the_stack {
+        unsigned added[MOST];
+        struct stat file;
+    } *taken = NULL;
+    unsigned added[MOST] = {0};
+    int done = 0;
+#pragma omp parallel
+    {
+        struct on_the_stack mine = {{0}, {0}};
+        int thread = omp_get_thread_num();
+#pragma omp master
+        taken = &mine;
+#pragma omp barrier
+        if (thread == 0) {
+            for (int call = 0; call < CALLS; call++) CHECK(fstat(1, &mine.file) == 0 && mine.file.st_nlink > 0);
+            __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+        } else {
+            while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
+                __atomic_add_fetch(&taken->added[thread % MOST], 1, __ATOMIC_RELAXED);
+                __atomic_add_fetch(&added[thread % MOST], 1, __ATOMIC_RELAXED);
+            }
+        }
+#pragma omp barrier
+        CHECK(memcmp(taken->added, added, sizeof added) == 0);
+#pragma omp barrier
+    }
+}
+
 int main(void) {
     singles();
     control_variables();
@@ -150,5 +182,6 @@ int main(void) {
     stacks();
     sizes();
     many();
+    calls();
     return verdict();
 }

@@ -14,7 +14,7 @@ use atoll_memory::spin::Spin;
 use rlsf::Tlsf;
 
 use super::place;
-use crate::state::SignalsBlocked;
+use crate::nodes;
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -83,10 +83,9 @@ pub(super) fn alloc(layout: Layout) -> *mut u8 {
 /// # Safety
 /// It is from here, and nobody uses it.
 pub(super) unsafe fn free(block: *mut u8, layout: Layout) {
-    // Who holds the lock is not to be interrupted by code that may fault.
-    let _blocked = (!is_inside()).then(SignalsBlocked::new);
-    if let Some(block) = NonNull::new(block) {
-        // SAFETY: as promised; it was made with this layout.
-        unsafe { HEAP.lock().blocks.deallocate(block, layout.align()) };
-    }
+    let Some(block) = NonNull::new(block) else { return };
+    // SAFETY: as promised; it was made with this layout.
+    let give_back = move || unsafe { HEAP.lock().blocks.deallocate(block, layout.align()) };
+    // Who holds the lock is not to be interrupted by code that may fault, nor by a fault.
+    if is_inside() { give_back() } else { nodes::stack::off_paged(give_back) }
 }

@@ -10,7 +10,6 @@ use atoll_memory::spin::Spin;
 
 use super::{exports, overflow, place};
 use crate::nodes::{self, mail};
-use crate::state::SignalsBlocked;
 
 static RETURNED: Spin<Vec<usize>> = Spin::new(Vec::new());
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -53,11 +52,10 @@ pub(super) fn drain() {
 
 #[cold]
 fn drain_now() {
-    let blocks = {
-        let _blocked = SignalsBlocked::new();
+    let blocks = nodes::stack::off_paged(|| {
         ANY.store(false, Ordering::Relaxed);
         std::mem::take(&mut *RETURNED.lock())
-    };
+    });
     for block in blocks {
         if place::is_own(block) {
             // SAFETY: a block of this node that its program freed on another.

@@ -7,10 +7,9 @@
 //! Only over transports that lie in shared memory, and only while nothing goes to far memory: all else is the first
 //! process's own.
 //!
-//! Rules: as for `agent`, which is why it leaves a stack that is paged; and as a worker may come from a fault inside `malloc`, all that is allocated is the agent's heap's
-//! (`heap::agent`).
+//! Rules: as for `agent`, which is why it leaves a stack that is paged; and as a worker may come from a fault inside `malloc`,
+//! all that is allocated is the agent's heap's (`heap::agent`).
 
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,6 @@ use super::agent::{MUCH, Server};
 use super::{mail, measure, stack};
 use crate::futex::{Guard, Lock};
 use crate::heap::agent::Inside;
-use crate::start::{process, signal};
-use crate::state;
 
 /// What who is on duty uses.
 pub(super) struct Shared {
@@ -82,57 +79,27 @@ pub(super) fn serve(mut server: Box<Server>) -> ! {
 
 /// A worker that waits, with signals blocked: steps the agent until `done`, as long as that is worth it. `alone`: it has a CPU
 /// to itself. True if it was on duty: then all that was asked before has been seen, or is left to the thread.
-pub(super) fn help<D: Fn() -> bool + Copy + 'static>(alone: bool, done: D) -> bool {
+pub(super) fn help<D: Fn() -> bool + 'static>(alone: bool, done: D) -> bool {
     if !SHARED.load(Ordering::Acquire) {
         return false;
     }
     let alone = alone && measure::now() > CONTENDED.load(Ordering::Relaxed);
-    let mut part = Part { alone, done, was_on_duty: false };
-    let here = (&raw const part) as usize;
-    let paged = state::pager().is_some_and(|pager| pager.page_at(here).is_some());
-    if !paged {
-        part.take();
-    } else if state::executor_index() == 0 {
-        // The main stack: a page that others may ask for while it is in use.
-        let top = process::alternate_stack(0) + signal::STACK_BYTES;
-        // SAFETY: the stack on which this worker handles signals, which are blocked.
-        unsafe { stack::call_at(top, take::<D>, (&raw mut part).cast()) };
-    }
-    part.was_on_duty
+    stack::off_paged_blocked(move || take_part(alone, &done))
 }
 
-/// A worker's part.
-#[derive(Clone, Copy)]
-struct Part<D> {
-    alone: bool,
-    done: D,
-    was_on_duty: bool,
-}
-
-/// Takes the part at `part` on another stack: that place is not touched meanwhile.
-extern "C" fn take<D: Fn() -> bool + Copy>(part: *mut c_void) {
-    let place = part.cast::<Part<D>>();
-    // SAFETY: `help`'s, which waits.
-    let mut part = unsafe { place.read() };
-    part.take();
-    // SAFETY: as above.
-    unsafe { place.write(part) };
-}
-
-impl<D: Fn() -> bool + Copy> Part<D> {
-    fn take(&mut self) {
-        let mut patience = Patience { alone: self.alone, looks: 0, begin: Instant::now() };
-        while !(self.done)() {
-            if let Some(duty) = DUTY.try_lock() {
-                self.was_on_duty = true;
-                return step(duty, &mut patience, &self.done);
-            }
-            if patience.is_over() {
-                return;
-            }
-            patience.pause();
+fn take_part(alone: bool, done: &impl Fn() -> bool) -> bool {
+    let mut patience = Patience { alone, looks: 0, begin: Instant::now() };
+    while !done() {
+        if let Some(duty) = DUTY.try_lock() {
+            step(duty, &mut patience, done);
+            return true;
         }
+        if patience.is_over() {
+            return false;
+        }
+        patience.pause();
     }
+    false
 }
 
 /// How long a worker looks.

@@ -116,8 +116,11 @@ pub(super) fn invalidated(count: u64) {
 /// The origin's leader begins a region: all nodes hear of it.
 pub(crate) fn begin(order: Order) {
     crate::wrap::stdio::flush_standard();
-    super::tls::collect();
-    *ORDER.lock() = order;
+    // The agent's locks.
+    super::stack::off_paged(move || {
+        super::tls::collect();
+        *ORDER.lock() = order;
+    });
     MANY.store(order.many, Ordering::Release);
     if let Some(control) = state::control() {
         let races = &control.races;

@@ -11,7 +11,8 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys::{self, Errno};
 
 use crate::omp::Function;
-use crate::start::share;
+use crate::start::{process, share, signal};
+use crate::state::{self, SignalsBlocked};
 
 /// Where it lies: the lowest address it may grow to, where it is used from, its end.
 #[derive(Clone, Copy, Debug)]
@@ -99,26 +100,80 @@ pub(crate) fn wait_for_sleep() {
 /// Bytes below the stack in use that are made present.
 const PRESENT: usize = 8 << 20;
 
+/// Runs `work` on a stack whose pages no other node can take: the caller's, or on the origin's main stack the one on which its
+/// thread handles signals, which are blocked meanwhile.
+///
+/// For whatever holds a lock that a fault may need: a page's, the room's, one that the agent takes, whose part a worker that
+/// waits for a page of its own stack takes itself. What `work` refers to may not be on the stack either; what it owns is moved.
+pub(crate) fn off_paged<R, W: FnOnce() -> R>(work: W) -> R {
+    let _blocked = (!signal::is_handling()).then(SignalsBlocked::new);
+    off_paged_blocked(work)
+}
+
+/// The same, where the caller has blocked signals.
+pub(super) fn off_paged_blocked<R, W: FnOnce() -> R>(work: W) -> R {
+    let mut job = Job { work: Some(work), result: None };
+    let place = (&raw mut job).cast::<c_void>();
+    let paged = super::active()
+        && state::executor_index() == 0
+        && state::pager().is_some_and(|pager| pager.page_at(place as usize).is_some());
+    if paged {
+        let top = process::alternate_stack(0) + signal::STACK_BYTES;
+        // SAFETY: signals are blocked, and this is not that stack: nobody uses it.
+        unsafe { call_at(Job::<W, R>::run, place, top) };
+    } else {
+        Job::<W, R>::run(place);
+    }
+    // `run` puts it there, or the process ends.
+    job.result.unwrap_or_else(|| unreachable!("the work was done"))
+}
+
+/// Work to be done on another stack.
+struct Job<W, R> {
+    work: Option<W>,
+    result: Option<R>,
+}
+
+impl<R, W: FnOnce() -> R> Job<W, R> {
+    /// Does the work of the job at `place`, which is not touched meanwhile.
+    extern "C" fn run(place: *mut c_void) {
+        let place = place.cast::<Self>();
+        // SAFETY: `off_paged`'s, which waits.
+        let work = unsafe { (*place).work.take() };
+        let result = work.map(|work| work());
+        // SAFETY: as above.
+        unsafe { (*place).result = result };
+    }
+}
+
+/// Calls a function, its first argument, with the second one, where `$stack` has moved the stack pointer, and comes back. The
+/// frame can be walked.
+macro_rules! call_on {
+    ($($stack:literal),*) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_def_cfa_offset 16",
+            ".cfi_offset rbp, -16",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            $($stack,)*
+            "mov rax, rdi",
+            "mov rdi, rsi",
+            "call rax",
+            "mov rsp, rbp",
+            "pop rbp",
+            ".cfi_def_cfa rsp, 8",
+            "ret",
+            ".cfi_endproc",
+        )
+    };
+}
+
 /// Calls `function(data)` with a stack that begins in the page below.
 #[unsafe(naked)]
 pub(crate) extern "C" fn call_below(function: Function, data: *mut u8) {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "and rsp, -4096",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "call rax",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    )
+    call_on!("and rsp, -4096")
 }
 
 /// Calls `function(data)` with a stack that ends at `top`, a multiple of 16.
@@ -126,21 +181,6 @@ pub(crate) extern "C" fn call_below(function: Function, data: *mut u8) {
 /// # Safety
 /// Below `top` is room that nobody uses meanwhile.
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn call_at(top: usize, function: extern "C" fn(*mut c_void), data: *mut c_void) {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rsp, rdi",
-        "mov rdi, rdx",
-        "call rsi",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    )
+unsafe extern "C" fn call_at(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
+    call_on!("mov rsp, rdx")
 }

@@ -11,7 +11,7 @@ use atoll_memory::pager::Pager;
 
 use crate::nodes;
 use crate::start::signal;
-use crate::state::{self, SignalsBlocked};
+use crate::state;
 
 /// The most that is pinned for one call, before near memory is looked at.
 const MOST: usize = 1 << 20;
@@ -61,21 +61,23 @@ fn pieces(pager: &Pager, start: usize, len: usize, mut each: impl FnMut(usize, u
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(pager) = self.pager else { return };
-        let _blocked = SignalsBlocked::new();
-        pieces(pager, self.start, self.len, |at, len| pager.unpin(at, len));
+        let (start, len) = (self.start, self.len);
+        nodes::stack::off_paged(move || pieces(pager, start, len, |at, len| pager.unpin(at, len)));
     }
 }
 
 /// Pins what is paged of `start..start + len`.
 fn pin(pager: &'static Pager, start: usize, len: usize, write: bool) -> Hold {
-    let _blocked = SignalsBlocked::new();
     let table = state::table();
-    pieces(pager, start, len, |at, len| {
-        // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
-        let x = unsafe { state::executor(pager) };
-        if let Err(e) = pager.pin(x, table, at, len, write) {
-            signal::end(e);
-        }
+    // Not on a stack that may be what is pinned, or whose pages other nodes take.
+    nodes::stack::off_paged(move || {
+        pieces(pager, start, len, |at, len| {
+            // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
+            let x = unsafe { state::executor(pager) };
+            if let Err(e) = pager.pin(x, table, at, len, write) {
+                signal::end(e);
+            }
+        });
     });
     Hold { pager: Some(pager), start, len }
 }

@@ -124,6 +124,15 @@ fn kill(pid: i32, signal: c_int) {
     let _ = unsafe { sys::syscall(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
 }
 
+/// Publishes the pager's last figures, which its locks guard.
+fn publish() {
+    let Some(pager) = state::pager() else { return };
+    nodes::stack::off_paged(move || {
+        pager.publish_totals();
+        pager.publish_distribution();
+    });
+}
+
 /// Ends all workers and waits for their ends. Only the master calls this.
 fn stop_workers(control: &Control) {
     static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -132,11 +141,8 @@ fn stop_workers(control: &Control) {
     }
     // Release: pairs with the Acquire in the launcher, which looks after it has seen a worker's end.
     control.ending.store(1, Ordering::Release);
-    if let Some(pager) = state::pager() {
-        pager.publish_totals();
-        pager.publish_distribution();
-        crate::start::segment::publish(control);
-    }
+    publish();
+    crate::start::segment::publish(control);
     let pids = || {
         let started = control.workers.load(Ordering::Acquire) as usize;
         let figures = &control.figures[1..started.clamp(1, MAX_WORKERS)];
@@ -217,11 +223,7 @@ static LATE: Spin<Vec<(usize, usize)>> = Spin::new(Vec::new());
 extern "C" fn last(status: c_int, _: *mut c_void) {
     let (role, Some(control)) = role() else {
         // Workers are threads: they end with the process.
-        if let Some(pager) = state::pager() {
-            pager.publish_totals();
-            pager.publish_distribution();
-        }
-        return;
+        return publish();
     };
     if role == Role::Other {
         return;
