@@ -75,7 +75,10 @@ fn map_at(address: usize, len: usize, fd: i32) -> Result<(), SetupError> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: NOREPLACE: nothing that exists is touched.
     match unsafe { sys::mmap(address, len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) } {
-        Ok(at) if at == address => Ok(()),
+        Ok(at) if at == address => {
+            sys::in_core_files(address, len, false);
+            Ok(())
+        }
         Ok(_) => Err(SetupError::AddressTaken(address)),
         Err(errno) => Err(refused(address, errno)),
     }
@@ -177,10 +180,12 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
             // SAFETY: NOREPLACE: nothing that exists is touched.
             unsafe { files.map(layout::ARENA, 0, layout::ARENA_BYTES, libc::MAP_FIXED_NOREPLACE) }
                 .map_err(|errno| refused(layout::ARENA, errno))?;
+            sys::in_core_files(layout::ARENA, layout::ARENA_BYTES, false);
             if s.several_nodes() {
                 // SAFETY: NOREPLACE: nothing that exists is touched.
                 unsafe { files.map(layout::ALIAS, 0, layout::ARENA_BYTES, libc::MAP_FIXED_NOREPLACE) }
                     .map_err(|errno| refused(layout::ALIAS, errno))?;
+                sys::in_core_files(layout::ALIAS, layout::ARENA_BYTES, false);
             }
             files
         }

@@ -230,6 +230,14 @@ pub unsafe fn mmap(
     }
 }
 
+/// Leaves `len` bytes at `address` (whole pages) out of core files, or has them in: the kernel looks at every page of what it
+/// is to write, untouched or not, so that terabytes of addresses would keep it busy for minutes after a crash.
+pub fn in_core_files(address: usize, len: usize, wanted: bool) {
+    let advice = if wanted { libc::MADV_DODUMP } else { libc::MADV_DONTDUMP };
+    // SAFETY: advice on what a core file has changes no memory. Refused where nothing is mapped.
+    let _ = unsafe { syscall(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) };
+}
+
 /// Bytes of memory a memfd holds now.
 pub fn file_bytes(fd: i32) -> u64 {
     // SAFETY: stat is plain data, for which zeros are valid.

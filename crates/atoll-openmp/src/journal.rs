@@ -26,6 +26,7 @@ pub(crate) fn open(descriptor: Option<&CStr>) {
         if let Ok(at) = sys::mmap(0, Journal::BYTES, protection, libc::MAP_SHARED, fd, 0)
             && let Some(journal) = Journal::at(at as *const u8)
         {
+            sys::in_core_files(at, Journal::BYTES, false);
             let pid = sys::syscall(libc::SYS_getpid, [0; 6]).unwrap_or(0);
             PID.store(pid as u32, Ordering::Relaxed);
             JOURNAL.store(std::ptr::from_ref(journal).cast_mut(), Ordering::Release);

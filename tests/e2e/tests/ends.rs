@@ -276,3 +276,21 @@ fn two_runs_at_once() {
         assert_eq!(line(run.text()), line(alone.text()), "{}", run.told());
     }
 }
+
+/// The kernel looked at every page of terabytes of addresses to write a core file.
+#[test]
+fn a_core_file_is_soon_written() {
+    let program = helper("endings.c");
+    for way in ["--near 64M", "--nodes 2 --workers 2"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let line = format!(
+            "ulimit -c unlimited && exec timeout -s KILL 30 {} run {way} -- {} abort master",
+            atoll_e2e::build::atoll().display(),
+            program.display()
+        );
+        let run = std::process::Command::new("sh").arg("-c").arg(&line).current_dir(folder.path()).output();
+        let run = run.expect("sh is there");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(said.contains("signal 6"), "{way}: {} {said}", run.status);
+    }
+}

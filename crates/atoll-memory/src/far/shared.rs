@@ -48,6 +48,7 @@ impl Mapping {
         let base = NonNull::new(base.cast::<u8>()).ok_or(too_large)?;
         // SAFETY: the range was just mapped; the slice is used for its address and length only.
         let region = unsafe { std::slice::from_raw_parts(base.as_ptr(), bytes) };
+        crate::sys::in_core_files(base.as_ptr().addr(), bytes, false);
         // A name and huge pages are niceties: kernels that refuse them lose nothing else.
         let _ = rustix::process::set_virtual_memory_region_name(region, Some(name));
         if huge {

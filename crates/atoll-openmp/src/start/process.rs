@@ -82,10 +82,10 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
     // The kernel makes private pages read-only in both processes: they are entered again when the worker is there.
     let _set_up = super::segment::SetUp::begin(Some(Which::PrivateWritable));
     if super::segment::is_on() {
-        let bytes = STACK + (start.stack_bytes + tls_bytes()).next_multiple_of(4096);
-        super::segment::slot(index, bytes).ok_or(Errno(libc::ENOMEM))?;
+        super::segment::slot(index, slot_bytes(start.stack_bytes)).ok_or(Errno(libc::ENOMEM))?;
     }
     let slot = slot_of(index);
+    sys::in_core_files(slot, slot_bytes(start.stack_bytes), true);
     let flags = libc::CLONE_FILES | libc::CLONE_FS | libc::CLONE_IO | libc::CLONE_SYSVSEM;
     // SAFETY: the child gets a stack of its own in its slot; it reads `start`, which is shared, while this worker waits
     // below. No exit signal: the program's wait() never sees workers.
@@ -175,7 +175,7 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         libc::pthread_attr_init(attributes.as_mut_ptr());
         let stack = slot_of(index) + STACK;
-        let bytes = (start.stack_bytes + tls_bytes()).next_multiple_of(4096).min(SLOT - STACK);
+        let bytes = slot_bytes(start.stack_bytes).min(SLOT) - STACK;
         let mut error = libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut c_void, bytes);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         let mut thread: libc::pthread_t = 0;
@@ -193,6 +193,11 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
 
 /// The uffd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
+
+/// Bytes of a slot with a stack of `stack_bytes` and the worker's variables.
+fn slot_bytes(stack_bytes: usize) -> usize {
+    STACK + (stack_bytes + tls_bytes()).next_multiple_of(4096)
+}
 
 /// Bytes of a slot whose worker brings its own stack, as the master does.
 pub(super) fn least_slot_bytes() -> usize {

@@ -25,6 +25,9 @@ const STACKS_OFFSET: u64 = layout::PINNED_BYTES as u64;
 const MOVED_OFFSET: u64 = STACKS_OFFSET + layout::STACKS_BYTES as u64;
 const MOVED_BYTES: u64 = 1 << 40;
 
+/// So many bytes of the first small blocks are in core files.
+const IN_CORES: usize = 64 << 20;
+
 impl PinnedFile {
     /// Makes the file and maps heap and stacks.
     pub(crate) fn create() -> Result<PinnedFile, Errno> {
@@ -38,6 +41,9 @@ impl PinnedFile {
             let offset = STACKS_OFFSET + (stacks.start - layout::STACKS) as u64;
             sys::mmap(stacks.start, stacks.len(), prot, flags, fd, offset)?;
         }
+        // What of the stacks is used is added as workers start.
+        sys::in_core_files(stacks.start, stacks.len(), false);
+        sys::in_core_files(pinned.start + IN_CORES, pinned.len() - IN_CORES, false);
         Ok(PinnedFile { fd, next: MOVED_OFFSET })
     }
 
