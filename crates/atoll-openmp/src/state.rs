@@ -10,6 +10,7 @@ use atoll_memory::pager::executor::Executor;
 use atoll_memory::pager::{FaultError, Pager};
 
 static PAGER: AtomicPtr<Pager> = AtomicPtr::new(std::ptr::null_mut());
+static FAULTS: AtomicBool = AtomicBool::new(false);
 static HEAP: AtomicBool = AtomicBool::new(false);
 
 const UNKNOWN: u32 = u32::MAX;
@@ -36,6 +37,17 @@ pub(crate) fn manage(pager: &'static Pager) {
     PAGER.store(std::ptr::from_ref(pager).cast_mut(), Ordering::Release);
 }
 
+/// Are faults served yet? Before, no page is missing, and none can be fetched.
+#[inline]
+pub(crate) fn serves_faults() -> bool {
+    FAULTS.load(Ordering::Relaxed)
+}
+
+/// Faults are served from now on.
+pub(crate) fn set_serves_faults() {
+    FAULTS.store(true, Ordering::Relaxed);
+}
+
 /// Does `malloc` hand out shared memory yet?
 #[inline]
 pub(crate) fn heap_ready() -> bool {
@@ -51,14 +63,15 @@ pub(crate) fn set_heap_ready() {
 pub(crate) fn become_worker(index: usize, table: usize) {
     EXECUTOR.set(index as u32);
     TABLE.set(table as u32);
-    if index < MAX_WORKERS {
-        crate::journal::worker(index);
-    }
     if let Some(pager) = pager() {
         // SAFETY: each index becomes a worker once.
         if let Err(e) = unsafe { pager.make_executor(index, table, index) } {
             crate::start::signal::end(FaultError::Far(e));
         }
+    }
+    // It asks for the time, with a buffer on a stack that may be paged: it needs the executor.
+    if index < MAX_WORKERS {
+        crate::journal::worker(index);
     }
 }
 

@@ -308,7 +308,6 @@ fn a_profile_of_limited_memory() {
 }
 
 #[test]
-#[ignore = "the first node ends by SIGSEGV in the pager (no figures in make_room) where a journal is given to several nodes"]
 fn profiles_of_several_nodes_are_a_file_a_node() {
     let (bench, hot) = (Bench::new(), hot());
     let first = bench.profile("--nodes 2 --overhead 10% --summary none", &hot, "10");

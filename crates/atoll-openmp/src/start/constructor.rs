@@ -101,6 +101,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
         file.move_stack(stack.bottom, stack.used, stack.top).map_err(kernel("the main stack"))?;
     }
     pager.attach_table(0, faults).map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
+    state::set_serves_faults();
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
     signal::use_stack(process::alternate_stack(0));

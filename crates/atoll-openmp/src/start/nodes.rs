@@ -76,6 +76,7 @@ pub(super) fn set_up(
         late::begin(file, objects);
         let layout = begin.layout();
         agent::start(meeting, move || Ok(layout))?;
+        state::set_serves_faults();
         stack::settle(main_stack);
         share::restore(contents);
         control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
@@ -143,6 +144,7 @@ impl Node {
         unsafe { stack::map_over(self.pager, self.main_stack) }
             .map_err(|e| format!("cannot map the origin's stack: {e}"))?;
         self.attach()?;
+        state::set_serves_faults();
         let started = workers::start(1, 0, region::lead, std::ptr::null_mut());
         started.map_err(|e| format!("cannot start the node's first worker: {}", sys::Errno(e.0)))?;
         self.control.start_ticks.store(sys::ticks(), Ordering::Relaxed);

@@ -228,6 +228,7 @@ pub(crate) fn install() {
 
 /// Gives the calling thread an alternate stack of [`STACK_BYTES`] at `at`.
 pub(crate) fn use_stack(at: usize) {
+    sys::in_core_files(at, STACK_BYTES, true);
     let stack = libc::stack_t { ss_sp: at as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
     // SAFETY: the memory is the caller's, for ever.
     let _ =
