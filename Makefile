@@ -55,13 +55,16 @@ soak-faults: build ## The same, with messages between nodes late, refused and se
 	$(CARGO) run --release -p atoll-e2e --bin soak -- --faults --seconds $(TIME)
 
 stress-nodes: build ## All programs on several nodes in all ways, and nodes killed at many moments; many minutes
-	$(CARGO) test --release -p atoll-e2e --test nodes -- --ignored --nocapture
+	$(CARGO) test --release -p atoll-e2e --test nodes --test node_regions -- --ignored --nocapture
 
 live: build ## The simulator beside the live system: counts of four programs, several minutes
 	$(CARGO) test --release -p atoll-e2e --test live -- --ignored --nocapture
 
 bench-trace: build ## How long capturing traces takes, several minutes
 	$(CARGO) run --release -p atoll-e2e --bin capture
+
+bench-report: setup ## How long a large profile takes to read and to print
+	$(CARGO) test --release -p atoll-report --test large -- --ignored --nocapture
 
 lint: setup ## Clippy, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -80,4 +83,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace stress soak soak-faults stress-nodes live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes live lint fmt-check docs install clean

@@ -63,9 +63,8 @@ impl Pager {
             return Ok(seen);
         }
         self.make_room(x, 1)?;
-        let far = seen.state() == State::Far;
         let at = self.alias(page);
-        if far {
+        if seen.state() == State::Far {
             match self.far.direct(&x.lane, page.into(), Access::Load).map_err(FaultError::Far)? {
                 // SAFETY: a page in far memory, and the alias of a page that nobody has mapped.
                 Some(from) => unsafe { std::ptr::copy_nonoverlapping(from, at, self.page_bytes()) },
@@ -77,17 +76,22 @@ impl Pager {
         } else {
             self.fill_holes(page);
         }
+        Ok(self.enter(x, page, seen, false))
+    }
+
+    /// The content of a locked page, which was `seen` and was not near, is behind the alias now, and there is room: gives it a
+    /// frame. Returns its new word.
+    fn enter(&self, x: &mut Executor, page: u32, seen: PageWord, dirty: bool) -> PageWord {
         x.cached -= 1;
         let frame = x.cache[x.cached];
-        self.frames.fill(frame, page, false, far);
-        self.note(
-            x,
-            if far { Event::Returned(frame, false, seen.token()) } else { Event::Inserted(frame, 0) },
-        );
+        let far = seen.state() == State::Far;
+        self.frames.fill(frame, page, dirty, far);
+        let event = if far { Event::Returned(frame, false, seen.token()) } else { Event::Inserted(frame, 0) };
+        self.note(x, event);
         if !far {
             self.touch(page);
         }
-        Ok(PageWord::resident(frame, seen.habit()))
+        PageWord::resident(frame, if dirty { Habit::Written } else { seen.habit() })
     }
 
     /// Makes a locked page that is nowhere from `content`: written to its file, which neither clears it first nor faults. Returns
@@ -104,12 +108,7 @@ impl Pager {
         // SAFETY: the content is as long as it says, and the page's stretch of the file is this agent's, as it holds the lock.
         unsafe { sys::pwrite_exact(self.files.file(offset), content.as_ptr(), content.len(), offset) }
             .map_err(FaultError::Kernel)?;
-        x.cached -= 1;
-        let frame = x.cache[x.cached];
-        self.frames.fill(frame, page, false, false);
-        self.note(x, Event::Inserted(frame, 0));
-        self.touch(page);
-        Ok(PageWord::resident(frame, seen.habit()))
+        Ok(self.enter(x, page, seen, false))
     }
 
     /// What was never used of a page is a hole in its file, which no worker can map: fills it with zeros.
@@ -172,10 +171,7 @@ impl Pager {
         };
         let seen = self.hold(page);
         if let (State::Absent, Some(content)) = (seen.state(), content) {
-            let made = self.make(x, page, seen, content);
-            if let Ok(now) = made {
-                marks(now.frame());
-            }
+            let made = self.make(x, page, seen, content).inspect(|now| marks(now.frame()));
             page_word::unlock(self.word(page), *made.as_ref().unwrap_or(&seen));
             made?;
         } else {
@@ -276,12 +272,7 @@ impl Pager {
             let mut now = seen;
             if seen.state() == State::Absent && room.is_ok() {
                 self.fill_holes(page);
-                x.cached -= 1;
-                let frame = x.cache[x.cached];
-                self.frames.fill(frame, page, true, false);
-                self.note(x, Event::Inserted(frame, 0));
-                self.touch(page);
-                now = PageWord::resident(frame, Habit::Written);
+                now = self.enter(x, page, seen, true);
             }
             page_word::unlock(self.word(page), now);
             room?;

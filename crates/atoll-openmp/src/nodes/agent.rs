@@ -2,10 +2,14 @@
 //!
 //! Runs in the node's first process, which every worker was cloned from, so that it reaches their page tables; a worker that
 //! waits may step it in the thread's place (`duty`). It steps the coherence protocol (`atoll-coherence`), whose memory is
-//! `memory`, speaks with the others through `peers`, and on the origin hands out locks and loops' iterations.
+//! `memory`, speaks with the others through `peers`, and on the origin hands out locks and loops' iterations. What it does for
+//! workers is in `asked`, what it does for other agents in `heard`.
 //!
 //! Rules: it never touches paged memory but through the pager's alias: a fault of its own would wait for itself. So it
 //! reads no variable of the program and calls nothing in libc that might (`getenv`, streams).
+
+mod asked;
+mod heard;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -22,15 +26,16 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys;
 use atoll_pages::Prefetcher;
 
-use super::chunks::{Chunks, Wish};
+use self::asked::Access;
+use super::chunks::Chunks;
 use super::identity::Identity;
-use super::locks::{Locks, Taken};
+use super::locks::Locks;
 use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
 use super::peers::Peers;
 use super::phases::Phases;
 use super::wire::{Content, Diff, Packet};
-use super::{ORIGIN, duty, join, measure, races, region, tls};
+use super::{ORIGIN, duty, join, races, region};
 use crate::heap::agent::Inside;
 use crate::state;
 use crate::wrap::process::Numbers;
@@ -147,37 +152,6 @@ pub(super) struct Server {
     ending: bool,
     /// Nodes that have said goodbye.
     ended: u32,
-}
-
-/// What a worker does with a page that it faults on: each kind has streams of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Access {
-    /// It needs the page's content.
-    Read,
-    /// It needs to be the page's only writer.
-    Write,
-    /// It writes a copy that is here, among many.
-    Twin,
-}
-
-impl Access {
-    fn of(fault: Fault, mode: Mode, state: State) -> Access {
-        match (fault, mode) {
-            (Fault::Read, _) => Access::Read,
-            (Fault::Write, Mode::Many) if state == State::Nothing => Access::Read,
-            (Fault::Write, Mode::Many) => Access::Twin,
-            (Fault::Write, Mode::Single) => Access::Write,
-        }
-    }
-
-    /// Pages done ahead at most. What is written ahead is taken from others.
-    fn window(self) -> u32 {
-        match self {
-            Access::Read => 64,
-            Access::Write => 16,
-            Access::Twin => 8,
-        }
-    }
 }
 
 /// Copies that the message has its receivers drop.
@@ -476,240 +450,5 @@ impl Server {
             self.step(result);
         }
         self.phases.fetching(pages);
-    }
-
-    /// A worker of this node asks.
-    fn asked(&mut self, question: Question) {
-        let Question { number, kind, words } = question;
-        match kind {
-            Kind::Fault if !self.agent.released() => self.late.push(question),
-            Kind::Fault => {
-                let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
-                let mode = if region::is_many() { Mode::Many } else { Mode::Single };
-                let access = Access::of(fault, mode, self.agent.state(page));
-                self.waiting.entry(page).or_default().push(number);
-                // What is only to be written is not worth fetching to read.
-                let missing = self.agent.state(page) == State::Nothing;
-                self.phases.waits(page, missing && (fault == Fault::Read || mode == Mode::Many));
-                self.asked.entry(page).or_insert_with(Instant::now);
-                let result = self.agent.fault(page, fault, mode, &mut self.pages);
-                self.step(result);
-                if self.asked.contains_key(&page) {
-                    let count = if access == Access::Read { NodeCount::Reads } else { NodeCount::Writes };
-                    self.counts.add(count, 1);
-                }
-                self.stream(number, page, access);
-            }
-            Kind::Arrive => {
-                self.arrived_at = Instant::now();
-                self.pages.merging = region::is_many();
-                self.arrived = Some(number);
-                (self.site, self.last) = (words[0], words[1] != 0);
-                if self.last && self.me != ORIGIN {
-                    // Before what this node wrote: the origin goes on when it has heard of that.
-                    let variables = tls::changed();
-                    if !variables.is_empty() {
-                        self.peers.send(ORIGIN, Packet::Variables(variables));
-                    }
-                    self.peers.send(ORIGIN, Packet::Part(measure::told()));
-                }
-                let result = self.agent.arrive(&mut self.pages);
-                self.step(result);
-            }
-            Kind::Lock => self.lock(words[0], (self.me, number), words[1] == 0),
-            Kind::Unlock => {
-                self.unlock(words[0]);
-                mail::answer(number, [0; 2]);
-            }
-            Kind::Chunk => {
-                let (chunks, guided) = ((words[0] >> 1) as u16, words[0] & 1 != 0);
-                let wish = Wish { count: words[1], chunk: words[2], chunks, guided };
-                self.chunk(words[0] >> 17, wish, (self.me, number));
-            }
-            Kind::Region => {
-                self.chunks.restart();
-                let (order, variables) = (region::order(), tls::take());
-                if !variables.is_empty() {
-                    self.peers.broadcast(|| Packet::Variables(variables.clone()));
-                }
-                self.peers.broadcast(|| Packet::Region(order));
-                self.watch();
-                mail::answer(number, [0; 2]);
-                self.begin_phase(order.key().number());
-            }
-            Kind::Publish => {
-                self.peers.broadcast(|| Packet::Publish(words[0]));
-                region::set_published(words[0]);
-                mail::answer(number, [0; 2]);
-            }
-            Kind::Free => {
-                self.peers.send(words[1] as u32, Packet::Free(words[0]));
-                mail::answer(number, [0; 2]);
-            }
-            Kind::Exit if self.me == ORIGIN => {
-                self.end_others(words[0] as i32);
-                mail::answer(number, [0; 2]);
-            }
-            // The worker is not answered: the origin ends the program.
-            Kind::Exit => {
-                let (status, handlers) = (words[0] as i32, words[1] != 0);
-                self.peers.send(ORIGIN, Packet::Leave { status, handlers });
-            }
-        }
-    }
-
-    /// A worker walks along pages: does ahead what it will want next.
-    fn stream(&mut self, number: Number, page: Page, access: Access) {
-        // Beyond it are pages of no address, which the agent cannot see either.
-        let Some(stretch) = self.pager.stretch(page) else { return };
-        let streams = self.streams.entry((number, access));
-        let window = streams.or_insert_with(|| Prefetcher::new(access.window())).fault(page, stretch);
-        for page in window.pages().skip(1) {
-            let (fault, mode) = match (access, self.agent.state(page)) {
-                (Access::Read, State::Nothing) => (Fault::Read, Mode::Single),
-                (Access::Write, State::Nothing | State::Shared) => (Fault::Write, Mode::Single),
-                (Access::Twin, State::Shared) => (Fault::Write, Mode::Many),
-                _ => continue,
-            };
-            self.counts.add(NodeCount::Streamed, 1);
-            let result = self.agent.fault(page, fault, mode, &mut self.pages);
-            self.step(result);
-        }
-    }
-
-    /// Another node's agent says something.
-    fn hear(&mut self, from: u32, packet: Packet) {
-        match packet {
-            Packet::Coherence(message) => {
-                if !self.is_sound(&message) {
-                    state::give_up(
-                        EXIT_NODE,
-                        &format!("node {from} speaks of pages or nodes that do not exist"),
-                    );
-                }
-                let result = self.agent.receive(from as u8, message, &mut self.pages);
-                self.step(result);
-            }
-            Packet::Variables(news) if (from == ORIGIN || self.me == ORIGIN) && tls::put(&news) => {}
-            Packet::Region(order) if from == ORIGIN => {
-                // Others may be past a barrier while this node waits for differences: the last region is not over here.
-                self.next = Some(order);
-                self.begin_next();
-            }
-            Packet::Publish(value) if from == ORIGIN => region::set_published(value),
-            Packet::Lock { name, by, wait } if self.me == ORIGIN => self.lock(name, (from, by), wait),
-            Packet::Unlock(name) if self.me == ORIGIN => self.unlock(name),
-            Packet::Locked { by, taken } if from == ORIGIN && mail::is_number(by) => {
-                mail::answer(by, [u64::from(taken), 0]);
-            }
-            Packet::Chunk { share, wish, by } if self.me == ORIGIN => self.chunk(share, wish, (from, by)),
-            Packet::Chunks { by, from: first, to } if from == ORIGIN && mail::is_number(by) => {
-                mail::answer(by, [first, to]);
-            }
-            Packet::Free(block) => crate::heap::foreign::give_back(block as usize),
-            Packet::Exit(_) if from == ORIGIN => {
-                self.ending = true;
-                let (counts, regions) = (self.counts.all().to_vec(), measure::counted(self.pager.control()));
-                self.peers.send(ORIGIN, Packet::Goodbye(counts, regions));
-                self.peers.deliver(GOODBYE);
-                crate::wrap::end_node();
-            }
-            Packet::Races(found) if self.me == ORIGIN => races::count(&found),
-            Packet::Crowded(function) if self.me == ORIGIN => region::crowded(function),
-            Packet::Part(told) if self.me == ORIGIN => measure::heard(from, told),
-            Packet::Counts(counts) if self.me == ORIGIN => {
-                self.pager.control().nodes[from as usize].set(&counts);
-            }
-            Packet::Goodbye(counts, regions) if self.me == ORIGIN => {
-                self.ended += 1;
-                self.pager.control().nodes[from as usize].set(&counts);
-                measure::add(self.pager.control(), from, regions);
-            }
-            // The thread that runs what the program registered needs this one.
-            Packet::Leave { status, handlers: true } if self.me == ORIGIN => {
-                crate::wrap::process::exit_for_node(status);
-            }
-            Packet::Leave { status, .. } if self.me == ORIGIN => {
-                self.end_others(status);
-                crate::wrap::end_by_node(status);
-            }
-            _ => state::give_up(EXIT_NODE, &format!("node {from} says what it should not say now")),
-        }
-    }
-
-    /// Are the numbers in it some that this node has?
-    fn is_sound(&self, message: &Message<Content, Diff>) -> bool {
-        let page = |page: Page| self.pager.stretch(page).is_some();
-        let node = |node: u8| u32::from(node) < self.nodes;
-        match message {
-            Message::Ask(p, _)
-            | Message::Installed(p)
-            | Message::Dropped(p)
-            | Message::Invalidate(p)
-            | Message::Grant(p)
-            | Message::Data(p, ..)
-            | Message::Diff(p, _) => page(*p),
-            Message::Forward(p, to, _) => page(*p) && node(*to),
-            Message::Written(pages) => pages.iter().all(|p| page(*p)),
-            Message::Merge(orders) => {
-                orders.drop.iter().chain(&orders.keep).all(|p| page(*p))
-                    && orders.send.iter().all(|(p, to)| page(*p) && node(*to))
-                    && orders.merge.iter().all(|(p, _)| page(*p))
-            }
-        }
-    }
-
-    fn lock(&mut self, name: u64, who: (u32, Number), wait: bool) {
-        if self.me != ORIGIN {
-            return self.peers.send(ORIGIN, Packet::Lock { name, by: who.1, wait });
-        }
-        match self.locks.take(name, who, wait) {
-            Taken::Yes => self.locked(who, true),
-            Taken::No => self.locked(who, false),
-            Taken::Later => {}
-        }
-    }
-
-    fn locked(&mut self, (node, by): (u32, Number), taken: bool) {
-        if node == self.me {
-            mail::answer(by, [u64::from(taken), 0]);
-        } else {
-            self.peers.send(node, Packet::Locked { by, taken });
-        }
-    }
-
-    fn unlock(&mut self, name: u64) {
-        if self.me != ORIGIN {
-            self.peers.send(ORIGIN, Packet::Unlock(name));
-        } else if let Some(next) = self.locks.give(name) {
-            self.locked(next, true);
-        }
-    }
-
-    fn chunk(&mut self, share: u64, wish: Wish, (node, by): (u32, Number)) {
-        if self.me != ORIGIN {
-            return self.peers.send(ORIGIN, Packet::Chunk { share, wish, by });
-        }
-        let now = Duration::from_nanos(measure::now());
-        let (from, to) = self.chunks.take(share, wish, (node, self.nodes), now);
-        if node == self.me {
-            mail::answer(by, [from, to]);
-        } else {
-            self.peers.send(node, Packet::Chunks { by, from, to });
-        }
-    }
-
-    /// On the origin: the program has ended.
-    fn end_others(&mut self, status: i32) {
-        self.ending = true;
-        self.peers.broadcast(|| Packet::Exit(status));
-        self.peers.deliver(GOODBYE);
-        let until = Instant::now() + GOODBYE;
-        while self.ended + 1 < self.nodes && Instant::now() < until {
-            if self.round(true) == 0 {
-                self.peers.wait(Duration::from_millis(10));
-            }
-        }
-        self.peers.outlast(GOODBYE);
     }
 }

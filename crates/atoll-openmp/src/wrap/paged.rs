@@ -19,7 +19,8 @@ const MOST: usize = 1 << 20;
 /// The pager, if calls need its help.
 #[inline]
 pub(super) fn active() -> Option<&'static Pager> {
-    state::pager().filter(|p| state::serves_faults() && !p.control().settings.fault_thread() && !p.is_segment())
+    state::pager()
+        .filter(|p| state::serves_faults() && !p.control().settings.fault_thread() && !p.is_segment())
 }
 
 /// How much one call may pin: an eighth of near memory (less with many workers), at least a page.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,6 +13,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::BenchError;
 use crate::cli::SamplingBenchArgs;
+use crate::profile::children_seconds;
 use crate::report::agreement::Agreement;
 use crate::report::open;
 use crate::report::truth::Truth;
@@ -274,16 +274,4 @@ fn run(
     let profile = open(&file).map_err(|e| BenchError::Other(e.to_string()))?;
     let seconds = profile.trailer.as_ref().map_or(f64::NAN, |t| t.cpu_seconds + t.harvest_seconds);
     Ok(Ran { seconds, profile: Some(profile), _file: Some(file) })
-}
-
-/// Processor time of all children that ended.
-fn children_seconds() -> f64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: valid for writes; a zeroed usage is one.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }

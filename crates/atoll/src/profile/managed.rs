@@ -64,8 +64,8 @@ fn settings(args: &ProfileArgs) -> Settings {
     }
 }
 
-/// Processor time of all children that ended: the program's and its workers'.
-fn children_seconds() -> f64 {
+/// Processor time of all children that ended, in seconds: a program's and its workers'.
+pub(crate) fn children_seconds() -> f64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: valid for writes; a zeroed usage is one.
     let usage = unsafe {

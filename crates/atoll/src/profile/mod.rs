@@ -12,6 +12,8 @@ mod session;
 
 use std::process::ExitCode;
 
+pub(crate) use managed::children_seconds;
+
 use crate::cli::ProfileArgs;
 use crate::run::signals;
 use crate::run::watch::Ending;

@@ -1,0 +1,190 @@
+//! What the agent does when a worker of its node asks: pages, barriers, locks, iterations, the program's end.
+//!
+//! `mail` brings the questions; `heard` answers those that go on to the origin.
+
+use std::time::{Duration, Instant};
+
+use atoll_coherence::agent::{Fault, Mode};
+use atoll_coherence::copy::State;
+use atoll_coherence::merge::Page;
+use atoll_memory::control::NodeCount;
+use atoll_pages::Prefetcher;
+
+use super::super::chunks::Wish;
+use super::super::locks::Taken;
+use super::super::mail::{self, Kind, Number, Question};
+use super::super::wire::Packet;
+use super::super::{ORIGIN, measure, region, tls};
+use super::Server;
+
+/// What a worker does with a page that it faults on: each kind has streams of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Access {
+    /// It needs the page's content.
+    Read,
+    /// It needs to be the page's only writer.
+    Write,
+    /// It writes a copy that is here, among many.
+    Twin,
+}
+
+impl Access {
+    fn of(fault: Fault, mode: Mode, state: State) -> Access {
+        match (fault, mode) {
+            (Fault::Read, _) => Access::Read,
+            (Fault::Write, Mode::Many) if state == State::Nothing => Access::Read,
+            (Fault::Write, Mode::Many) => Access::Twin,
+            (Fault::Write, Mode::Single) => Access::Write,
+        }
+    }
+
+    /// Pages done ahead at most. What is written ahead is taken from others.
+    fn window(self) -> u32 {
+        match self {
+            Access::Read => 64,
+            Access::Write => 16,
+            Access::Twin => 8,
+        }
+    }
+}
+
+impl Server {
+    /// A worker of this node asks.
+    pub(super) fn asked(&mut self, question: Question) {
+        let Question { number, kind, words } = question;
+        match kind {
+            Kind::Fault if !self.agent.released() => self.late.push(question),
+            Kind::Fault => {
+                let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
+                let mode = if region::is_many() { Mode::Many } else { Mode::Single };
+                let access = Access::of(fault, mode, self.agent.state(page));
+                self.waiting.entry(page).or_default().push(number);
+                // What is only to be written is not worth fetching to read.
+                let missing = self.agent.state(page) == State::Nothing;
+                self.phases.waits(page, missing && (fault == Fault::Read || mode == Mode::Many));
+                self.asked.entry(page).or_insert_with(Instant::now);
+                let result = self.agent.fault(page, fault, mode, &mut self.pages);
+                self.step(result);
+                if self.asked.contains_key(&page) {
+                    let count = if access == Access::Read { NodeCount::Reads } else { NodeCount::Writes };
+                    self.counts.add(count, 1);
+                }
+                self.stream(number, page, access);
+            }
+            Kind::Arrive => {
+                self.arrived_at = Instant::now();
+                self.pages.merging = region::is_many();
+                self.arrived = Some(number);
+                (self.site, self.last) = (words[0], words[1] != 0);
+                if self.last && self.me != ORIGIN {
+                    // Before what this node wrote: the origin goes on when it has heard of that.
+                    let variables = tls::changed();
+                    if !variables.is_empty() {
+                        self.peers.send(ORIGIN, Packet::Variables(variables));
+                    }
+                    self.peers.send(ORIGIN, Packet::Part(measure::told()));
+                }
+                let result = self.agent.arrive(&mut self.pages);
+                self.step(result);
+            }
+            Kind::Lock => self.lock(words[0], (self.me, number), words[1] == 0),
+            Kind::Unlock => {
+                self.unlock(words[0]);
+                mail::answer(number, [0; 2]);
+            }
+            Kind::Chunk => {
+                let (chunks, guided) = ((words[0] >> 1) as u16, words[0] & 1 != 0);
+                let wish = Wish { count: words[1], chunk: words[2], chunks, guided };
+                self.chunk(words[0] >> 17, wish, (self.me, number));
+            }
+            Kind::Region => {
+                self.chunks.restart();
+                let (order, variables) = (region::order(), tls::take());
+                if !variables.is_empty() {
+                    self.peers.broadcast(|| Packet::Variables(variables.clone()));
+                }
+                self.peers.broadcast(|| Packet::Region(order));
+                self.watch();
+                mail::answer(number, [0; 2]);
+                self.begin_phase(order.key().number());
+            }
+            Kind::Publish => {
+                self.peers.broadcast(|| Packet::Publish(words[0]));
+                region::set_published(words[0]);
+                mail::answer(number, [0; 2]);
+            }
+            Kind::Free => {
+                self.peers.send(words[1] as u32, Packet::Free(words[0]));
+                mail::answer(number, [0; 2]);
+            }
+            Kind::Exit if self.me == ORIGIN => {
+                self.end_others(words[0] as i32);
+                mail::answer(number, [0; 2]);
+            }
+            // The worker is not answered: the origin ends the program.
+            Kind::Exit => {
+                let (status, handlers) = (words[0] as i32, words[1] != 0);
+                self.peers.send(ORIGIN, Packet::Leave { status, handlers });
+            }
+        }
+    }
+
+    /// A worker walks along pages: does ahead what it will want next.
+    fn stream(&mut self, number: Number, page: Page, access: Access) {
+        // Beyond it are pages of no address, which the agent cannot see either.
+        let Some(stretch) = self.pager.stretch(page) else { return };
+        let streams = self.streams.entry((number, access));
+        let window = streams.or_insert_with(|| Prefetcher::new(access.window())).fault(page, stretch);
+        for page in window.pages().skip(1) {
+            let (fault, mode) = match (access, self.agent.state(page)) {
+                (Access::Read, State::Nothing) => (Fault::Read, Mode::Single),
+                (Access::Write, State::Nothing | State::Shared) => (Fault::Write, Mode::Single),
+                (Access::Twin, State::Shared) => (Fault::Write, Mode::Many),
+                _ => continue,
+            };
+            self.counts.add(NodeCount::Streamed, 1);
+            let result = self.agent.fault(page, fault, mode, &mut self.pages);
+            self.step(result);
+        }
+    }
+
+    pub(super) fn lock(&mut self, name: u64, who: (u32, Number), wait: bool) {
+        if self.me != ORIGIN {
+            return self.peers.send(ORIGIN, Packet::Lock { name, by: who.1, wait });
+        }
+        match self.locks.take(name, who, wait) {
+            Taken::Yes => self.locked(who, true),
+            Taken::No => self.locked(who, false),
+            Taken::Later => {}
+        }
+    }
+
+    fn locked(&mut self, (node, by): (u32, Number), taken: bool) {
+        if node == self.me {
+            mail::answer(by, [u64::from(taken), 0]);
+        } else {
+            self.peers.send(node, Packet::Locked { by, taken });
+        }
+    }
+
+    pub(super) fn unlock(&mut self, name: u64) {
+        if self.me != ORIGIN {
+            self.peers.send(ORIGIN, Packet::Unlock(name));
+        } else if let Some(next) = self.locks.give(name) {
+            self.locked(next, true);
+        }
+    }
+
+    pub(super) fn chunk(&mut self, share: u64, wish: Wish, (node, by): (u32, Number)) {
+        if self.me != ORIGIN {
+            return self.peers.send(ORIGIN, Packet::Chunk { share, wish, by });
+        }
+        let now = Duration::from_nanos(measure::now());
+        let (from, to) = self.chunks.take(share, wish, (node, self.nodes), now);
+        if node == self.me {
+            mail::answer(by, [from, to]);
+        } else {
+            self.peers.send(node, Packet::Chunks { by, from, to });
+        }
+    }
+}
