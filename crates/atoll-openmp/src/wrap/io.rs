@@ -3,9 +3,10 @@
 //! Stands on `paged`. A buffer that is paged is transferred in pinned pieces; the results are those of the one
 //! call: short transfers end the loop, an error after progress is a short transfer, a datagram stays whole.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use super::elsewhere;
+use super::lend::{self, Argument as _};
 use super::paged::{self, Bounce, Cut, Kind};
 
 type Fd = c_int;
@@ -103,10 +104,10 @@ pub(super) unsafe extern "C" fn recvfrom(
 ) -> isize {
     type F = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
     let call = real!("recvfrom", F);
-    let _held = (paged::hold(from, 128, true), paged::hold(from_len, 4, true));
+    let (from, from_len) = (lend::memory(from, 128, true), lend::memory(from_len, 4, true));
     paged::with(buffer, len, Cut::Read(fd as Fd), |at, n, _| {
         // SAFETY: parts of the caller's buffer.
-        unsafe { call(fd, at, n, flags, from, from_len) }
+        unsafe { call(fd, at, n, flags, from.at(), from_len.at()) }
     })
 }
 
@@ -143,10 +144,10 @@ pub(super) unsafe extern "C" fn sendto(
 ) -> isize {
     type F = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
     let call = real!("sendto", F);
-    let _held = paged::hold(to, 128, false);
+    let to = lend::memory(to, 128, false);
     paged::with(buffer, len, Cut::Write(fd as Fd), |at, n, _| {
         // SAFETY: parts of the caller's buffer.
-        unsafe { call(fd, at, n, flags, to, to_len) }
+        unsafe { call(fd, at, n, flags, to.at(), to_len) }
     })
 }
 
@@ -292,7 +293,7 @@ macro_rules! vectored {
 /// `at` must be valid for the transfer of `n` bytes.
 unsafe fn single2(write: bool, fd: usize, at: usize, n: usize, offset: usize, flags: usize) -> isize {
     type F = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> isize;
-    let one = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: n };
+    let one = libc::iovec { iov_base: at as *mut c_void, iov_len: n };
     let call = if write { real!("preadv2", F) } else { real!("pwritev2", F) };
     // SAFETY: by the caller.
     unsafe { call(fd, (&raw const one) as usize, 1, offset, flags) }
@@ -360,10 +361,8 @@ pub(super) unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize)
         return -1;
     };
     let whole = paged::kind(fd as Fd) != Kind::Stream;
-    let _held = (
-        paged::hold(original.msg_name as usize, original.msg_namelen as usize, false),
-        paged::hold(original.msg_control as usize, original.msg_controllen, false),
-    );
+    let name = lend::memory(original.msg_name as usize, original.msg_namelen as usize, false);
+    let control = lend::memory(original.msg_control as usize, original.msg_controllen, false);
     let mut copy = Bounce::new(if whole { sum } else { sum.min(TOGETHER) });
     let mut done = 0;
     loop {
@@ -374,6 +373,7 @@ pub(super) unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize)
             let mut one = libc::iovec { iov_base: copy.0.as_mut_ptr().cast(), iov_len: n };
             let mut m = original;
             (m.msg_iov, m.msg_iovlen) = (&raw mut one, 1);
+            (m.msg_name, m.msg_control) = (name.at() as *mut c_void, control.at() as *mut c_void);
             if done > 0 {
                 (m.msg_control, m.msg_controllen) = (std::ptr::null_mut(), 0);
             }
@@ -407,10 +407,8 @@ pub(super) unsafe extern "C" fn recvmsg(fd: usize, message: usize, flags: usize)
     };
     let all = flags & MSG_WAITALL != 0 && flags & libc::MSG_PEEK as usize == 0;
     let all = all && paged::kind(fd as Fd) == Kind::Stream;
-    let _held = (
-        paged::hold(original.msg_name as usize, original.msg_namelen as usize, true),
-        paged::hold(original.msg_control as usize, original.msg_controllen, true),
-    );
+    let name = lend::memory(original.msg_name as usize, original.msg_namelen as usize, true);
+    let control = lend::memory(original.msg_control as usize, original.msg_controllen, true);
     let mut copy = Bounce::new(sum.min(TOGETHER));
     let mut done = 0;
     loop {
@@ -418,6 +416,7 @@ pub(super) unsafe extern "C" fn recvmsg(fd: usize, message: usize, flags: usize)
         let mut one = libc::iovec { iov_base: copy.0.as_mut_ptr().cast(), iov_len: n };
         let mut m = original;
         (m.msg_iov, m.msg_iovlen) = (&raw mut one, 1);
+        (m.msg_name, m.msg_control) = (name.at() as *mut c_void, control.at() as *mut c_void);
         if done > 0 {
             (m.msg_control, m.msg_controllen) = (std::ptr::null_mut(), 0);
         }

@@ -46,7 +46,7 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    const NOTHING: Hold = Hold { pager: None, start: 0, len: 0 };
+    pub(super) const NOTHING: Hold = Hold { pager: None, start: 0, len: 0 };
 }
 
 /// Calls `each` with every paged piece of `start..start + len`.
@@ -96,21 +96,6 @@ fn hold_slow(pager: &'static Pager, start: usize, len: usize, write: bool) -> Ho
         return Hold::NOTHING;
     }
     pin(pager, start, len.min(chunk_bytes(pager)), write)
-}
-
-/// Pins a string for as long as the result lives.
-///
-/// # Safety
-/// A string or null, or an address that is not paged memory.
-#[inline]
-pub(super) unsafe fn string(start: usize, write: bool) -> Hold {
-    let Some(pager) = active() else { return Hold::NOTHING };
-    if !is_paged(pager, start) {
-        return Hold::NOTHING;
-    }
-    // SAFETY: paged memory is valid for reads; the caller says that a string is there.
-    let len = unsafe { libc::strnlen(start as *const libc::c_char, libc::PATH_MAX as usize) } + 1;
-    hold_slow(pager, start, len, write)
 }
 
 /// What the other side of a descriptor is, as far as it matters to how a transfer may be cut.

@@ -11,6 +11,7 @@ use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 use serde::{Deserialize, Serialize};
 
+use super::lend::{self, Argument as _};
 use super::{paged, stdio};
 use crate::{nodes, state};
 
@@ -442,8 +443,8 @@ macro_rules! spawns {
                     return call(to, path, actions, attributes, arguments, environment);
                 }
                 let s = Strings::new(path, arguments, environment);
-                let _held = paged::hold(to, 4, true);
-                call(to, s.path, actions, attributes, s.arguments, s.environment)
+                let to = lend::memory(to, 4, true);
+                call(to.at(), s.path, actions, attributes, s.arguments, s.environment)
             }
         }
     )*};

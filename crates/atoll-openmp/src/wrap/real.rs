@@ -56,8 +56,8 @@ macro_rules! real {
 /// it while libc's function runs, and the function is called with what came in.
 ///
 /// `v`: a value, nothing. `fd`: a descriptor. `s`: a string the kernel reads. `r(n)`, `w(n)`: `n` bytes the kernel reads, writes.
-/// `t`: a string that is written too (a template). `file`: a stream, which is locked.
-/// `mutex`, `condition`, `rwlock`: made to work between processes. `mask`: a signal mask, which SIGBUS is taken out of.
+/// `t`: a string that is written too (a template). `o(n)`: an object of `n` bytes that others use meanwhile, which stays where
+/// it is. `file`: a stream, which is locked. `mutex`, `condition`, `rwlock`: made to work between processes. `mask`: a signal mask, which SIGBUS is taken out of.
 macro_rules! wrap {
     ($($name:ident ( $($arg:ident : $kind:ident $(($size:expr))?),* );)*) => {$(
         /// See libc.
@@ -68,29 +68,42 @@ macro_rules! wrap {
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
             if $crate::state::pager().is_some() {
-                let _guards = ($(wrap!(@guard $arg $kind $(($size))?),)*);
+                let ($($arg,)*) = ($(wrap!(@lend $arg $kind $(($size))?),)*);
                 // SAFETY: the caller's arguments.
-                return unsafe { call($($arg),*) };
+                let result = unsafe { call($($crate::wrap::lend::Argument::at(&$arg)),*) };
+                $(let result = $crate::wrap::lend::Argument::returned(&$arg, result);)*
+                return result;
             }
             // SAFETY: the caller's arguments.
             unsafe { call($($arg),*) }
         }
     )*};
     (@usize $arg:ident) => { usize };
-    (@guard $arg:ident v) => { () };
-    (@guard $arg:ident fd) => { $crate::wrap::elsewhere::have($arg) };
+    (@lend $arg:ident v) => { $arg };
+    (@lend $arg:ident fd) => { $crate::wrap::lend::With($arg, $crate::wrap::elsewhere::have($arg)) };
     // SAFETY: the caller's string.
-    (@guard $arg:ident s) => { unsafe { $crate::wrap::paged::string($arg, false) } };
+    (@lend $arg:ident s) => { unsafe { $crate::wrap::lend::string($arg, false) } };
     // SAFETY: the caller's string.
-    (@guard $arg:ident t) => { unsafe { $crate::wrap::paged::string($arg, true) } };
-    (@guard $arg:ident r($size:expr)) => { $crate::wrap::paged::hold($arg, $size, false) };
-    (@guard $arg:ident w($size:expr)) => { $crate::wrap::paged::hold($arg, $size, true) };
-    // SAFETY: the caller's object.
-    (@guard $arg:ident mutex) => { unsafe { $crate::wrap::sync::mutex($arg) } };
-    // SAFETY: the caller's object.
-    (@guard $arg:ident condition) => { unsafe { $crate::wrap::sync::condition($arg) } };
-    // SAFETY: the caller's object.
-    (@guard $arg:ident rwlock) => { unsafe { $crate::wrap::sync::rwlock($arg) } };
-    // SAFETY: the caller's stream.
-    (@guard $arg:ident file) => { unsafe { $crate::wrap::stdio::lock($arg) } };
+    (@lend $arg:ident t) => { unsafe { $crate::wrap::lend::string($arg, true) } };
+    (@lend $arg:ident r($size:expr)) => { $crate::wrap::lend::memory($arg, $size, false) };
+    (@lend $arg:ident w($size:expr)) => { $crate::wrap::lend::memory($arg, $size, true) };
+    (@lend $arg:ident o($size:expr)) => {
+        $crate::wrap::lend::With($arg, $crate::wrap::paged::hold($arg, $size, true))
+    };
+    (@lend $arg:ident mutex) => {
+        // SAFETY: the caller's object.
+        $crate::wrap::lend::With($arg, unsafe { $crate::wrap::sync::mutex($arg) })
+    };
+    (@lend $arg:ident condition) => {
+        // SAFETY: the caller's object.
+        $crate::wrap::lend::With($arg, unsafe { $crate::wrap::sync::condition($arg) })
+    };
+    (@lend $arg:ident rwlock) => {
+        // SAFETY: the caller's object.
+        $crate::wrap::lend::With($arg, unsafe { $crate::wrap::sync::rwlock($arg) })
+    };
+    (@lend $arg:ident file) => {
+        // SAFETY: the caller's stream.
+        $crate::wrap::lend::With($arg, unsafe { $crate::wrap::stdio::lock($arg) })
+    };
 }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
-use super::paged;
+use super::lend::{self, Argument as _};
 use crate::start::signal;
 use crate::state;
 
@@ -157,12 +157,13 @@ macro_rules! masks {
             // SAFETY: the caller's sets, near for the call.
             unsafe {
                 if set.is_null() || how == libc::SIG_UNBLOCK || state::pager().is_none() {
-                    let _held = (paged::hold(set as usize, 8, false), paged::hold(old as usize, 8, true));
-                    return call(how, set, old);
+                    let set = lend::memory(set as usize, 8, false);
+                    let old = lend::memory(old as usize, 8, true);
+                    return call(how, set.at() as *const u64, old.at() as *mut u64);
                 }
                 let copy = without(set);
-                let _held = paged::hold(old as usize, 8, true);
-                call(how, copy.as_ptr(), old)
+                let old = lend::memory(old as usize, 8, true);
+                call(how, copy.as_ptr(), old.at() as *mut u64)
             }
         }
     )*};
@@ -191,12 +192,12 @@ macro_rules! with_mask {
                 if state::pager().is_none() {
                     return call($($before,)* $mask $(, $after)*);
                 }
-                let _held = ($(wrap!(@guard $before $kind $(($size))?),)*);
+                let ($($before,)*) = ($(wrap!(@lend $before $kind $(($size))?),)*);
                 if $mask.is_null() {
-                    return call($($before,)* $mask $(, $after)*);
+                    return call($($before.at(),)* $mask $(, $after)*);
                 }
                 let copy = without($mask);
-                call($($before,)* copy.as_ptr() $(, $after)*)
+                call($($before.at(),)* copy.as_ptr() $(, $after)*)
             }
         }
     )*};

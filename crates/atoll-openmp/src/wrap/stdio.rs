@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
+use super::lend::{self, Argument as _};
 use super::paged::{self, Cut};
 use crate::heap::streams;
 use crate::state::SignalsBlocked;
@@ -246,9 +247,9 @@ macro_rules! openers {
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
-            let _held = ($(wrap!(@guard $arg $kind),)*);
+            let ($($arg,)*) = ($(wrap!(@lend $arg $kind),)*);
             // SAFETY: the caller's arguments.
-            opened(unsafe { call($($arg),*) })
+            opened(unsafe { call($($arg.at()),*) })
         }
     )*};
 }
@@ -276,8 +277,8 @@ macro_rules! reopeners {
             let call = real!(stringify!($name), unsafe extern "C" fn(usize, usize, usize) -> usize);
             // SAFETY: the caller's arguments.
             unsafe {
-                let _held = (paged::string(path, false), lock(file));
-                let result = call(path, mode, file);
+                let (path, _locked) = (lend::string(path, false), lock(file));
+                let result = call(path.at(), mode, file);
                 closed(file);
                 opened(result)
             }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use atoll_memory::sys;
 
+use super::lend::{self, Argument as _};
 use super::paged::{self, Hold};
 
 unsafe extern "C" {
@@ -130,13 +131,13 @@ wrap! {
     pthread_rwlock_clockrdlock(object: rwlock, clock: v, time: r(TIME));
     pthread_rwlock_clockwrlock(object: rwlock, clock: v, time: r(TIME));
     pthread_rwlock_unlock(object: rwlock);
-    pthread_barrier_wait(object: w(32));
-    pthread_barrier_destroy(object: w(32));
-    sem_wait(object: w(32));
-    sem_trywait(object: w(32));
-    sem_timedwait(object: w(32), time: r(TIME));
-    sem_clockwait(object: w(32), clock: v, time: r(TIME));
-    sem_post(object: w(32));
+    pthread_barrier_wait(object: o(32));
+    pthread_barrier_destroy(object: o(32));
+    sem_wait(object: o(32));
+    sem_trywait(object: o(32));
+    sem_timedwait(object: o(32), time: r(TIME));
+    sem_clockwait(object: o(32), clock: v, time: r(TIME));
+    sem_post(object: o(32));
 }
 
 /// `sem_init`: always for all processes.
@@ -194,8 +195,9 @@ pub(super) unsafe extern "C" fn syscall(
         match number {
             libc::SYS_futex => {
                 let operation = if super::separate() { b & !(libc::FUTEX_PRIVATE_FLAG as usize) } else { b };
-                let _held = (paged::hold(a, 4, true), paged::hold(d, TIME, false), paged::hold(e, 4, true));
-                call(number, a, operation, c, d, e, f)
+                let _held = (paged::hold(a, 4, true), paged::hold(e, 4, true));
+                let time = lend::memory(d, TIME, false);
+                call(number, a, operation, c, time.at(), e, f)
             }
             libc::SYS_read => super::io::read(a, b, c) as i64,
             libc::SYS_write => super::io::write(a, b, c) as i64,
