@@ -4,10 +4,13 @@ use crate::error::Error;
 use crate::message;
 use crate::micro::Micro;
 use crate::places::Places;
-use crate::plan::{self, PROGRAMS};
+use crate::plan::{self, PROGRAMS, Program};
 use crate::prediction::{self, Prediction};
 use crate::sheet::Sheet;
-use crate::{Options, paper, report, shaped, targets};
+use crate::{Options, links, paper, report, targets};
+
+/// Runs over a link at most: they take longest.
+const LINK_RUNS: u32 = 3;
 
 /// Measures; `false` if a run failed or its result was wrong.
 ///
@@ -64,7 +67,7 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
 
     if !options.no_predictions {
         let predict = |program| prediction::predict(&places, program, class, options.quick);
-        let found: Vec<Prediction> = programs.map(predict).collect::<Result<_, _>>()?;
+        let found: Vec<Prediction> = programs.clone().map(predict).collect::<Result<_, _>>()?;
         println!("predicted, times as fast as one node with smart + prefetch ({})", prediction::about(class));
         println!("{}", report::predictions(&found, prediction::nodes(options.quick), &paper));
         for line in paper.lines() {
@@ -73,7 +76,17 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
         println!();
     }
     if !options.no_links {
-        lines.extend(targets::links(&shaped::refused(&places)));
+        let chosen: Vec<Program> = programs.collect();
+        let links = links::measure(&places, &chosen, class, runs.min(LINK_RUNS))?;
+        println!(
+            "over UCX between two nodes (us, GB/s, seconds; medians)\n{}",
+            report::links(&links, &sheets)
+        );
+        for why in &links.skipped {
+            println!("  skipped: {why}");
+        }
+        lines.extend(targets::links(&links));
+        wrong.extend(links.wrong.iter().cloned());
     }
 
     println!("targets");

@@ -1,10 +1,11 @@
 //! `nodes`: programs on one node and on several, side by side, with what single steps between nodes cost.
 //!
 //! Start reading at [`full`]; `sheet` measures one program, `micro` single steps, `message` the transport alone, `prediction`
-//! asks the simulator, and `targets` says what was aimed at.
+//! asks the simulator, `links` measures nodes over a network, and `targets` says what was aimed at.
 
 mod error;
 mod full;
+mod links;
 mod message;
 mod micro;
 mod paper;

@@ -1,16 +1,20 @@
 //! The bare round trip of a message between two local nodes: what their agents talk through, with nothing above it.
 //!
 //! Measured twice: by nodes that look all the time, and by nodes that sleep until they are woken, as agents do where there are
-//! fewer CPUs than agents and workers.
+//! fewer CPUs than agents and workers. And over UCX, with a page as answer, for nodes that share no memory.
 
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::transport::{Event, Place, Shm, ShmSettings, Transport, TransportError, mesh};
+use atoll_channel::transport::{
+    Event, Place, Shm, ShmSettings, Transport, TransportError, Ucx, UcxSettings, mesh,
+};
 
 use crate::error::Error;
+use crate::shaped::Way;
 use crate::stats::median;
 
 /// Bytes of a message.
@@ -51,10 +55,27 @@ fn trip(sleeping: bool) -> Result<f64, Error> {
     let (Some(first), Some(second)) = (places.next(), places.next()) else {
         return Err(Error::said("no sockets between nodes"));
     };
+    pair(|| answer(End::join(second, sleeping)?, BYTES), || ask(End::join(first, sleeping)?))
+}
+
+/// Microseconds of a round trip over UCX: a short message there, `bytes` back.
+///
+/// # Errors
+/// If the nodes cannot meet.
+pub(crate) fn page_trip(way: &Way, bytes: usize) -> Result<f64, Error> {
+    let (first, second) = UnixStream::pair().map_err(|e| Error::said(e.to_string()))?;
+    pair(|| answer(End::over(way, 1, second)?, bytes), || ask(End::over(way, 0, first)?))
+}
+
+/// Runs both ends, each in a process of its own, and returns what the one that asks has found.
+fn pair(
+    answering: impl FnOnce() -> Result<(), Error>,
+    asking: impl FnOnce() -> Result<f64, Error>,
+) -> Result<f64, Error> {
     let (mut result, tell) = pipe()?;
-    let answering = child(|| answer(second, sleeping))?;
+    let answering = child(answering)?;
     let asking = child(|| {
-        let us = ask(first, sleeping)?;
+        let us = asking()?;
         std::fs::File::from(tell).write_all(&us.to_le_bytes()).map_err(|e| Error::said(e.to_string()))
     })?;
     for pid in [answering, asking] {
@@ -92,7 +113,7 @@ fn child(work: impl FnOnce() -> Result<(), Error>) -> Result<libc::pid_t, Error>
 
 /// One end.
 struct End {
-    transport: Shm,
+    transport: Box<dyn Transport>,
     sleeping: bool,
     came: usize,
     lost: bool,
@@ -105,7 +126,22 @@ impl End {
             ..ShmSettings::default()
         };
         let transport = Shm::join(place, settings, PATIENCE).map_err(|e| Error::said(e.to_string()))?;
-        Ok(End { transport, sleeping, came: 0, lost: false })
+        Ok(End { transport: Box::new(transport), sleeping, came: 0, lost: false })
+    }
+
+    /// Over UCX; `stream` goes to the other node.
+    fn over(way: &Way, node: u32, stream: UnixStream) -> Result<End, Error> {
+        if let Way::Link(link) = way {
+            link.enter(node as usize).map_err(|e| Error::said(format!("cannot enter a namespace: {e}")))?;
+        }
+        let settings = UcxSettings {
+            devices: Some(way.device().into()),
+            transports: Some("tcp,self".into()),
+            ..UcxSettings::default()
+        };
+        let transport = Ucx::join(Node(node), 2, settings, |mine| exchange(stream, node, mine));
+        let transport = transport.map_err(|e| Error::said(e.to_string()))?;
+        Ok(End { transport: Box::new(transport), sleeping: false, came: 0, lost: false })
     }
 
     fn progress(&mut self) -> Result<(), Error> {
@@ -138,9 +174,9 @@ impl End {
         Ok(())
     }
 
-    fn send(&mut self, to: Node) -> Result<(), Error> {
+    fn send(&mut self, to: Node, message: &[u8]) -> Result<(), Error> {
         loop {
-            match self.transport.send(to, KIND, &[7; BYTES]) {
+            match self.transport.send(to, KIND, message) {
                 Err(TransportError::Full(_)) => self.progress()?,
                 sent => return sent.map_err(|e| Error::said(e.to_string())),
             }
@@ -148,23 +184,37 @@ impl End {
     }
 }
 
-fn answer(place: Place, sleeping: bool) -> Result<(), Error> {
-    let mut end = End::join(place, sleeping)?;
+/// Both nodes' addresses, over the socket between them.
+fn exchange(
+    mut stream: UnixStream,
+    node: u32,
+    mine: Vec<u8>,
+) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
+    stream.write_all(&u32::try_from(mine.len())?.to_le_bytes())?;
+    stream.write_all(&mine)?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut theirs = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut theirs)?;
+    Ok(if node == 0 { vec![mine, theirs] } else { vec![theirs, mine] })
+}
+
+fn answer(mut end: End, bytes: usize) -> Result<(), Error> {
+    let message = vec![7; bytes];
     let until = Instant::now() + PATIENCE;
     for _ in 0..ROUNDS + WARM {
         end.receive(until)?;
-        end.send(Node(0))?;
+        end.send(Node(0), &message)?;
     }
     Ok(())
 }
 
-fn ask(place: Place, sleeping: bool) -> Result<f64, Error> {
-    let mut end = End::join(place, sleeping)?;
+fn ask(mut end: End) -> Result<f64, Error> {
     let until = Instant::now() + PATIENCE;
     let mut times = Vec::with_capacity(ROUNDS);
     for round in 0..ROUNDS + WARM {
         let begin = Instant::now();
-        end.send(Node(1))?;
+        end.send(Node(1), &[7; BYTES])?;
         end.receive(until)?;
         if round >= WARM {
             times.push(begin.elapsed().as_secs_f64() * 1e6);

@@ -69,17 +69,17 @@ impl Micro {
                     self.wrong.push(format!("{}, {setting}: {why}", source.name));
                     continue;
                 }
-                for line in outcome.stdout.lines() {
-                    if let Some((name, value)) = line.split_once(' ')
-                        && let Ok(value) = value.trim().parse()
-                    {
-                        let key = (setting.name(), name.to_owned());
-                        self.samples.entry(key).or_default().push(value);
-                    }
+                for (name, value) in numbers(&outcome.stdout) {
+                    self.samples.entry((setting.name(), name)).or_default().push(value);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Where a program lies.
+    pub(crate) fn program(&self, name: &str) -> Option<&Path> {
+        self.programs.iter().find(|(_, source)| source.name == name).map(|(path, _)| path.as_path())
     }
 
     /// The median of what a program said.
@@ -91,6 +91,15 @@ impl Micro {
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str, &[f64])> {
         self.samples.iter().map(|((setting, name), values)| (*setting, name.as_str(), values.as_slice()))
     }
+}
+
+/// What a program says: names and numbers, one of each a line.
+pub(crate) fn numbers(said: &str) -> Vec<(String, f64)> {
+    let number = |line: &str| {
+        let (name, value) = line.split_once(' ')?;
+        Some((name.to_owned(), value.trim().parse().ok()?))
+    };
+    said.lines().filter_map(number).collect()
 }
 
 fn compile(folder: &Path, source: &Source) -> Result<PathBuf, Error> {

@@ -70,8 +70,23 @@ impl Places {
         program: &Path,
         arguments: &[String],
     ) -> Result<Outcome, Error> {
+        let nodes = ["--nodes".into(), self.nodes.to_string().into()];
+        self.run_over(&nodes, setting, program, arguments)
+    }
+
+    /// The same on the nodes that these flags say.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn run_over(
+        &self,
+        nodes: &[OsString],
+        setting: Setting,
+        program: &Path,
+        arguments: &[String],
+    ) -> Result<Outcome, Error> {
         let mut words: Vec<OsString> = Vec::new();
-        if let Some(flags) = setting.flags(self.nodes) {
+        if let Some(flags) = setting.flags(nodes) {
             words.push(self.atoll.clone().into());
             let run =
                 ["run", "--summary", "json", "--workers", &self.workers.to_string()].map(OsString::from);

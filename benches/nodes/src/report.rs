@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::links::{Links, SETTINGS};
 use crate::micro::Micro;
 use crate::paper::Paper;
 use crate::prediction::Prediction;
@@ -123,6 +124,31 @@ pub(crate) fn predictions(predictions: &[Prediction], nodes: &[u32], paper: &Pap
         rows.push(row);
     }
     table(&rows) + &out
+}
+
+/// Nodes over UCX: single steps, then programs beside what they took on one node and on several with shared memory.
+pub(crate) fn links(links: &Links, sheets: &[Sheet]) -> String {
+    let mut steps =
+        vec![["", "remote read", "write upgrade", "UCX alone", "batched fetch"].map(str::to_owned).to_vec()];
+    let number = |value: Option<f64>, digits: usize| or_dash(value.map(|v| format!("{v:.digits$}")));
+    for way in &links.measured {
+        let mut row = vec![way.name.clone()];
+        row.extend([way.read, way.upgrade, Some(way.trip)].map(|us| number(us, 1)));
+        row.push(number(way.fetch, 2));
+        steps.push(row);
+    }
+    let shaped = || links.measured.iter().filter(|way| !way.programs.is_empty());
+    let mut head: Vec<String> = ["", "one node", "smart+prefetch here"].map(str::to_owned).to_vec();
+    head.extend(shaped().flat_map(|way| SETTINGS.map(|setting| format!("{setting}, {}", way.name))));
+    let mut rows = vec![head];
+    for (index, (name, _)) in shaped().next().into_iter().flat_map(|way| way.programs.iter().enumerate()) {
+        let sheet = sheets.iter().find(|sheet| sheet.program.name == *name);
+        let here = |setting| number(sheet.and_then(|sheet| sheet.seconds(setting)), 3);
+        let mut row = vec![(*name).to_owned(), here(Setting::One), here(Setting::SmartPrefetch)];
+        row.extend(shaped().flat_map(|way| way.programs[index].1.map(|seconds| number(seconds, 3))));
+        rows.push(row);
+    }
+    table(&steps) + "\n" + &table(&rows)
 }
 
 fn line(sheet: &Sheet, cell: &Cell, round: usize, seconds: f64, c: &Counts) -> String {

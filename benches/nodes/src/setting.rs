@@ -40,8 +40,8 @@ impl Setting {
         !matches!(self, Setting::Native | Setting::One)
     }
 
-    /// The flags of `atoll run`; none: without atoll.
-    pub(crate) fn flags(self, nodes: u32) -> Option<Vec<OsString>> {
+    /// The flags of `atoll run`, where those in `nodes` say which nodes there are; none: without atoll.
+    pub(crate) fn flags(self, nodes: &[OsString]) -> Option<Vec<OsString>> {
         let (consistency, prefetch) = match self {
             Setting::Native => return None,
             Setting::One => return Some(Vec::new()),
@@ -50,10 +50,9 @@ impl Setting {
             Setting::Smart => ("smart", "off"),
             Setting::SmartPrefetch => ("smart", "on"),
         };
-        let nodes = nodes.to_string();
         // What protocols cost is seen where regions stay spread.
         let words = ["--consistency", consistency, "--prefetch", prefetch, "--home-alone", "off"];
-        Some(["--nodes", &nodes].into_iter().chain(words).map(OsString::from).collect())
+        Some(nodes.iter().cloned().chain(words.map(OsString::from)).collect())
     }
 }
 

@@ -1,15 +1,159 @@
-//! Nodes over a network whose link is shaped, beside UCX's own round trip: why it is left out.
+//! Nodes over UCX: through this machine's loopback, and in two network namespaces with a link between them that is as fast as
+//! a network's.
+//!
+//! `links` measures with it. Namespaces, their devices and their shaping are gone when a [`Link`] is dropped.
 
+use std::ffi::OsString;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crate::places::Places;
+use atoll_channel::transport::Ucx;
 
-/// What is missing for it.
-pub(crate) fn refused(places: &Places) -> String {
-    let help = Command::new(&places.atoll).args(["run", "--help"]).output();
-    if help.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("--hosts")) {
-        "this bench starts local nodes only, not yet nodes in network namespaces".to_owned()
-    } else {
-        "this atoll runs local nodes only: it has no --hosts".to_owned()
+/// The interface of each node.
+const DEVICE: &str = "veth-atoll";
+/// Bytes that may pass at once: some hundred microseconds' worth, as a card's queue.
+const BURST: &str = "2mb";
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How two nodes reach each other.
+pub(crate) enum Way {
+    /// UCX's TCP through the loopback interface.
+    Loopback,
+    /// Through a link between two network namespaces.
+    Link(Link),
+}
+
+impl Way {
+    /// The flags of `atoll run` for its nodes.
+    pub(crate) fn flags(&self) -> Vec<OsString> {
+        let words = match self {
+            Way::Loopback => vec!["--nodes", "2", "--transport", "ucx"],
+            Way::Link(Link { names: [first, second], .. }) => {
+                let hosts = format!("--hosts={first},{second}");
+                let rest = ["--rsh", "ip netns exec", "--transport", "ucx", "--network", DEVICE];
+                return std::iter::once(hosts.into()).chain(rest.map(OsString::from)).collect();
+            }
+        };
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    /// UCX's device.
+    pub(crate) fn device(&self) -> &'static str {
+        match self {
+            Way::Loopback => "lo",
+            Way::Link(_) => DEVICE,
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Way::Loopback => "TCP, loopback".to_owned(),
+            Way::Link(link) => format!("TCP, {} Gbit/s", link.gbit_s),
+        }
+    }
+}
+
+/// Two network namespaces with a link between them.
+pub(crate) struct Link {
+    names: [String; 2],
+    gbit_s: u32,
+}
+
+impl Link {
+    /// Makes them; each direction passes `gbit_s` Gbit/s at most.
+    ///
+    /// # Errors
+    /// Why this machine cannot.
+    pub(crate) fn new(gbit_s: u32) -> Result<Link, String> {
+        let name = |node: u32| format!("atoll-bench-{}-{node}", std::process::id());
+        // Whatever is made is removed again where the rest fails.
+        let link = Link { names: [name(0), name(1)], gbit_s };
+        let [first, second] = &link.names;
+        for name in &link.names {
+            run("ip", &format!("netns add {name}"))?;
+        }
+        run("ip", &format!("link add {DEVICE} netns {first} type veth peer name {DEVICE} netns {second}"))?;
+        for (number, name) in (1..).zip(&link.names) {
+            run("ip", &format!("-n {name} address add 10.77.0.{number}/24 dev {DEVICE}"))?;
+            run("ip", &format!("-n {name} link set lo up"))?;
+            run("ip", &format!("-n {name} link set {DEVICE} up"))?;
+            let shape =
+                format!("qdisc add dev {DEVICE} root tbf rate {gbit_s}gbit burst {BURST} latency 50ms");
+            run("ip", &format!("netns exec {name} tc {shape}"))?;
+        }
+        let end = Instant::now() + PATIENCE;
+        for name in &link.names {
+            // The kernel takes its time; until then the device counts as not connected.
+            while !run("ip", &format!("-n {name} link show dev {DEVICE}"))?.contains("state UP") {
+                if Instant::now() > end {
+                    return Err("the link between the namespaces does not come up".to_owned());
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(link)
+    }
+
+    /// Goes into a node's namespace, with this process, which has one thread.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn enter(&self, node: usize) -> std::io::Result<()> {
+        use std::os::fd::AsRawFd;
+        let file = std::fs::File::open(format!("/run/netns/{}", self.names[node]))?;
+        let done = |result: i32| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+        // SAFETY: a descriptor that is open, strings that live, or null where the system allows it.
+        unsafe {
+            done(libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET))?;
+            done(libc::unshare(libc::CLONE_NEWNS))?;
+            // UCX looks for devices in /sys.
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            done(libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), private, std::ptr::null()))?;
+            done(libc::mount(c"sysfs".as_ptr(), c"/sys".as_ptr(), c"sysfs".as_ptr(), 0, std::ptr::null()))
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // One that was not made is not there.
+            let _ = run("ip", &format!("netns delete {name}"));
+        }
+    }
+}
+
+fn run(command: &str, words: &str) -> Result<String, String> {
+    let output = Command::new(command).args(words.split(' ')).output();
+    let output = output.map_err(|e| format!("the command {command} cannot be started: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{command} {words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// Is there a UCX?
+///
+/// # Errors
+/// Why not.
+pub(crate) fn available() -> Result<(), String> {
+    // In a process of its own: UCX is not made for the forks to come.
+    // SAFETY: no other threads run.
+    match unsafe { libc::fork() } {
+        -1 => Err(std::io::Error::last_os_error().to_string()),
+        0 => {
+            let why = Ucx::available().err().map(|why| why.to_string());
+            if let Some(why) = &why {
+                eprintln!("nodes: {why}");
+            }
+            // SAFETY: ends the child alone.
+            unsafe { libc::_exit(i32::from(why.is_some())) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: a child of ours that nobody else waits for.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            if status == 0 { Ok(()) } else { Err("UCX is not installed (libucx0)".to_owned()) }
+        }
     }
 }

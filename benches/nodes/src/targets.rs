@@ -1,5 +1,6 @@
 //! What was aimed at and what was measured: one line each, which ends in `met` or `not met`.
 
+use crate::links::Links;
 use crate::message::Trips;
 use crate::micro::Micro;
 use crate::paper::Paper;
@@ -11,6 +12,7 @@ const BARRIER_TO_MESSAGE: f64 = 2.0;
 const BARRIER_TO_PAGES: f64 = 3.2;
 const BARRIER_US: f64 = 10.0;
 const READ_US: f64 = 5.0;
+const READ_TO_TRIP: f64 = 1.5;
 const UPGRADE_US: f64 = 8.0;
 const FETCH_GB_S: f64 = 1.5;
 const BATCHED_PERCENT: f64 = 98.6;
@@ -146,10 +148,20 @@ pub(crate) fn programs(sheets: &[Sheet]) -> Vec<String> {
     ]
 }
 
-/// What only shaped links and UCX can show.
-pub(crate) fn links(refused: &str) -> Vec<String> {
-    vec![
-        format!("over TCP loopback within 1.5 times UCX's own round trip for the page: skipped: {refused}"),
-        format!("network namespaces over UCX TCP, 10 and 56 Gbit/s: skipped: {refused}"),
-    ]
+/// What only UCX and shaped links can show.
+pub(crate) fn links(links: &Links) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    if let Some(loopback) = links.measured.first() {
+        let times = loopback.read.map(|read| read / loopback.trip);
+        let figure = times
+            .zip(loopback.read)
+            .map(|(times, read)| format!("{times:.2} times, {read:.1} us; UCX {:.1} us", loopback.trip));
+        lines.push(line(
+            &format!("remote 4K read over TCP loopback: at most {READ_TO_TRIP} times UCX's own round trip for the page"),
+            figure,
+            times.is_some_and(|times| times <= READ_TO_TRIP),
+        ));
+    }
+    lines.extend(links.skipped.iter().map(|why| format!("skipped: {why}")));
+    lines
 }
