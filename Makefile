@@ -24,8 +24,9 @@ build: setup programs ## Build everything, the workloads too
 programs: setup ## Build the workloads to target/programs
 	@$(MAKE) --no-print-directory -C programs OUT="$(abspath $(TARGET))/programs"
 
+# A shell has what it starts in the background ignore interrupts, which tests are about.
 test: build model ## Set up, build and run all tests
-	$(CARGO) test --release --workspace
+	env --default-signal=INT,QUIT $(CARGO) test --release --workspace
 
 model: setup ## The channels' protocols in every order of their threads (loom)
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p atoll-channel --lib --target-dir "$(TARGET)/loom"

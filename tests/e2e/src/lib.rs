@@ -5,11 +5,13 @@ pub mod build;
 pub mod generated;
 pub mod left;
 pub mod random;
+pub mod recording;
 pub mod run;
 pub mod soak;
 pub mod workloads;
 
 pub use build::{built, helper};
+pub use recording::recording;
 pub use run::{Atoll, Outcome, Running, native};
 
 /// Leaves a test with a said reason.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use atoll_e2e::{build, skip};
+use atoll_e2e::{build, recording, skip};
 use atoll_record::profile::{Batches, Kind, Profile};
 use tempfile::TempDir;
 
@@ -39,11 +39,8 @@ impl Bench {
     }
 
     fn command(&self, options: &str) -> Command {
-        let mut command = Command::new("timeout");
-        command.arg("100").arg(build::atoll()).arg("profile").args(options.split_whitespace());
-        command.arg("-o").arg(self.file()).arg("--").arg(&self.program);
-        command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive").env_remove("LD_PRELOAD");
-        command.stdin(Stdio::null());
+        let mut command = recording("profile", 100, options, &self.file(), &self.program, "");
+        command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive");
         command
     }
 

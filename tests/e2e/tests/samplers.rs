@@ -5,9 +5,9 @@
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use atoll_e2e::{build, built, skip};
+use atoll_e2e::{build, built, recording, skip};
 use atoll_record::profile::{Access, Event, Kind, Profile, Sample};
 use tempfile::TempDir;
 
@@ -39,11 +39,8 @@ impl Bench {
     }
 
     fn command(&self, options: &str, program: &Path, arguments: &str) -> Command {
-        let mut command = Command::new("timeout");
-        command.arg("200").arg(build::atoll()).arg("profile").args(options.split_whitespace());
-        command.arg("-o").arg(self.file()).arg("--").arg(program).args(arguments.split_whitespace());
-        command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive").env_remove("LD_PRELOAD");
-        command.stdin(Stdio::null());
+        let mut command = recording("profile", 200, options, &self.file(), program, arguments);
+        command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive");
         command
     }
 

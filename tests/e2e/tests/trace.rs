@@ -5,9 +5,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use atoll_e2e::{build, built, helper, native, skip};
+use atoll_e2e::{build, built, helper, native, recording, skip};
 use atoll_record::trace::{Event, Header, Reader, Trailer};
 use tempfile::TempDir;
 
@@ -41,11 +41,7 @@ impl Bench {
     }
 
     fn command(&self, options: &str, program: &Path, arguments: &str) -> Command {
-        let mut command = Command::new("timeout");
-        command.arg("100").arg(build::atoll()).arg("trace").args(options.split_whitespace());
-        command.arg("-o").arg(self.file()).arg("--").arg(program).args(arguments.split_whitespace());
-        command.env_remove("OMP_NUM_THREADS").env_remove("LD_PRELOAD").stdin(Stdio::null());
-        command
+        recording("trace", 100, options, &self.file(), program, arguments)
     }
 
     fn run(&self, options: &str, program: impl AsRef<Path>, arguments: &str) -> Output {
