@@ -102,7 +102,8 @@ static void each_by_a_descriptor(void) {
     check_shared();
 }
 
-/* One descriptor, opened before the region; places of their own. */
+/* One descriptor, opened before the region; places of their own, many in a page: where workers share a page table, a neighbour's
+ * fault took the page's mapping away for a moment, and a call that needed it then failed with EFAULT. */
 static void all_by_one_descriptor(int from) {
     long failed = 0;
 #pragma omp parallel for schedule(dynamic, 5) reduction(+ : failed)

@@ -377,8 +377,9 @@ impl Pager {
         self.control.settings.near_bytes != u64::MAX
     }
 
+    /// Do they?
     #[inline]
-    fn threads_share_tables(&self) -> bool {
+    pub fn threads_share_tables(&self) -> bool {
         self.threads.load(Ordering::Relaxed)
     }
 

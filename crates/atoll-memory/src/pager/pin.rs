@@ -60,8 +60,9 @@ impl Pager {
                 }
                 page_word::unlock(word, seen);
                 if ready {
-                    // Dirty says that somebody maps it writable; make sure that this table does.
-                    return if write {
+                    // Dirty says that somebody maps it writable; make sure that this table does. Where there is only one, that
+                    // would do harm: the kernel takes the mapping away for a moment, while another thread's call may need it.
+                    return if write && !self.control.settings.shared_tables() {
                         self.fault(x, Fault { address, write, protection: true, table })
                     } else {
                         Ok(())

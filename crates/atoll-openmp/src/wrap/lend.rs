@@ -1,13 +1,12 @@
 //! Strings and structures lent to the kernel for a call: where they lie, kept near, or as a copy in pinned memory.
 //!
-//! Used by the wrappers, with `paged` for what is kept near. On several nodes a page may be taken in the middle of a call,
-//! pinned or not, and what the call had done by then would be lost with its EFAULT: there the kernel gets a copy.
+//! Used by the wrappers, with `paged` for what is kept near. Where that does not do (`paged::must_copy`) what the call had
+//! done would be lost with its EFAULT: there the kernel gets a copy.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::paged::{self, Hold};
-use crate::nodes;
 
 /// The most that is copied, bytes: longer buffers are those of programs that do not know how much will come.
 const MOST: usize = 1 << 20;
@@ -154,9 +153,9 @@ impl Lent {
     }
 
     fn new(start: usize, len: usize, write: bool) -> Lent {
-        if nodes::active()
-            && len <= MOST
+        if len <= MOST
             && let Some(pager) = paged::active()
+            && paged::must_copy(pager)
             && let Some((from, to)) = pager.first_paged(start, len)
             && from == start
         {

@@ -15,6 +15,8 @@ use crate::state;
 
 /// The most that is pinned for one call, before near memory is looked at.
 const MOST: usize = 1 << 20;
+/// What is copied at once, where little may be pinned: a pipe's writes are whole.
+const LEAST_COPY: usize = 64 << 10;
 
 /// The pager, if calls need its help.
 #[inline]
@@ -30,6 +32,13 @@ pub(super) fn chunk_bytes(pager: &Pager) -> usize {
     let share = control.settings.near_bytes / (4 * workers);
     let page = pager.page_bytes();
     (share.min(MOST as u64) as usize & !(page - 1)).max(page)
+}
+
+/// Does pinning not do, so that the kernel gets a copy? On several nodes another node may take a page in the middle of a call. And
+/// where threads share a page table, the kernel takes a mapping away for a moment to change what it allows, at another thread's
+/// fault: a call that needs it then would fail with EFAULT, or end early.
+pub(super) fn must_copy(pager: &Pager) -> bool {
+    nodes::active() || pager.threads_share_tables()
 }
 
 /// Is the address paged memory?
@@ -194,9 +203,9 @@ fn in_pieces(
     }
     let end = start + len;
     let mut at = start;
-    // Another node may take a page in the middle of the call, pinned here or not: the kernel gets a copy.
-    while nodes::active() && at < end {
-        let to = end.min(at + MOST);
+    let copies = must_copy(pager);
+    while copies && at < end {
+        let to = end.min(at + chunk.max(LEAST_COPY));
         let n = in_one(at, to - at, write, &mut |copy, len, _| call(copy, len, at - start));
         if n < 0 {
             return if at > start { (at - start) as isize } else { n };
