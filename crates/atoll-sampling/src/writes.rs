@@ -23,8 +23,10 @@ pub const SECONDS_A_SAMPLE: f64 = 1.2e-6;
 
 /// How long pages stay protected at least: too short, and only the hottest lose it.
 const EXPOSURE_NS: u64 = 40_000_000;
-/// Between two looks at what the program has mapped.
+/// Between two looks at what the program has mapped, where it has said nothing of new blocks.
 const REFRESH_NS: u64 = 500_000_000;
+/// Where it has, a look may take one part of so many of the time.
+const SHARE: u64 = 50;
 /// Pages protected together: each call interrupts the processors that the program runs on.
 const WINDOW: u64 = 64;
 /// Most pages protected at once, however long nobody harvested.
@@ -49,6 +51,10 @@ struct Process {
     /// What can be protected and holds pages.
     populated: Vec<Range>,
     refreshed_ns: u64,
+    /// What that took.
+    refresh_took_ns: u64,
+    /// It has said that it made a block since.
+    changed: bool,
     /// What is protected, since when.
     windows: Vec<Range>,
     since_ns: u64,
@@ -81,6 +87,8 @@ impl Writes {
             map,
             populated: Vec::new(),
             refreshed_ns: 0,
+            refresh_took_ns: 0,
+            changed: false,
             windows: Vec::new(),
             since_ns: now,
         };
@@ -92,10 +100,11 @@ impl Writes {
 impl Process {
     /// Looks at what it has mapped, once in a while; `false` once it is gone.
     fn refresh(&mut self, now: u64) -> bool {
-        if self.refreshed_ns != 0 && now - self.refreshed_ns < REFRESH_NS {
+        let pause = if self.changed { REFRESH_NS.min(self.refresh_took_ns * SHARE) } else { REFRESH_NS };
+        if self.refreshed_ns != 0 && now - self.refreshed_ns < pause {
             return true;
         }
-        self.refreshed_ns = now;
+        (self.refreshed_ns, self.changed) = (now, false);
         self.populated.clear();
         for range in protectable(self.map.pid()) {
             // What cannot be protected (another has it registered, or it has just gone) is left out.
@@ -104,6 +113,7 @@ impl Process {
                 return false;
             }
         }
+        self.refresh_took_ns = clock::now_ns().saturating_sub(now);
         true
     }
 
@@ -157,9 +167,17 @@ impl Sampler for Writes {
     }
 
     fn told(&mut self, mark: &Mark) {
-        if let Marked::Userfault { fd } = mark.what {
-            // One that cannot be had is one without samples.
-            let _ = self.take(mark.pid, fd);
+        match mark.what {
+            Marked::Userfault { fd } => {
+                // One that cannot be had is one without samples.
+                let _ = self.take(mark.pid, fd);
+            }
+            Marked::Block { .. } => {
+                if let Some(process) = self.processes.get_mut(&mark.pid) {
+                    process.changed = true;
+                }
+            }
+            _ => {}
         }
     }
 

@@ -6,7 +6,7 @@ use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{Case, PROGRAMS, natively};
 
 /// Together at most about this long.
-const BUDGET: Duration = Duration::from_secs(60);
+const BUDGET: Duration = Duration::from_secs(30);
 
 /// The same part every time unless the environment says otherwise: a test must not fail by chance. Others are what
 /// `stress` is for.

@@ -47,7 +47,7 @@ fn workloads_of_class_s() {
         let nodes = 2 + i % 3;
         let way = format!("--nodes {nodes} --workers {nodes} {}", PROTOCOLS[i % PROTOCOLS.len()]);
         failed.extend(workload(program, &way));
-        if began.elapsed() > Duration::from_secs(80) {
+        if began.elapsed() > Duration::from_secs(40) {
             break;
         }
     }
@@ -375,7 +375,7 @@ fn random_programs() {
         skip!("gcc is not installed");
     }
     let seed = std::env::var("ATOLL_E2E_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let tally = soak::soak(seed, Duration::from_secs(15), false, |line| println!("{line}"));
+    let tally = soak::soak(seed, Duration::from_secs(8), false, |line| println!("{line}"));
     none(&tally.failed);
 }
 
@@ -385,6 +385,6 @@ fn random_programs_over_a_bad_way() {
     if !atoll_e2e::build::installed("gcc") {
         skip!("gcc is not installed");
     }
-    let tally = soak::soak(7, Duration::from_secs(15), true, |line| println!("{line}"));
+    let tally = soak::soak(7, Duration::from_secs(8), true, |line| println!("{line}"));
     none(&tally.failed);
 }
