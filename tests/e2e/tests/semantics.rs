@@ -184,7 +184,7 @@ fn allocating_and_freeing_does_not_grow() {
             (run.figure("memory/footprint_peak_bytes"), run.figure("memory/pinned_peak_bytes"), run)
         };
         let (touched, pinned, _) = peaks("2");
-        let (touched_later, pinned_later, run) = peaks("20");
+        let (touched_later, pinned_later, run) = peaks("8");
         let mib = 1 << 20;
         assert!(
             pinned_later < pinned * 3 / 2 + 4 * mib,
