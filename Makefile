@@ -26,7 +26,7 @@ programs: setup ## Build the workloads to target/programs
 
 # A shell has what it starts in the background ignore interrupts, which tests are about.
 test: build model ## Set up, build and run all tests
-	env --default-signal=INT,QUIT $(CARGO) test --release --workspace
+	env --default-signal=INT,QUIT $(CARGO) test --workspace
 
 model: setup ## The channels' protocols in every order of their threads (loom)
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p atoll-channel --lib --target-dir "$(TARGET)/loom"
@@ -56,10 +56,13 @@ soak-faults: build ## The same, with messages between nodes late, refused and se
 	$(CARGO) run --release -p atoll-e2e --bin soak -- --faults --seconds $(TIME)
 
 stress-nodes: build ## All programs on several nodes in all ways, and nodes killed at many moments; many minutes
-	$(CARGO) test --release -p atoll-e2e --test nodes --test node_regions -- --ignored --nocapture
+	$(CARGO) test -p atoll-e2e --test nodes --test node_regions -- --ignored --nocapture
+
+stress-samplers: build ## Each sampler's hottest variables against every access, several programs; minutes
+	$(CARGO) test -p atoll-e2e --test samplers -- --ignored --nocapture
 
 live: build ## The simulator beside the live system: counts of four programs, several minutes
-	$(CARGO) test --release -p atoll-e2e --test live -- --ignored --nocapture
+	$(CARGO) test -p atoll-e2e --test live -- --ignored --nocapture
 
 bench-trace: build ## How long capturing traces takes, several minutes
 	$(CARGO) run --release -p atoll-e2e --bin capture
@@ -84,4 +87,4 @@ install: build ## Install to PREFIX (default /usr/local)
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install clean

@@ -31,23 +31,21 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     println!("{} nodes, {} workers, {} CPUs; medians of {runs}\n", places.nodes, places.workers, cpus());
 
     let (mut lines, mut wrong) = (Vec::new(), Vec::new());
-    let mut micro = None;
-    if !options.no_micro {
-        // First, as it forks.
-        let trips = message::trips()?;
-        let mut measured = Micro::build()?;
+    // First, as it forks.
+    let trips = if options.no_micro { None } else { Some(message::trips()?) };
+    let mut micro = if options.no_micro && options.no_links { None } else { Some(Micro::build()?) };
+    if let (Some(trips), Some(measured)) = (trips, &mut micro) {
         for round in 1..=runs {
             places.say(&format!("single steps, round {round} of {runs}"));
             measured.round(&places)?;
         }
-        println!("single steps (us, GB/s)\n{}", report::steps(&measured));
+        println!("single steps (us, GB/s)\n{}", report::steps(measured));
         println!(
             "  a message there and back: {:.2} us, {:.2} us where nodes sleep between messages\n",
             trips.looking, trips.sleeping
         );
-        lines.extend(targets::steps(&measured, Some(trips), &paper));
+        lines.extend(targets::steps(measured, Some(trips), &paper));
         wrong.extend(measured.wrong.iter().cloned());
-        micro = Some(measured);
     }
 
     let mut sheets: Vec<Sheet> = Vec::new();
@@ -75,9 +73,9 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
         }
         println!();
     }
-    if !options.no_links {
+    if let (false, Some(steps)) = (options.no_links, &micro) {
         let chosen: Vec<Program> = programs.collect();
-        let links = links::measure(&places, &chosen, class, runs.min(LINK_RUNS))?;
+        let links = links::measure(&places, steps, &chosen, class, runs.min(LINK_RUNS))?;
         println!(
             "over UCX between two nodes (us, GB/s, seconds; medians)\n{}",
             report::links(&links, &sheets)

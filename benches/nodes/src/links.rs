@@ -10,9 +10,9 @@ use crate::message;
 use crate::micro::{self, Micro};
 use crate::places::Places;
 use crate::plan::Program;
-use crate::process::Outcome;
 use crate::setting::Setting;
 use crate::shaped::{self, Link, Way};
+use crate::sheet;
 use crate::stats::median;
 
 /// Gbit/s of the links: those of the paper's machines.
@@ -44,23 +44,28 @@ pub(crate) struct Links {
     pub(crate) wrong: Vec<String>,
 }
 
-/// Measures `programs` in `class`, each `runs` times, and single steps.
+/// Measures `programs` in `class`, each `runs` times, and single `steps`.
 ///
 /// # Errors
 /// If something cannot be started.
-pub(crate) fn measure(places: &Places, programs: &[Program], class: &str, runs: u32) -> Result<Links, Error> {
+pub(crate) fn measure(
+    places: &Places,
+    steps: &Micro,
+    programs: &[Program],
+    class: &str,
+    runs: u32,
+) -> Result<Links, Error> {
     let mut links = Links::default();
     if let Err(why) = shaped::available() {
         links.skipped.push(format!("over UCX: {why}"));
         return Ok(links);
     }
-    let steps = Micro::build()?;
-    links.measured.push(over(places, &Way::Loopback, &steps, &[], class, runs, &mut links.wrong)?);
+    links.measured.push(over(places, &Way::Loopback, steps, &[], class, runs, &mut links.wrong)?);
     for rate in RATES {
         match Link::new(rate) {
             Ok(link) => {
                 let way = Way::Link(link);
-                let found = over(places, &way, &steps, programs, class, runs, &mut links.wrong)?;
+                let found = over(places, &way, steps, programs, class, runs, &mut links.wrong)?;
                 links.measured.push(found);
             }
             Err(why) => links.skipped.push(format!("a link of {rate} Gbit/s: {why}")),
@@ -106,9 +111,9 @@ fn over(
         for _ in 0..runs {
             for (setting, seconds) in SETTINGS.into_iter().zip(&mut seconds) {
                 let outcome = places.run_over(&way.flags(), setting, &path, &[class.to_owned()])?;
-                match took(&outcome) {
-                    Ok(took) => {
-                        let Measured { name, .. } = &measured;
+                match sheet::sample(&outcome) {
+                    Ok(sample) => {
+                        let (name, took) = (&measured.name, sample.seconds);
                         places.say(&format!("{} {class} {setting}, {name}: {took:.3} s", program.name));
                         seconds.push(took);
                     }
@@ -121,11 +126,4 @@ fn over(
         measured.programs.push((program.name, seconds.map(median)));
     }
     Ok(measured)
-}
-
-fn took(outcome: &Outcome) -> Result<f64, String> {
-    match outcome.failure() {
-        Some(why) => Err(why),
-        None => outcome.number("Seconds:").ok_or_else(|| "it did not say how long it took".to_owned()),
-    }
 }

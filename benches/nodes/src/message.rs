@@ -139,7 +139,7 @@ impl End {
             transports: Some("tcp,self".into()),
             ..UcxSettings::default()
         };
-        let transport = Ucx::join(Node(node), 2, settings, |mine| exchange(stream, node, mine));
+        let transport = Ucx::join_pair(Node(node), settings, stream);
         let transport = transport.map_err(|e| Error::said(e.to_string()))?;
         Ok(End { transport: Box::new(transport), sleeping: false, came: 0, lost: false })
     }
@@ -182,21 +182,6 @@ impl End {
             }
         }
     }
-}
-
-/// Both nodes' addresses, over the socket between them.
-fn exchange(
-    mut stream: UnixStream,
-    node: u32,
-    mine: Vec<u8>,
-) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
-    stream.write_all(&u32::try_from(mine.len())?.to_le_bytes())?;
-    stream.write_all(&mine)?;
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let mut theirs = vec![0; u32::from_le_bytes(length) as usize];
-    stream.read_exact(&mut theirs)?;
-    Ok(if node == 0 { vec![mine, theirs] } else { vec![theirs, mine] })
 }
 
 fn answer(mut end: End, bytes: usize) -> Result<(), Error> {

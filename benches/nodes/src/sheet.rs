@@ -162,7 +162,8 @@ impl Sheet {
     }
 }
 
-fn sample(outcome: &Outcome) -> Result<Sample, String> {
+/// What came of a run that ended well, or why it counts for nothing.
+pub(crate) fn sample(outcome: &Outcome) -> Result<Sample, String> {
     if let Some(why) = outcome.failure() {
         return Err(why);
     }

@@ -102,16 +102,6 @@ pub(crate) fn zero_page() -> *const u8 {
     ZERO_PAGE.load(Ordering::Relaxed) as *const u8
 }
 
-/// Maps shared pinned memory for `len` bytes at `address`; returns its file.
-///
-/// # Errors
-/// See [`SetupError`].
-pub fn map_pinned(name: &std::ffi::CStr, address: usize, len: usize) -> Result<i32, SetupError> {
-    let fd = sys::memfd(name, 0, len as u64).map_err(kernel("make shared memory"))?;
-    map_at(address, len, fd)?;
-    Ok(fd)
-}
-
 /// Takes pieces from the tables' mapping, in order.
 struct Cutter {
     at: usize,

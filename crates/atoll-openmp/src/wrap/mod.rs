@@ -4,8 +4,8 @@
 //! Called by the program and its libraries (libc's own internal calls do not come here). Every function passes
 //! through with one branch while the program is not managed, and calls the real one in libc else.
 //!
-//! `paged` pins memory for the kernel, `lend` gives it strings and structures; `io` reads and writes with it; `table` is the long list of calls whose
-//! strings and structures only need to be near; `stdio` makes streams common to all workers; `sync` makes pthread
+//! `paged` pins memory for the kernel, `lend` gives it strings and structures; `io` reads and writes with it; `table` is
+//! the long list of calls that need no more than that; `stdio` makes streams common to all workers; `sync` makes pthread
 //! objects wake workers in other processes; `signals` keeps SIGBUS ours; `process` is about beginning and ending
 //! processes; `random` and `environment` replace state that libc keeps privately; `replay` repeats mappings in
 //! the other workers.

@@ -204,24 +204,11 @@ fn in_pieces(
     let end = start + len;
     let mut at = start;
     let copies = must_copy(pager);
-    while copies && at < end {
-        let to = end.min(at + chunk.max(LEAST_COPY));
-        let n = in_one(at, to - at, write, &mut |copy, len, _| call(copy, len, at - start));
-        if n < 0 {
-            return if at > start { (at - start) as isize } else { n };
-        }
-        at += n as usize;
-        if at < to || !goes_on {
-            return (at - start) as isize;
-        }
-    }
     while at < end {
-        // Pieces end at page boundaries, so that none holds a page more than allowed. A write that must be one
-        // piece (a pipe's) may take the two pages it lies in.
-        let limit = ((at + chunk) & !(pager.page_bytes() - 1)).max(at + 1);
-        let to = if len <= libc::PIPE_BUF { end } else { end.min(limit) };
-        let to = if to <= at { end.min(at + pager.page_bytes()) } else { to };
-        let n = {
+        let to = if copies { end.min(at + chunk.max(LEAST_COPY)) } else { pinned_until(pager, at, end, len) };
+        let n = if copies {
+            in_one(at, to - at, write, &mut |copy, len, _| call(copy, len, at - start))
+        } else {
             let _hold = pin(pager, at, to - at, write);
             call(at, to - at, at - start)
         };
@@ -234,6 +221,14 @@ fn in_pieces(
         }
     }
     (at - start) as isize
+}
+
+/// Where the piece ends that is pinned from `at` on, of a call for `len` bytes up to `end`. At a page's boundary, so that none holds
+/// a page more than allowed. A write that must be one piece (a pipe's) may take the two pages it lies in.
+fn pinned_until(pager: &Pager, at: usize, end: usize, len: usize) -> usize {
+    let limit = ((at + chunk_bytes(pager)) & !(pager.page_bytes() - 1)).max(at + 1);
+    let to = if len <= libc::PIPE_BUF { end } else { end.min(limit) };
+    if to <= at { end.min(at + pager.page_bytes()) } else { to }
 }
 
 /// The most a datagram can be expected to be.

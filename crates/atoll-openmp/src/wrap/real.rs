@@ -57,7 +57,8 @@ macro_rules! real {
 ///
 /// `v`: a value, nothing. `fd`: a descriptor. `s`: a string the kernel reads. `r(n)`, `w(n)`: `n` bytes the kernel reads, writes.
 /// `t`: a string that is written too (a template). `o(n)`: an object of `n` bytes that others use meanwhile, which stays where
-/// it is. `file`: a stream, which is locked. `mutex`, `condition`, `rwlock`: made to work between processes. `mask`: a signal mask, which SIGBUS is taken out of.
+/// it is. `file`: a stream, which is locked. `mutex`, `condition`, `rwlock`: made to work between processes. `mask`: a signal
+/// mask, which SIGBUS is taken out of.
 macro_rules! wrap {
     ($($name:ident ( $($arg:ident : $kind:ident $(($size:expr))?),* );)*) => {$(
         /// See libc.

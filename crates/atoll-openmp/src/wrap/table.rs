@@ -1,4 +1,4 @@
-//! The calls whose strings and structures only have to be near while libc or the kernel uses them.
+//! The calls whose strings and structures only have to be lent to libc or the kernel.
 //!
 //! One line a function, in the words of [`wrap!`](super::real): `v` a value, `fd` a descriptor, `s` a string, `t` a string that is
 //! written, `r(n)` and `w(n)` memory that is read and written.

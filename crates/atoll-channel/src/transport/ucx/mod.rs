@@ -34,7 +34,9 @@ mod sys;
 mod wire;
 
 use std::collections::{HashMap, VecDeque};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -146,6 +148,19 @@ impl Ucx {
         this.connect(nodes, exchange)?;
         library::is_complete();
         Ok(this)
+    }
+
+    /// Joins a job of two nodes that have a socket between them, over which they exchange addresses.
+    pub fn join_pair(node: Node, settings: Settings, mut stream: UnixStream) -> Result<Ucx, UcxError> {
+        Ucx::join(node, 2, settings, |mine| {
+            stream.write_all(&u32::try_from(mine.len())?.to_le_bytes())?;
+            stream.write_all(&mine)?;
+            let mut length = [0; 4];
+            stream.read_exact(&mut length)?;
+            let mut theirs = vec![0; u32::from_le_bytes(length) as usize];
+            stream.read_exact(&mut theirs)?;
+            Ok(if node.0 == 0 { vec![mine, theirs] } else { vec![theirs, mine] })
+        })
     }
 
     fn connect(

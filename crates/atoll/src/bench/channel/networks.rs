@@ -74,7 +74,7 @@ pub(super) fn measure(cpus: Cpus, way: Way) -> Result<Found, BenchError> {
             (Way::Ucx(over), _) => {
                 let transports = if over == Over::Tcp { "tcp,self" } else { "posix,cma,self" };
                 let settings = UcxSettings { transports: Some(transports.into()), ..UcxSettings::default() };
-                let ucx = Ucx::join(Node(node), 2, settings, |mine| exchange(stream, node, mine));
+                let ucx = Ucx::join_pair(Node(node), settings, stream);
                 Ok(Box::new(ucx.map_err(failed("joining over UCX"))?))
             }
             (Way::Shm, None) => Err(BenchError::Other("it has no place".into())),
@@ -100,21 +100,6 @@ pub(super) fn measure(cpus: Cpus, way: Way) -> Result<Found, BenchError> {
         message: std::array::from_fn(number),
         get: std::array::from_fn(|index| number(SIZES.len() + index)),
     })
-}
-
-/// Both addresses, over the socket between the nodes.
-fn exchange(
-    mut stream: UnixStream,
-    node: u32,
-    mine: Vec<u8>,
-) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
-    stream.write_all(&u32::try_from(mine.len())?.to_le_bytes())?;
-    stream.write_all(&mine)?;
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let mut theirs = vec![0; u32::from_le_bytes(length) as usize];
-    stream.read_exact(&mut theirs)?;
-    Ok(if node == 0 { vec![mine, theirs] } else { vec![theirs, mine] })
 }
 
 /// Kinds of messages between the two.
