@@ -14,14 +14,10 @@ extern "C" fn counts(by: u64) -> u64 {
     COUNT.fetch_add(by, Ordering::SeqCst)
 }
 
-#[inline(never)]
-extern "C" fn adds(a: *const u64, n: usize) -> u64 {
-    let mut sum = 0u64;
-    for i in 0..n {
-        // SAFETY: the caller gives `n` numbers.
-        sum = sum.wrapping_add(unsafe { *a.add(i) });
-    }
-    sum
+/// The number there; in assembly, as what the compiler adds in tests to catch mistakes may print, under a lock.
+#[unsafe(naked)]
+extern "C" fn first(a: *const u64) -> u64 {
+    std::arch::naked_asm!("mov rax, [rdi]", "ret")
 }
 
 #[inline(never)]
@@ -35,7 +31,7 @@ fn its_own_functions_have_their_verdicts() {
     let (mut to, from) = ([0u8; 4], [1u8; 4]);
     counts(1);
     copies(to.as_mut_ptr(), from.as_ptr(), to.len());
-    assert_eq!(adds([1, 2].as_ptr(), 2), 3);
+    assert_eq!(first([1, 2].as_ptr()), 1);
     let start = counts as *const () as u64;
     let symbols = [Function { start, end: start, name: Some("counts"), handlers: Handlers::None }];
     loaded::with_code(&symbols, |code| {
@@ -46,7 +42,7 @@ fn its_own_functions_have_their_verdicts() {
             "{}",
             code.sentence(&reach.findings[0])
         );
-        assert_eq!(code.reach(adds as *const () as u64).verdict, Verdict::Plain);
+        assert_eq!(code.reach(first as *const () as u64).verdict, Verdict::Plain);
         let copying = code.reach(copies as *const () as u64);
         assert_eq!(copying.verdict, Verdict::Plain, "{:?}", copying.calls);
         assert!(copying.calls.contains_key("memcpy"), "{:?}", copying.calls);

@@ -16,7 +16,7 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// The command: `ATOLL` in the environment, else the newer of the release and the debug build.
+/// The command: `ATOLL` in the environment, else the release build, as users have it; the debug build where there is none.
 pub fn atoll() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -25,7 +25,7 @@ pub fn atoll() -> &'static Path {
         }
         let places = ["release", "debug"].map(|kind| target().join(kind).join("atoll"));
         let with_library = |path: &&PathBuf| path.with_file_name("libatoll_openmp.so").exists();
-        let found = places.iter().filter(with_library).max_by_key(|path| modified(path));
+        let found = places.iter().find(with_library);
         found.cloned().expect("atoll is not built: cargo build --release")
     })
 }
