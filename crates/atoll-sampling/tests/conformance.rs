@@ -190,8 +190,8 @@ fn samples_are_of_the_thread_its_time_and_its_memory() {
         // Its stack is its memory, too.
         let on_stack = found.iter().filter(|f| f.address.abs_diff(stack) < STACK).count();
         let others = found.len() - on_stack;
-        // Where threads cannot be told apart, what harvests is seen as well.
-        let share = if has_buffers(&*sampler) { 2 } else { 3 };
+        // Where threads cannot be told apart, what harvests and the other tests are seen as well.
+        let share = if has_buffers(&*sampler) { 2 } else { 5 };
         assert!(inside.len() * share > others, "{name}: {} of {others}", inside.len());
         let info = sampler.info();
         assert!(info.writes && !info.meaning.is_empty(), "{name}");

@@ -36,7 +36,7 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 const LONG: Duration = Duration::from_millis(2);
 /// Looks between two at the clock.
 const LOOKS: u32 = 64;
-/// Looks before it offers the CPU to others at each.
+/// `Patience::eager` of a worker.
 const EAGER: u32 = 256;
 /// A call that offers the CPU and takes longer than this had takers.
 const TAKEN_NS: u64 = 50_000;
@@ -50,16 +50,8 @@ const FEW: u32 = 3;
 const RETRY: Duration = Duration::from_micros(100);
 
 /// The agent's thread: steps it whenever no worker does.
-pub(super) fn serve(mut server: Box<Server>) -> ! {
-    let Some(doze) = server.doze() else {
-        loop {
-            while server.round(true) > 0 {}
-            if !mail::announce_sleep() {
-                server.sleep();
-            }
-            mail::retract_sleep();
-        }
-    };
+pub(super) fn serve(server: Box<Server>) -> ! {
+    let Some(doze) = server.doze() else { serve_alone(server) };
     *DUTY.lock() = Some(Shared { server, doze: doze.clone() });
     // Other side: the load in `help`, behind which the lock is taken.
     SHARED.store(true, Ordering::Release);
@@ -77,18 +69,51 @@ pub(super) fn serve(mut server: Box<Server>) -> ! {
     }
 }
 
+/// As only the agent's thread may: looks a while longer than there is something to do. Much of what comes is followed by more,
+/// and waking a thread takes longer than most ways between nodes.
+fn serve_alone(mut server: Box<Server>) -> ! {
+    loop {
+        // The worker that it answers may want the same CPU.
+        let mut patience = Patience { eager: 0, ..Patience::new(!crate::futex::is_crowded()) };
+        loop {
+            if server.round(true) > 0 {
+                patience.begin_again();
+            } else if patience.is_over() {
+                break;
+            } else {
+                patience.pause();
+            }
+        }
+        if !mail::announce_sleep() {
+            server.sleep();
+        }
+        mail::retract_sleep();
+    }
+}
+
+/// A worker that waits for the agent's thread: looks a while whether it is `done`.
+pub(super) fn look(done: impl Fn() -> bool) {
+    if SHARED.load(Ordering::Relaxed) {
+        // It has looked already, on duty.
+        return;
+    }
+    let mut patience = Patience::new(!crate::futex::is_crowded());
+    while !done() && !patience.is_over() {
+        patience.pause();
+    }
+}
+
 /// A worker that waits, with signals blocked: steps the agent until `done`, as long as that is worth it. `alone`: it has a CPU
 /// to itself. True if it was on duty: then all that was asked before has been seen, or is left to the thread.
 pub(super) fn help<D: Fn() -> bool + 'static>(alone: bool, done: D) -> bool {
     if !SHARED.load(Ordering::Acquire) {
         return false;
     }
-    let alone = alone && measure::now() > CONTENDED.load(Ordering::Relaxed);
     stack::off_paged_blocked(move || take_part(alone, &done))
 }
 
 fn take_part(alone: bool, done: &impl Fn() -> bool) -> bool {
-    let mut patience = Patience { alone, looks: 0, begin: Instant::now() };
+    let mut patience = Patience::new(alone);
     while !done() {
         if let Some(duty) = DUTY.try_lock() {
             step(duty, &mut patience, done);
@@ -105,15 +130,22 @@ fn take_part(alone: bool, done: &impl Fn() -> bool) -> bool {
 /// How long a worker looks.
 struct Patience {
     alone: bool,
+    /// Looks before it offers the CPU to others at each.
+    eager: u32,
     looks: u32,
     begin: Instant,
 }
 
 impl Patience {
+    fn new(alone: bool) -> Self {
+        let alone = alone && measure::now() > CONTENDED.load(Ordering::Relaxed);
+        Self { alone, eager: EAGER, looks: 0, begin: Instant::now() }
+    }
+
     /// Between two looks: lets others have the CPU after a while, as whom this worker waits for may want the same one. Where
     /// somebody took it, the agent's thread serves sooner, which is woken at once: this worker stops looking.
     fn pause(&mut self) {
-        if self.looks < EAGER {
+        if self.looks < self.eager {
             return std::hint::spin_loop();
         }
         let before = measure::now();

@@ -109,6 +109,7 @@ pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
     if !duty::help(!crate::futex::is_crowded(), done) && ASLEEP.load(Ordering::Relaxed) != 0 {
         wake_agent();
     }
+    duty::look(done);
     wait(slot);
     let answer = slot.answers[0].load(Ordering::Relaxed);
     slot.state.store(IDLE, Ordering::Relaxed);
