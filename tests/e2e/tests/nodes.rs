@@ -234,6 +234,15 @@ fn near_memory_too_small_for_twins() {
     assert!(twins(&tight) < twins(&wide) / 2, "{} {}", twins(&tight), twins(&wide));
 }
 
+/// The main stack left near memory as clean, though it had been written since it was fetched: what was written was lost.
+#[test]
+fn a_page_that_came_back_writable_and_that_another_node_read_is_not_lost() {
+    for protocol in ["sc", "mw", "smart"] {
+        let options = format!("--nodes 2 --workers 2 --near 9M --consistency {protocol}");
+        Atoll::new(helper("twins.c")).with(&options).run().exits(0);
+    }
+}
+
 /// More than a thousand regions a second are asked for; how many there are is for the benches to say.
 #[test]
 fn many_short_regions() {

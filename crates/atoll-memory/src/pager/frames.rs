@@ -51,11 +51,16 @@ impl Frames {
         self.page[frame as usize].load(Ordering::Relaxed)
     }
 
-    /// `page` comes into `frame`, mapped by nobody yet.
+    /// `page` comes into `frame`, mapped by nobody yet. `far_copy`: far memory holds it as it is, until it is written.
     #[inline]
     pub fn fill(&self, frame: u32, page: u32, dirty: bool, far_copy: bool) {
         self.page[frame as usize].store(page, Ordering::Relaxed);
-        let flags = if dirty { DIRTY } else { 0 } | if far_copy { FAR_COPY } else { 0 };
+        // Not both: what is clean later was written meanwhile.
+        let flags = match (dirty, far_copy) {
+            (true, _) => DIRTY,
+            (false, true) => FAR_COPY,
+            (false, false) => 0,
+        };
         self.flags[frame as usize].store(flags, Ordering::Relaxed);
         for word in self.map_words(frame) {
             word.store(0, Ordering::Relaxed);
@@ -86,7 +91,7 @@ impl Frames {
     #[inline]
     pub fn far_copy(&self, frame: u32) -> bool {
         let flags = self.flags[frame as usize].load(Ordering::Relaxed);
-        flags & FAR_COPY != 0 && flags & DIRTY == 0
+        flags & (FAR_COPY | DIRTY) == FAR_COPY
     }
 
     /// Is it kept near for a system call?
@@ -184,5 +189,29 @@ impl CoreMap {
                 rest &= rest - 1;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Frames {
+        let words = vec![0u64; Frames::bytes_per_frame(1) / 8].leak();
+        // SAFETY: zeroed memory of that size, never freed.
+        unsafe { Frames::new(words.as_mut_ptr().cast(), 1, 1) }
+    }
+
+    #[test]
+    fn a_page_that_came_back_writable_and_is_clean_again_is_not_what_far_memory_holds() {
+        let frames = frames();
+        frames.fill(0, 7, true, true);
+        frames.set_clean(0);
+        assert!(!frames.far_copy(0));
+        frames.fill(0, 7, false, true);
+        assert!(frames.far_copy(0));
+        frames.set_dirty(0);
+        frames.set_clean(0);
+        assert!(!frames.far_copy(0));
     }
 }
