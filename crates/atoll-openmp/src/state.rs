@@ -64,8 +64,10 @@ pub(crate) fn become_worker(index: usize, table: usize) {
     EXECUTOR.set(index as u32);
     TABLE.set(table as u32);
     if let Some(pager) = pager() {
+        // A thread that is no worker, such as a node's agent, has its page table with others.
+        let alone = (index < MAX_WORKERS).then_some(table);
         // SAFETY: each index becomes a worker once.
-        if let Err(e) = unsafe { pager.make_executor(index, table, index) } {
+        if let Err(e) = unsafe { pager.make_executor(index, alone, index) } {
             crate::start::signal::end(FaultError::Far(e));
         }
     }

@@ -186,9 +186,9 @@ impl Pager {
                 self.frames.union_into(v.frame, &mut mappers);
             }
         }
-        // Nobody but the thread that waits for this fault runs on this page table: it cannot write meanwhile.
-        if !self.threads_share_tables() {
-            mappers.remove(x.table);
+        // Only the thread that waits for this fault runs on that page table: it cannot write meanwhile.
+        if let Some(table) = x.table.filter(|_| !self.threads_share_tables()) {
+            mappers.remove(table);
         }
         mappers
     }
@@ -259,7 +259,7 @@ impl Pager {
             let remote = if self.control.settings.shared_tables() {
                 self.control.workers.load(Ordering::Relaxed).saturating_sub(1)
             } else {
-                count - u32::from(self.frames.mapped_by(v.frame, x.table))
+                count - u32::from(x.table.is_some_and(|table| self.frames.mapped_by(v.frame, table)))
             };
             Figures::add(&f.invalidations, u64::from(remote));
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);

@@ -43,8 +43,8 @@ pub struct Executor {
     pub(super) lane: Lane,
     pub(super) pipe: PagePipe,
     pub(super) figures: &'static Figures,
-    /// The page table this executor's thread runs on.
-    pub(super) table: usize,
+    /// The page table on which nothing runs while this executor works: its thread's, if no other one has it.
+    pub(super) table: Option<usize>,
     /// Counts map-as-written guesses, to test one now and then.
     pub(super) guesses: u32,
     pub(super) last_scan_ticks: u64,
@@ -129,7 +129,13 @@ impl Executors {
     ///
     /// # Safety
     /// Once for each index, before anybody else uses it.
-    pub(super) unsafe fn make(&self, index: usize, lane: Lane, figures: &'static Figures, table: usize) {
+    pub(super) unsafe fn make(
+        &self,
+        index: usize,
+        lane: Lane,
+        figures: &'static Figures,
+        table: Option<usize>,
+    ) {
         // SAFETY: field by field into zeroed memory; what is left out (cache, log, counters) is valid when zero.
         unsafe {
             let x = self.at.add(index);

@@ -333,8 +333,8 @@ impl Pager {
         self.range_count.store(index + 1, Ordering::Release);
     }
 
-    /// Makes executor `index`, which works for page table `table` and counts for worker `worker`. In the thread that
-    /// will use it.
+    /// Makes executor `index`, which counts for worker `worker`. In the thread that will use it. `table`: the page table on which
+    /// nothing runs while it works.
     ///
     /// # Errors
     /// The far store refuses one more user.
@@ -344,7 +344,7 @@ impl Pager {
     pub unsafe fn make_executor(
         &self,
         index: usize,
-        table: usize,
+        table: Option<usize>,
         worker: usize,
     ) -> Result<(), crate::far::FarError> {
         let mut lane = self.far.lane(index as u32)?;

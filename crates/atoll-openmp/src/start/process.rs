@@ -266,7 +266,7 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
     if pager.control().settings.fault_thread() {
         let index = pager.extra_executor();
         // SAFETY: an index of this thread's own, used once.
-        if let Err(e) = unsafe { pager.make_executor(index, table, table) } {
+        if let Err(e) = unsafe { pager.make_executor(index, Some(table), table) } {
             signal::end(FaultError::Far(e));
         }
         // SAFETY: this thread's own executor.
