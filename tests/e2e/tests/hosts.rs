@@ -1,6 +1,7 @@
 //! Nodes that something else than `--nodes` starts: lists of hosts, `mpirun`, and nodes that talk through UCX. That they begin
 //! and end as one program does, and what is said where they cannot.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -221,6 +222,94 @@ fn a_node_that_dies_ends_all_and_is_named() {
         let said = kill_in(way, agent);
         assert!(said.contains("node 1 ") || said.contains("node 0 "), "{way}: {said}");
     }
+}
+
+/// Three hosts on one wire, each a network of its own; they go when this is dropped.
+struct Wire {
+    hosts: [String; 3],
+    bridge: String,
+}
+
+fn ip(words: &str) -> bool {
+    let output = Command::new("ip").args(words.split(' ')).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+impl Wire {
+    /// Nothing where networks cannot be made. Host `i` has the address 192.0.2.`i + 1`.
+    fn new() -> Option<Wire> {
+        let id = std::process::id();
+        let wire =
+            Wire { hosts: ["a", "b", "c"].map(|host| format!("atoll{id}{host}")), bridge: format!("br{id}") };
+        let bridge = &wire.bridge;
+        let mut made = ip(&format!("link add {bridge} type bridge")) && ip(&format!("link set {bridge} up"));
+        for (host, number) in wire.hosts.iter().zip(1..) {
+            let port = format!("v{id}n{number}");
+            made = made
+                && ip(&format!("netns add {host}"))
+                && ip(&format!("link add {port} type veth peer name eth0 netns {host}"))
+                && ip(&format!("link set {port} master {bridge} up"))
+                && ip(&format!("-n {host} address add 192.0.2.{number}/24 dev eth0"))
+                && ip(&format!("-n {host} link set eth0 up"))
+                && ip(&format!("-n {host} link set lo up"));
+        }
+        // A wire takes a second to carry anything.
+        let until = Instant::now() + Duration::from_secs(20);
+        let reaches = |from: &String, to: usize| {
+            let knock = format!("echo > /dev/tcp/192.0.2.{to}/9");
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", from, "timeout", "1", "bash", "-c", &knock]);
+            command.output().is_ok_and(|output| text(&output.stderr).contains("refused"))
+        };
+        // All of them each time: the bridge learns from what they say where they are.
+        let pairs = || wire.hosts.iter().flat_map(|from| (1..=3).map(move |to| (from, to)));
+        let all_reach = || pairs().filter(|(from, to)| reaches(from, *to)).count() == 9;
+        while made && !all_reach() {
+            made = Instant::now() < until;
+        }
+        made.then_some(wire)
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            ip(&format!("netns delete {host}"));
+        }
+        ip(&format!("link delete {}", self.bridge));
+    }
+}
+
+#[test]
+fn a_node_that_hears_last_that_the_program_ended_does_not_miss_another() {
+    if !has_ucx() {
+        skip!("UCX is not installed: apt-get install libucx0");
+    }
+    let Some(wire) = Wire::new() else {
+        skip!("no networks that reach each other: making them needs root and iproute2");
+    };
+    let mut child = Command::new("timeout")
+        .arg(LIMIT)
+        .arg(atoll())
+        .args(["run", "--rsh", "ip netns exec", "--network", "eth0", "--workers", "3", "--summary", "none"])
+        .args(["--hosts", &wire.hosts.join(","), "--"])
+        .arg(helper("lingers.c"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().expect("asked for"));
+    stdout.read_line(&mut line).expect("readable");
+    // From the first host to the last nothing comes through while the program ends.
+    let route = |what| ip(&format!("-n {} route {what} blackhole 192.0.2.3/32", wire.hosts[0]));
+    let cut = route("add");
+    std::thread::sleep(Duration::from_millis(1150));
+    let mended = route("delete");
+    let output = child.wait_with_output().expect("waited for");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!((&*line, cut, mended), ("3\n", true, true));
 }
 
 #[test]

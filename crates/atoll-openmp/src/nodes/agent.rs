@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
+use atoll_channel::Node;
 use atoll_channel::transport::Doze;
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
@@ -152,6 +153,8 @@ pub(super) struct Server {
     ending: bool,
     /// Nodes that have said goodbye.
     ended: u32,
+    /// A node that went, why and when, if the program may have ended: the origin has not said so yet.
+    gone: Option<(Node, String, Instant)>,
 }
 
 /// Copies that the message has its receivers drop.
@@ -228,6 +231,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         questions: Vec::new(),
         ending: false,
         ended: 0,
+        gone: None,
     });
     duty::serve(server)
 }
@@ -285,7 +289,7 @@ impl Server {
 
     /// Sleeps until there is something to do, or for a second.
     pub(super) fn sleep(&mut self) {
-        self.peers.wait(Duration::from_secs(1));
+        self.peers.wait(if self.gone.is_some() { GOODBYE / 10 } else { Duration::from_secs(1) });
     }
 
     /// Does something that was said wait for room?
@@ -302,6 +306,7 @@ impl Server {
     pub(super) fn round(&mut self, thread: bool) -> usize {
         let mut done = self.peers.receive();
         if thread {
+            self.end_if_gone();
             done += self.tell();
             self.for_thread = false;
             for question in std::mem::take(&mut self.later) {
@@ -349,6 +354,23 @@ impl Server {
             // Whoever started the run says how the program ended there.
             crate::wrap::end_node();
         }
+        if self.me == ORIGIN {
+            Self::cannot_go_on(node, &why);
+        }
+        // What the origin says last to that node and to this one arrives in any order.
+        self.gone.get_or_insert((node, why, Instant::now()));
+    }
+
+    /// Ends this node if another one went and the origin has not said for long that the program has ended.
+    fn end_if_gone(&self) {
+        if let Some((node, why, at)) = &self.gone
+            && at.elapsed() > GOODBYE
+        {
+            Self::cannot_go_on(*node, why);
+        }
+    }
+
+    fn cannot_go_on(node: Node, why: &str) -> ! {
         state::give_up(EXIT_NODE, &format!("{node} is gone, and the program cannot go on without it: {why}"));
     }
 
