@@ -5,19 +5,18 @@
 use super::tasks;
 use super::team::{Team, Thread, me};
 use crate::{hooks, nodes};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts arrivals. It opens by a new generation, once all members have come and no task is pending: a state
 /// that then lasts until somebody opens it, since only tasks make tasks while all members wait.
 pub(crate) struct Barrier {
     arrived: Line<AtomicU32>,
-    /// One more than the generation in which a member is about to meet the other nodes.
-    meeting: AtomicU32,
+    /// One more than the generation that a member has begun to end: it alone opens the barrier.
+    claimed: AtomicU32,
     generation: Line<AtomicU32>,
     /// The generation at the region's start. Generations go on over regions, because a member may be late to
     /// see the last one.
-    base: Cell<u32>,
+    base: AtomicU32,
 }
 
 #[repr(align(64))]
@@ -27,9 +26,9 @@ impl Barrier {
     pub(crate) const fn new() -> Self {
         Barrier {
             arrived: Line(AtomicU32::new(0)),
-            meeting: AtomicU32::new(0),
+            claimed: AtomicU32::new(0),
             generation: Line(AtomicU32::new(0)),
-            base: Cell::new(0),
+            base: AtomicU32::new(0),
         }
     }
 
@@ -37,8 +36,7 @@ impl Barrier {
     pub(crate) fn restart(&self) {
         self.arrived.0.store(0, Ordering::Relaxed);
         let generation = self.generation.0.load(Ordering::Relaxed);
-        self.meeting.store(generation, Ordering::Relaxed);
-        self.base.set(generation);
+        self.base.store(generation, Ordering::Relaxed);
     }
 
     #[inline]
@@ -46,33 +44,37 @@ impl Barrier {
         self.generation.0.load(Ordering::Acquire)
     }
 
-    /// Opens the barrier if all have arrived in generation `seen` and no task is pending.
+    /// Is it the caller's to open? It is one member's, once all have arrived in generation `seen` and no task is pending.
+    /// A member that is late to see it opened, and may find the team's next region half made, is refused: that generation
+    /// has been claimed.
     #[inline]
-    fn try_open(&self, team: &Team, seen: u32) {
-        let rounds = seen.wrapping_sub(self.base.get()).wrapping_add(1);
+    fn claim(&self, team: &Team, seen: u32) -> bool {
+        let rounds = seen.wrapping_sub(self.base.load(Ordering::Relaxed)).wrapping_add(1);
         let full = team.size.get().wrapping_mul(rounds);
         // Other side of both loads: the addition in `wait`, the subtraction in `tasks::complete`. Arrivals are
         // looked at first: no task can appear once all have come and none is pending.
-        if self.arrived.0.load(Ordering::SeqCst) != full || team.pending.load(Ordering::SeqCst) != 0 {
+        self.arrived.0.load(Ordering::SeqCst) == full
+            && team.pending.load(Ordering::SeqCst) == 0
+            && self
+                .claimed
+                .compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Opens the barrier if all have arrived in generation `seen`, no task is pending, and nobody else does.
+    #[inline]
+    fn try_open(&self, team: &Team, seen: u32) {
+        if !self.claim(team, seen) {
             return;
         }
+        // The region lasts while the barrier is closed: it is this one that spans the nodes or does not.
         if team.spans() {
             // One member meets the other nodes for all; the others wait for the generation.
-            let next = seen.wrapping_add(1);
-            if self.meeting.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                return;
-            }
             nodes::barrier(team.site.swap(0, Ordering::Relaxed), std::ptr::eq(self, &team.join));
         }
-        let opened = self.generation.0.compare_exchange(
-            seen,
-            seen.wrapping_add(1),
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
-        if opened.is_ok() {
-            team.gate.notify();
-        }
+        // Other side: the load in `generation`.
+        self.generation.0.store(seen.wrapping_add(1), Ordering::Release);
+        team.gate.notify();
     }
 
     /// Waits for all members, executing tasks meanwhile. With `cancellable`, also returns, with true, once the
@@ -156,4 +158,29 @@ extern "C" fn GOMP_barrier() {
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_barrier_cancel() -> bool {
     meet_cancellable(me())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::icv::Icv;
+    use super::*;
+
+    #[test]
+    fn a_member_late_to_leave_a_region_does_not_meet_other_nodes_for_the_next() {
+        let team = Team::with_capacity(2);
+        team.settle(2, Icv::initial(2));
+        for _ in 0..3 {
+            let seen = team.join.generation();
+            team.join.arrived.0.store(1, Ordering::SeqCst);
+            assert!(!team.join.claim(team, seen), "not all have come");
+            team.join.arrived.0.store(2, Ordering::SeqCst);
+            team.join.try_open(team, seen);
+            assert_eq!(team.join.generation(), seen.wrapping_add(1));
+            // The leader is making the team's next region; the other member looks once more.
+            assert!(!team.join.claim(team, seen));
+            team.settle(1, Icv::initial(2));
+            assert!(!team.join.claim(team, seen));
+            team.settle(2, Icv::initial(2));
+        }
+    }
 }
