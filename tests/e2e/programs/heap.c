@@ -52,7 +52,7 @@ int main(void) {
     size_t n = 1 << 16;
     unsigned char *p = NULL;
     size_t had = 0;
-    for (; n <= (size_t)48 << 20; n = n * 3 / 2) {
+    for (; n <= (size_t)24 << 20; n = n * 3 / 2) {
         p = realloc(p, n);
         CHECK(holds(p, had, 9));
         fill(p + had, n - had, 9 + had * 7);

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MB = 1 << 20, SIZE = 24 * MB, STEP = 4096 };
+enum { MB = 1 << 20, SIZE = 16 * MB, STEP = 4096 };
 
 static void fill(unsigned char *p, size_t n, uint64_t seed) {
 #pragma omp parallel for

@@ -13,7 +13,7 @@
 
 static std::vector<double> before_main(3 << 20, 1.5);
 static std::map<std::string, int> names = {{"one", 1}, {"two", 2}};
-static double huge[25 << 20];
+static double huge[9 << 20];
 struct Ends {
     ~Ends() { std::cout << "destructor of a static" << std::endl; }
 };
@@ -39,10 +39,10 @@ struct Failure : std::runtime_error {
 int main() {
     CHECK(before_main[5] == 1.5 && names["two"] == 2);
 #pragma omp parallel for
-    for (long i = 0; i < 25 << 20; i += 64) huge[i] = double(i);
+    for (long i = 0; i < 9 << 20; i += 64) huge[i] = double(i);
     double s = 0;
 #pragma omp parallel for reduction(+ : s)
-    for (long i = 0; i < 25 << 20; i += 64) s += huge[i] - double(i) + huge[i + 1];
+    for (long i = 0; i < 9 << 20; i += 64) s += huge[i] - double(i) + huge[i + 1];
     CHECK(s == 0);
     int caught = 0, other = 0;
 #pragma omp parallel for reduction(+ : caught, other) schedule(dynamic, 7)

@@ -298,7 +298,7 @@ fn a_disk_that_is_full_in_the_middle_ends_the_recording_and_not_the_program() {
 #[test]
 fn a_profile_of_limited_memory() {
     let (bench, hot) = (Bench::new(), hot());
-    let profile = bench.profile("--near 8M --overhead 10% --summary none", &hot, "20");
+    let profile = bench.profile("--near 8M --overhead 10% --summary none", &hot, "8");
     assert!(profile.samples > 0 && profile.run.is_some());
     let samples = placed(&profile);
     let names: Vec<_> = samples.iter().filter_map(|(.., place)| place.as_ref()).collect();
