@@ -26,18 +26,11 @@ fn everywhere(source: &str, arguments: &str, near: &str) {
 
 #[track_caller]
 fn everywhere_with(source: &str, arguments: &str, near: &str, variables: &[(&str, &str)]) {
-    in_ways(&WAYS, &std::env::temp_dir(), source, arguments, near, variables);
+    everywhere_in(&std::env::temp_dir(), source, arguments, near, variables);
 }
 
 #[track_caller]
-fn in_ways(
-    ways: &[&str],
-    parent: &Path,
-    source: &str,
-    arguments: &str,
-    near: &str,
-    variables: &[(&str, &str)],
-) {
+fn everywhere_in(parent: &Path, source: &str, arguments: &str, near: &str, variables: &[(&str, &str)]) {
     if source.ends_with("f90") && !installed("gfortran") {
         skip!("gfortran is not installed");
     }
@@ -47,7 +40,7 @@ fn in_ways(
     let alone = set(native(&program)).args(arguments).folder(folder().path()).run().clean();
     assert_eq!(alone.status, Some(0), "natively: {}", alone.told());
     let mut failed = Vec::new();
-    for way in ways {
+    for way in WAYS {
         let folder = folder();
         let run = set(Atoll::new(&program)).args(arguments).folder(folder.path());
         let run = run.with(&format!("--near {near} {way}")).run();
@@ -57,7 +50,7 @@ fn in_ways(
             failed.push(format!("left {:?} {files:?} {}", run.left, run.told()));
         }
     }
-    assert!(failed.is_empty(), "{} of {} ways failed\n{}", failed.len(), ways.len(), failed.join("\n\n"));
+    assert!(failed.is_empty(), "{} of {} ways failed\n{}", failed.len(), WAYS.len(), failed.join("\n\n"));
 }
 
 macro_rules! as_natively {
@@ -133,7 +126,7 @@ fn files_in_memory_and_arrays_larger_than_near() {
     if !parent.is_dir() {
         skip!("there is no /dev/shm");
     }
-    in_ways(&WAYS[..2], parent, "files.c", ".", "16M", &[]);
+    everywhere_in(parent, "files.c", ".", "16M", &[]);
 }
 
 /// The end of a line came behind another worker's line where workers are threads.

@@ -55,7 +55,7 @@ impl Frames {
     #[inline]
     pub fn fill(&self, frame: u32, page: u32, dirty: bool, far_copy: bool) {
         self.page[frame as usize].store(page, Ordering::Relaxed);
-        // Not both: what is clean later was written meanwhile.
+        // Never both: what is clean later was written meanwhile.
         let flags = match (dirty, far_copy) {
             (true, _) => DIRTY,
             (false, true) => FAR_COPY,
@@ -90,8 +90,7 @@ impl Frames {
     /// Is what far memory holds still the page's content?
     #[inline]
     pub fn far_copy(&self, frame: u32) -> bool {
-        let flags = self.flags[frame as usize].load(Ordering::Relaxed);
-        flags & (FAR_COPY | DIRTY) == FAR_COPY
+        self.flags[frame as usize].load(Ordering::Relaxed) & FAR_COPY != 0
     }
 
     /// Is it kept near for a system call?

@@ -279,7 +279,13 @@ impl Server {
 
     /// How long the thread may sleep at most.
     pub(super) fn longest_sleep(&self) -> Duration {
-        if self.me == ORIGIN { Duration::MAX } else { LIVE }
+        if self.gone.is_some() {
+            GOODBYE / 10
+        } else if self.me == ORIGIN {
+            Duration::MAX
+        } else {
+            LIVE
+        }
     }
 
     /// What lets one thread sleep while others step this, where they may.
@@ -287,9 +293,9 @@ impl Server {
         if super::is_apart() { None } else { self.peers.doze() }
     }
 
-    /// Sleeps until there is something to do, or for a second.
+    /// Sleeps until there is something to do, a second at most.
     pub(super) fn sleep(&mut self) {
-        self.peers.wait(if self.gone.is_some() { GOODBYE / 10 } else { Duration::from_secs(1) });
+        self.peers.wait(self.longest_sleep().min(Duration::from_secs(1)));
     }
 
     /// Does something that was said wait for room?

@@ -16,7 +16,7 @@ pub struct Header {
     pub format: u32,
     /// The atoll that wrote it.
     pub atoll_version: String,
-    /// The file that was executed.
+    /// The file that was executed, as its variables' modules name it: from the root, without links.
     pub program: String,
     /// Its arguments, its name first. Bytes that are no UTF-8 are replaced.
     pub arguments: Vec<String>,

@@ -100,7 +100,8 @@ fn header(args: &ProfileArgs, program: &Path, settings: Option<Settings>, chosen
     Header {
         format: FORMAT,
         atoll_version: env!("CARGO_PKG_VERSION").to_owned(),
-        program: program.display().to_string(),
+        // As the kernel names it in maps, and so variables' modules are named.
+        program: program.canonicalize().as_deref().unwrap_or(program).display().to_string(),
         arguments: args.run.program.words.iter().map(|word| text(word)).collect(),
         directory,
         environment: std::env::vars_os()
