@@ -34,6 +34,8 @@ pub trait Memory {
     fn read(&mut self, page: Page) -> Self::Data;
     /// Keeps its content as a twin.
     fn make_twin(&mut self, page: Page);
+    /// Its twin.
+    fn read_twin(&mut self, page: Page) -> Self::Data;
     /// Forgets the twin.
     fn drop_twin(&mut self, page: Page);
     /// What differs from the twin.
@@ -435,6 +437,10 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 Action::DropTwin => memory.drop_twin(page),
                 Action::SendShared => {
                     let data = memory.read(page);
+                    self.outbox.push((to, Message::Data(page, Want::Read, data)));
+                }
+                Action::SendTwin => {
+                    let data = memory.read_twin(page);
                     self.outbox.push((to, Message::Data(page, Want::Read, data)));
                 }
                 Action::SendExclusive => {

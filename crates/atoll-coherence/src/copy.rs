@@ -99,6 +99,8 @@ names! {
         DropTwin,
         /// Send the data, to be read.
         SendShared,
+        /// Send the data as it was when the twin was made, to be read.
+        SendTwin,
         /// Take it from the workers, and send the data, to be written.
         SendExclusive,
         /// Send what differs from the twin.
@@ -163,9 +165,10 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Upgrading + ForwardWrite => Writing [SendExclusive];
     Exclusive + ForwardWrite => Nothing [SendExclusive];
 
-    // Among many writers others may still come to read. They get what is here: what is being written here they may
-    // not look at before the barrier, or the program has a race.
-    Twinned + ForwardRead => Twinned [SendShared];
+    // Among many writers others may still come to read. What is being written here they may not look at before the barrier, or the
+    // program has a race. Nor may it be in their copies: a byte that is put back leaves no diff, and who merges would keep what it
+    // was between. The default owner's may, as it merges itself.
+    Twinned + ForwardRead => Twinned [SendTwin];
     Open + ForwardRead => Open [SendShared];
 
     // The barrier's orders.

@@ -243,6 +243,17 @@ fn a_page_that_came_back_writable_and_that_another_node_read_is_not_lost() {
     }
 }
 
+/// A node that merged a page had fetched it while another one wrote it: bytes that were put back leave no difference, and what they had
+/// been for a while stayed.
+#[test]
+fn what_is_put_back_in_a_region_is_not_seen_after_it() {
+    for protocol in ["sc", "mw", "smart"] {
+        let options =
+            format!("--nodes 3 --workers 3 --consistency {protocol} --home-alone off --prefetch off");
+        Atoll::new(helper("put_back.c")).with(&options).run().exits(0);
+    }
+}
+
 /// More than a thousand regions a second are asked for; how many there are is for the benches to say.
 #[test]
 fn many_short_regions() {

@@ -70,6 +70,10 @@ impl Memory for Pages {
         self.pages[&page]
     }
 
+    fn read_twin(&mut self, page: Page) -> Data {
+        self.twins[&page]
+    }
+
     fn make_twin(&mut self, page: Page) {
         let before = self.twins.insert(page, self.pages[&page]);
         assert!(before.is_none(), "a second twin");

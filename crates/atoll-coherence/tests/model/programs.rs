@@ -117,6 +117,16 @@ pub(crate) const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
+        name: "the merging node fetches a page while another writes it and puts that back",
+        layout: layout(3, 0),
+        pages: 1,
+        nodes: &[
+            &[Barrier(Many), Write(0, 0, 3), Barrier(Single), Read(0, 1)],
+            &[Write(0, 0, 9), Barrier(Many), Write(0, 1, 5), Write(0, 1, 0), Barrier(Single), Read(0, 0)],
+            &[Read(0, 0), Barrier(Many), Barrier(Single), Read(0, 1)],
+        ],
+    },
+    Program {
         name: "the merging node lets who asks wait",
         layout: layout(3, 0),
         pages: 1,

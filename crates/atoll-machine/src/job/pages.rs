@@ -35,6 +35,8 @@ impl Memory for Shadow {
 
     fn read(&mut self, _: u64) {}
 
+    fn read_twin(&mut self, _: u64) {}
+
     fn make_twin(&mut self, _: u64) {
         self.counts.twins += 1;
     }

@@ -120,6 +120,18 @@ impl Memory for Pages {
         Content(self.content(page))
     }
 
+    fn read_twin(&mut self, page: Page) -> Content {
+        self.counts.add(NodeCount::Sent, 1);
+        let mut buffer = self.buffer();
+        match self.twins.get(&page) {
+            Some(twin) => {
+                buffer.copy_from_slice(twin.bytes());
+                Content(Some(buffer))
+            }
+            None => state::give_up(EXIT_SETUP, "a page that is written among many has no twin"),
+        }
+    }
+
     fn make_twin(&mut self, page: Page) {
         let twin = self.content(page).unwrap_or_else(|| vec![0; self.pager.page_bytes()]);
         let (twin, spare) = self.room.keep(twin);
