@@ -92,6 +92,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// What follows from all that was found.
+    #[must_use]
+    pub fn of(findings: &[Finding]) -> Verdict {
+        findings
+            .iter()
+            .find(|f| f.kind.synchronises())
+            .map(|f| Verdict::Atomic(*f))
+            .or_else(|| findings.first().map(|f| Verdict::Unknown(*f)))
+            .unwrap_or(Verdict::Plain)
+    }
+
     /// May several workers write one page at once?
     pub fn allows_multiple_writers(&self) -> bool {
         matches!(self, Verdict::Plain)

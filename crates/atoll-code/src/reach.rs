@@ -9,6 +9,7 @@ use crate::finding::{Finding, Kind, Operand, Verdict};
 use crate::input::{Function, Object};
 use crate::known::Effect;
 use crate::loops;
+use crate::phases::{self, Phase};
 
 /// How much is followed before [`Kind::Limit`] is found.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +53,8 @@ pub struct Reach {
     pub findings: Vec<Finding>,
     /// The known library entry points called.
     pub calls: BTreeMap<String, Effect>,
+    /// The same by phases, from barrier to barrier, if it is known which they are. The first begins with the function.
+    pub phases: Vec<Phase>,
     /// How many functions were looked at, the first included.
     pub functions: usize,
     /// How many instructions were looked at.
@@ -240,14 +243,10 @@ impl<'a> Code<'a> {
         }
         findings.sort_unstable();
         findings.dedup();
-        let verdict = findings
-            .iter()
-            .find(|f| f.kind.synchronises())
-            .map(|f| Verdict::Atomic(*f))
-            .or_else(|| findings.first().map(|f| Verdict::Unknown(*f)))
-            .unwrap_or(Verdict::Plain);
+        let verdict = Verdict::of(&findings);
+        let phases = phases::phases(self, &bodies, &index, &findings).unwrap_or_default();
         let instructions = self.limits.instructions - budget.instructions;
-        Reach { verdict, findings, calls, functions: bodies.len(), instructions }
+        Reach { verdict, findings, calls, phases, functions: bodies.len(), instructions }
     }
 }
 

@@ -41,7 +41,7 @@ fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_co
         common::with_code(&files, |code| {
             let wanted = |name: &str| {
                 let kind = name.split('_').next().unwrap_or("");
-                ["plain", "atomic", "unknown"].contains(&kind) && !name.contains('.')
+                ["plain", "atomic", "unknown", "phases"].contains(&kind) && !name.contains('.')
             };
             let regions = common::regions(code, wanted);
             assert!(regions.len() > 3, "{source} {}: its functions are found", options.join(" "));
@@ -124,5 +124,29 @@ fn calls_are_reported_by_name() {
         if name == "plain_mathematics" {
             assert_eq!(reach.calls.get("sin"), Some(&Effect::Pure), "{options}");
         }
+    });
+}
+
+/// The barrier is known by gcc's name only.
+#[test]
+fn phases_have_the_verdicts_their_names_say() {
+    each("gcc", "phases.c", &mut |name, options, reach, sentences| {
+        if !name.starts_with("phases_") {
+            return;
+        }
+        let wanted = name.split('_').nth(1).unwrap();
+        let digit = |phase: &atoll_code::Phase| {
+            if Verdict::of(&phase.findings) == Verdict::Plain { '0' } else { '1' }
+        };
+        let got: String = reach.phases.iter().map(digit).collect();
+        let about = format!("{name} {options}: {got} {sentences}");
+        if wanted == "none" {
+            assert!(reach.phases.is_empty(), "{about}");
+            return;
+        }
+        // A compiler may double a barrier, and phases that are alike come in any order.
+        assert_eq!(got.chars().next(), wanted.chars().next(), "{about}");
+        let kinds = |text: &str| ['0', '1'].map(|digit| text.chars().skip(1).any(|other| other == digit));
+        assert_eq!(kinds(&got), kinds(wanted), "{about}");
     });
 }

@@ -412,6 +412,8 @@ impl Server {
             if self.last {
                 // Before anybody goes on: what is written from now on has one writer at a time.
                 region::end();
+            } else {
+                region::passed(self.site);
             }
             self.watch();
             mail::answer(number, [0; 2]);

@@ -16,7 +16,7 @@ use atoll_memory::region_counts::Key;
 use atoll_memory::region_spread::{Spread, Why, Writers};
 
 use super::division::Division;
-use super::safety::{self, How};
+use super::safety::{self, How, Phases};
 use super::{agent, measure, races, region, tls};
 use crate::futex::Lock;
 use crate::state;
@@ -24,8 +24,9 @@ use crate::state;
 /// How a run goes that is spread over the nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    /// Do many nodes write at once?
+    /// Do many nodes write at once, but in some phases?
     pub(crate) many: bool,
+    pub(crate) phases: Phases,
     pub(crate) division: Division,
     /// Workers' CPU time is wanted.
     pub(crate) cpu: bool,
@@ -130,7 +131,7 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Way> {
             place.store(division.threads(node).count, Ordering::Relaxed);
         }
     }
-    let way = Way { many, division, cpu: go.is_some_and(|go| go.measure) };
+    let way = Way { many, phases: safety.phases, division, cpu: go.is_some_and(|go| go.measure) };
     *run = Some(Run { key, began: now, way: Some(way), free: go.is_some(), threads, nodes, invalidated });
     Some(way)
 }

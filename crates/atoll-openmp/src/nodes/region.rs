@@ -12,6 +12,7 @@ use atoll_memory::region_counts::Key;
 use serde::{Deserialize, Serialize};
 
 use super::division::{Division, Share};
+use super::safety::Phases;
 use super::{ORIGIN, mail, measure};
 use crate::futex::{Gate, Lock};
 use crate::omp::icv::Icv;
@@ -31,8 +32,9 @@ pub(crate) struct Order {
     pub(crate) division: Option<Division>,
     /// Is workers' CPU time wanted?
     pub(crate) cpu: bool,
-    /// Do many nodes write at once?
+    /// Do many nodes write at once, but in some phases?
     pub(crate) many: bool,
+    pub(crate) phases: Phases,
     /// Which of the origin's standard descriptors are other files than before.
     pub(crate) standard: u8,
     /// The loop that the region is: start, step, end, count, chunk, and how it is dealt.
@@ -45,6 +47,11 @@ impl Order {
     /// What tells the region apart.
     pub(crate) fn key(&self) -> Key {
         Key { function: self.function, call_site: self.call_site, extent: self.extent }
+    }
+
+    /// Do many nodes write at once in the phase that it begins with?
+    fn begins_with_many(&self) -> bool {
+        self.many && self.phases.many(self.function).unwrap_or(true)
     }
 
     /// A node's threads and iterations.
@@ -81,6 +88,7 @@ static ORDER: Lock<Order> = Lock::new(Order {
     division: None,
     cpu: false,
     many: false,
+    phases: Phases::NONE,
     standard: 0,
     plan: None,
     icv: Icv::initial(1),
@@ -121,12 +129,20 @@ pub(crate) fn begin(order: Order) {
         super::tls::collect();
         *ORDER.lock() = order;
     });
-    MANY.store(order.many, Ordering::Release);
+    MANY.store(order.begins_with_many(), Ordering::Release);
     if let Some(control) = state::control() {
         let races = &control.races;
         (if order.many { &races.checked } else { &races.unchecked }).fetch_add(1, Ordering::Relaxed);
     }
     mail::post(mail::Kind::Region, [0; 3]);
+}
+
+/// All workers are past the barrier that returns to `site`.
+pub(super) fn passed(site: u64) {
+    let order = order();
+    if let Some(many) = order.phases.many(site) {
+        MANY.store(order.many && many, Ordering::Release);
+    }
 }
 
 /// The last barrier of a region is over: pages have one writer at a time again.
@@ -148,7 +164,7 @@ pub(crate) fn end_part(key: Key) {
 pub(super) fn begins(order: Order) {
     crate::wrap::elsewhere::replace(order.standard);
     *ORDER.lock() = order;
-    MANY.store(order.many, Ordering::Release);
+    MANY.store(order.begins_with_many(), Ordering::Release);
 }
 
 /// It is ready for it.

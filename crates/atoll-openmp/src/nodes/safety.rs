@@ -1,12 +1,15 @@
 //! How a region may be spread over nodes, by what its code does: not at all, one writer at a time, or many.
 //!
 //! The leader asks before a region runs; `atoll-code` disassembles what the region can reach, once for each function.
-//! Many writers are allowed only where no memory is synchronised but by barriers: no atomic, fence, waiting loop or lock.
+//! Many writers are allowed only where no memory is synchronised but by barriers: no atomic, fence, waiting loop or lock. Where only some
+//! phases of a region synchronise otherwise, as the one behind its last barrier in which workers add up what they found, those have one
+//! writer at a time and the others many.
 
 use std::collections::BTreeMap;
 
-use atoll_code::{Reach, Verdict, loaded};
+use atoll_code::{Phase, Reach, Verdict, loaded};
 use atoll_memory::region_spread::Why;
+use serde::{Deserialize, Serialize};
 
 use crate::futex::Lock;
 
@@ -17,14 +20,49 @@ pub(crate) enum How {
     Alone,
     /// One writer of a page at a time.
     Single,
-    /// Many.
+    /// Many, but in some of its phases.
     Many,
+}
+
+/// Which phases of a region with many writers have one at a time: addresses at which phases begin, where a barrier returns to or the
+/// outlined function begins. None if all phases have many.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Phases {
+    begins: [u64; MOST_PHASES],
+    /// Bits: these have one.
+    single: u8,
+}
+
+const MOST_PHASES: usize = 8;
+
+impl Phases {
+    /// All have many.
+    pub(super) const NONE: Phases = Phases { begins: [0; MOST_PHASES], single: 0 };
+
+    /// May many write in the phase that begins there? Not known: as before it.
+    pub(super) fn many(&self, begin: u64) -> Option<bool> {
+        let at = self.begins.iter().position(|other| begin != 0 && *other == begin)?;
+        Some(self.single & (1 << at) == 0)
+    }
+
+    /// None if no phase has many writers, or there are too many phases.
+    fn of(phases: &[Phase]) -> Option<Phases> {
+        let mut all = Phases::NONE;
+        for (at, phase) in phases.iter().enumerate() {
+            *all.begins.get_mut(at)? = phase.begin;
+            let calls = || phase.calls.iter().any(|name| begins(name, &SYNCHRONISE));
+            all.single |= u8::from(Verdict::of(&phase.findings) != Verdict::Plain || calls()) << at;
+        }
+        (all.single.count_ones() < phases.len() as u32).then_some(all)
+    }
 }
 
 /// What is known of a region's code.
 #[derive(Debug)]
 pub(crate) struct Safety {
     pub(crate) how: How,
+    /// Where there are many.
+    pub(crate) phases: Phases,
     /// Why not more.
     pub(crate) why: Why,
     /// Where the code is that keeps it from more, and what it does.
@@ -39,8 +77,7 @@ pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
     known.entry(function).or_insert_with(|| {
         let safety = loaded::with_code(&[], |code| judge(&code.reach(function as u64)));
-        let unknown =
-            || Safety { how: How::Single, why: Why::Code, address: function as u64, text: "no code".into() };
+        let unknown = || single(Why::Code, function as u64, "no code".into());
         Box::leak(Box::new(safety.unwrap_or_else(unknown)))
     })
 }
@@ -63,23 +100,30 @@ const ALONE: [&str; 10] = [
 const SYNCHRONISE: [&str; 7] =
     ["GOMP_critical_", "GOMP_atomic_", "GOMP_task", "omp_set_", "omp_test_", "omp_unset_", "GOMP_ordered_"];
 
+fn begins(name: &str, list: &[&str]) -> bool {
+    list.iter().any(|begin| name.starts_with(begin))
+}
+
+fn single(why: Why, address: u64, text: String) -> Safety {
+    Safety { how: How::Single, phases: Phases::NONE, why, address, text }
+}
+
 fn judge(reach: &Reach) -> Safety {
-    let call = |list: &[&str]| {
-        reach.calls.keys().find(|name| list.iter().any(|begin| name.starts_with(begin))).cloned()
-    };
+    let call = |list: &[&str]| reach.calls.keys().find(|name| begins(name, list)).cloned();
     if let Some(text) = call(&ALONE) {
-        return Safety { how: How::Alone, why: Why::Construct, address: 0, text };
+        return Safety { how: How::Alone, ..single(Why::Construct, 0, text) };
     }
-    match reach.verdict {
-        Verdict::Atomic(finding) | Verdict::Unknown(finding) => Safety {
-            how: How::Single,
-            why: Why::Code,
-            address: finding.address,
-            text: finding.kind.to_string(),
-        },
+    let safety = match reach.verdict {
+        Verdict::Atomic(finding) | Verdict::Unknown(finding) => {
+            single(Why::Code, finding.address, finding.kind.to_string())
+        }
         Verdict::Plain => match call(&SYNCHRONISE) {
-            Some(text) => Safety { how: How::Single, why: Why::Call, address: 0, text },
-            None => Safety { how: How::Many, why: Why::Unknown, address: 0, text: String::new() },
+            Some(text) => single(Why::Call, 0, text),
+            None => return Safety { how: How::Many, ..single(Why::Unknown, 0, String::new()) },
         },
+    };
+    match Phases::of(&reach.phases) {
+        Some(phases) => Safety { how: How::Many, phases, ..safety },
+        None => safety,
     }
 }

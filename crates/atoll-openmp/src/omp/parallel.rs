@@ -154,6 +154,7 @@ fn order(thread: &Thread, team: &Team, data: *mut u8, way: Way) -> Order {
         division: Some(way.division),
         cpu: way.cpu,
         many: way.many,
+        phases: way.phases,
         standard: crate::wrap::elsewhere::replaced(),
         plan: Some(plan.to_words()),
         icv: thread.icv(),
