@@ -24,18 +24,24 @@ pub trait Memory {
     /// What changed in a page.
     type Diff: Clone + Eq + Hash + std::fmt::Debug;
 
-    /// Puts content in place; workers may read it, and write it if `writable`.
-    fn install(&mut self, page: Page, data: &Self::Data, writable: bool);
+    /// Puts content that node `from` sent in place; workers may read it, and write it if `writable`.
+    fn install(&mut self, page: Page, from: Node, data: &Self::Data, writable: bool);
     /// Workers may write, or may not: writes that are under way end first.
     fn protect(&mut self, page: Page, writable: bool);
     /// Takes it from the workers.
     fn remove(&mut self, page: Page);
     /// Its content now.
     fn read(&mut self, page: Page) -> Self::Data;
-    /// Keeps its content as a twin.
-    fn make_twin(&mut self, page: Page);
+    /// Its content, or where that lies, for node `to` that is to read it. The copy here stays until that node has told the home that it
+    /// is served. Only where many write is it written meanwhile, and then it must not be read later than now but of the origin's.
+    fn lend(&mut self, page: Page, to: Node) -> Self::Data {
+        let _ = to;
+        self.read(page)
+    }
     /// Its twin.
     fn read_twin(&mut self, page: Page) -> Self::Data;
+    /// Keeps its content as a twin.
+    fn make_twin(&mut self, page: Page);
     /// Forgets the twin.
     fn drop_twin(&mut self, page: Page);
     /// What differs from the twin.
@@ -426,8 +432,8 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                     self.outbox.push((home, Message::Ask(page, want)));
                 }
                 Action::InstallShared | Action::InstallExclusive => {
-                    if let Some((_, Message::Data(_, want, data))) = &cause {
-                        memory.install(page, data, *want == Want::Write);
+                    if let Some((from, Message::Data(_, want, data))) = &cause {
+                        memory.install(page, *from, data, *want == Want::Write);
                     }
                 }
                 Action::AllowWrite => memory.protect(page, true),
@@ -436,7 +442,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 Action::MakeTwin => memory.make_twin(page),
                 Action::DropTwin => memory.drop_twin(page),
                 Action::SendShared => {
-                    let data = memory.read(page);
+                    let data = memory.lend(page, to);
                     self.outbox.push((to, Message::Data(page, Want::Read, data)));
                 }
                 Action::SendTwin => {

@@ -21,6 +21,8 @@ const WIDE_BYTES: u64 = 64 << 30;
 const WIDEST_SHIFT: u32 = 36;
 /// Stripes of what lies outside the arena, large globals: log2 of bytes.
 const GLOBALS_SHIFT: u32 = 24;
+/// What the kernel calls them.
+const NAME: &std::ffi::CStr = c"atoll-arena";
 
 /// The open files. Offsets are bytes from the arena's start; those behind the arena's end are globals.
 #[derive(Debug, Clone, Copy)]
@@ -36,11 +38,11 @@ impl ArenaFiles {
     /// The kernel's refusal.
     pub(crate) fn new(total: u64, huge: bool) -> Result<ArenaFiles, Errno> {
         let flags = if huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
-        let first = sys::memfd(c"atoll-arena", flags, total)?;
+        let first = sys::memfd(NAME, flags, total)?;
         let mut fds = [first; FILES];
         if !huge {
             for fd in &mut fds[1..] {
-                *fd = sys::memfd(c"atoll-arena", flags, total)?;
+                *fd = sys::memfd(NAME, flags, total)?;
             }
         }
         Ok(ArenaFiles { fds, striped: !huge })
@@ -49,6 +51,35 @@ impl ArenaFiles {
     /// One file that exists already holds everything.
     pub(crate) fn one(fd: i32) -> ArenaFiles {
         ArenaFiles { fds: [fd; FILES], striped: false }
+    }
+
+    /// The numbers of their descriptors, by which another process finds them with [`Self::of_process`].
+    pub fn numbers(self) -> Vec<i32> {
+        self.fds.to_vec()
+    }
+
+    /// Those of another process of this user's on this machine, to be read.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `EINVAL` if they are no files like these.
+    pub fn of_process(process: i32, numbers: &[i32], like: ArenaFiles) -> Result<ArenaFiles, Errno> {
+        let Ok(numbers) = <[i32; FILES]>::try_from(numbers) else { return Err(Errno(libc::EINVAL)) };
+        let mut fds: [i32; FILES] = [-1; FILES];
+        for (i, number) in numbers.iter().enumerate() {
+            let opened = match numbers[..i].iter().position(|before| before == number) {
+                Some(before) => Ok(fds[before]),
+                None => sys::open_of_process(process, *number, NAME),
+            };
+            match opened {
+                Ok(fd) => fds[i] = fd,
+                Err(e) => {
+                    fds[..i].sort_unstable();
+                    fds[..i].chunk_by(|a, b| a == b).for_each(|same| sys::close(same[0]));
+                    return Err(e);
+                }
+            }
+        }
+        Ok(ArenaFiles { fds, striped: like.striped })
     }
 
     /// log2 of the bytes of the stripe that `offset` is in.

@@ -209,6 +209,33 @@ pub fn memfd(name: &std::ffi::CStr, flags: u32, size: u64) -> Result<i32, Errno>
     Ok(out_of_the_way(fd as i32))
 }
 
+/// Opens a memory file `name` that another process has as descriptor `number`, to be read.
+///
+/// # Errors
+/// The kernel's; `EINVAL` if that is another file.
+pub fn open_of_process(process: i32, number: i32, name: &std::ffi::CStr) -> Result<i32, Errno> {
+    use std::io::Write;
+    let mut path = [0u8; 48];
+    // Longer than any such path.
+    let _ = write!(&mut path[..47], "/proc/{process}/fd/{number}");
+    let at = libc::AT_FDCWD as usize;
+    let mut target = [0u8; 64];
+    // SAFETY: a C string, and memory that is valid for writes of its length.
+    let length = unsafe {
+        let (to, room) = (target.as_mut_ptr() as usize, target.len());
+        syscall(libc::SYS_readlinkat, [at, path.as_ptr() as usize, to, room, 0, 0])?
+    };
+    let named =
+        target[..length].strip_prefix(b"/memfd:").is_some_and(|rest| rest.starts_with(name.to_bytes()));
+    if !named {
+        return Err(Errno(libc::EINVAL));
+    }
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: a C string.
+    let fd = unsafe { syscall(libc::SYS_openat, [at, path.as_ptr() as usize, flags, 0, 0, 0])? };
+    Ok(out_of_the_way(fd as i32))
+}
+
 /// `mmap`.
 ///
 /// # Safety

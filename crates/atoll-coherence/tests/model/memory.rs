@@ -34,6 +34,10 @@ impl Pages {
         all
     }
 
+    pub(crate) fn content(&self, page: Page) -> Option<Data> {
+        self.pages.get(&page).copied()
+    }
+
     pub(crate) fn load(&self, page: Page, word: usize) -> Option<u8> {
         self.pages.get(&page).map(|data| data[word])
     }
@@ -51,7 +55,7 @@ impl Memory for Pages {
     type Data = Data;
     type Diff = Diff;
 
-    fn install(&mut self, page: Page, data: &Data, writable: bool) {
+    fn install(&mut self, page: Page, _: Node, data: &Data, writable: bool) {
         self.pages.insert(page, *data);
         self.writable.insert(page, writable);
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Message, Mode};
+use atoll_coherence::directory::Want;
 use atoll_coherence::nodes::Node;
 use stateright::{Model, Property};
 
@@ -220,6 +221,25 @@ impl Model for System {
                         1 => copies().filter(|copy| copy.readable()).count() == 1,
                         _ => false,
                     }
+                })
+            }),
+            // Of a node that may twin it is not: see `Memory::lend`.
+            Property::always("what is lent stays as it was lent", |system: &Self, state: &State| {
+                let many = |step: &Step| matches!(step, Step::Barrier(Mode::Many));
+                let lends = |node: Node| {
+                    let layout = &system.program.layout;
+                    let never_many = !system.program.nodes.iter().any(|steps| steps.iter().any(many));
+                    never_many || node == layout.origin && !layout.watched
+                };
+                let under_way = || {
+                    state.network.iter().flat_map(|((from, _), sent)| sent.iter().map(move |m| (*from, m)))
+                };
+                under_way().filter(|(from, _)| lends(*from)).all(|(from, message)| {
+                    let Message::Data(page, Want::Read, data) = message else { return true };
+                    let place = &state.places[usize::from(from)];
+                    let now = place.memory.content(*page);
+                    now.is_some()
+                        && (place.agent.state(*page).written_among_many() || now.as_ref() == Some(data))
                 })
             }),
             Property::eventually("all programs end", |system: &Self, state: &State| {

@@ -23,7 +23,7 @@ impl Memory for Shadow {
     type Data = ();
     type Diff = ();
 
-    fn install(&mut self, _: u64, (): &(), _: bool) {
+    fn install(&mut self, _: u64, _: Node, (): &(), _: bool) {
         self.counts.pages += 1;
     }
 

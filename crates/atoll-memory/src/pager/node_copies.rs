@@ -13,6 +13,7 @@ use super::frames::CoreMap;
 use super::node_rights::Right;
 use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
+use crate::arena_files::ArenaFiles;
 use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys;
@@ -234,6 +235,22 @@ impl Pager {
         }
         self.with_content(x, page, |content, _| out.copy_from_slice(content))?;
         Ok(true)
+    }
+
+    /// Is the page's content in the arena's files, and does it stay there as long as the page has a copy here?
+    pub fn lies_in_file(&self, page: u32) -> bool {
+        !self.limited() && page_word::load(self.word(page)).state() == State::Resident
+    }
+
+    /// Reads the page's content in another node's files to `out`, which has its size.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn read_elsewhere(&self, files: ArenaFiles, page: u32, out: &mut [u8]) -> Result<(), FaultError> {
+        let offset = self.offset(page);
+        // SAFETY: the slice is valid for writes.
+        unsafe { sys::pread_exact(files.file(offset), out.as_mut_ptr(), out.len(), offset) }
+            .map_err(FaultError::Kernel)
     }
 
     /// Does a worker have the page mapped?

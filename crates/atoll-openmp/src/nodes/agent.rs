@@ -29,6 +29,7 @@ use atoll_pages::Prefetcher;
 
 use self::asked::Access;
 use super::chunks::Chunks;
+use super::direct::Direct;
 use super::identity::Identity;
 use super::locks::Locks;
 use super::mail::{self, Kind, Number, Question};
@@ -114,6 +115,23 @@ fn greet(peers: &mut Peers, mine: &Identity) -> Result<(), String> {
     Ok(())
 }
 
+/// Who goes on when a phase begins.
+pub(super) enum Go {
+    /// A worker that waits for an answer.
+    Worker(Number),
+    /// Who leads this node's part of a region.
+    Region,
+}
+
+impl Go {
+    fn now(self) {
+        match self {
+            Go::Worker(number) => mail::answer(number, [0; 2]),
+            Go::Region => region::arrived(),
+        }
+    }
+}
+
 /// The agent at work.
 pub(super) struct Server {
     peers: Peers,
@@ -141,6 +159,8 @@ pub(super) struct Server {
     /// Since when faults wait.
     asked: HashMap<Page, Instant>,
     arrived_at: Instant,
+    /// They go on when the pages are here that they read first.
+    waits_to_go: Vec<Go>,
     /// When the origin heard of this node's counts.
     told_at: Instant,
     counts: &'static NodeFigures,
@@ -204,7 +224,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let (me, nodes) = (peers.me(), peers.nodes());
     prefer_short_waits();
     pager.serve_by(ask);
-    let server = Box::new(Server {
+    let mut server = Box::new(Server {
         peers,
         pager,
         me,
@@ -224,6 +244,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         streams: HashMap::new(),
         asked: HashMap::new(),
         arrived_at: Instant::now(),
+        waits_to_go: Vec::new(),
         told_at: Instant::now(),
         counts: &pager.control().nodes[me as usize],
         for_thread: false,
@@ -233,6 +254,10 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         ended: 0,
         gone: None,
     });
+    if !super::is_apart() {
+        server.peers.broadcast(|| Direct::offer(pager));
+        server.peers.flush();
+    }
     duty::serve(server)
 }
 
@@ -399,6 +424,9 @@ impl Server {
                 mail::answer(number, [0; 2]);
             }
         }
+        if !self.waits_to_go.is_empty() && !self.phases.is_worth_waiting() {
+            std::mem::take(&mut self.waits_to_go).into_iter().for_each(Go::now);
+        }
         if let Some(number) = self.arrived
             && self.agent.released()
         {
@@ -416,12 +444,21 @@ impl Server {
                 region::passed(self.site);
             }
             self.watch();
-            mail::answer(number, [0; 2]);
             self.begin_phase(self.site);
+            self.go_on(Go::Worker(number));
             self.begin_next();
             for question in std::mem::take(&mut self.late) {
                 self.asked(question);
             }
+        }
+    }
+
+    /// Has workers go on into the phase that has begun: when the few pages are here that they read first.
+    pub(super) fn go_on(&mut self, go: Go) {
+        if self.phases.is_worth_waiting() {
+            self.waits_to_go.push(go);
+        } else {
+            go.now();
         }
     }
 
@@ -432,8 +469,8 @@ impl Server {
         {
             region::begins(order);
             self.watch();
-            region::arrived();
             self.begin_phase(order.key().number());
+            self.go_on(Go::Region);
         }
     }
 
@@ -471,7 +508,10 @@ impl Server {
     /// Another phase of the program begins: fetches what it needed the last time.
     fn begin_phase(&mut self, key: u64) {
         let pager = self.pager;
-        let (mut pages, ahead, used) = self.phases.begin(key, |page| pager.is_used(page as u32));
+        // Others may have written what was read here: the barrier has taken it since.
+        let taken = std::mem::take(&mut self.pages.used);
+        let is_used = |page| pager.is_used(page as u32) || taken.contains(&page);
+        let (mut pages, ahead, used) = self.phases.begin(key, is_used);
         self.counts.add(NodeCount::Ahead, ahead);
         self.counts.add(NodeCount::AheadUsed, used);
         pages.retain(|page| self.agent.state(*page) == State::Nothing);

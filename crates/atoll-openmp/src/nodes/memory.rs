@@ -2,16 +2,18 @@
 //!
 //! `agent` drives it. What cannot be done (no memory left) ends the run with its reason.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use atoll_coherence::agent::Memory;
 use atoll_coherence::diff;
 use atoll_coherence::merge::Page;
 use atoll_coherence::nodes::Node;
-use atoll_memory::control::{EXIT_SETUP, NodeCount, NodeFigures};
+use atoll_memory::control::{Consistency, EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::executor::Executor;
 use atoll_memory::pager::{FaultError, Pager};
 
+use super::ORIGIN;
+use super::direct::Direct;
 use super::races::{self, Finder};
 use super::twins::{Room, Twin};
 use super::wire::{Content, Diff};
@@ -29,12 +31,18 @@ pub(super) struct Pages {
     x: &'static mut Executor,
     twins: HashMap<Page, Twin>,
     room: Room,
+    /// What need not travel.
+    pub(super) direct: Direct,
+    /// May others read this node's pages later than it says so? Not if it may make twins of them.
+    lends: bool,
     /// Where races are looked for.
     pub(super) races: Option<Finder>,
     /// Twins took more of near memory than they may.
     pub(super) crowded: bool,
     /// Buffers of twins that are gone.
     spare: Vec<Vec<u8>>,
+    /// Pages that workers used and that were taken from them since this was emptied.
+    pub(super) used: HashSet<Page>,
     /// Pages whose waiting workers may try again.
     pub(super) resumed: Vec<Page>,
     /// This node's.
@@ -51,9 +59,13 @@ impl Pages {
             x,
             twins: HashMap::new(),
             room: Room::new(pager.page_bytes(), control.settings.near_bytes != u64::MAX),
+            direct: Direct::new(control.settings.nodes),
+            lends: (control.settings.node == ORIGIN && !races::wanted())
+                || control.settings.consistency == Consistency::Single as u32,
             races: races::wanted().then(Finder::default),
             crowded: false,
             spare: Vec::new(),
+            used: HashSet::new(),
             resumed: Vec::new(),
             counts: &control.nodes[control.settings.node as usize],
             merging: false,
@@ -99,11 +111,23 @@ impl Memory for Pages {
     type Data = Content;
     type Diff = Diff;
 
-    fn install(&mut self, page: Page, data: &Content, writable: bool) {
-        if data.0.as_ref().is_some_and(|data| data.len() != self.pager.page_bytes()) {
-            state::give_up(EXIT_SETUP, "another node sent a page of a different size");
+    fn install(&mut self, page: Page, from: Node, data: &Content, writable: bool) {
+        match data {
+            Content::Zeros => done(self.pager.install_copy(self.x, page as u32, None, writable)),
+            Content::Bytes(bytes) if bytes.len() == self.pager.page_bytes() => {
+                done(self.pager.install_copy(self.x, page as u32, Some(bytes), writable));
+            }
+            Content::Bytes(_) => state::give_up(EXIT_SETUP, "another node sent a page of a different size"),
+            Content::There => {
+                let Some(files) = self.direct.files(from) else {
+                    state::give_up(EXIT_SETUP, "another node says to read a page where this one cannot");
+                };
+                let mut content = self.buffer();
+                done(self.pager.read_elsewhere(files, page as u32, &mut content));
+                done(self.pager.install_copy(self.x, page as u32, Some(&content), writable));
+                self.spare.push(content);
+            }
         }
-        done(self.pager.install_copy(self.x, page as u32, data.0.as_deref(), writable));
     }
 
     fn protect(&mut self, page: Page, writable: bool) {
@@ -112,12 +136,23 @@ impl Memory for Pages {
 
     fn remove(&mut self, page: Page) {
         self.counts.add(if self.merging { NodeCount::Batched } else { NodeCount::Single }, 1);
+        if self.pager.is_used(page as u32) {
+            self.used.insert(page);
+        }
         self.pager.remove_copy(self.x, page as u32);
     }
 
     fn read(&mut self, page: Page) -> Content {
         self.counts.add(NodeCount::Sent, 1);
-        Content(self.content(page))
+        self.content(page).map_or(Content::Zeros, Content::Bytes)
+    }
+
+    fn lend(&mut self, page: Page, to: Node) -> Content {
+        if self.lends && self.direct.may_lend(to) && self.pager.lies_in_file(page as u32) {
+            self.counts.add(NodeCount::Sent, 1);
+            return Content::There;
+        }
+        self.read(page)
     }
 
     fn read_twin(&mut self, page: Page) -> Content {
@@ -126,7 +161,7 @@ impl Memory for Pages {
         match self.twins.get(&page) {
             Some(twin) => {
                 buffer.copy_from_slice(twin.bytes());
-                Content(Some(buffer))
+                Content::Bytes(buffer)
             }
             None => state::give_up(EXIT_SETUP, "a page that is written among many has no twin"),
         }

@@ -14,6 +14,7 @@
 pub(crate) mod agent;
 mod chunks;
 pub(crate) mod decide;
+mod direct;
 pub(crate) mod division;
 mod duty;
 mod identity;

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use atoll_coherence::merge::Page;
 use atoll_coherence::plan::{Costs, Plan};
 
+/// So few pages are worth waiting for: they come sooner than a worker that faults on each would go on.
+const FEW: usize = 32;
+
 /// This node's phases.
 pub(super) struct Phases {
     enabled: bool,
@@ -19,7 +22,9 @@ pub(super) struct Phases {
     began: Instant,
     /// Fetched ahead in this phase.
     ahead: Vec<Page>,
-    /// Of these, not here yet.
+    /// Came with a page that a worker waited for.
+    streamed: Vec<Page>,
+    /// Of those fetched ahead, not here yet.
     flying: HashSet<Page>,
     /// From the phase's begin until the last of them was here.
     entry: Duration,
@@ -36,6 +41,7 @@ impl Phases {
             now: 0,
             began: Instant::now(),
             ahead: Vec::new(),
+            streamed: Vec::new(),
             flying: HashSet::new(),
             entry: Duration::ZERO,
             fault: Duration::from_micros(20),
@@ -56,6 +62,8 @@ impl Phases {
             good = ahead.iter().filter(|page| used(**page)).count() as u64;
             let costs = Costs { entry: self.entry.as_nanos() as u64, fault: self.fault.as_nanos() as u64 };
             plan.ended(costs, |page| !ahead.contains(&page) || used(page));
+            // Or the next run would wait for one in a while again, from where they stream.
+            self.streamed.drain(..).filter(|page| used(*page)).for_each(|page| plan.faulted(page));
         }
         self.now = key;
         self.began = Instant::now();
@@ -71,6 +79,13 @@ impl Phases {
         self.ahead = pages;
     }
 
+    /// `page` is fetched as one before it was waited for.
+    pub(super) fn streams(&mut self, page: Page) {
+        if self.enabled {
+            self.streamed.push(page);
+        }
+    }
+
     /// A worker waits for `page`; `missing`: there is no copy here.
     pub(super) fn waits(&mut self, page: Page, missing: bool) {
         if self.enabled && missing {
@@ -81,11 +96,17 @@ impl Phases {
         }
     }
 
+    /// Are so few fetched, and not all here, that workers should wait for them?
+    pub(super) fn is_worth_waiting(&self) -> bool {
+        self.ahead.len() <= FEW && !self.flying.is_empty()
+    }
+
     /// `page` is here.
     pub(super) fn came(&mut self, page: Page) {
         if self.flying.remove(&page) {
-            // Others fetch and workers run meanwhile: an eighth of it is this plan's cost.
-            self.entry = self.began.elapsed() / 8;
+            // Where workers run meanwhile and others fetch, an eighth of it is this plan's cost.
+            let waited = self.ahead.len() <= FEW;
+            self.entry = self.began.elapsed() / if waited { 1 } else { 8 };
         }
         if let Some(asked) = self.asked.remove(&page) {
             self.fault = (self.fault * 15 + asked.elapsed()) / 16;

@@ -12,9 +12,16 @@ use super::races::Found;
 use super::region::Order;
 use crate::wrap::process::Numbers;
 
-/// A page's content; none: all zeros.
+/// A page's content.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub(super) struct Content(#[serde(with = "serde_bytes")] pub(super) Option<Vec<u8>>);
+pub(super) enum Content {
+    /// All zeros.
+    Zeros,
+    /// These bytes, as many as a page has.
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// It is to be read where it lies, in the sender's files.
+    There,
+}
 
 /// What changed in a page: see `atoll_coherence::diff`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -25,6 +32,10 @@ pub(super) struct Diff(#[serde(with = "serde_bytes")] pub(super) Vec<u8>);
 pub(super) enum Packet {
     /// What the sender is, before anything else; and its process.
     Hello(Identity, Numbers),
+    /// The sender's files of pages: its process's descriptors.
+    Files(Numbers, Vec<i32>),
+    /// The sender can read the receiver's.
+    Reads,
     /// The coherence protocol's.
     Coherence(Message<Content, Diff>),
     /// From the origin: what has changed of the main thread's variables, by address.

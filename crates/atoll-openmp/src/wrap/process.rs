@@ -74,11 +74,16 @@ impl Numbers {
         Numbers { process: pid(), parent: parent(), group: group(), machine }
     }
 
+    /// The process, if its numbers mean the same here.
+    pub(crate) fn process_here(&self) -> Option<i32> {
+        (self.machine == Numbers::own().machine && !self.machine.0.is_empty()).then_some(self.process)
+    }
+
     /// These are the origin's: what this node's workers are told, if they mean the same here. A program on another machine may
     /// send a signal to the process that it takes for itself.
     pub(crate) fn adopt(&self) {
-        if self.machine == Numbers::own().machine && !self.machine.0.is_empty() {
-            PROGRAM.store(self.process, Ordering::Relaxed);
+        if let Some(process) = self.process_here() {
+            PROGRAM.store(process, Ordering::Relaxed);
             PARENT.store(self.parent, Ordering::Relaxed);
             GROUP.store(self.group, Ordering::Relaxed);
         }

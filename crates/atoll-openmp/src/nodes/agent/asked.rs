@@ -15,7 +15,7 @@ use super::super::locks::Taken;
 use super::super::mail::{self, Kind, Number, Question};
 use super::super::wire::Packet;
 use super::super::{ORIGIN, measure, region, tls};
-use super::Server;
+use super::{Go, Server};
 
 /// What a worker does with a page that it faults on: each kind has streams of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -105,8 +105,8 @@ impl Server {
                 }
                 self.peers.broadcast(|| Packet::Region(order));
                 self.watch();
-                mail::answer(number, [0; 2]);
                 self.begin_phase(order.key().number());
+                self.go_on(Go::Worker(number));
             }
             Kind::Publish => {
                 self.peers.broadcast(|| Packet::Publish(words[0]));
@@ -143,6 +143,9 @@ impl Server {
                 _ => continue,
             };
             self.counts.add(NodeCount::Streamed, 1);
+            if access == Access::Read {
+                self.phases.streams(page);
+            }
             let result = self.agent.fault(page, fault, mode, &mut self.pages);
             self.step(result);
         }

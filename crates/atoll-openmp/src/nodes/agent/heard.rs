@@ -28,6 +28,14 @@ impl Server {
                 let result = self.agent.receive(from as u8, message, &mut self.pages);
                 self.step(result);
             }
+            Packet::Files(process, numbers) => {
+                if !super::super::is_apart()
+                    && self.pages.direct.offered(from, &process, &numbers, self.pager)
+                {
+                    self.peers.send(from, Packet::Reads);
+                }
+            }
+            Packet::Reads => self.pages.direct.is_read_by(from),
             Packet::Variables(news) if (from == ORIGIN || self.me == ORIGIN) && tls::put(&news) => {}
             Packet::Region(order) if from == ORIGIN => {
                 // Others may be past a barrier while this node waits for differences: the last region is not over here.

@@ -1,0 +1,55 @@
+//! Pages that a node reads where they lie, in another node's files: between nodes of one machine nothing but the word that it may
+//! travels through the rings, where a page would fill sixty lines of them.
+//!
+//! `memory` lends and reads, `agent` brings what nodes tell each other of their files. A page that is lent stays as it is until who
+//! reads it has told its home so (`atoll_coherence::agent::Memory::lend`). Only over transports in shared memory, where both ends are
+//! one user's and one machine's, and only while nothing goes to far memory.
+
+use atoll_coherence::nodes::{Node, Nodes};
+use atoll_memory::arena_files::ArenaFiles;
+use atoll_memory::pager::Pager;
+
+use super::wire::Packet;
+use crate::wrap::process::Numbers;
+
+/// Whose files this node reads, and who reads its own.
+pub(super) struct Direct {
+    theirs: Vec<Option<ArenaFiles>>,
+    readers: Nodes,
+}
+
+impl Direct {
+    pub(super) fn new(nodes: u32) -> Direct {
+        Direct { theirs: vec![None; nodes as usize], readers: Nodes::NONE }
+    }
+
+    /// What the others must know to read this node's files.
+    pub(super) fn offer(pager: &Pager) -> Packet {
+        Packet::Files(Numbers::own(), pager.files().numbers())
+    }
+
+    /// Node `from` offers its files; true if this node can read them. It need not: what cannot be read is sent.
+    pub(super) fn offered(&mut self, from: u32, process: &Numbers, numbers: &[i32], pager: &Pager) -> bool {
+        let Some(process) = process.process_here() else { return false };
+        let Some(place) = self.theirs.get_mut(from as usize) else { return false };
+        if place.is_none() {
+            *place = ArenaFiles::of_process(process, numbers, pager.files()).ok();
+        }
+        place.is_some()
+    }
+
+    /// Node `from` can read this node's files.
+    pub(super) fn is_read_by(&mut self, from: u32) {
+        self.readers = self.readers.with(from as Node);
+    }
+
+    /// Can it?
+    pub(super) fn may_lend(&self, to: Node) -> bool {
+        self.readers.has(to)
+    }
+
+    /// The files of node `from`.
+    pub(super) fn files(&self, from: Node) -> Option<ArenaFiles> {
+        *self.theirs.get(usize::from(from))?
+    }
+}
