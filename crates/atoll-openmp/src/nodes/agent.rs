@@ -30,6 +30,7 @@ use atoll_pages::Prefetcher;
 use self::asked::Access;
 use super::chunks::Chunks;
 use super::direct::Direct;
+use super::hold::Hold;
 use super::identity::Identity;
 use super::locks::Locks;
 use super::mail::{self, Kind, Number, Question};
@@ -37,7 +38,7 @@ use super::memory::Pages;
 use super::peers::Peers;
 use super::phases::Phases;
 use super::wire::{Content, Diff, Packet};
-use super::{ORIGIN, duty, join, races, region};
+use super::{ORIGIN, duty, join, measure, races, region};
 use crate::heap::agent::Inside;
 use crate::state;
 use crate::wrap::process::Numbers;
@@ -126,7 +127,7 @@ pub(super) enum Go {
 impl Go {
     fn now(self) {
         match self {
-            Go::Worker(number) => mail::answer(number, [0; 2]),
+            Go::Worker(number) => drop(mail::answer(number, [0; 2])),
             Go::Region => region::arrived(),
         }
     }
@@ -152,6 +153,7 @@ pub(super) struct Server {
     last: bool,
     /// Faults of workers that wait there, on a stack that is paged: others have been told what this node wrote.
     late: Vec<Question>,
+    hold: Hold<Message<Content, Diff>>,
     locks: Locks,
     chunks: Chunks,
     phases: Phases,
@@ -238,6 +240,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         site: 0,
         last: false,
         late: Vec::new(),
+        hold: Hold::new(),
         locks: Locks::default(),
         chunks: Chunks::default(),
         phases: Phases::new(pager.control().settings.prefetch != 0),
@@ -304,13 +307,30 @@ impl Server {
 
     /// How long the thread may sleep at most.
     pub(super) fn longest_sleep(&self) -> Duration {
-        if self.gone.is_some() {
+        let longest = if self.gone.is_some() {
             GOODBYE / 10
         } else if self.me == ORIGIN {
             Duration::MAX
         } else {
             LIVE
+        };
+        self.hold.longest_sleep().map_or(longest, |left| left.min(longest))
+    }
+
+    /// Does a worker of this node run, that may use what it has? One that waits for a page may not be let wait for another's turn.
+    pub(super) fn some_run(&self) -> bool {
+        let waiting: usize = self.waiting.values().map(Vec::len).sum();
+        self.arrived.is_none() && waiting < measure::workers()
+    }
+
+    /// Does what other nodes asked for and was held, as far as it need not wait any more; returns how much that was.
+    fn let_go(&mut self) -> usize {
+        let mut done = 0;
+        while let Some((from, message)) = self.hold.take(!self.some_run()) {
+            done += 1;
+            self.receive(from, message);
         }
+        done
     }
 
     /// What lets one thread sleep while others step this, where they may.
@@ -326,6 +346,11 @@ impl Server {
     /// Does something that was said wait for room?
     pub(super) fn is_behind(&self) -> bool {
         self.peers.is_behind()
+    }
+
+    /// Is something held for a moment?
+    pub(super) fn holds(&self) -> bool {
+        self.hold.longest_sleep().is_some()
     }
 
     /// Is something due that only the agent's own thread may do?
@@ -372,6 +397,7 @@ impl Server {
             }
         }
         self.questions = questions;
+        done += self.let_go();
         done + self.peers.flush()
     }
 
@@ -420,8 +446,14 @@ impl Server {
             if let Some(asked) = self.asked.remove(&page) {
                 self.counts.add(NodeCount::FaultNs, asked.elapsed().as_nanos() as u64);
             }
+            let mut asleep = None;
             for number in self.waiting.remove(&page).into_iter().flatten() {
-                mail::answer(number, [0; 2]);
+                *asleep.get_or_insert(false) |= mail::answer(number, [0; 2]);
+            }
+            if let Some(asleep) = asleep
+                && !region::is_many()
+            {
+                self.hold.given(page, asleep, Instant::now());
             }
         }
         if !self.waits_to_go.is_empty() && !self.phases.is_worth_waiting() {

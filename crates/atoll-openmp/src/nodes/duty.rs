@@ -38,8 +38,8 @@ const LONG: Duration = Duration::from_millis(2);
 const LOOKS: u32 = 64;
 /// `Patience::eager` of a worker.
 const EAGER: u32 = 256;
-/// A call that offers the CPU and takes longer than this had takers.
-const TAKEN_NS: u64 = 50_000;
+/// A call that offers the CPU and takes longer than this had takers who want it for long.
+const TAKEN_NS: u64 = 1_000_000;
 /// How long nobody looks for long then.
 const CALM_NS: u64 = 20_000_000;
 /// Until when, by `measure::now`.
@@ -59,7 +59,8 @@ pub(super) fn serve(server: Box<Server>) -> ! {
         let mut duty = DUTY.lock();
         let Some(Shared { server, .. }) = duty.as_mut() else { unreachable!("stored above, for ever") };
         while server.round(true) > 0 {}
-        let longest = if server.is_behind() { RETRY } else { server.longest_sleep() };
+        let longest = server.longest_sleep();
+        let longest = if server.is_behind() { longest.min(RETRY) } else { longest };
         let asked = mail::announce_sleep();
         drop(duty);
         if !asked {
@@ -191,7 +192,7 @@ fn step(mut duty: Guard<'_, Option<Shared>>, patience: &mut Patience, done: &imp
         }
     }
     // What the last round left undone, such as room that a queue waits for, is the thread's.
-    let left = did >= MUCH || server.is_for_thread() || server.is_behind();
+    let left = did >= MUCH || server.is_for_thread() || server.is_behind() || server.holds();
     // Both before the lock is free, or they could undo what the next one on duty does.
     let asked = mail::announce_sleep();
     let came = doze.unhush();

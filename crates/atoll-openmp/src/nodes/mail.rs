@@ -177,15 +177,17 @@ pub(super) fn is_number(number: Number) -> bool {
     (number as usize) < COUNT
 }
 
-/// The agent's side: answers, and lets the worker go on.
-pub(super) fn answer(number: Number, answers: [u64; 2]) {
+/// The agent's side: answers, and lets the worker go on. Did it sleep?
+pub(super) fn answer(number: Number, answers: [u64; 2]) -> bool {
     let slot = &SLOTS[number as usize];
     slot.answers[0].store(answers[0], Ordering::Relaxed);
     slot.answers[1].store(answers[1], Ordering::Relaxed);
     // Other side: the loads in `wait`.
-    if slot.state.swap(DONE, Ordering::Release) == SLEEPING {
+    let slept = slot.state.swap(DONE, Ordering::Release) == SLEEPING;
+    if slept {
         crate::futex::wake(&slot.state, 1);
     }
+    slept
 }
 
 /// The agent's side: from now on whoever asks wakes its thread. True if somebody has asked meanwhile.

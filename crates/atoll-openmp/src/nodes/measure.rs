@@ -43,6 +43,11 @@ pub(super) fn now() -> u64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
 }
 
+/// Workers of this node's part of the region that began last.
+pub(super) fn workers() -> usize {
+    WORKERS.load(Ordering::Relaxed) as usize
+}
+
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 /// The agent's counts then.
 static BEFORE: [AtomicU64; NODE_COUNTS] = [const { AtomicU64::new(0) }; NODE_COUNTS];

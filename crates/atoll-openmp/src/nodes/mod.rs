@@ -17,6 +17,7 @@ pub(crate) mod decide;
 mod direct;
 pub(crate) mod division;
 mod duty;
+mod hold;
 mod identity;
 mod join;
 mod locks;

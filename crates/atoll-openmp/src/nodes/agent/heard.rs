@@ -5,6 +5,8 @@
 use std::time::{Duration, Instant};
 
 use atoll_coherence::agent::Message;
+use atoll_coherence::copy::State;
+use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
 use atoll_memory::control::EXIT_NODE;
 
@@ -25,8 +27,10 @@ impl Server {
                         &format!("node {from} speaks of pages or nodes that do not exist"),
                     );
                 }
-                let result = self.agent.receive(from as u8, message, &mut self.pages);
-                self.step(result);
+                match self.taken(&message).filter(|page| self.hold.keeps(*page)) {
+                    Some(page) if self.some_run() => self.hold.wait(page, from, message),
+                    _ => self.receive(from, message),
+                }
             }
             Packet::Files(process, numbers) => {
                 if !super::super::is_apart()
@@ -81,6 +85,22 @@ impl Server {
             }
             _ => state::give_up(EXIT_NODE, &format!("node {from} says what it should not say now")),
         }
+    }
+
+    /// The protocol's next step.
+    pub(super) fn receive(&mut self, from: u32, message: Message<Content, Diff>) {
+        let result = self.agent.receive(from as u8, message, &mut self.pages);
+        self.step(result);
+    }
+
+    /// The page that the message takes from this node's workers, or their leave to write it.
+    fn taken(&self, message: &Message<Content, Diff>) -> Option<Page> {
+        let (page, want) = match message {
+            Message::Invalidate(page) => (*page, Want::Write),
+            Message::Ask(page, want) | Message::Forward(page, _, want) => (*page, *want),
+            _ => return None,
+        };
+        (want == Want::Write || self.agent.state(page) == State::Exclusive).then_some(page)
     }
 
     /// Are the numbers in it some that this node has?
