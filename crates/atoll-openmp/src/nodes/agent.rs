@@ -257,7 +257,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         ended: 0,
         gone: None,
     });
-    if !super::is_apart() {
+    if server.pages.lends {
         server.peers.broadcast(|| Direct::offer(pager));
         server.peers.flush();
     }

@@ -7,10 +7,15 @@
 
 use atoll_coherence::nodes::{Node, Nodes};
 use atoll_memory::arena_files::ArenaFiles;
+use atoll_memory::control::{Consistency, Settings};
 use atoll_memory::pager::Pager;
 
 use super::wire::Packet;
+use super::{ORIGIN, races};
 use crate::wrap::process::Numbers;
+
+/// Nodes at most that all lend to all: each opens the files of each.
+const ALL_LEND: u32 = 8;
 
 /// Whose files this node reads, and who reads its own.
 pub(super) struct Direct {
@@ -21,6 +26,15 @@ pub(super) struct Direct {
 impl Direct {
     pub(super) fn new(nodes: u32) -> Direct {
         Direct { theirs: vec![None; nodes as usize], readers: Nodes::NONE }
+    }
+
+    /// May others read this node's pages later than it says so? Not if it may have made twins of them by then. Nor while things go to
+    /// far memory, or where a worker cannot step the agent.
+    pub(super) fn lends(settings: &Settings) -> bool {
+        let never_many = settings.consistency == Consistency::Single as u32;
+        let may = settings.node == ORIGIN || never_many && settings.nodes <= ALL_LEND;
+        // Where races are looked for all nodes make twins.
+        may && !races::wanted() && !super::is_apart()
     }
 
     /// What the others must know to read this node's files.

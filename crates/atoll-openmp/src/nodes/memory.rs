@@ -8,11 +8,10 @@ use atoll_coherence::agent::Memory;
 use atoll_coherence::diff;
 use atoll_coherence::merge::Page;
 use atoll_coherence::nodes::Node;
-use atoll_memory::control::{Consistency, EXIT_SETUP, NodeCount, NodeFigures};
+use atoll_memory::control::{EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::executor::Executor;
 use atoll_memory::pager::{FaultError, Pager};
 
-use super::ORIGIN;
 use super::direct::Direct;
 use super::races::{self, Finder};
 use super::twins::{Room, Twin};
@@ -33,8 +32,8 @@ pub(super) struct Pages {
     room: Room,
     /// What need not travel.
     pub(super) direct: Direct,
-    /// May others read this node's pages later than it says so? Not if it may make twins of them.
-    lends: bool,
+    /// See [`Direct::lends`].
+    pub(super) lends: bool,
     /// Where races are looked for.
     pub(super) races: Option<Finder>,
     /// Twins took more of near memory than they may.
@@ -60,8 +59,7 @@ impl Pages {
             twins: HashMap::new(),
             room: Room::new(pager.page_bytes(), control.settings.near_bytes != u64::MAX),
             direct: Direct::new(control.settings.nodes),
-            lends: (control.settings.node == ORIGIN && !races::wanted())
-                || control.settings.consistency == Consistency::Single as u32,
+            lends: Direct::lends(&control.settings),
             races: races::wanted().then(Finder::default),
             crowded: false,
             spare: Vec::new(),
