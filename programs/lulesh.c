@@ -429,6 +429,7 @@ int main(int argc, char **argv) {
     uint64_t sum = program_checksum(PROGRAM_CHECKSUM_SEED, energy, (size_t)elements * sizeof *energy);
     for (int d = 0; d < 3; d++) sum = program_checksum(sum, position[d], (size_t)nodes * sizeof(double));
     release();
-    /* Energy and symmetry are verified whatever the number of steps; where the wave is, for one. */
-    return program_verdict(sum, seconds, steps == c->steps || !(worst <= 1.0), worst <= 1.0, worst, 1.0, steps, c->steps);
+    /* Energy and symmetry are verified for fewer steps, too; where the wave is, for one number. In more it leaves the mesh. */
+    int applicable = steps == c->steps || (steps < c->steps && !(worst <= 1.0));
+    return program_verdict(sum, seconds, applicable, worst <= 1.0, worst, 1.0, steps, c->steps);
 }

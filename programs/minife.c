@@ -227,7 +227,10 @@ static void multiply(double *out, const double *in) {
     }
 }
 
-/* From a guess of zero. Returns the last residual's norm. */
+/* Of what it was, where nothing is left to be found but rounding. */
+#define NOTHING_LEFT 1e-40
+
+/* From a guess of zero. Does the work of all iterations, though the last ones change nothing. Returns the last residual's norm. */
 static double conjugate_gradients(int iterations) {
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < nodes; i++) {
@@ -235,13 +238,15 @@ static double conjugate_gradients(int iterations) {
         residual[i] = direction[i] = right_hand_side[i];
     }
     double rho = dot(residual, residual);
-    for (int it = 0; it < iterations && rho > 0.0; it++) {
+    const double least = rho * NOTHING_LEFT;
+    for (int it = 0; it < iterations; it++) {
         multiply(product, direction);
-        double alpha = rho / dot(direction, product), rho_before = rho;
+        double length = dot(direction, product), rho_before = rho;
+        double alpha = rho > least ? rho / length : 0.0;
         add_scaled(solution, solution, alpha, direction);
         add_scaled(residual, residual, -alpha, product);
         rho = dot(residual, residual);
-        add_scaled(direction, residual, rho / rho_before, direction);
+        add_scaled(direction, residual, rho > least ? rho / rho_before : 0.0, direction);
     }
     return sqrt(rho);
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{Case, PROGRAMS, natively};
+use atoll_e2e::{built, native};
 
 /// Together at most about this long.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -59,5 +60,14 @@ fn checksums_are_the_same_for_every_team() {
                 panic!("natively {}: {why}", native.checksum);
             }
         }
+    }
+}
+
+/// `atoll bench sampling` ended at these: one divided by nothing once nothing was left to be found, the other verified what holds only
+/// as long as the wave is in the mesh.
+#[test]
+fn more_iterations_than_a_class_has_are_no_failure() {
+    for (program, iterations) in [("minife", "10000"), ("lulesh", "400")] {
+        native(built(program)).args(&format!("S --iterations {iterations}")).run().exits(0);
     }
 }
