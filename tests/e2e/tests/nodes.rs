@@ -138,8 +138,15 @@ fn every_construct() {
 }
 
 /// Memory synchronised by instructions and not by calls is right under every protocol.
-const INLINE: [&str; 6] =
-    ["atomic_histogram.c", "graph_cas.c", "flag_pipeline.c", "hand_locks.c", "once.c", "atomic_extrema.c"];
+const INLINE: [&str; 7] = [
+    "atomic_histogram.c",
+    "graph_cas.c",
+    "flag_pipeline.c",
+    "hand_locks.c",
+    "once.c",
+    "atomic_extrema.c",
+    "phases.c",
+];
 
 fn inline_synchronisation(runs: u64) {
     let (mut failed, mut random) = (Vec::new(), Random(runs));
@@ -238,7 +245,7 @@ fn near_memory_too_small_for_twins() {
 #[test]
 fn a_page_that_came_back_writable_and_that_another_node_read_is_not_lost() {
     for protocol in ["sc", "mw", "smart"] {
-        let options = format!("--nodes 2 --workers 2 --near 9M --consistency {protocol}");
+        let options = format!("--nodes 2 --workers 2 --near 10M --consistency {protocol}");
         Atoll::new(helper("twins.c")).with(&options).run().exits(0);
     }
 }

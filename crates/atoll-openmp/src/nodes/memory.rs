@@ -40,6 +40,8 @@ pub(super) struct Pages {
     pub(super) crowded: bool,
     /// Buffers of twins that are gone.
     spare: Vec<Vec<u8>>,
+    /// Is anything fetched by plan?
+    plans: bool,
     /// Pages that workers used and that were taken from them since this was emptied.
     pub(super) used: HashSet<Page>,
     /// Pages whose waiting workers may try again.
@@ -63,6 +65,7 @@ impl Pages {
             races: races::wanted().then(Finder::default),
             crowded: false,
             spare: Vec::new(),
+            plans: control.settings.prefetch != 0,
             used: HashSet::new(),
             resumed: Vec::new(),
             counts: &control.nodes[control.settings.node as usize],
@@ -134,7 +137,7 @@ impl Memory for Pages {
 
     fn remove(&mut self, page: Page) {
         self.counts.add(if self.merging { NodeCount::Batched } else { NodeCount::Single }, 1);
-        if self.pager.is_used(page as u32) {
+        if self.plans && self.pager.is_used(page as u32) {
             self.used.insert(page);
         }
         self.pager.remove_copy(self.x, page as u32);

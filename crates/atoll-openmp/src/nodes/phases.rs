@@ -56,6 +56,7 @@ impl Phases {
             return (Vec::new(), 0, 0);
         }
         let (mut fetched, mut good) = (0, 0);
+        let streamed = std::mem::take(&mut self.streamed);
         if let Some(plan) = self.plans.get_mut(&self.now) {
             let ahead: HashSet<Page> = self.ahead.drain(..).collect();
             fetched = ahead.len() as u64;
@@ -63,7 +64,7 @@ impl Phases {
             let costs = Costs { entry: self.entry.as_nanos() as u64, fault: self.fault.as_nanos() as u64 };
             plan.ended(costs, |page| !ahead.contains(&page) || used(page));
             // Or the next run would wait for one in a while again, from where they stream.
-            self.streamed.drain(..).filter(|page| used(*page)).for_each(|page| plan.faulted(page));
+            streamed.into_iter().filter(|page| used(*page)).for_each(|page| plan.faulted(page));
         }
         self.now = key;
         self.began = Instant::now();
