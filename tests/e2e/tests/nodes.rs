@@ -245,7 +245,7 @@ fn near_memory_too_small_for_twins() {
 #[test]
 fn a_page_that_came_back_writable_and_that_another_node_read_is_not_lost() {
     for protocol in ["sc", "mw", "smart"] {
-        let options = format!("--nodes 2 --workers 2 --near 10M --consistency {protocol}");
+        let options = format!("--nodes 2 --workers 2 --near 9M --consistency {protocol}");
         Atoll::new(helper("twins.c")).with(&options).run().exits(0);
     }
 }

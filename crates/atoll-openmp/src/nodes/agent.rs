@@ -47,6 +47,8 @@ use crate::wrap::process::Numbers;
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Between two reports of what a node counted.
 const LIVE: Duration = Duration::from_millis(900);
+/// Pages of a plan that are fetched at once where near memory is limited.
+const MOST_IN_MESSAGES: usize = 64;
 /// A round that did so much may have left something that came.
 pub(super) const MUCH: usize = 256;
 
@@ -547,6 +549,10 @@ impl Server {
         self.counts.add(NodeCount::Ahead, ahead);
         self.counts.add(NodeCount::AheadUsed, used);
         pages.retain(|page| self.agent.state(*page) == State::Nothing);
+        if pager.control().settings.near_bytes != u64::MAX {
+            // They are in messages until they are in place, and messages are near memory.
+            pages.truncate(MOST_IN_MESSAGES);
+        }
         for page in &pages {
             let result = self.agent.fault(*page, Fault::Read, Mode::Single, &mut self.pages);
             self.step(result);
