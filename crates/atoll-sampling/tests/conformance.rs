@@ -166,17 +166,18 @@ fn samples_are_of_the_thread_its_time_and_its_memory() {
         let begin = clock::now_ns();
         attach(&mut *sampler, worker.tid);
         let (mut found, mut total) = (Vec::new(), Harvest::default());
-        // Until there are some, however slow the machine is.
+        let range = worker.start..worker.start + BYTES as u64;
+        let inside = |found: &Found| range.contains(&found.address);
+        // Until there are some, however slow the machine is. Where threads cannot be told apart, the first may all be of other tests.
         for _ in 0..500 {
             worker.rounds(1);
             total += harvest(&mut *sampler, &mut found);
-            if found.len() >= 500 {
+            if found.len() >= 500 && found.iter().filter(|f| inside(f)).count() >= 100 {
                 break;
             }
         }
         let end = clock::now_ns();
         detach(&mut *sampler, worker.tid);
-        let range = worker.start..worker.start + BYTES as u64;
         // One that cannot tell threads says the process's first.
         let tids = [worker.tid, if has_buffers(&*sampler) { worker.tid } else { std::process::id() }];
         let stack = worker.stack;
@@ -186,13 +187,13 @@ fn samples_are_of_the_thread_its_time_and_its_memory() {
         assert!(found.iter().all(|f| f.pid == std::process::id() && tids.contains(&f.tid)), "{name}");
         assert!(found.iter().all(|f| (begin..=end).contains(&f.time_ns)), "{name}");
         assert!(found.is_sorted_by_key(|f| f.time_ns), "{name}");
-        let inside: Vec<_> = found.iter().filter(|f| range.contains(&f.address)).collect();
+        let inside: Vec<_> = found.iter().filter(|f| inside(f)).collect();
         // Its stack is its memory, too.
         let on_stack = found.iter().filter(|f| f.address.abs_diff(stack) < STACK).count();
         let others = found.len() - on_stack;
         // Where threads cannot be told apart, what harvests and the other tests are seen as well.
-        let share = if has_buffers(&*sampler) { 2 } else { 5 };
-        assert!(inside.len() * share > others, "{name}: {} of {others}", inside.len());
+        let enough = if has_buffers(&*sampler) { inside.len() * 2 > others } else { inside.len() >= 100 };
+        assert!(enough, "{name}: {} of {others}", inside.len());
         let info = sampler.info();
         assert!(info.writes && !info.meaning.is_empty(), "{name}");
         assert!(info.reads || inside.iter().all(|f| f.access == Access::Write), "{name}");
