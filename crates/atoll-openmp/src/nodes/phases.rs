@@ -22,8 +22,6 @@ pub(super) struct Phases {
     began: Instant,
     /// Fetched ahead in this phase.
     ahead: Vec<Page>,
-    /// Does no worker go on before all are here? Where none could compute meanwhile, as the agent needs the only CPU.
-    in_turn: bool,
     /// Came with a page that a worker waited for.
     streamed: Vec<Page>,
     /// Of those fetched ahead, not here yet.
@@ -43,7 +41,6 @@ impl Phases {
             now: 0,
             began: Instant::now(),
             ahead: Vec::new(),
-            in_turn: false,
             streamed: Vec::new(),
             flying: HashSet::new(),
             entry: Duration::ZERO,
@@ -77,10 +74,10 @@ impl Phases {
         (pages, fetched, good)
     }
 
-    /// These are being fetched; the node has one worker and one CPU if `in_turn`.
-    pub(super) fn fetching(&mut self, pages: Vec<Page>, in_turn: bool) {
+    /// These are being fetched.
+    pub(super) fn fetching(&mut self, pages: Vec<Page>) {
         self.flying.extend(&pages);
-        (self.ahead, self.in_turn) = (pages, in_turn);
+        self.ahead = pages;
     }
 
     /// `page` is fetched as one before it was waited for.
@@ -100,20 +97,20 @@ impl Phases {
         }
     }
 
-    /// Should workers wait for what is fetched and not all here?
+    /// Are so few fetched, and not all here, that workers should wait for them?
     pub(super) fn is_worth_waiting(&self) -> bool {
-        self.are_waited_for() && !self.flying.is_empty()
+        self.are_few() && !self.flying.is_empty()
     }
 
-    fn are_waited_for(&self) -> bool {
-        self.in_turn || self.ahead.len() <= FEW
+    fn are_few(&self) -> bool {
+        self.ahead.len() <= FEW
     }
 
     /// `page` is here.
     pub(super) fn came(&mut self, page: Page) {
         if self.flying.remove(&page) {
             // Where workers run meanwhile and others fetch, an eighth of it is this plan's cost.
-            self.entry = self.began.elapsed() / if self.are_waited_for() { 1 } else { 8 };
+            self.entry = self.began.elapsed() / if self.are_few() { 1 } else { 8 };
         }
         if let Some(asked) = self.asked.remove(&page) {
             self.fault = (self.fault * 15 + asked.elapsed()) / 16;
