@@ -29,9 +29,7 @@ impl Pager {
                 return false;
             }
             let frame = seen.frame();
-            // The memory of a copy that is gone may still be there: see `node_copies`.
-            let others = self.frames.dirty(frame) == protect || !self.may(neighbour, !protect);
-            if self.frames.mapped_by(frame, table) || others {
+            if self.frames.mapped_by(frame, table) || self.frames.dirty(frame) == protect {
                 page_word::unlock(word, seen);
                 return false;
             }

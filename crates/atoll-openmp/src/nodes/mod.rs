@@ -31,7 +31,6 @@ pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
 pub(crate) mod tls;
-mod together;
 mod twins;
 mod way;
 mod wire;
