@@ -164,11 +164,13 @@ impl Atoll {
             command.stdin(Stdio::piped()).process_group(0);
         }
         let terminal = self.terminal;
-        // Rust's runtime ignores SIGPIPE; a shell's child does not.
+        // Rust's runtime ignores SIGPIPE, and what a shell runs in the background the other two; a program at a terminal does not.
         // SAFETY: only system calls, between fork and exec.
         unsafe {
             command.pre_exec(move || {
-                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 if terminal {
                     libc::setsid();
                     libc::ioctl(0, libc::TIOCSCTTY, 0);

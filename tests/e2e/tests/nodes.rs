@@ -359,7 +359,15 @@ fn killed_at_random(seed: u64, runs: u64) {
         let program = Atoll::new(helper("signals.c")).args("default 20");
         let run = program.with(&format!("--nodes {nodes} --workers {}", nodes * 2)).limit(40).start();
         std::thread::sleep(Duration::from_millis(random.below(2000)));
-        let others = run.others();
+        // A machine that is busy may not have begun yet.
+        let mut others = run.others();
+        for _ in 0..100 {
+            if !others.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            others = run.others();
+        }
         if others.is_empty() {
             failed.push(format!("it had ended: {}", run.end().told()));
             continue;
