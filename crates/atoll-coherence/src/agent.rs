@@ -32,6 +32,13 @@ pub trait Memory {
     fn remove(&mut self, page: Page);
     /// Its content now.
     fn read(&mut self, page: Page) -> Self::Data;
+    /// Takes it from the workers; returns what it was when none could write it any more.
+    fn take(&mut self, page: Page) -> Self::Data {
+        self.protect(page, false);
+        let data = self.read(page);
+        self.remove(page);
+        data
+    }
     /// Its content, or where that lies, for node `to` that is to read it. The copy here stays until that node has told the home that it
     /// is served. Only where many write is it written meanwhile, and then it must not be read later than now but of the origin's.
     fn lend(&mut self, page: Page, to: Node) -> Self::Data {
@@ -450,10 +457,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                     self.outbox.push((to, Message::Data(page, Want::Read, data)));
                 }
                 Action::SendExclusive => {
-                    // Nobody writes any more when it is read.
-                    memory.protect(page, false);
-                    let data = memory.read(page);
-                    memory.remove(page);
+                    let data = memory.take(page);
                     self.outbox.push((to, Message::Data(page, Want::Write, data)));
                 }
                 Action::SendDiff => {

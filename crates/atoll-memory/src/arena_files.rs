@@ -63,22 +63,15 @@ impl ArenaFiles {
     /// # Errors
     /// The kernel's refusal; `EINVAL` if they are no files like these.
     pub fn of_process(process: i32, numbers: &[i32], like: ArenaFiles) -> Result<ArenaFiles, Errno> {
-        let Ok(numbers) = <[i32; FILES]>::try_from(numbers) else { return Err(Errno(libc::EINVAL)) };
-        let mut fds: [i32; FILES] = [-1; FILES];
-        for (i, number) in numbers.iter().enumerate() {
-            let opened = match numbers[..i].iter().position(|before| before == number) {
-                Some(before) => Ok(fds[before]),
-                None => sys::open_of_process(process, *number, NAME),
-            };
-            match opened {
-                Ok(fd) => fds[i] = fd,
-                Err(e) => {
-                    fds[..i].sort_unstable();
-                    fds[..i].chunk_by(|a, b| a == b).for_each(|same| sys::close(same[0]));
-                    return Err(e);
-                }
-            }
+        // One that holds everything has one number.
+        let count = if like.striped { FILES } else { 1 };
+        let numbers = numbers.get(..count).ok_or(Errno(libc::EINVAL))?;
+        let mut opened = [-1; FILES];
+        for (at, number) in numbers.iter().enumerate() {
+            opened[at] = sys::open_of_process(process, *number, NAME)
+                .inspect_err(|_| opened[..at].iter().for_each(|fd| sys::close(*fd)))?;
         }
+        let fds = std::array::from_fn(|at| opened[at % count]);
         Ok(ArenaFiles { fds, striped: like.striped })
     }
 

@@ -29,7 +29,9 @@ impl Pager {
                 return false;
             }
             let frame = seen.frame();
-            if self.frames.mapped_by(frame, table) || self.frames.dirty(frame) == protect {
+            // The memory of a copy that is gone may still be there: see `node_copies`.
+            let others = self.frames.dirty(frame) == protect || !self.may(neighbour, !protect);
+            if self.frames.mapped_by(frame, table) || others {
                 page_word::unlock(word, seen);
                 return false;
             }

@@ -157,7 +157,7 @@ impl Frames {
 }
 
 /// A set of page tables, on the stack.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CoreMap {
     words: [u64; crate::control::MAX_WORKERS.div_ceil(64)],
 }

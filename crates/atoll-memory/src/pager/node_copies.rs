@@ -6,6 +6,7 @@
 //!
 //! Rules: no access to paged memory but through the alias.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::executor::{Event, Executor};
@@ -21,6 +22,9 @@ use crate::sys;
 /// How long a system call may keep its page from another node.
 const CALL: Duration = Duration::from_micros(500);
 
+/// Pages that are changed at once at most.
+pub const TOGETHER: usize = 64;
+
 impl Pager {
     /// Takes the page's lock.
     fn hold(&self, page: u32) -> PageWord {
@@ -33,6 +37,15 @@ impl Pager {
             }
             wait.pause();
         }
+    }
+
+    /// Takes the locks of [`TOGETHER`] pages at most. Whoever else takes several waits for none.
+    fn hold_all(&self, pages: Range<u32>) -> [PageWord; TOGETHER] {
+        let mut held = [PageWord::ABSENT; TOGETHER];
+        for (page, held) in pages.zip(&mut held) {
+            *held = self.hold(page);
+        }
+        held
     }
 
     /// Gives a system call of a worker that the page is pinned for time to end: the kernel would find the page gone. Not for long,
@@ -164,15 +177,9 @@ impl Pager {
         content: Option<&[u8]>,
         writable: bool,
     ) -> Result<(), FaultError> {
-        let marks = |frame| {
-            self.frames.set_dirty(frame);
-            if !writable {
-                self.frames.set_clean(frame);
-            }
-        };
         let seen = self.hold(page);
         if let (State::Absent, Some(content)) = (seen.state(), content) {
-            let made = self.make(x, page, seen, content).inspect(|now| marks(now.frame()));
+            let made = self.make(x, page, seen, content).inspect(|now| self.mark_as(now.frame(), writable));
             page_word::unlock(self.word(page), *made.as_ref().unwrap_or(&seen));
             made?;
         } else {
@@ -181,43 +188,126 @@ impl Pager {
                     Some(content) => to.copy_from_slice(content),
                     None => to.fill(0),
                 }
-                marks(frame);
+                self.mark_as(frame, writable);
             })?;
         }
         self.set_right(page, if writable { Right::Write } else { Right::Read });
         Ok(())
     }
 
-    /// Lets workers write the copy, or takes that from them; writes under way have ended then.
+    /// Lets workers write the copy.
+    pub fn allow_writes(&self, page: u32) {
+        self.set_right(page, Right::Write);
+    }
+
+    /// Takes from workers that they may write these copies, [`TOGETHER`] at most, one if near memory is limited; writes under way
+    /// have ended then. Neighbours that the same page tables map cost little more than one of them.
     ///
     /// # Errors
     /// See [`FaultError`].
-    pub fn protect_copy(&self, x: &mut Executor, page: u32, writable: bool) -> Result<(), FaultError> {
-        if !writable {
+    pub fn protect_copies(&self, x: &mut Executor, pages: Range<u32>) -> Result<(), FaultError> {
+        for page in pages.clone() {
             self.let_calls_end(page);
+            self.set_right(page, Right::Read);
         }
-        self.set_right(page, if writable { Right::Write } else { Right::Read });
-        if writable {
-            return Ok(());
+        let mut held = self.hold_all(pages.clone());
+        let mut result = Ok(());
+        for (page, held) in pages.clone().zip(&mut held) {
+            let now = self.bring(x, page, *held);
+            *held = *now.as_ref().unwrap_or(held);
+            result = result.and(now.map(drop));
         }
-        let (at, len) = (self.address_of(page).0, self.page_bytes());
-        self.with_content(x, page, |_, frame| {
-            let mut map = CoreMap::EMPTY;
-            self.frames.union_into(frame, &mut map);
-            map.for_each(|table| {
-                // Refused only by a table whose process is gone.
-                let _ = self.uffd(table).write_protect(at, len, true);
-            });
-            self.frames.set_clean(frame);
-        })
+        if result.is_ok() {
+            self.protect_held(pages.start, &held[..pages.len()]);
+        }
+        for (page, held) in pages.zip(held) {
+            page_word::unlock(self.word(page), held);
+        }
+        result
     }
 
-    /// Takes the copy away.
+    /// Write-protects locked pages from `first` on, wherever they are mapped.
+    fn protect_held(&self, first: u32, held: &[PageWord]) {
+        let map = |word: &PageWord| {
+            let mut map = CoreMap::EMPTY;
+            self.frames.union_into(word.frame(), &mut map);
+            map
+        };
+        let mut from = 0;
+        for run in held.chunk_by(|a, b| map(a) == map(b)) {
+            let mut at = first + from;
+            from += run.len() as u32;
+            while at < first + from {
+                // What lies in another stretch has addresses of its own.
+                let (address, end) = self.address_of(at);
+                let left = (first + from - at) as usize * self.page_bytes();
+                let len = left.min(end - address);
+                map(&run[0]).for_each(|table| {
+                    // Refused only by a table whose process is gone.
+                    let _ = self.uffd(table).write_protect(address, len, true);
+                });
+                at += (len >> self.shift) as u32;
+            }
+        }
+        held.iter().for_each(|word| self.frames.set_clean(word.frame()));
+    }
+
+    /// Takes the copy away, and frees its memory.
     pub fn remove_copy(&self, x: &Executor, page: u32) {
         self.let_calls_end(page);
         self.set_right(page, Right::Nothing);
+        self.release_page(x, page);
+    }
+
+    /// Takes the copy away and keeps its memory with what it held, until the next copy or [`free_kept`](Self::free_kept): to make it
+    /// again costs more than all else that a copy does. `false`: it is there as it was, as more than the caller's page table, number
+    /// `table`, map it, or near memory is limited.
+    pub fn unmap_copy(&self, page: u32, table: usize) -> bool {
+        if self.limited() {
+            return false;
+        }
+        self.let_calls_end(page);
+        let before = self.rights().map_or(Right::Write, |rights| rights.get(page));
+        self.set_right(page, Right::Nothing);
+        let seen = self.hold(page);
+        let unmapped = seen.state() == State::Resident && self.unmap_here(page, seen.frame(), table);
+        page_word::unlock(self.word(page), seen);
+        if !unmapped {
+            self.set_right(page, before);
+        }
+        unmapped
+    }
+
+    /// Frees the memory of a copy that was taken away, if there is none again.
+    pub fn free_kept(&self, x: &Executor, page: u32) {
+        if self.rights().is_some_and(|rights| rights.get(page) == Right::Nothing) {
+            self.release_page(x, page);
+        }
+    }
+
+    fn release_page(&self, x: &Executor, page: u32) {
         let at = self.address_of(page).0;
         self.release(at, at + self.page_bytes(), x.figures);
+    }
+
+    /// The locked page, in `frame`, is mapped nowhere then; `false` if it is mapped elsewhere.
+    fn unmap_here(&self, page: u32, frame: u32, table: usize) -> bool {
+        let mut map = CoreMap::EMPTY;
+        self.frames.union_into(frame, &mut map);
+        map.remove(table);
+        if !map.is_empty() {
+            return false;
+        }
+        if self.frames.mapped_by(frame, table) {
+            let (at, len) = (self.address_of(page).0, self.page_bytes());
+            let advice = libc::MADV_DONTNEED as usize;
+            // SAFETY: drops this process's mappings of a shared file page; its content stays in the file.
+            if unsafe { sys::syscall(libc::SYS_madvise, [at, len, advice, 0, 0, 0]) }.is_err() {
+                return false;
+            }
+            self.frames.remove_mapper(frame, table);
+        }
+        true
     }
 
     /// Copies the page's content to `out`, which has its size; `false` if it is all zeros that were never written.
@@ -242,15 +332,76 @@ impl Pager {
         !self.limited() && page_word::load(self.word(page)).state() == State::Resident
     }
 
-    /// Reads the page's content in another node's files to `out`, which has its size.
+    /// Puts copies in place that lie in another node's files: [`TOGETHER`] at most, which `buffer` holds.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn read_elsewhere(&self, files: ArenaFiles, page: u32, out: &mut [u8]) -> Result<(), FaultError> {
-        let offset = self.offset(page);
-        // SAFETY: the slice is valid for writes.
-        unsafe { sys::pread_exact(files.file(offset), out.as_mut_ptr(), out.len(), offset) }
-            .map_err(FaultError::Kernel)
+    /// See [`FaultError`]; there are no copies then.
+    pub fn install_from(
+        &self,
+        x: &mut Executor,
+        pages: Range<u32>,
+        files: ArenaFiles,
+        writable: bool,
+        buffer: &mut [u8],
+    ) -> Result<(), FaultError> {
+        let mut held = self.hold_all(pages.clone());
+        let held = &mut held[..pages.len()];
+        let (mut result, mut from) = (Ok(()), 0);
+        while result.is_ok() && from < held.len() {
+            let first = pages.start + from as u32;
+            let stripe = (self.files.stripe_end(self.offset(first)) >> self.shift) as u32;
+            let there = |word: &PageWord| word.state() == State::Resident;
+            let end = held.len().min((stripe - pages.start) as usize);
+            let run = held[from..end].chunk_by_mut(|a, b| there(a) == there(b)).next().unwrap_or_default();
+            from += run.len();
+            result = self.read_run(x, first, run, files, buffer);
+        }
+        for (page, held) in pages.clone().zip(held) {
+            if result.is_ok() {
+                self.mark_as(held.frame(), writable);
+            }
+            page_word::unlock(self.word(page), *held);
+        }
+        result?;
+        pages.for_each(|page| self.set_right(page, if writable { Right::Write } else { Right::Read }));
+        Ok(())
+    }
+
+    /// The same for locked pages from `first` on, in one stripe, that are all near or all nowhere; changes their words to what they are
+    /// then.
+    fn read_run(
+        &self,
+        x: &mut Executor,
+        first: u32,
+        held: &mut [PageWord],
+        files: ArenaFiles,
+        buffer: &mut [u8],
+    ) -> Result<(), FaultError> {
+        let (offset, len) = (self.offset(first), held.len() << self.shift);
+        if held.first().is_none_or(|word| word.state() == State::Resident) {
+            // SAFETY: the alias of pages that are near, which the agent alone uses.
+            return unsafe { sys::pread_exact(files.file(offset), self.alias(first), len, offset) }
+                .map_err(FaultError::Kernel);
+        }
+        self.make_room(x, held.len())?;
+        let buffer = &mut buffer[..len];
+        // SAFETY: the buffer is that long; the pages' stretch of the file is this agent's, as it holds the locks.
+        unsafe {
+            sys::pread_exact(files.file(offset), buffer.as_mut_ptr(), len, offset)
+                .and_then(|()| sys::pwrite_exact(self.files.file(offset), buffer.as_ptr(), len, offset))
+        }
+        .map_err(FaultError::Kernel)?;
+        for (page, word) in (first..).zip(held) {
+            *word = self.enter(x, page, *word, false);
+        }
+        Ok(())
+    }
+
+    fn mark_as(&self, frame: u32, writable: bool) {
+        self.frames.set_dirty(frame);
+        if !writable {
+            self.frames.set_clean(frame);
+        }
     }
 
     /// Does a worker have the page mapped?

@@ -3,13 +3,14 @@
 //! Runs in the node's first process, which every worker was cloned from, so that it reaches their page tables; a worker that
 //! waits may step it in the thread's place (`duty`). It steps the coherence protocol (`atoll-coherence`), whose memory is
 //! `memory`, speaks with the others through `peers`, and on the origin hands out locks and loops' iterations. What it does for
-//! workers is in `asked`, what it does for other agents in `heard`.
+//! workers is in `asked`, what it does for other agents in `heard`, how phases begin in `phase`.
 //!
 //! Rules: it never touches paged memory but through the pager's alias: a fault of its own would wait for itself. So it
 //! reads no variable of the program and calls nothing in libc that might (`getenv`, streams).
 
 mod asked;
 mod heard;
+mod phase;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -18,8 +19,7 @@ use std::time::{Duration, Instant};
 use atoll_channel::Node;
 use atoll_channel::transport::Doze;
 use atoll_coherence::Impossible;
-use atoll_coherence::agent::{Agent, Fault, Layout, Message, Mode};
-use atoll_coherence::copy::State;
+use atoll_coherence::agent::{Agent, Layout, Message};
 use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
 use atoll_memory::control::{EXIT_NODE, EXIT_SETUP, NodeCount, NodeFigures};
@@ -28,6 +28,7 @@ use atoll_memory::sys;
 use atoll_pages::Prefetcher;
 
 use self::asked::Access;
+use self::phase::Go;
 use super::chunks::Chunks;
 use super::direct::Direct;
 use super::hold::Hold;
@@ -38,7 +39,7 @@ use super::memory::Pages;
 use super::peers::Peers;
 use super::phases::Phases;
 use super::wire::{Content, Diff, Packet};
-use super::{ORIGIN, duty, join, measure, races, region};
+use super::{ORIGIN, duty, join, measure, region};
 use crate::heap::agent::Inside;
 use crate::state;
 use crate::wrap::process::Numbers;
@@ -47,8 +48,6 @@ use crate::wrap::process::Numbers;
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Between two reports of what a node counted.
 const LIVE: Duration = Duration::from_millis(900);
-/// Pages of a plan that are fetched at once where near memory is limited.
-const MOST_IN_MESSAGES: usize = 64;
 /// A round that did so much may have left something that came.
 pub(super) const MUCH: usize = 256;
 
@@ -116,23 +115,6 @@ fn greet(peers: &mut Peers, mine: &Identity) -> Result<(), String> {
     }
     early.into_iter().rev().for_each(|(from, packet)| peers.put_back(from, packet));
     Ok(())
-}
-
-/// Who goes on when a phase begins.
-pub(super) enum Go {
-    /// A worker that waits for an answer.
-    Worker(Number),
-    /// Who leads this node's part of a region.
-    Region,
-}
-
-impl Go {
-    fn now(self) {
-        match self {
-            Go::Worker(number) => drop(mail::answer(number, [0; 2])),
-            Go::Region => region::arrived(),
-        }
-    }
 }
 
 /// The agent at work.
@@ -259,7 +241,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         ended: 0,
         gone: None,
     });
-    if server.pages.lends {
+    if server.pages.direct.lends() {
         server.peers.broadcast(|| Direct::offer(pager));
         server.peers.flush();
     }
@@ -328,6 +310,9 @@ impl Server {
     /// Does what other nodes asked for and was held, as far as it need not wait any more; returns how much that was.
     fn let_go(&mut self) -> usize {
         let mut done = 0;
+        if !self.hold.waits() {
+            return done;
+        }
         while let Some((from, message)) = self.hold.take(!self.some_run()) {
             done += 1;
             self.receive(from, message);
@@ -352,7 +337,7 @@ impl Server {
 
     /// Is something held for a moment?
     pub(super) fn holds(&self) -> bool {
-        self.hold.longest_sleep().is_some()
+        self.hold.waits()
     }
 
     /// Is something due that only the agent's own thread may do?
@@ -376,7 +361,7 @@ impl Server {
             if !thread && !packet.is_for_anybody() {
                 self.peers.put_back(from, packet);
                 self.for_thread = true;
-                return done + self.peers.flush();
+                return done + self.flush();
             }
             done += 1;
             self.hear(from.0, packet);
@@ -400,7 +385,13 @@ impl Server {
         }
         self.questions = questions;
         done += self.let_go();
-        done + self.peers.flush()
+        done + self.flush()
+    }
+
+    /// Sends what was said: what it says of pages is so then. Returns how much that was.
+    fn flush(&mut self) -> usize {
+        self.pages.settle();
+        self.peers.flush()
     }
 
     /// Another node is gone: ends this one, unless the program has ended.
@@ -443,13 +434,20 @@ impl Server {
             }
             self.peers.send(to.into(), Packet::Coherence(message));
         }
+        if self.peers.has_enough() {
+            self.flush();
+        }
         for page in std::mem::take(&mut self.pages.resumed) {
             self.phases.came(page);
             if let Some(asked) = self.asked.remove(&page) {
                 self.counts.add(NodeCount::FaultNs, asked.elapsed().as_nanos() as u64);
             }
             let mut asleep = None;
-            for number in self.waiting.remove(&page).into_iter().flatten() {
+            let waiting = self.waiting.remove(&page);
+            if waiting.is_some() {
+                self.pages.settle();
+            }
+            for number in waiting.into_iter().flatten() {
                 *asleep.get_or_insert(false) |= mail::answer(number, [0; 2]);
             }
             if let Some(asleep) = asleep
@@ -458,9 +456,7 @@ impl Server {
                 self.hold.given(page, asleep, Instant::now());
             }
         }
-        if !self.waits_to_go.is_empty() && !self.phases.is_worth_waiting() {
-            std::mem::take(&mut self.waits_to_go).into_iter().for_each(Go::now);
-        }
+        self.let_workers_go();
         if let Some(number) = self.arrived
             && self.agent.released()
         {
@@ -487,27 +483,6 @@ impl Server {
         }
     }
 
-    /// Has workers go on into the phase that has begun: when the few pages are here that they read first.
-    pub(super) fn go_on(&mut self, go: Go) {
-        if self.phases.is_worth_waiting() {
-            self.waits_to_go.push(go);
-        } else {
-            go.now();
-        }
-    }
-
-    /// The region that this node was told of begins, once it is past the barrier before.
-    fn begin_next(&mut self) {
-        if self.arrived.is_none()
-            && let Some(order) = self.next.take()
-        {
-            region::begins(order);
-            self.watch();
-            self.begin_phase(order.key().number());
-            self.go_on(Go::Region);
-        }
-    }
-
     /// The twins of a region take too much of near memory.
     fn crowded(&mut self, function: u64) {
         if self.me == ORIGIN {
@@ -515,48 +490,5 @@ impl Server {
         } else {
             self.peers.send(ORIGIN, Packet::Crowded(function));
         }
-    }
-
-    /// Where races are looked for: another phase begins, or the region is over, and none of this node's workers run. The origin
-    /// hears what was found in the last phase.
-    fn watch(&mut self) {
-        let Some(races) = &mut self.pages.races else { return };
-        let found = races.take();
-        if self.me == ORIGIN {
-            races::count(&found);
-        } else if !found.is_empty() {
-            self.peers.send(ORIGIN, Packet::Races(found));
-        }
-        let (from, to) = self.agent.layout().reclaim;
-        let result = if !region::is_many() {
-            self.agent.unwatch(&mut self.pages)
-        } else if self.me == ORIGIN {
-            let pager = self.pager;
-            self.agent.watch((from..to).filter(|page| pager.is_used(*page as u32)), &mut self.pages)
-        } else {
-            self.agent.watch([], &mut self.pages)
-        };
-        self.step(result);
-    }
-
-    /// Another phase of the program begins: fetches what it needed the last time.
-    fn begin_phase(&mut self, key: u64) {
-        let pager = self.pager;
-        // Others may have written what was read here: the barrier has taken it since.
-        let taken = std::mem::take(&mut self.pages.used);
-        let is_used = |page| pager.is_used(page as u32) || taken.contains(&page);
-        let (mut pages, ahead, used) = self.phases.begin(key, is_used);
-        self.counts.add(NodeCount::Ahead, ahead);
-        self.counts.add(NodeCount::AheadUsed, used);
-        pages.retain(|page| self.agent.state(*page) == State::Nothing);
-        if pager.control().settings.near_bytes != u64::MAX {
-            // They are in messages until they are in place, and messages are near memory.
-            pages.truncate(MOST_IN_MESSAGES);
-        }
-        for page in &pages {
-            let result = self.agent.fault(*page, Fault::Read, Mode::Single, &mut self.pages);
-            self.step(result);
-        }
-        self.phases.fetching(pages);
     }
 }

@@ -16,7 +16,7 @@ use atoll_memory::region_counts::Key;
 use atoll_memory::region_spread::{Spread, Why, Writers};
 
 use super::division::Division;
-use super::safety::{self, How, Phases};
+use super::safety::{self, How, SinglePhases};
 use super::{agent, measure, races, region, tls};
 use crate::futex::Lock;
 use crate::state;
@@ -26,7 +26,7 @@ use crate::state;
 pub(crate) struct Way {
     /// Do many nodes write at once, but in some phases?
     pub(crate) many: bool,
-    pub(crate) phases: Phases,
+    pub(crate) phases: SinglePhases,
     pub(crate) division: Division,
     /// Workers' CPU time is wanted.
     pub(crate) cpu: bool,

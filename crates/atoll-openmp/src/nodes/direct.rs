@@ -19,22 +19,20 @@ const ALL_LEND: u32 = 8;
 
 /// Whose files this node reads, and who reads its own.
 pub(super) struct Direct {
+    /// Does this node offer its files?
+    lends: bool,
     theirs: Vec<Option<ArenaFiles>>,
     readers: Nodes,
 }
 
 impl Direct {
-    pub(super) fn new(nodes: u32) -> Direct {
-        Direct { theirs: vec![None; nodes as usize], readers: Nodes::NONE }
+    pub(super) fn new(settings: &Settings) -> Direct {
+        Direct { lends: lends(settings), theirs: vec![None; settings.nodes as usize], readers: Nodes::NONE }
     }
 
-    /// May others read this node's pages later than it says so? Not if it may have made twins of them by then. Nor while things go to
-    /// far memory, or where a worker cannot step the agent.
-    pub(super) fn lends(settings: &Settings) -> bool {
-        let never_many = settings.consistency == Consistency::Single as u32;
-        let may = settings.node == ORIGIN || never_many && settings.nodes <= ALL_LEND;
-        // Where races are looked for all nodes make twins.
-        may && !races::wanted() && !super::is_apart()
+    /// See the field.
+    pub(super) fn lends(&self) -> bool {
+        self.lends
     }
 
     /// What the others must know to read this node's files.
@@ -44,6 +42,9 @@ impl Direct {
 
     /// Node `from` offers its files; true if this node can read them. It need not: what cannot be read is sent.
     pub(super) fn offered(&mut self, from: u32, process: &Numbers, numbers: &[i32], pager: &Pager) -> bool {
+        if super::is_apart() {
+            return false;
+        }
         let Some(process) = process.process_here() else { return false };
         let Some(place) = self.theirs.get_mut(from as usize) else { return false };
         if place.is_none() {
@@ -57,13 +58,22 @@ impl Direct {
         self.readers = self.readers.with(from as Node);
     }
 
-    /// Can it?
+    /// May it, instead of being sent a page?
     pub(super) fn may_lend(&self, to: Node) -> bool {
-        self.readers.has(to)
+        self.lends && self.readers.has(to)
     }
 
     /// The files of node `from`.
     pub(super) fn files(&self, from: Node) -> Option<ArenaFiles> {
         *self.theirs.get(usize::from(from))?
     }
+}
+
+/// May others read this node's pages later than it says so? Not if it may have made twins of them by then. Nor while things go to
+/// far memory, or where a worker cannot step the agent.
+fn lends(settings: &Settings) -> bool {
+    let never_many = settings.consistency == Consistency::Single as u32;
+    let may = settings.node == ORIGIN || never_many && settings.nodes <= ALL_LEND;
+    // Where races are looked for all nodes make twins.
+    may && !races::wanted() && !super::is_apart()
 }

@@ -52,11 +52,13 @@ impl<M> Hold<M> {
         self.waiting.push_back((page, from, message));
     }
 
+    /// Does anything?
+    pub(super) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// A message that need not wait any more; none need if `all`.
     pub(super) fn take(&mut self, all: bool) -> Option<(u32, M)> {
-        if self.waiting.is_empty() {
-            return None;
-        }
         let at = self.waiting.iter().position(|(page, ..)| all || !self.keeps(*page))?;
         self.waiting.remove(at).map(|(_, from, message)| (from, message))
     }

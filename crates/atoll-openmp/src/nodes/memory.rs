@@ -2,7 +2,7 @@
 //!
 //! `agent` drives it. What cannot be done (no memory left) ends the run with its reason.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use atoll_coherence::agent::Memory;
 use atoll_coherence::diff;
@@ -10,10 +10,12 @@ use atoll_coherence::merge::Page;
 use atoll_coherence::nodes::Node;
 use atoll_memory::control::{EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::executor::Executor;
+use atoll_memory::pager::node_copies::TOGETHER;
 use atoll_memory::pager::{FaultError, Pager};
 
 use super::direct::Direct;
 use super::races::{self, Finder};
+use super::together::{Reads, Together};
 use super::twins::{Room, Twin};
 use super::wire::{Content, Diff};
 use crate::start::signal;
@@ -21,6 +23,8 @@ use crate::state;
 
 /// Twins may take one part of so many of near memory.
 const MOST_TWINS: u64 = 4;
+/// Bytes of pages that were taken from this node, kept for when they come again.
+const MOST_KEPT: usize = 256 << 20;
 /// Buffers kept for twins to come, where near memory is limited.
 const SPARE: usize = 16;
 
@@ -32,16 +36,18 @@ pub(super) struct Pages {
     room: Room,
     /// What need not travel.
     pub(super) direct: Direct,
-    /// See [`Direct::lends`].
-    pub(super) lends: bool,
     /// Where races are looked for.
     pub(super) races: Option<Finder>,
     /// Twins took more of near memory than they may.
     pub(super) crowded: bool,
+    /// Pages that were taken and whose memory was kept, oldest first; some are here again.
+    kept: VecDeque<u32>,
+    /// What is put off until it is settled.
+    together: Together,
+    /// Of [`TOGETHER`] pages, once it is used.
+    run_buffer: Vec<u8>,
     /// Buffers of twins that are gone.
     spare: Vec<Vec<u8>>,
-    /// Is anything fetched by plan?
-    plans: bool,
     /// Pages that workers used and that were taken from them since this was emptied.
     pub(super) used: HashSet<Page>,
     /// Pages whose waiting workers may try again.
@@ -60,12 +66,13 @@ impl Pages {
             x,
             twins: HashMap::new(),
             room: Room::new(pager.page_bytes(), control.settings.near_bytes != u64::MAX),
-            direct: Direct::new(control.settings.nodes),
-            lends: Direct::lends(&control.settings),
+            direct: Direct::new(&control.settings),
             races: races::wanted().then(Finder::default),
             crowded: false,
+            kept: VecDeque::new(),
+            together: Together::default(),
+            run_buffer: Vec::new(),
             spare: Vec::new(),
-            plans: control.settings.prefetch != 0,
             used: HashSet::new(),
             resumed: Vec::new(),
             counts: &control.nodes[control.settings.node as usize],
@@ -91,12 +98,56 @@ impl Pages {
 
     /// The page's content; none: zeros.
     fn content(&mut self, page: Page) -> Option<Vec<u8>> {
+        self.settle();
         let mut buffer = self.buffer();
         if done(self.pager.read_copy(self.x, page as u32, &mut buffer)) {
             return Some(buffer);
         }
         self.spare.push(buffer);
         None
+    }
+
+    /// Puts a copy in place: `content`, or zeros.
+    fn put(&mut self, page: Page, content: Option<&[u8]>, writable: bool) {
+        self.settle();
+        done(self.pager.install_copy(self.x, page as u32, content, writable));
+    }
+
+    /// A copy goes: takes it from the workers if its memory can be kept.
+    fn unmap(&mut self, page: Page) -> bool {
+        self.settle();
+        self.counts.add(if self.merging { NodeCount::Batched } else { NodeCount::Single }, 1);
+        if self.pager.is_used(page as u32) {
+            self.used.insert(page);
+        }
+        let kept = self.pager.unmap_copy(page as u32, state::table());
+        if kept {
+            self.kept.push_back(page as u32);
+            if self.kept.len() * self.pager.page_bytes() > MOST_KEPT
+                && let Some(oldest) = self.kept.pop_front()
+            {
+                self.pager.free_kept(self.x, oldest);
+            }
+        }
+        kept
+    }
+
+    /// Does what was put off.
+    pub(super) fn settle(&mut self) {
+        if self.together.is_empty() {
+            return;
+        }
+        for Reads { from, writable, pages } in self.together.take_reads() {
+            let Some(files) = self.direct.files(from) else {
+                state::give_up(EXIT_SETUP, "another node says to read a page where this one cannot");
+            };
+            self.run_buffer.resize(TOGETHER * self.pager.page_bytes(), 0);
+            done(self.pager.install_from(self.x, pages, files, writable, &mut self.run_buffer));
+        }
+        let most = if self.pager.control().settings.near_bytes == u64::MAX { TOGETHER } else { 1 };
+        for pages in self.together.take_protected(most) {
+            done(self.pager.protect_copies(self.x, pages));
+        }
     }
 }
 
@@ -114,33 +165,37 @@ impl Memory for Pages {
 
     fn install(&mut self, page: Page, from: Node, data: &Content, writable: bool) {
         match data {
-            Content::Zeros => done(self.pager.install_copy(self.x, page as u32, None, writable)),
+            Content::There => self.together.read(page as u32, from, writable),
+            Content::Zeros => self.put(page, None, writable),
             Content::Bytes(bytes) if bytes.len() == self.pager.page_bytes() => {
-                done(self.pager.install_copy(self.x, page as u32, Some(bytes), writable));
+                self.put(page, Some(bytes), writable);
             }
             Content::Bytes(_) => state::give_up(EXIT_SETUP, "another node sent a page of a different size"),
-            Content::There => {
-                let Some(files) = self.direct.files(from) else {
-                    state::give_up(EXIT_SETUP, "another node says to read a page where this one cannot");
-                };
-                let mut content = self.buffer();
-                done(self.pager.read_elsewhere(files, page as u32, &mut content));
-                done(self.pager.install_copy(self.x, page as u32, Some(&content), writable));
-                self.spare.push(content);
-            }
         }
     }
 
     fn protect(&mut self, page: Page, writable: bool) {
-        done(self.pager.protect_copy(self.x, page as u32, writable));
+        if !writable {
+            return self.together.protect(page as u32);
+        }
+        self.settle();
+        self.pager.allow_writes(page as u32);
     }
 
     fn remove(&mut self, page: Page) {
-        self.counts.add(if self.merging { NodeCount::Batched } else { NodeCount::Single }, 1);
-        if self.plans && self.pager.is_used(page as u32) {
-            self.used.insert(page);
+        if !self.unmap(page) {
+            self.pager.remove_copy(self.x, page as u32);
         }
+    }
+
+    fn take(&mut self, page: Page) -> Content {
+        if self.unmap(page) {
+            return self.read(page);
+        }
+        done(self.pager.protect_copies(self.x, page as u32..page as u32 + 1));
+        let content = self.read(page);
         self.pager.remove_copy(self.x, page as u32);
+        content
     }
 
     fn read(&mut self, page: Page) -> Content {
@@ -149,7 +204,7 @@ impl Memory for Pages {
     }
 
     fn lend(&mut self, page: Page, to: Node) -> Content {
-        if self.lends && self.direct.may_lend(to) && self.pager.lies_in_file(page as u32) {
+        if self.direct.may_lend(to) && self.pager.lies_in_file(page as u32) {
             self.counts.add(NodeCount::Sent, 1);
             return Content::There;
         }
@@ -202,6 +257,7 @@ impl Memory for Pages {
     fn apply(&mut self, page: Page, from: Node, change: &Diff) {
         let mut result = Ok(());
         let me = self.pager.control().settings.node as Node;
+        self.settle();
         let (twin, races) = (self.twins.get(&page).map(Twin::bytes), &mut self.races);
         done(self.pager.change_copy(self.x, page as u32, |content| {
             if let Some(races) = races {

@@ -31,6 +31,7 @@ pub(crate) mod region;
 mod safety;
 pub(crate) mod stack;
 pub(crate) mod tls;
+mod together;
 mod twins;
 mod way;
 mod wire;

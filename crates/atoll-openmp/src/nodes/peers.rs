@@ -113,28 +113,34 @@ impl Peers {
         }
     }
 
-    /// Says it at the end of the round, or when enough has come together.
+    /// Says it with [`Self::flush`].
     pub(super) fn send(&mut self, to: u32, packet: Packet) {
-        let Some(saying) = self.saying.get_mut(to as usize) else { return };
-        saying.push(packet);
-        if saying.len() >= TOGETHER {
-            self.say(to);
+        if let Some(saying) = self.saying.get_mut(to as usize) {
+            saying.push(packet);
         }
+    }
+
+    /// Has enough come together for a message?
+    pub(super) fn has_enough(&self) -> bool {
+        self.saying.iter().any(|saying| saying.len() >= TOGETHER)
     }
 
     /// Sends what is to be said to node `to`, or keeps it until there is room.
     fn say(&mut self, to: u32) {
-        let Some(saying) = self.saying.get_mut(to as usize).filter(|saying| !saying.is_empty()) else {
+        let (Some(saying), Some(queue)) =
+            (self.saying.get_mut(to as usize), self.outgoing.get_mut(to as usize))
+        else {
             return;
         };
-        let bytes = wire::encode(saying);
-        saying.clear();
-        self.counts.add(NodeCount::Messages, 1);
-        self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
-        let Some(queue) = self.outgoing.get_mut(to as usize) else { return };
-        if !queue.is_empty() || !leaves(&mut self.way, to, &bytes) {
-            queue.push_back(bytes);
+        for packets in saying.chunks(TOGETHER) {
+            let bytes = wire::encode(packets);
+            self.counts.add(NodeCount::Messages, 1);
+            self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
+            if !queue.is_empty() || !leaves(&mut self.way, to, &bytes) {
+                queue.push_back(bytes);
+            }
         }
+        saying.clear();
     }
 
     /// Sends what is to be said and what had no room; returns how much of this that was.

@@ -99,15 +99,18 @@ impl Phases {
 
     /// Are so few fetched, and not all here, that workers should wait for them?
     pub(super) fn is_worth_waiting(&self) -> bool {
-        self.ahead.len() <= FEW && !self.flying.is_empty()
+        self.are_few() && !self.flying.is_empty()
+    }
+
+    fn are_few(&self) -> bool {
+        self.ahead.len() <= FEW
     }
 
     /// `page` is here.
     pub(super) fn came(&mut self, page: Page) {
         if self.flying.remove(&page) {
             // Where workers run meanwhile and others fetch, an eighth of it is this plan's cost.
-            let waited = self.ahead.len() <= FEW;
-            self.entry = self.began.elapsed() / if waited { 1 } else { 8 };
+            self.entry = self.began.elapsed() / if self.are_few() { 1 } else { 8 };
         }
         if let Some(asked) = self.asked.remove(&page) {
             self.fault = (self.fault * 15 + asked.elapsed()) / 16;

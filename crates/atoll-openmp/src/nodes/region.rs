@@ -12,7 +12,7 @@ use atoll_memory::region_counts::Key;
 use serde::{Deserialize, Serialize};
 
 use super::division::{Division, Share};
-use super::safety::Phases;
+use super::safety::SinglePhases;
 use super::{ORIGIN, mail, measure};
 use crate::futex::{Gate, Lock};
 use crate::omp::icv::Icv;
@@ -34,7 +34,7 @@ pub(crate) struct Order {
     pub(crate) cpu: bool,
     /// Do many nodes write at once, but in some phases?
     pub(crate) many: bool,
-    pub(crate) phases: Phases,
+    pub(crate) phases: SinglePhases,
     /// Which of the origin's standard descriptors are other files than before.
     pub(crate) standard: u8,
     /// The loop that the region is: start, step, end, count, chunk, and how it is dealt.
@@ -88,7 +88,7 @@ static ORDER: Lock<Order> = Lock::new(Order {
     division: None,
     cpu: false,
     many: false,
-    phases: Phases::NONE,
+    phases: SinglePhases::NONE,
     standard: 0,
     plan: None,
     icv: Icv::initial(1),

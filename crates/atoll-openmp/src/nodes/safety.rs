@@ -27,7 +27,7 @@ pub(crate) enum How {
 /// Which phases of a region with many writers have one at a time: addresses at which phases begin, where a barrier returns to or the
 /// outlined function begins. None if all phases have many.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Phases {
+pub(crate) struct SinglePhases {
     begins: [u64; MOST_PHASES],
     /// Bits: these have one.
     single: u8,
@@ -35,9 +35,9 @@ pub(crate) struct Phases {
 
 const MOST_PHASES: usize = 8;
 
-impl Phases {
+impl SinglePhases {
     /// All have many.
-    pub(super) const NONE: Phases = Phases { begins: [0; MOST_PHASES], single: 0 };
+    pub(super) const NONE: SinglePhases = SinglePhases { begins: [0; MOST_PHASES], single: 0 };
 
     /// May many write in the phase that begins there? Not known: as before it.
     pub(super) fn many(&self, begin: u64) -> Option<bool> {
@@ -46,8 +46,8 @@ impl Phases {
     }
 
     /// None if no phase has many writers, or there are too many phases.
-    fn of(phases: &[Phase]) -> Option<Phases> {
-        let mut all = Phases::NONE;
+    fn of(phases: &[Phase]) -> Option<SinglePhases> {
+        let mut all = SinglePhases::NONE;
         for (at, phase) in phases.iter().enumerate() {
             *all.begins.get_mut(at)? = phase.begin;
             let calls = || phase.calls.iter().any(|name| begins(name, &SYNCHRONISE));
@@ -62,7 +62,7 @@ impl Phases {
 pub(crate) struct Safety {
     pub(crate) how: How,
     /// Where there are many.
-    pub(crate) phases: Phases,
+    pub(crate) phases: SinglePhases,
     /// Why not more.
     pub(crate) why: Why,
     /// Where the code is that keeps it from more, and what it does.
@@ -105,7 +105,7 @@ fn begins(name: &str, list: &[&str]) -> bool {
 }
 
 fn single(why: Why, address: u64, text: String) -> Safety {
-    Safety { how: How::Single, phases: Phases::NONE, why, address, text }
+    Safety { how: How::Single, phases: SinglePhases::NONE, why, address, text }
 }
 
 fn judge(reach: &Reach) -> Safety {
@@ -122,7 +122,7 @@ fn judge(reach: &Reach) -> Safety {
             None => return Safety { how: How::Many, ..single(Why::Unknown, 0, String::new()) },
         },
     };
-    match Phases::of(&reach.phases) {
+    match SinglePhases::of(&reach.phases) {
         Some(phases) => Safety { how: How::Many, phases, ..safety },
         None => safety,
     }

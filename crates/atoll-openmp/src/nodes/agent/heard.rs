@@ -33,9 +33,7 @@ impl Server {
                 }
             }
             Packet::Files(process, numbers) => {
-                if !super::super::is_apart()
-                    && self.pages.direct.offered(from, &process, &numbers, self.pager)
-                {
+                if self.pages.direct.offered(from, &process, &numbers, self.pager) {
                     self.peers.send(from, Packet::Reads);
                 }
             }
@@ -61,6 +59,7 @@ impl Server {
                 self.ending = true;
                 let (counts, regions) = (self.counts.all().to_vec(), measure::counted(self.pager.control()));
                 self.peers.send(ORIGIN, Packet::Goodbye(counts, regions));
+                self.pages.settle();
                 self.peers.deliver(GOODBYE);
                 crate::wrap::end_node();
             }
@@ -129,6 +128,7 @@ impl Server {
     pub(super) fn end_others(&mut self, status: i32) {
         self.ending = true;
         self.peers.broadcast(|| Packet::Exit(status));
+        self.pages.settle();
         self.peers.deliver(GOODBYE);
         let until = Instant::now() + GOODBYE;
         while self.ended + 1 < self.nodes && Instant::now() < until {
