@@ -2,7 +2,7 @@
 //!
 //! `agent` drives it. What cannot be done (no memory left) ends the run with its reason.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use atoll_coherence::agent::Memory;
 use atoll_coherence::diff;
@@ -14,6 +14,7 @@ use atoll_memory::pager::node_copies::TOGETHER;
 use atoll_memory::pager::{FaultError, Pager};
 
 use super::direct::Direct;
+use super::kept::Kept;
 use super::races::{self, Finder};
 use super::together::{Reads, Together};
 use super::twins::{Room, Twin};
@@ -40,8 +41,7 @@ pub(super) struct Pages {
     pub(super) races: Option<Finder>,
     /// Twins took more of near memory than they may.
     pub(super) crowded: bool,
-    /// Pages that were taken and whose memory was kept, oldest first; some are here again.
-    kept: VecDeque<u32>,
+    kept: Kept,
     /// What is put off until it is settled.
     together: Together,
     /// Of [`TOGETHER`] pages, once it is used.
@@ -69,7 +69,7 @@ impl Pages {
             direct: Direct::new(&control.settings),
             races: races::wanted().then(Finder::default),
             crowded: false,
-            kept: VecDeque::new(),
+            kept: Kept::new(MOST_KEPT / pager.page_bytes()),
             together: Together::default(),
             run_buffer: Vec::new(),
             spare: Vec::new(),
@@ -121,13 +121,8 @@ impl Pages {
             self.used.insert(page);
         }
         let kept = self.pager.unmap_copy(page as u32, state::table());
-        if kept {
-            self.kept.push_back(page as u32);
-            if self.kept.len() * self.pager.page_bytes() > MOST_KEPT
-                && let Some(oldest) = self.kept.pop_front()
-            {
-                self.pager.free_kept(self.x, oldest);
-            }
+        if kept && let Some(other) = self.kept.keep(page as u32) {
+            self.pager.free_kept(self.x, other);
         }
         kept
     }

@@ -20,6 +20,7 @@ mod duty;
 mod hold;
 mod identity;
 mod join;
+mod kept;
 mod locks;
 pub(crate) mod mail;
 pub(crate) mod measure;
