@@ -80,6 +80,11 @@ pub(crate) fn busy() -> u32 {
     BUSY.load(Ordering::Relaxed)
 }
 
+/// CPUs that this node's workers have.
+pub(crate) fn cpus() -> u32 {
+    CPUS.load(Ordering::Relaxed)
+}
+
 /// Have more workers something to do than there are CPUs?
 pub(crate) fn is_crowded() -> bool {
     BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed)

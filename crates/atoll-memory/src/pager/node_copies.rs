@@ -6,7 +6,6 @@
 //!
 //! Rules: no access to paged memory but through the alias.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::executor::{Event, Executor};
@@ -14,7 +13,6 @@ use super::frames::CoreMap;
 use super::node_rights::Right;
 use super::page_word::{self, Habit, PageWord, State};
 use super::{FaultError, Pager};
-use crate::arena_files::ArenaFiles;
 use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys;
@@ -22,12 +20,9 @@ use crate::sys;
 /// How long a system call may keep its page from another node.
 const CALL: Duration = Duration::from_micros(500);
 
-/// Pages that are changed at once at most.
-pub const TOGETHER: usize = 64;
-
 impl Pager {
     /// Takes the page's lock.
-    fn hold(&self, page: u32) -> PageWord {
+    pub(super) fn hold(&self, page: u32) -> PageWord {
         let word = self.word(page);
         let mut wait = Backoff::new();
         loop {
@@ -39,18 +34,9 @@ impl Pager {
         }
     }
 
-    /// Takes the locks of [`TOGETHER`] pages at most. Whoever else takes several waits for none.
-    fn hold_all(&self, pages: Range<u32>) -> [PageWord; TOGETHER] {
-        let mut held = [PageWord::ABSENT; TOGETHER];
-        for (page, held) in pages.zip(&mut held) {
-            *held = self.hold(page);
-        }
-        held
-    }
-
     /// Gives a system call of a worker that the page is pinned for time to end: the kernel would find the page gone. Not for long,
     /// as there are calls that last until another node has done something.
-    fn let_calls_end(&self, page: u32) {
+    pub(super) fn let_calls_end(&self, page: u32) {
         let word = self.word(page);
         let is_pinned = || {
             let seen = page_word::load(word);
@@ -65,14 +51,14 @@ impl Pager {
         }
     }
 
-    fn set_right(&self, page: u32, right: Right) {
+    pub(super) fn set_right(&self, page: u32, right: Right) {
         if let Some(rights) = self.rights() {
             rights.set(page, right);
         }
     }
 
     /// Brings a locked page near: its content is behind the alias then. Returns its new word.
-    fn bring(&self, x: &mut Executor, page: u32, seen: PageWord) -> Result<PageWord, FaultError> {
+    pub(super) fn bring(&self, x: &mut Executor, page: u32, seen: PageWord) -> Result<PageWord, FaultError> {
         if seen.state() == State::Resident {
             return Ok(seen);
         }
@@ -95,7 +81,7 @@ impl Pager {
 
     /// The content of a locked page, which was `seen` and was not near, is behind the alias now, and there is room: gives it a
     /// frame. Returns its new word.
-    fn enter(&self, x: &mut Executor, page: u32, seen: PageWord, dirty: bool) -> PageWord {
+    pub(super) fn enter(&self, x: &mut Executor, page: u32, seen: PageWord, dirty: bool) -> PageWord {
         x.cached -= 1;
         let frame = x.cache[x.cached];
         let far = seen.state() == State::Far;
@@ -200,58 +186,6 @@ impl Pager {
         self.set_right(page, Right::Write);
     }
 
-    /// Takes from workers that they may write these copies, [`TOGETHER`] at most, one if near memory is limited; writes under way
-    /// have ended then. Neighbours that the same page tables map cost little more than one of them.
-    ///
-    /// # Errors
-    /// See [`FaultError`].
-    pub fn protect_copies(&self, x: &mut Executor, pages: Range<u32>) -> Result<(), FaultError> {
-        for page in pages.clone() {
-            self.let_calls_end(page);
-            self.set_right(page, Right::Read);
-        }
-        let mut held = self.hold_all(pages.clone());
-        let mut result = Ok(());
-        for (page, held) in pages.clone().zip(&mut held) {
-            let now = self.bring(x, page, *held);
-            *held = *now.as_ref().unwrap_or(held);
-            result = result.and(now.map(drop));
-        }
-        if result.is_ok() {
-            self.protect_held(pages.start, &held[..pages.len()]);
-        }
-        for (page, held) in pages.zip(held) {
-            page_word::unlock(self.word(page), held);
-        }
-        result
-    }
-
-    /// Write-protects locked pages from `first` on, wherever they are mapped.
-    fn protect_held(&self, first: u32, held: &[PageWord]) {
-        let map = |word: &PageWord| {
-            let mut map = CoreMap::EMPTY;
-            self.frames.union_into(word.frame(), &mut map);
-            map
-        };
-        let mut from = 0;
-        for run in held.chunk_by(|a, b| map(a) == map(b)) {
-            let mut at = first + from;
-            from += run.len() as u32;
-            while at < first + from {
-                // What lies in another stretch has addresses of its own.
-                let (address, end) = self.address_of(at);
-                let left = (first + from - at) as usize * self.page_bytes();
-                let len = left.min(end - address);
-                map(&run[0]).for_each(|table| {
-                    // Refused only by a table whose process is gone.
-                    let _ = self.uffd(table).write_protect(address, len, true);
-                });
-                at += (len >> self.shift) as u32;
-            }
-        }
-        held.iter().for_each(|word| self.frames.set_clean(word.frame()));
-    }
-
     /// Takes the copy away, and frees its memory.
     pub fn remove_copy(&self, x: &Executor, page: u32) {
         self.let_calls_end(page);
@@ -260,8 +194,8 @@ impl Pager {
     }
 
     /// Takes the copy away and keeps its memory with what it held, until the next copy or [`free_kept`](Self::free_kept): to make it
-    /// again costs more than all else that a copy does. `false`: it is there as it was, as more than the caller's page table, number
-    /// `table`, map it, or near memory is limited.
+    /// again costs more than all else that a copy does. `false`: it is there as it was, as near memory is limited, or a page table maps
+    /// it that is neither parked nor the caller's own, number `table`.
     pub fn unmap_copy(&self, page: u32, table: usize) -> bool {
         if self.limited() {
             return false;
@@ -270,7 +204,7 @@ impl Pager {
         let before = self.rights().map_or(Right::Write, |rights| rights.get(page));
         self.set_right(page, Right::Nothing);
         let seen = self.hold(page);
-        let unmapped = seen.state() == State::Resident && self.unmap_here(page, seen.frame(), table);
+        let unmapped = seen.state() == State::Resident && self.unmap_everywhere(page, seen.frame(), table);
         page_word::unlock(self.word(page), seen);
         if !unmapped {
             self.set_right(page, before);
@@ -290,24 +224,21 @@ impl Pager {
         self.release(at, at + self.page_bytes(), x.figures);
     }
 
-    /// The locked page, in `frame`, is mapped nowhere then; `false` if it is mapped elsewhere.
-    fn unmap_here(&self, page: u32, frame: u32, table: usize) -> bool {
+    /// Nothing that runs has the locked page, in `frame`, mapped then; `false` if that cannot be without freeing it. `here`: the
+    /// caller's page table.
+    fn unmap_everywhere(&self, page: u32, frame: u32, here: usize) -> bool {
         let mut map = CoreMap::EMPTY;
         self.frames.union_into(frame, &mut map);
-        map.remove(table);
-        if !map.is_empty() {
-            return false;
-        }
-        if self.frames.mapped_by(frame, table) {
-            let (at, len) = (self.address_of(page).0, self.page_bytes());
-            let advice = libc::MADV_DONTNEED as usize;
-            // SAFETY: drops this process's mappings of a shared file page; its content stays in the file.
-            if unsafe { sys::syscall(libc::SYS_madvise, [at, len, advice, 0, 0, 0]) }.is_err() {
-                return false;
+        let mut all = true;
+        map.for_each(|table| {
+            let now = || table == here && self.unmap_here(self.address_of(page).0, self.page_bytes()).is_ok();
+            if all && (self.unmap_later(page, table) || now()) {
+                self.frames.remove_mapper(frame, table);
+            } else {
+                all = false;
             }
-            self.frames.remove_mapper(frame, table);
-        }
-        true
+        });
+        all
     }
 
     /// Copies the page's content to `out`, which has its size; `false` if it is all zeros that were never written.
@@ -332,72 +263,7 @@ impl Pager {
         !self.limited() && page_word::load(self.word(page)).state() == State::Resident
     }
 
-    /// Puts copies in place that lie in another node's files: [`TOGETHER`] at most, which `buffer` holds.
-    ///
-    /// # Errors
-    /// See [`FaultError`]; there are no copies then.
-    pub fn install_from(
-        &self,
-        x: &mut Executor,
-        pages: Range<u32>,
-        files: ArenaFiles,
-        writable: bool,
-        buffer: &mut [u8],
-    ) -> Result<(), FaultError> {
-        let mut held = self.hold_all(pages.clone());
-        let held = &mut held[..pages.len()];
-        let (mut result, mut from) = (Ok(()), 0);
-        while result.is_ok() && from < held.len() {
-            let first = pages.start + from as u32;
-            let stripe = (self.files.stripe_end(self.offset(first)) >> self.shift) as u32;
-            let there = |word: &PageWord| word.state() == State::Resident;
-            let end = held.len().min((stripe - pages.start) as usize);
-            let run = held[from..end].chunk_by_mut(|a, b| there(a) == there(b)).next().unwrap_or_default();
-            from += run.len();
-            result = self.read_run(x, first, run, files, buffer);
-        }
-        for (page, held) in pages.clone().zip(held) {
-            if result.is_ok() {
-                self.mark_as(held.frame(), writable);
-            }
-            page_word::unlock(self.word(page), *held);
-        }
-        result?;
-        pages.for_each(|page| self.set_right(page, if writable { Right::Write } else { Right::Read }));
-        Ok(())
-    }
-
-    /// The same for locked pages from `first` on, in one stripe, that are all near or all nowhere; changes their words to what they are
-    /// then.
-    fn read_run(
-        &self,
-        x: &mut Executor,
-        first: u32,
-        held: &mut [PageWord],
-        files: ArenaFiles,
-        buffer: &mut [u8],
-    ) -> Result<(), FaultError> {
-        let (offset, len) = (self.offset(first), held.len() << self.shift);
-        if held.first().is_none_or(|word| word.state() == State::Resident) {
-            // SAFETY: the alias of pages that are near, which the agent alone uses.
-            return unsafe { sys::pread_exact(files.file(offset), self.alias(first), len, offset) }
-                .map_err(FaultError::Kernel);
-        }
-        self.make_room(x, held.len())?;
-        let buffer = &mut buffer[..len];
-        // SAFETY: the buffer is that long; the pages' stretch of the file is this agent's, as it holds the locks.
-        unsafe {
-            sys::pread_exact(files.file(offset), buffer.as_mut_ptr(), len, offset)
-                .and_then(|()| sys::pwrite_exact(self.files.file(offset), buffer.as_ptr(), len, offset))
-        }
-        .map_err(FaultError::Kernel)?;
-        for (page, word) in (first..).zip(held) {
-            *word = self.enter(x, page, *word, false);
-        }
-        Ok(())
-    }
-
-    fn mark_as(&self, frame: u32, writable: bool) {
+    pub(super) fn mark_as(&self, frame: u32, writable: bool) {
         self.frames.set_dirty(frame);
         if !writable {
             self.frames.set_clean(frame);

@@ -14,12 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use atoll_channel::transport::Doze;
+use atoll_memory::pager::Pager;
 use atoll_memory::sys;
 
 use super::agent::{MUCH, Server};
 use super::{mail, measure, stack};
 use crate::futex::{Guard, Lock};
 use crate::heap::agent::Inside;
+use crate::start::signal;
+use crate::state;
 
 /// What who is on duty uses.
 pub(super) struct Shared {
@@ -110,7 +113,31 @@ pub(super) fn help<D: Fn() -> bool + 'static>(alone: bool, done: D) -> bool {
     if !SHARED.load(Ordering::Acquire) {
         return false;
     }
-    stack::off_paged_blocked(move || take_part(alone, &done))
+    stack::off_paged_blocked(move || {
+        let _parked = Parked::new();
+        take_part(alone, &done)
+    })
+}
+
+/// While it lives, what the node loses is not unmapped at once in the page table of the worker that waits.
+pub(super) struct Parked {
+    pager: Option<&'static Pager>,
+}
+
+impl Parked {
+    pub(super) fn new() -> Parked {
+        let pager = state::pager();
+        pager.into_iter().for_each(|pager| pager.park(state::table()));
+        Parked { pager }
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        if let Some(Err(e)) = self.pager.map(|pager| pager.unpark(state::table())) {
+            signal::end(e);
+        }
+    }
 }
 
 fn take_part(alone: bool, done: &impl Fn() -> bool) -> bool {

@@ -10,7 +10,7 @@ use atoll_coherence::merge::Page;
 use atoll_coherence::nodes::Node;
 use atoll_memory::control::{EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::executor::Executor;
-use atoll_memory::pager::node_copies::TOGETHER;
+use atoll_memory::pager::node_runs::TOGETHER;
 use atoll_memory::pager::{FaultError, Pager};
 
 use super::direct::Direct;

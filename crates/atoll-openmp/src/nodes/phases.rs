@@ -22,6 +22,8 @@ pub(super) struct Phases {
     began: Instant,
     /// Fetched ahead in this phase.
     ahead: Vec<Page>,
+    /// Does no worker go on before all are here? Where none could compute meanwhile, as the agent needs the only CPU.
+    in_turn: bool,
     /// Came with a page that a worker waited for.
     streamed: Vec<Page>,
     /// Of those fetched ahead, not here yet.
@@ -41,6 +43,7 @@ impl Phases {
             now: 0,
             began: Instant::now(),
             ahead: Vec::new(),
+            in_turn: false,
             streamed: Vec::new(),
             flying: HashSet::new(),
             entry: Duration::ZERO,
@@ -74,10 +77,10 @@ impl Phases {
         (pages, fetched, good)
     }
 
-    /// These are being fetched.
-    pub(super) fn fetching(&mut self, pages: Vec<Page>) {
+    /// These are being fetched; the node has one worker and one CPU if `in_turn`.
+    pub(super) fn fetching(&mut self, pages: Vec<Page>, in_turn: bool) {
         self.flying.extend(&pages);
-        self.ahead = pages;
+        (self.ahead, self.in_turn) = (pages, in_turn);
     }
 
     /// `page` is fetched as one before it was waited for.
@@ -97,20 +100,20 @@ impl Phases {
         }
     }
 
-    /// Are so few fetched, and not all here, that workers should wait for them?
+    /// Should workers wait for what is fetched and not all here?
     pub(super) fn is_worth_waiting(&self) -> bool {
-        self.are_few() && !self.flying.is_empty()
+        self.are_waited_for() && !self.flying.is_empty()
     }
 
-    fn are_few(&self) -> bool {
-        self.ahead.len() <= FEW
+    fn are_waited_for(&self) -> bool {
+        self.in_turn || self.ahead.len() <= FEW
     }
 
     /// `page` is here.
     pub(super) fn came(&mut self, page: Page) {
         if self.flying.remove(&page) {
             // Where workers run meanwhile and others fetch, an eighth of it is this plan's cost.
-            self.entry = self.began.elapsed() / if self.are_few() { 1 } else { 8 };
+            self.entry = self.began.elapsed() / if self.are_waited_for() { 1 } else { 8 };
         }
         if let Some(asked) = self.asked.remove(&page) {
             self.fault = (self.fault * 15 + asked.elapsed()) / 16;

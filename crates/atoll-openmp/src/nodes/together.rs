@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use atoll_coherence::nodes::Node;
-use atoll_memory::pager::node_copies::TOGETHER;
+use atoll_memory::pager::node_runs::TOGETHER;
 
 /// Pages that workers are not to write any more, and pages to be read where they lie.
 #[derive(Default)]

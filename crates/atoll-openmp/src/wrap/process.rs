@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lend::{self, Argument as _};
 use super::{paged, stdio};
+use crate::start::signal;
 use crate::{nodes, state};
 
 fn pid() -> i32 {
@@ -191,6 +192,10 @@ pub(crate) fn exit_for_node(status: c_int) {
     extern "C" fn run(status: *mut c_void) -> *mut c_void {
         // SAFETY: ends the process, as `exit` in any thread does.
         unsafe { libc::exit(status as usize as c_int) }
+    }
+    // The first worker may be waiting meanwhile.
+    if let Some(Err(e)) = state::pager().map(|pager| pager.end_parking(state::table())) {
+        signal::end(e);
     }
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the thread takes a number and ends the process.

@@ -8,8 +8,9 @@ use atoll_memory::control::NodeCount;
 
 use super::super::mail::{self, Number};
 use super::super::wire::Packet;
-use super::super::{ORIGIN, races, region};
+use super::super::{ORIGIN, measure, races, region};
 use super::Server;
+use crate::futex;
 
 /// Pages of a plan that are fetched at once where near memory is limited.
 const MOST_IN_MESSAGES: usize = 64;
@@ -102,6 +103,6 @@ impl Server {
             let result = self.agent.fault(*page, Fault::Read, Mode::Single, &mut self.pages);
             self.step(result);
         }
-        self.phases.fetching(pages);
+        self.phases.fetching(pages, measure::workers() == 1 && futex::cpus() == 1);
     }
 }
