@@ -15,6 +15,7 @@ pub mod agent;
 pub mod copy;
 pub mod diff;
 pub mod directory;
+mod drift;
 pub mod home;
 pub mod merge;
 pub mod nodes;

@@ -4,10 +4,13 @@
 //! were used, and what both cost.
 //!
 //! Source: the Popcorn paper, sections 3.2 and 4.3. There the first run alone decides; here pages that are no longer used
-//! leave the plan, and a plan that costs more than it saves rests (the paper's Hotspot lost 4 %).
+//! leave the plan, those that move along from run to run come before they are missed (`drift`), and a plan that costs more than it
+//! saves rests (the paper's Hotspot lost 4 %).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
+use crate::drift::Drift;
 use crate::merge::Page;
 
 /// Runs in a row without use after which a page leaves.
@@ -26,11 +29,25 @@ pub struct Costs {
     pub fault: u64,
 }
 
+/// What became of a page of the plan in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It was here already.
+    Here,
+    /// It was fetched, and a worker used it.
+    Used,
+    /// It was fetched for nothing.
+    Unused,
+}
+
 /// A region's plan at one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Pages, with the runs in a row in which they were fetched for nothing.
     pages: BTreeMap<Page, u8>,
+    drift: Drift,
+    /// Of the pages, those that nobody has missed yet.
+    guessed: Vec<Page>,
     losses: u8,
     rests: u8,
     /// The pages were fetched in the run that is under way.
@@ -47,18 +64,44 @@ impl Plan {
 
     /// A worker had to wait for `page` to read it.
     pub fn faulted(&mut self, page: Page) {
-        self.pages.entry(page).or_insert(0);
+        if let Entry::Vacant(entry) = self.pages.entry(page) {
+            entry.insert(0);
+            self.drift.is_new(page);
+        }
     }
 
-    /// The region ended. `used` says of a page that was fetched ahead whether a worker used it.
-    pub fn ended(&mut self, costs: Costs, mut used: impl FnMut(Page) -> bool) {
-        if !std::mem::take(&mut self.fetched) {
+    /// The region ended. `fate` is asked for each of its pages.
+    pub fn ended(&mut self, costs: Costs, fate: impl Fn(Page) -> Fate) {
+        let guessed = std::mem::take(&mut self.guessed);
+        if std::mem::take(&mut self.fetched) {
+            self.judge(costs, &guessed, fate);
+        } else {
             self.rests = self.rests.saturating_sub(1);
-            return;
+            self.pages.retain(|page, _| guessed.binary_search(page).is_err());
         }
+        let expected = self.drift.ended();
+        expected.gone.iter().for_each(|page| _ = self.pages.remove(page));
+        for page in expected.next {
+            if let Entry::Vacant(entry) = self.pages.entry(page) {
+                // One run decides.
+                entry.insert(UNUSED - 1);
+                self.guessed.push(page);
+            }
+        }
+    }
+
+    fn judge(&mut self, costs: Costs, guessed: &[Page], fate: impl Fn(Page) -> Fate) {
         let mut saved = 0;
+        for page in guessed {
+            match fate(*page) {
+                Fate::Used => self.drift.is_new(*page),
+                // Nothing says that it is wanted.
+                Fate::Here => _ = self.pages.remove(page),
+                Fate::Unused => {}
+            }
+        }
         self.pages.retain(|page, unused| {
-            *unused = if used(*page) { 0 } else { *unused + 1 };
+            *unused = if fate(*page) == Fate::Unused { *unused + 1 } else { 0 };
             saved += u64::from(*unused == 0);
             *unused < UNUSED
         });
@@ -93,15 +136,31 @@ mod tests {
         let mut plan = Plan::default();
         assert_eq!(plan.enter().count(), 0);
         [3, 1, 2].into_iter().for_each(|page| plan.faulted(page));
-        plan.ended(CHEAP, |_| false);
+        plan.ended(CHEAP, |_| Fate::Unused);
         for _ in 0..2 {
             assert_eq!(plan.enter().collect::<Vec<_>>(), [1, 2, 3]);
-            plan.ended(CHEAP, |page| page != 2);
+            plan.ended(CHEAP, |page| if page == 2 { Fate::Unused } else { Fate::Used });
         }
         assert_eq!(plan.enter().collect::<Vec<_>>(), [1, 3]);
         plan.faulted(9);
-        plan.ended(CHEAP, |_| true);
+        plan.ended(CHEAP, |_| Fate::Used);
         assert_eq!(plan.len(), 3);
+    }
+
+    #[test]
+    fn what_moves_along_is_fetched_before_it_is_missed_and_leaves_when_it_stops() {
+        let mut plan = Plan::default();
+        for start in [10, 20] {
+            plan.enter().count();
+            (start..start + 4).for_each(|page| plan.faulted(page));
+            plan.ended(CHEAP, |page| if page < 20 { Fate::Unused } else { Fate::Used });
+        }
+        let fetched = |plan: &mut Plan| plan.enter().filter(|page| *page > 20).collect::<Vec<_>>();
+        assert_eq!(fetched(&mut plan), [30, 31, 32, 33]);
+        plan.ended(CHEAP, |page| if page < 30 { Fate::Unused } else { Fate::Used });
+        assert_eq!(fetched(&mut plan), [40, 41, 42, 43]);
+        plan.ended(CHEAP, |_| Fate::Unused);
+        assert!(plan.is_empty());
     }
 
     #[test]
@@ -110,14 +169,14 @@ mod tests {
         plan.enter().count();
         plan.faulted(1);
         let dear = Costs { entry: 1000, fault: 100 };
-        plan.ended(dear, |_| true);
+        plan.ended(dear, |_| Fate::Used);
         for _ in 0..LOSSES {
             assert_eq!(plan.enter().count(), 1);
-            plan.ended(dear, |_| true);
+            plan.ended(dear, |_| Fate::Used);
         }
         for _ in 0..REST {
             assert_eq!(plan.enter().count(), 0);
-            plan.ended(dear, |_| true);
+            plan.ended(dear, |_| Fate::Used);
         }
         assert_eq!(plan.enter().count(), 1);
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use atoll_coherence::agent::Mode;
-use atoll_coherence::plan::{Costs, Plan};
+use atoll_coherence::plan::{Costs, Fate, Plan};
 use atoll_coherence::region::{Region, Rules};
 
 use super::Consistency;
@@ -138,8 +138,12 @@ impl Regions {
             let fault = self.faults.0.checked_div(self.faults.1).unwrap_or(0);
             for (plan, run) in known.plans.iter_mut().zip(&mut self.runs) {
                 let run = std::mem::take(run);
-                // A page that was there already is no waste.
-                plan.ended(Costs { entry: run.entry, fault }, |page| !run.ahead.contains(&page));
+                let fate = |page| match (run.ahead.contains(&page), run.used.contains(&page)) {
+                    (true, _) => Fate::Unused,
+                    (_, true) => Fate::Used,
+                    _ => Fate::Here,
+                };
+                plan.ended(Costs { entry: run.entry, fault }, fate);
             }
         }
         self.began = clock;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use atoll_coherence::merge::Page;
-use atoll_coherence::plan::{Costs, Plan};
+use atoll_coherence::plan::{Costs, Fate, Plan};
 
 /// So few pages are worth waiting for: they come sooner than a worker that faults on each would go on.
 const FEW: usize = 32;
@@ -64,10 +64,14 @@ impl Phases {
             let ahead: HashSet<Page> = self.ahead.drain(..).collect();
             fetched = ahead.len() as u64;
             good = ahead.iter().filter(|page| used(**page)).count() as u64;
-            let costs = Costs { entry: self.entry.as_nanos() as u64, fault: self.fault.as_nanos() as u64 };
-            plan.ended(costs, |page| !ahead.contains(&page) || used(page));
             // Or the next run would wait for one in a while again, from where they stream.
             streamed.into_iter().filter(|page| used(*page)).for_each(|page| plan.faulted(page));
+            let costs = Costs { entry: self.entry.as_nanos() as u64, fault: self.fault.as_nanos() as u64 };
+            plan.ended(costs, |page| match ahead.contains(&page) {
+                false => Fate::Here,
+                true if used(page) => Fate::Used,
+                true => Fate::Unused,
+            });
         }
         self.now = key;
         self.began = Instant::now();

@@ -94,7 +94,8 @@ impl Server {
         let (mut pages, ahead, used) = self.phases.begin(key, is_used);
         self.counts.add(NodeCount::Ahead, ahead);
         self.counts.add(NodeCount::AheadUsed, used);
-        pages.retain(|page| self.agent.state(*page) == State::Nothing);
+        // What is thought to come next may be pages of no address.
+        pages.retain(|page| self.agent.state(*page) == State::Nothing && pager.stretch(*page).is_some());
         if pager.control().settings.near_bytes != u64::MAX {
             // They are in messages until they are in place, and messages are near memory.
             pages.truncate(MOST_IN_MESSAGES);

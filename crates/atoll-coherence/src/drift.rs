@@ -1,0 +1,141 @@
+//! Pages that a region reads anew in each run and that move along from run to run, as in a decomposition, which works on the next
+//! rows each time: where they will lie next.
+//!
+//! `plan` adds them to what stays the same. Not in the paper.
+
+use crate::merge::Page;
+
+/// Fewer pages may lie so by chance.
+const LEAST: usize = 3;
+/// Pages so far apart move each in their own way.
+const APART: u64 = 16;
+/// Runs that are remembered: twice two, as what two nodes share may move in every second run only.
+const RUNS: usize = 4;
+
+/// What was new in the last runs of a region at one node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Drift {
+    /// The run that is under way.
+    now: Vec<Page>,
+    /// Those before, the last one first; ascending.
+    runs: [Vec<Page>; RUNS],
+}
+
+/// What is to be expected of the next run.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Expected {
+    /// New pages.
+    pub(crate) next: Vec<Page>,
+    /// Pages of the run that is over, which the region leaves behind.
+    pub(crate) gone: Vec<Page>,
+}
+
+impl Drift {
+    /// `page` is read in this run and was not in those before.
+    pub(crate) fn is_new(&mut self, page: Page) {
+        self.now.push(page);
+    }
+
+    /// The run is over.
+    pub(crate) fn ended(&mut self) -> Expected {
+        self.runs.rotate_right(1);
+        self.runs[0] = std::mem::take(&mut self.now);
+        self.runs[0].sort_unstable();
+        self.runs[0].dedup();
+        let [last, second, third, fourth] = &self.runs;
+        let mut expected = Expected::default();
+        for group in groups(last) {
+            let step = step(group, second);
+            expected.next.extend(step.into_iter().flat_map(|step| moved(group, step)));
+            if step.or_else(|| self::step(group, third)).is_some() {
+                expected.gone.extend(group);
+            }
+        }
+        for group in groups(second).filter(|group| step(group, third).is_none()) {
+            let step = step(group, fourth);
+            expected.next.extend(step.into_iter().flat_map(|step| moved(group, step)));
+        }
+        expected
+    }
+}
+
+/// Pages that move together.
+fn groups(pages: &[Page]) -> impl Iterator<Item = &[Page]> {
+    pages.chunk_by(|a, b| b - a < APART)
+}
+
+fn moved(group: &[Page], step: i64) -> impl Iterator<Item = Page> {
+    group.iter().filter_map(move |page| page.checked_add_signed(step))
+}
+
+/// How far a group of pages of the run `before` moved to become `group`, if most of it did; the shortest way.
+fn step(group: &[Page], before: &[Page]) -> Option<i64> {
+    let (first, last) = (*group.first()?, *group.last()?);
+    let steps = groups(before).flat_map(|old| {
+        let ends = [(first, old.first()), (last, old.last())];
+        let steps = ends.map(|(new, old)| old.map_or(0, |old| new.wrapping_sub(*old) as i64));
+        steps.into_iter().filter(|step| {
+            let known = |page: &&Page| old.binary_search(&page.wrapping_add_signed(-step)).is_ok();
+            let moved = group.iter().filter(known).count();
+            *step != 0 && moved >= LEAST && moved * 4 >= group.len() * 3
+        })
+    });
+    steps.min_by_key(|step| step.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(drift: &mut Drift, pages: impl IntoIterator<Item = Page>) -> Expected {
+        pages.into_iter().for_each(|page| drift.is_new(page));
+        drift.ended()
+    }
+
+    fn pages(pages: std::ops::Range<Page>) -> Vec<Page> {
+        pages.collect()
+    }
+
+    #[test]
+    fn what_moves_along_is_told_from_the_second_run_on() {
+        let mut drift = Drift::default();
+        assert_eq!(run(&mut drift, 100..108), Expected::default());
+        let expected = Expected { next: pages(148..156), gone: pages(124..132) };
+        assert_eq!(run(&mut drift, (124..132).rev()), expected);
+        // It may go back, and get smaller.
+        assert_eq!(run(&mut drift, 120..127), Expected { next: pages(116..123), gone: pages(120..127) });
+    }
+
+    #[test]
+    fn what_moves_in_every_second_run_is_told_beside_what_moves_in_each() {
+        let mut drift = Drift::default();
+        let mut each = |turn: u64| {
+            let always = 1000 + 10 * turn;
+            let sometimes = 24 * (turn / 2);
+            let second = (sometimes..sometimes + 12).filter(|_| turn.is_multiple_of(2));
+            run(&mut drift, (always..always + 5).chain(second))
+        };
+        let told: Vec<_> = (0..6).map(&mut each).collect();
+        assert_eq!(
+            told[2],
+            Expected { next: pages(1030..1035), gone: [pages(24..36), pages(1020..1025)].concat() }
+        );
+        assert_eq!(
+            told[3],
+            Expected { next: [pages(1040..1045), pages(48..60)].concat(), gone: pages(1030..1035) }
+        );
+        assert_eq!(told[4].next, pages(1050..1055));
+    }
+
+    #[test]
+    fn what_comes_anywhere_is_not_told() {
+        let mut drift = Drift::default();
+        for pages in [[1, 50, 90], [7, 12, 300], [1000, 1001, 1002], [5, 9, 2000]] {
+            assert_eq!(run(&mut drift, pages), Expected::default());
+        }
+        // Too few, and those that stay.
+        for pages in [vec![1, 2], vec![3, 4], vec![21, 22, 23], vec![21, 22, 23]] {
+            assert_eq!(run(&mut drift, pages), Expected::default());
+        }
+    }
+}
