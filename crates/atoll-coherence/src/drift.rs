@@ -9,6 +9,8 @@ use crate::merge::Page;
 const LEAST: usize = 3;
 /// Pages so far apart move each in their own way.
 const APART: u64 = 16;
+/// So many comparisons take a millisecond. What is read anew in more places does not move along.
+const MOST: usize = 1 << 15;
 /// Runs that are remembered: twice two, as what two nodes share may move in every second run only.
 const RUNS: usize = 4;
 
@@ -44,16 +46,18 @@ impl Drift {
         self.runs[0].dedup();
         let [last, second, third, fourth] = &self.runs;
         let mut expected = Expected::default();
+        let (from_second, from_third) = (within_reason(last, second), within_reason(last, third));
         for group in groups(last) {
-            let step = step(group, second);
-            expected.next.extend(step.into_iter().flat_map(|step| moved(group, step)));
-            if step.or_else(|| self::step(group, third)).is_some() {
+            let one = step(group, from_second);
+            expected.next.extend(one.into_iter().flat_map(|step| moved(group, step)));
+            if one.or_else(|| step(group, from_third)).is_some() {
                 expected.gone.extend(group);
             }
         }
-        for group in groups(second).filter(|group| step(group, third).is_none()) {
-            let step = step(group, fourth);
-            expected.next.extend(step.into_iter().flat_map(|step| moved(group, step)));
+        let (from_third, from_fourth) = (within_reason(second, third), within_reason(second, fourth));
+        for group in groups(second).filter(|group| step(group, from_third).is_none()) {
+            let two = step(group, from_fourth);
+            expected.next.extend(two.into_iter().flat_map(|step| moved(group, step)));
         }
         expected
     }
@@ -62,6 +66,11 @@ impl Drift {
 /// Pages that move together.
 fn groups(pages: &[Page]) -> impl Iterator<Item = &[Page]> {
     pages.chunk_by(|a, b| b - a < APART)
+}
+
+/// The run `before`, or nothing if it is too much to be compared with `pages`.
+fn within_reason<'a>(pages: &[Page], before: &'a [Page]) -> &'a [Page] {
+    if pages.len().saturating_mul(groups(before).count()) <= MOST { before } else { &[] }
 }
 
 fn moved(group: &[Page], step: i64) -> impl Iterator<Item = Page> {
@@ -133,7 +142,12 @@ mod tests {
         for pages in [[1, 50, 90], [7, 12, 300], [1000, 1001, 1002], [5, 9, 2000]] {
             assert_eq!(run(&mut drift, pages), Expected::default());
         }
-        // Too few, and those that stay.
+        // Too many places, too few pages, and those that stay.
+        let mut scattered = |turn: u64| run(&mut drift, (0..1000).map(|place| 100 * place + turn));
+        assert_eq!(
+            [0, 4, 8].map(&mut scattered),
+            [const { Expected { next: Vec::new(), gone: Vec::new() } }; 3]
+        );
         for pages in [vec![1, 2], vec![3, 4], vec![21, 22, 23], vec![21, 22, 23]] {
             assert_eq!(run(&mut drift, pages), Expected::default());
         }

@@ -77,7 +77,9 @@ impl Plan {
             self.judge(costs, &guessed, fate);
         } else {
             self.rests = self.rests.saturating_sub(1);
-            self.pages.retain(|page, _| guessed.binary_search(page).is_err());
+            for page in &guessed {
+                self.pages.remove(page);
+            }
         }
         let expected = self.drift.ended();
         expected.gone.iter().for_each(|page| _ = self.pages.remove(page));
@@ -161,6 +163,18 @@ mod tests {
         assert_eq!(fetched(&mut plan), [40, 41, 42, 43]);
         plan.ended(CHEAP, |_| Fate::Unused);
         assert!(plan.is_empty());
+    }
+
+    #[test]
+    fn what_is_expected_of_a_run_that_fetches_nothing_is_forgotten() {
+        let mut plan = Plan::default();
+        for start in [100, 200] {
+            (start..start + 3).chain(start + 50..start + 53).for_each(|page| plan.faulted(page));
+            plan.ended(CHEAP, |_| Fate::Unused);
+        }
+        assert_eq!(plan.len(), 12);
+        plan.ended(CHEAP, |_| Fate::Unused);
+        assert_eq!(plan.len(), 6);
     }
 
     #[test]
