@@ -2,17 +2,18 @@
 //!
 //! Skipped, with the reason, where there is no Chromium.
 
+mod headless;
+
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use atoll_record::profile::names::{Global, ModuleNames};
 use atoll_record::profile::{
     Access, Event, Header, Names, Profile, ProfileWriter, Sample, SamplerInfo, Trailer,
 };
+
+use headless::{browse, chromium};
 
 /// What a name could do if it were taken for markup or script.
 const HOSTILE: [&str; 4] = [
@@ -97,49 +98,6 @@ fn report(folder: &Path) -> PathBuf {
     let profile = Profile::open(&from).expect("profile");
     atoll_report::write_html(&profile, File::create(&to).expect("a file")).expect("report");
     to
-}
-
-/// The path of a Chromium; none, and why on standard error, where there is none.
-fn chromium() -> Option<&'static str> {
-    let works = |name: &&&str| {
-        let mut command = Command::new(name);
-        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    let found = ["chromium", "chromium-browser", "google-chrome"].iter().find(works).copied();
-    if found.is_none() {
-        println!("skipped: no chromium here (Debian's package chromium)");
-    }
-    found
-}
-
-/// Runs a browser on the page, for a minute at most.
-fn browse(browser: &str, folder: &Path, page: &Path, flags: &[&str]) -> Output {
-    let mut command = Command::new(browser);
-    command
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1366,768"])
-        .args(["--virtual-time-budget=20000", "--run-all-compositor-stages-before-draw"])
-        .arg(format!("--user-data-dir={}", folder.join("browser").display()))
-        .args(flags)
-        .arg(format!("file://{}", page.display()))
-        .stdin(Stdio::null());
-    let (out, error) = (folder.join("out"), folder.join("error"));
-    command.stdout(File::create(&out).expect("a file")).stderr(File::create(&error).expect("a file"));
-    let mut child = command.spawn().expect("the browser starts");
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("wait") {
-            break status;
-        }
-        if begun.elapsed() > Duration::from_secs(60) {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("the browser did not end: {}", fs::read_to_string(&error).unwrap_or_default());
-        }
-        thread::sleep(Duration::from_millis(50));
-    };
-    let read = |path| fs::read(path).expect("read");
-    Output { status, stdout: read(&out), stderr: read(&error) }
 }
 
 #[test]
