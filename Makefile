@@ -1,5 +1,5 @@
-# Everything a stranger needs; `make` alone says what there is. Only make itself must be there already:
-# scripts/setup installs the rest on Debian.
+# Everything for who works on atoll; `make` alone says what there is. The demonstration and the tests need no make to begin
+# with: ./demo and ./test, which the targets of these names call. scripts/setup installs what is missing on Debian.
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
@@ -24,15 +24,14 @@ build: setup programs ## Build everything, the workloads too
 programs: setup ## Build the workloads to target/programs
 	@$(MAKE) --no-print-directory -C programs OUT="$(abspath $(TARGET))/programs"
 
-# A shell has what it starts in the background ignore interrupts, which tests are about.
-test: build model ## Set up, build and run all tests
-	env --default-signal=INT,QUIT $(CARGO) test --workspace
+test: ## Set up, build and run all tests (./test)
+	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" ./test
 
 model: setup ## The channels' protocols in every order of their threads (loom)
-	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p atoll-channel --lib --target-dir "$(TARGET)/loom"
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p atoll-transport --lib --target-dir "$(TARGET)/loom"
 
-demo: build ## A program at half its memory: native, under Linux swap, under atoll
-	@$(BENCH) --demo
+demo: ## A program at half its memory: native, under Linux swap, under atoll (./demo)
+	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" ./demo
 
 bench: build ## The full measurement, up to 40 minutes on a quiet machine
 	$(BENCH) --csv $(TARGET)/out-of-core.csv
@@ -84,7 +83,14 @@ install: build ## Install to PREFIX (default /usr/local)
 	install -m 755 $(TARGET)/release/atoll "$(DESTDIR)$(PREFIX)/bin/atoll"
 	for library in openmp hooks profile qemu_plugin; do install -m 644 $(TARGET)/release/libatoll_$$library.so "$(DESTDIR)$(PREFIX)/lib/atoll/" || exit 1; done
 
+deb: build ## A Debian package, for this Debian and newer ones
+	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" scripts/package deb
+
+dist: ## A tarball that runs where it is unpacked, with glibc 2.34 or newer (2.28 for all but atoll run)
+	@scripts/setup --deb
+	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" scripts/package tar
+
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install deb dist clean

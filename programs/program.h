@@ -49,6 +49,17 @@ static inline program_options program_parse(int argc, char **argv) {
     return o;
 }
 
+/* An option of a program's own that is one word: says whether it is there, and takes it away before `program_parse`. */
+static inline int program_has(int *argc, char **argv, const char *word) {
+    for (int i = 2; i < *argc; i++)
+        if (!strcmp(argv[i], word)) {
+            memmove(&argv[i], &argv[i + 1], (size_t)(*argc - i) * sizeof *argv);
+            --*argc;
+            return 1;
+        }
+    return 0;
+}
+
 /* FNV-1a over the bytes of `n` doubles, continued from `h`; begin with PROGRAM_CHECKSUM_SEED. */
 #define PROGRAM_CHECKSUM_SEED 0xcbf29ce484222325ULL
 static inline uint64_t program_checksum(uint64_t h, const void *data, size_t bytes) {

@@ -1,14 +1,16 @@
 /* What a page costs on its way in and out: a table is read, changed and written back, page by page.
  *
- *   sweep CLASS [--pattern sequential|random] [--passes N] [--megabytes M]
+ *   sweep CLASS [--pattern sequential|random|look|update] [--passes N] [--megabytes M]
  *
  * sequential: every thread walks its own part of the table from front to back and changes one 8-byte word of each
  * cache line. random: it visits every page of its part once a pass, in an order shuffled anew for each pass, and
- * changes one word of it. No thread ever touches another's part. Printed is the time of the passes by 4K page
- * visited (all threads' pages together); making and verifying the table are not timed.
+ * changes one word of it. No thread ever touches another's part then. look: every thread visits every page of the whole table
+ * once a pass, in an order of its own, and reads one word of it; update: it adds to the word, atomically. Printed is the time of
+ * the passes by 4K page visited (all threads' visits together); making and verifying the table are not timed.
  * --passes is the same as --iterations; --megabytes sets the table's size instead of the class.
  *
- * Verified is every word: what a pass does to it depends only on what it was and the number of the pass.
+ * Verified is every word: what a pass does to it depends only on what it was and the number of the pass, or for update on how many
+ * visits there were.
  */
 #include "program.h"
 
@@ -17,6 +19,9 @@
 #define PAGE 4096
 #define WORDS (PAGE / 8)
 #define LINE_WORDS 8
+
+enum pattern { SEQUENTIAL, RANDOM, LOOK, UPDATE };
+static const char *const patterns[] = {"sequential", "random", "look", "update"};
 
 typedef struct {
     char name;
@@ -64,32 +69,58 @@ static void sequential_pass(uint64_t *table, uint64_t first, uint64_t end, int p
     for (uint64_t w = first * WORDS; w < end * WORDS; w += LINE_WORDS) table[w] = changed(table[w], pass);
 }
 
-static void random_pass(uint64_t *table, uint64_t first, uint64_t end, int pass) {
+static int half_bits_of(uint64_t pages) {
     int half_bits = 1;
-    while (1ULL << 2 * half_bits < end - first) half_bits++;
+    while (1ULL << 2 * half_bits < pages) half_bits++;
+    return half_bits;
+}
+
+static void random_pass(uint64_t *table, uint64_t first, uint64_t end, int pass) {
+    int half_bits = half_bits_of(end - first);
     for (uint64_t i = 0; i < end - first; i++) {
         uint64_t page = first + shuffled(i, end - first, half_bits, pass), w = page * WORDS + word_of(page);
         table[w] = changed(table[w], pass);
     }
 }
 
-/* Is word `w` one that the passes change? */
-static inline int is_visited(uint64_t w, int random) {
-    return random ? w % WORDS == word_of(w / WORDS) : w % LINE_WORDS == 0;
+/* All of the table, in an order of this thread's own; how many words were not what they had been made. */
+static uint64_t shared_pass(uint64_t *table, uint64_t pages, int order, int update) {
+    int half_bits = half_bits_of(pages);
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < pages; i++) {
+        uint64_t page = shuffled(i, pages, half_bits, order), w = page * WORDS + word_of(page);
+        if (update)
+            __atomic_fetch_add(&table[w], 1, __ATOMIC_RELAXED);
+        else
+            wrong += table[w] != first_value(w);
+    }
+    return wrong;
+}
+
+/* What word `w` is after all passes of all threads. */
+static uint64_t expected(uint64_t w, enum pattern pattern, int passes, int threads) {
+    uint64_t value = first_value(w);
+    int is_visited = pattern == SEQUENTIAL ? w % LINE_WORDS == 0 : w % WORDS == word_of(w / WORDS);
+    if (!is_visited || pattern == LOOK) return value;
+    if (pattern == UPDATE) return value + (uint64_t)passes * (uint64_t)threads;
+    for (int pass = 0; pass < passes; pass++) value = changed(value, pass);
+    return value;
 }
 
 static void usage(const char *name) {
-    fprintf(stderr, "usage: %s S|W|A|B|C [--pattern sequential|random] [--passes N] [--megabytes M]\n", name);
+    fprintf(stderr, "usage: %s S|W|A|B|C [--pattern sequential|random|look|update] [--passes N] [--megabytes M]\n", name);
     exit(2);
 }
 
 int main(int argc, char **argv) {
-    int random = 0, megabytes = 0, kept = 0;
+    enum pattern pattern = SEQUENTIAL;
+    int megabytes = 0, kept = 0;
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--pattern") && i + 1 < argc) {
             i++;
-            if (strcmp(argv[i], "sequential") && strcmp(argv[i], "random")) usage(argv[0]);
-            random = !strcmp(argv[i], "random");
+            pattern = SEQUENTIAL;
+            while (pattern <= UPDATE && strcmp(argv[i], patterns[pattern])) pattern++;
+            if (pattern > UPDATE) usage(argv[0]);
         } else if (!strcmp(argv[i], "--megabytes") && i + 1 < argc) {
             megabytes = atoi(argv[++i]);
             if (megabytes < 1 || megabytes > 1 << 20) usage(argv[0]);
@@ -123,24 +154,24 @@ int main(int argc, char **argv) {
 #pragma omp barrier
         double start = program_seconds();
         for (int pass = 0; pass < passes; pass++) {
-            if (random)
+            if (pattern == SEQUENTIAL)
+                sequential_pass(table, first, end, pass);
+            else if (pattern == RANDOM)
                 random_pass(table, first, end, pass);
             else
-                sequential_pass(table, first, end, pass);
+                wrong += shared_pass(table, pages, pass * (int)n + (int)me, pattern == UPDATE);
         }
         slowest = program_seconds() - start;
 #pragma omp barrier
         for (uint64_t w = first * WORDS; w < end * WORDS; w++) {
-            uint64_t expected = first_value(w);
-            if (is_visited(w, random))
-                for (int pass = 0; pass < passes; pass++) expected = changed(expected, pass);
-            wrong += table[w] != expected;
+            wrong += table[w] != expected(w, pattern, passes, (int)n);
             sum += mix(table[w] ^ w);
         }
     }
     free(table);
-    printf("Sweep class %c: %s, %llu pages of 4K, %d passes, %d threads\n", c->name, random ? "random" : "sequential",
+    printf("Sweep class %c: %s, %llu pages of 4K, %d passes, %d threads\n", c->name, patterns[pattern],
            (unsigned long long)pages, passes, threads);
-    printf("Microseconds a page: %.3f\n", 1e6 * slowest / ((double)pages * passes));
+    double visits = (double)pages * passes * (pattern >= LOOK ? threads : 1);
+    printf("Microseconds a page: %.3f\n", 1e6 * slowest / visits);
     return program_verdict(sum, slowest, 1, wrong == 0, (double)wrong, 0.0, passes, c->passes);
 }

@@ -1,7 +1,11 @@
 //! Links the runtime so that its constructor runs before any other object's.
 
 fn main() {
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
+    println!("cargo:rerun-if-env-changed=ATOLL_LINK_WITHOUT_INITFIRST");
+    // Zig's linker, by which `make dist` links for old glibcs, has no such flag: scripts/initfirst marks the library afterwards.
+    if std::env::var_os("ATOLL_LINK_WITHOUT_INITFIRST").is_none() {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
+    }
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rerun-if-changed=src/wrap/variadic.c");
     // Exceptions of the program pass through `pthread_once`; glibc's own checks would call what we wrap.
@@ -12,4 +16,11 @@ fn main() {
         .flag("-U_FORTIFY_SOURCE")
         .warnings(true)
         .compile("atoll_variadic");
+    println!("cargo:rerun-if-changed=src/omp/kmp/atomics.c");
+    cc::Build::new()
+        .file("src/omp/kmp/atomics.c")
+        .flag("-fvisibility=hidden")
+        .flag("-fno-strict-aliasing")
+        .warnings(true)
+        .compile("atoll_atomics");
 }

@@ -8,8 +8,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
-use atoll_channel::transport::{
+use atoll_transport::Node;
+use atoll_transport::transport::{
     Event, Place, Shm, ShmSettings, Transport, TransportError, Ucx, UcxSettings, mesh,
 };
 

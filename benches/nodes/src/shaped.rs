@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use atoll_channel::transport::Ucx;
+use atoll_transport::transport::Ucx;
 
 /// The interface of each node.
 const DEVICE: &str = "veth-atoll";

@@ -233,8 +233,9 @@ impl Bench {
 }
 
 impl Places {
-    /// Beside this executable, as cargo and the Makefile build things.
+    /// Beside this executable, as cargo and the Makefile build things; `workload` is one that is needed.
     pub(crate) fn beside(
+        workload: &str,
         atoll: Option<PathBuf>,
         programs: Option<PathBuf>,
         disk: PathBuf,
@@ -246,7 +247,7 @@ impl Places {
             programs: programs.unwrap_or_else(|| folder.join("../programs")),
             disk,
         };
-        for (what, path) in [("atoll", &places.atoll), ("the workloads", &places.programs.join("cg"))] {
+        for (what, path) in [("atoll", &places.atoll), ("the workloads", &places.programs.join(workload))] {
             if !path.exists() {
                 return Err(Error::said(format!(
                     "{what} should be at {}: make build builds it",

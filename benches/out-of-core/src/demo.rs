@@ -15,7 +15,12 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Shows the table; `false` if a run failed or its result was wrong.
 pub(crate) fn demo(options: &Options) -> Result<bool, Error> {
-    let places = Places::beside(options.atoll.clone(), options.programs_dir.clone(), options.dir.clone())?;
+    let places = Places::beside(
+        plan::DEMO.name,
+        options.atoll.clone(),
+        options.programs_dir.clone(),
+        options.dir.clone(),
+    )?;
     let bench = Bench::new(places, TIMEOUT, SWAP_BYTES, 0, &options.zram_algorithm)?;
     println!("{}\n", full::machine(&bench));
     let mut sheet = Sheet::new(&bench, plan::DEMO, options.percent)?;

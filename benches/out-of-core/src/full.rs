@@ -22,7 +22,8 @@ const TABLE_MEBIBYTES_QUICK: u64 = 64;
 
 /// Measures; `false` if a run failed or its result was wrong.
 pub(crate) fn full(options: &Options) -> Result<bool, Error> {
-    let places = Places::beside(options.atoll.clone(), options.programs_dir.clone(), options.dir.clone())?;
+    let places =
+        Places::beside("cg", options.atoll.clone(), options.programs_dir.clone(), options.dir.clone())?;
     let programs = if options.quick { plan::QUICK } else { plan::FULL };
     let chosen = |name: &str| options.programs.is_empty() || options.programs.iter().any(|p| p == name);
     if let Some(unknown) = options.programs.iter().find(|p| !programs.iter().any(|q| q.name == **p)) {

@@ -6,13 +6,16 @@ use crate::sheet::KILLED;
 use crate::stats::{Figure, Sample, figure};
 use crate::subject::{Atoll, Device, Subject, Waiting};
 
+/// Each worker has a part of the table.
 pub(crate) const PATTERNS: [&str; 2] = ["sequential", "random"];
+/// All workers visit all of the table, in random order.
+pub(crate) const SHARED: [&str; 2] = ["look", "update"];
 const PAGES_A_MEBIBYTE: u64 = 256;
 
 /// Passes over the table. A sweep is long enough that what a policy learns from its first passes shows; random visits
 /// teach it nothing, and take Linux swap half a minute each two.
 fn passes(pattern: &str) -> u64 {
-    if pattern == "random" { 2 } else { 8 }
+    if pattern == "sequential" { 8 } else { 2 }
 }
 
 /// Runs of one subject with one pattern. A sample's seconds are those of a 4K page.
@@ -45,6 +48,11 @@ pub(crate) fn atoll(page: &'static str) -> Subject {
     Subject::Atoll(Atoll { limited: true, far: Some("ram"), page: Some(page), policy: None })
 }
 
+/// Far memory `lz4`, as zram compresses.
+pub(crate) fn compressing() -> Subject {
+    Subject::Atoll(Atoll { limited: true, far: Some("lz4"), page: Some("4K"), policy: None })
+}
+
 impl Micro {
     /// One worker on a table of `mebibytes`; then two workers, each on as much as one worker alone has.
     pub(crate) fn new(mebibytes: u64) -> Micro {
@@ -70,6 +78,12 @@ impl Micro {
             subjects.into_iter().for_each(|subject| add(1, mebibytes, subject));
             for subject in [Subject::Native, atoll("4K")] {
                 add(2, 2 * mebibytes, subject);
+            }
+        }
+        for pattern in SHARED {
+            for subject in [Subject::Native, Subject::Swap(Device::Zram), compressing(), atoll("4K")] {
+                let (samples, out) = (Vec::new(), None);
+                cells.push(MicroCell { pattern, workers: 2, mebibytes, subject, samples, out });
             }
         }
         Micro { mebibytes, cells, wrong: Vec::new() }
@@ -124,7 +138,8 @@ impl Micro {
             return Ok(());
         }
         let name = format!("sweep {pattern}, {} workers: {}", cell.workers, cell.subject);
-        let pages = cell.mebibytes * PAGES_A_MEBIBYTE * passes;
+        let visitors = if SHARED.contains(&pattern) { cell.workers as u64 } else { 1 };
+        let pages = cell.mebibytes * PAGES_A_MEBIBYTE * passes * visitors;
         let printed = outcome.line("Microseconds a page:").and_then(|text| text.parse::<f64>().ok());
         let seconds = match (outcome.failure(), outcome.timed_out, printed) {
             (None, true, _) => outcome.seconds / pages as f64,

@@ -1,6 +1,6 @@
 //! What was aimed at and what was measured: one line each, which ends in `met` or `not met`.
 
-use crate::micro::{self, Micro, PATTERNS};
+use crate::micro::{self, Micro, PATTERNS, SHARED};
 use crate::plan::PAGES;
 use crate::sheet::{Sheet, mebibytes};
 use crate::stats::geometric_mean;
@@ -22,6 +22,7 @@ pub(crate) fn lines(sheets: &[Sheet], micro: Option<&Micro>, percent: u32) -> Ve
     if let Some(micro) = micro {
         lines.extend(costs(micro));
         lines.extend(two_workers(micro));
+        lines.extend(shared(micro));
     }
     lines.push(memory(sheets));
     lines
@@ -127,6 +128,20 @@ fn two_workers(micro: &Micro) -> Vec<String> {
             "two workers on different pages, {pattern}: at most {TWO_WORKERS} times what one takes for its half"
         );
         line(&target, figure, times.is_some_and(|times| times <= TWO_WORKERS))
+    });
+    lines.collect()
+}
+
+fn shared(micro: &Micro) -> Vec<String> {
+    let lines = SHARED.iter().map(|pattern| {
+        let cost = |subject: &Subject| micro.cost(pattern, 2, subject);
+        let (ours, zram) = (cost(&micro::compressing()), cost(&Subject::Swap(Device::Zram)));
+        let ratio = zram.zip(ours).map(|(zram, ours)| zram / ours);
+        let figure = ratio.zip(ours).map(|(ratio, ours)| format!("{ratio:.2} times; {ours:.2} us a visit"));
+        let target = format!(
+            "random visits of one table by two workers, {pattern}, lz4: at least 1.05 times as fast as zram"
+        );
+        line(&target, figure, ratio.is_some_and(|ratio| ratio >= 1.05))
     });
     lines.collect()
 }

@@ -102,9 +102,4 @@ impl Verdict {
             .or_else(|| findings.first().map(|f| Verdict::Unknown(*f)))
             .unwrap_or(Verdict::Plain)
     }
-
-    /// May several workers write one page at once?
-    pub fn allows_multiple_writers(&self) -> bool {
-        matches!(self, Verdict::Plain)
-    }
 }

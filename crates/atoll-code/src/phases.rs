@@ -11,7 +11,7 @@ use crate::input::Handlers;
 use crate::reach::Code;
 
 /// The entry point whose calls begin phases.
-const BARRIER: &str = "GOMP_barrier";
+const BARRIERS: [&str; 2] = ["GOMP_barrier", "__kmpc_barrier"];
 
 /// What can happen from one place until the next barrier or the function's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,8 @@ pub(crate) fn phases(
 ) -> Option<Vec<Phase>> {
     let (first, others) = bodies.split_first()?;
     let start = first.ins.first()?.instruction.ip();
-    let is_barrier = |callee: &Callee<'_>| matches!(callee, Callee::Known(name, _) if *name == BARRIER);
+    let is_barrier =
+        |callee: &Callee<'_>| matches!(callee, Callee::Known(name, _) if BARRIERS.contains(name));
     let calls_barrier = |body: &Body<'_>| body.calls.iter().any(|call| is_barrier(&call.callee));
     let throws = code.function(start).is_none_or(|function| function.handlers != Handlers::None);
     if throws || others.iter().any(calls_barrier) {

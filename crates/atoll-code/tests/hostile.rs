@@ -73,8 +73,7 @@ proptest! {
 #[test]
 fn mutated_files() {
     if !common::installed("gcc") {
-        println!("skipped: gcc is not installed");
-        return;
+        atoll_skips::skip!("gcc is not installed: apt-get install gcc");
     }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("program");

@@ -11,7 +11,7 @@ use atoll_code::{Effect, Kind, Verdict};
 /// Builds a file of `snippets/` with each set of options, and calls `look` with every function named `plain_…` and so on.
 fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_code::Reach, &str)) {
     if !common::installed(compiler) {
-        println!("skipped: {compiler} is not installed");
+        atoll_skips::skip_part!("{compiler} is not installed: apt-get install {compiler}");
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snippets").join(source);
@@ -30,8 +30,8 @@ fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_co
         let out = folder.path().join("program");
         let with = [&["-fopenmp", "-w"], options].concat();
         if let Err(words) = common::build(compiler, &with, &path, &out) {
-            println!(
-                "skipped: {source} by {compiler} {}: {}",
+            atoll_skips::skip_part!(
+                "{source} by {compiler} {}: {}",
                 options.join(" "),
                 words.lines().next().unwrap_or("")
             );

@@ -80,6 +80,10 @@ pub enum Message<D, F> {
     Written(Vec<Page>),
     /// From each home, when every node has come.
     Merge(Orders),
+    /// To the home: this node is not at the barrier yet, a page is wanted first.
+    Withdraw,
+    /// From the home: it does not count as having come. If every node has, there is no answer but [`Self::Merge`].
+    Withdrawn,
     /// What differs from a page's twin.
     Diff(Page, F),
 }
@@ -183,9 +187,13 @@ enum Barrier {
     Settling,
     /// Waiting for these homes.
     Waiting(Nodes),
+    /// The same, and the one home was told that a worker of the node wants a page before.
+    Withdrawing(Nodes),
+    /// Its workers are there, and it does not count as having come, so that one of them can have a page.
+    Out,
 }
 
-/// A node's agent. Messages to send collect in `outbox`, in order.
+/// A node's agent. Messages to other nodes collect in `outbox`, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Agent<D, F> {
     me: Node,
@@ -204,6 +212,8 @@ pub struct Agent<D, F> {
     came: BTreeMap<Node, Vec<Page>>,
     barrier: Barrier,
     outbox: Vec<(Node, Message<D, F>)>,
+    /// Messages to this node itself, which do not travel. Empty between calls.
+    own: VecDeque<Message<D, F>>,
 }
 
 impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::Debug> Agent<D, F> {
@@ -221,6 +231,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
             came: BTreeMap::new(),
             barrier: Barrier::Away,
             outbox: Vec::new(),
+            own: VecDeque::new(),
         }
     }
 
@@ -282,6 +293,37 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         self.deliver_to_self(memory)
     }
 
+    /// Is nothing that this node asked for under way?
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.asked == 0
+    }
+
+    /// A worker faults while the others of this node are at a barrier, as a handler of signals does, or a thread that is in no
+    /// team: does it count as not having come, so that [`Agent::fault`] may be called? If not now, then once it
+    /// does, or the barrier is over. Whoever was served has the node [arrive](Agent::arrive) again.
+    ///
+    /// Only where all pages have one home: of several, some might have planned and others not.
+    pub fn withdraw<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<bool, Impossible> {
+        match self.barrier {
+            Barrier::Away | Barrier::Out => {}
+            Barrier::Settling => self.barrier = Barrier::Out,
+            Barrier::Waiting(homes) if homes.count() == 1 && homes == self.layout.homes() => {
+                self.barrier = Barrier::Withdrawing(homes);
+                homes.iter().for_each(|home| self.send(home, Message::Withdraw));
+                self.deliver_to_self(memory)?;
+            }
+            Barrier::Waiting(_) | Barrier::Withdrawing(_) => {}
+        }
+        Ok(matches!(self.barrier, Barrier::Away | Barrier::Out))
+    }
+
+    /// Does this node count as not having come to the barrier at which its workers are?
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        self.barrier == Barrier::Out
+    }
+
     /// All workers of this node are at the barrier. It is over once [`Agent::released`] says so.
     pub fn arrive<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
         self.barrier = Barrier::Settling;
@@ -332,10 +374,18 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         self.deliver_to_self(memory)
     }
 
-    /// Messages to this node itself do not travel.
+    /// Queues a message for node `to`, which may be this one.
+    fn send(&mut self, to: Node, message: Message<D, F>) {
+        if to == self.me {
+            self.own.push_back(message);
+        } else {
+            self.outbox.push((to, message));
+        }
+    }
+
+    /// Takes the messages to this node itself, and those that they cause.
     fn deliver_to_self<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
-        while let Some(at) = self.outbox.iter().position(|(to, _)| *to == self.me) {
-            let (_, message) = self.outbox.remove(at);
+        while let Some(message) = self.own.pop_front() {
             self.take(self.me, message, memory)?;
         }
         Ok(())
@@ -348,39 +398,49 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         memory: &mut M,
     ) -> Result<(), Impossible> {
         let (me, mut orders) = (self.me, Vec::new());
-        let event = match &message {
+        let (page, event) = match message {
             Message::Ask(page, want) => {
-                let (page, want) = (*page, *want);
                 self.entry(page).ask(me, from, want, &mut orders)?;
                 self.send_orders(page, &orders);
                 return Ok(());
             }
             Message::Installed(page) => {
-                let page = *page;
                 self.entry(page).installed(me, from, &mut orders)?;
                 self.send_orders(page, &orders);
                 return Ok(());
             }
             Message::Dropped(page) => {
-                let page = *page;
                 self.entry(page).dropped(me, from, &mut orders)?;
                 self.send_orders(page, &orders);
                 return Ok(());
             }
-            Message::Written(pages) => return self.gather(from, pages.clone()),
-            Message::Merge(orders) => return self.merge(from, &orders.clone(), memory),
-            Message::Invalidate(page) => (*page, Event::Invalidate),
-            Message::Forward(page, _, Want::Read) => (*page, Event::ForwardRead),
-            Message::Forward(page, _, Want::Write) => (*page, Event::ForwardWrite),
-            Message::Grant(page) => (*page, Event::Grant),
-            Message::Data(page, Want::Read, _) => (*page, Event::SharedData),
-            Message::Data(page, Want::Write, _) => (*page, Event::ExclusiveData),
+            Message::Written(pages) => return self.gather(from, pages),
+            Message::Merge(orders) => return self.merge(from, &orders, memory),
+            Message::Withdraw => {
+                if self.came.remove(&from).is_some() {
+                    self.send(from, Message::Withdrawn);
+                }
+                return Ok(());
+            }
+            Message::Withdrawn => {
+                let Barrier::Withdrawing(_) = self.barrier else {
+                    return Err(Impossible { state: "Away", event: "Withdrawn" });
+                };
+                self.barrier = Barrier::Out;
+                return Ok(());
+            }
+            Message::Invalidate(page) => (page, Event::Invalidate),
+            Message::Forward(page, _, Want::Read) => (page, Event::ForwardRead),
+            Message::Forward(page, _, Want::Write) => (page, Event::ForwardWrite),
+            Message::Grant(page) => (page, Event::Grant),
+            Message::Data(page, Want::Read, _) => (page, Event::SharedData),
+            Message::Data(page, Want::Write, _) => (page, Event::ExclusiveData),
             Message::Diff(page, _) => {
-                let last = self.copies.get(page).is_some_and(|copy| copy.diffs == 1);
-                (*page, if last { Event::LastDiff } else { Event::Diff })
+                let last = self.copies.get(&page).is_some_and(|copy| copy.diffs == 1);
+                (page, if last { Event::LastDiff } else { Event::Diff })
             }
         };
-        self.step(event.0, event.1, Some((from, message)), memory)
+        self.step(page, event, Some((from, message)), memory)
     }
 
     fn entry(&mut self, page: Page) -> &mut Entry {
@@ -390,11 +450,11 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
 
     fn send_orders(&mut self, page: Page, orders: &[Order]) {
         for order in orders {
-            self.outbox.push(match *order {
-                Order::Invalidate { to } => (to, Message::Invalidate(page)),
-                Order::Forward { from, to, want } => (from, Message::Forward(page, to, want)),
-                Order::Grant { to } => (to, Message::Grant(page)),
-            });
+            match *order {
+                Order::Invalidate { to } => self.send(to, Message::Invalidate(page)),
+                Order::Forward { from, to, want } => self.send(from, Message::Forward(page, to, want)),
+                Order::Grant { to } => self.send(to, Message::Grant(page)),
+            }
         }
     }
 
@@ -403,7 +463,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         &mut self,
         page: Page,
         event: Event,
-        cause: Option<(Node, Message<D, F>)>,
+        mut cause: Option<(Node, Message<D, F>)>,
         memory: &mut M,
     ) -> Result<(), Impossible> {
         let (next, actions) = copy::step(self.state(page), event)?;
@@ -436,7 +496,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 Action::AskRead | Action::AskWrite => {
                     self.asked += 1;
                     let want = if *action == Action::AskRead { Want::Read } else { Want::Write };
-                    self.outbox.push((home, Message::Ask(page, want)));
+                    self.send(home, Message::Ask(page, want));
                 }
                 Action::InstallShared | Action::InstallExclusive => {
                     if let Some((from, Message::Data(_, want, data))) = &cause {
@@ -450,20 +510,20 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 Action::DropTwin => memory.drop_twin(page),
                 Action::SendShared => {
                     let data = memory.lend(page, to);
-                    self.outbox.push((to, Message::Data(page, Want::Read, data)));
+                    self.send(to, Message::Data(page, Want::Read, data));
                 }
                 Action::SendTwin => {
                     let data = memory.read_twin(page);
-                    self.outbox.push((to, Message::Data(page, Want::Read, data)));
+                    self.send(to, Message::Data(page, Want::Read, data));
                 }
                 Action::SendExclusive => {
                     let data = memory.take(page);
-                    self.outbox.push((to, Message::Data(page, Want::Write, data)));
+                    self.send(to, Message::Data(page, Want::Write, data));
                 }
                 Action::SendDiff => {
                     if let Some((_, Message::Forward(_, to, _))) = &cause {
                         let diff = memory.diff(page);
-                        self.outbox.push((*to, Message::Diff(page, diff)));
+                        self.send(*to, Message::Diff(page, diff));
                     }
                 }
                 Action::ApplyDiff => {
@@ -474,14 +534,15 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                         copy.diffs -= 1;
                     }
                 }
-                Action::AckInvalidate => self.outbox.push((home, Message::Dropped(page))),
+                Action::AckInvalidate => self.send(home, Message::Dropped(page)),
                 Action::AckInstalled => {
                     self.asked -= 1;
-                    self.outbox.push((home, Message::Installed(page)));
+                    self.send(home, Message::Installed(page));
                     self.settle();
                 }
                 Action::Defer => {
-                    if let (Some(copy), Some(cause)) = (self.copies.get_mut(&page), cause.clone()) {
+                    // The last action that has to do with the message.
+                    if let (Some(copy), Some(cause)) = (self.copies.get_mut(&page), cause.take()) {
                         copy.deferred.push_back(cause);
                     }
                 }
@@ -509,8 +570,9 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         }
         let homes = self.layout.homes();
         self.barrier = Barrier::Waiting(homes);
-        let lists = (0..self.layout.nodes).zip(lists).filter(|(home, _)| homes.has(*home));
-        self.outbox.extend(lists.map(|(home, pages)| (home, Message::Written(pages))));
+        for (home, pages) in (0..self.layout.nodes).zip(lists).filter(|(home, _)| homes.has(*home)) {
+            self.send(home, Message::Written(pages));
+        }
     }
 
     /// A node is at the barrier; when all are, every one gets its orders.
@@ -535,8 +597,9 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         for (page, writers) in written {
             merge::plan(page, self.entry(page), writers, origin, &mut orders)?;
         }
-        self.outbox
-            .extend((0..self.layout.nodes).zip(orders).map(|(node, orders)| (node, Message::Merge(orders))));
+        for (node, orders) in (0..self.layout.nodes).zip(orders) {
+            self.send(node, Message::Merge(orders));
+        }
         Ok(())
     }
 
@@ -546,7 +609,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         orders: &Orders,
         memory: &mut M,
     ) -> Result<(), Impossible> {
-        let Barrier::Waiting(homes) = self.barrier else {
+        let (Barrier::Waiting(homes) | Barrier::Withdrawing(homes)) = self.barrier else {
             return Err(Impossible { state: "Away", event: "Merge" });
         };
         if !homes.has(from) {

@@ -1,4 +1,4 @@
-//! Looks up the functions of libgomp that a library stands in front of.
+//! Looks up the functions of libgomp and libomp that a library stands in front of.
 //!
 //! The libraries' own functions of these names call them through here.
 
@@ -26,7 +26,10 @@ impl Real {
         }
         let found = self.look_up();
         if found.is_null() {
-            eprintln!("atoll: the program calls {} and no libgomp is loaded", self.name.to_string_lossy());
+            eprintln!(
+                "atoll: the program calls {}, and neither libgomp nor libomp is loaded",
+                self.name.to_string_lossy()
+            );
             std::process::abort();
         }
         self.found.store(found, Ordering::Relaxed);
@@ -41,16 +44,21 @@ impl Real {
                 return found;
             }
             // Loaded by dlopen, for its caller only.
-            let libgomp = libc::dlopen(c"libgomp.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-            if libgomp.is_null() {
-                return libgomp;
+            for library in [c"libgomp.so.1", c"libomp.so.5", c"libomp.so", c"libiomp5.so"] {
+                let library = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+                if !library.is_null() {
+                    let found = libc::dlsym(library, self.name.as_ptr());
+                    if !found.is_null() {
+                        return found;
+                    }
+                }
             }
-            libc::dlsym(libgomp, self.name.as_ptr())
+            std::ptr::null_mut()
         }
     }
 }
 
-/// Calls a function of libgomp by its name and type.
+/// Calls a function of libgomp or libomp by its name and type.
 #[macro_export]
 macro_rules! real {
     ($name:ident, fn($($argument:ty),*) $(-> $result:ty)?) => {{
@@ -58,7 +66,7 @@ macro_rules! real {
             // SAFETY: made with its NUL.
             unsafe { ::std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
         );
-        // SAFETY: libgomp's function of this name has this type.
+        // SAFETY: the library's function of this name has this type.
         unsafe { ::std::mem::transmute::<*mut ::std::ffi::c_void, extern "C" fn($($argument),*) $(-> $result)?>(REAL.address()) }
     }};
 }

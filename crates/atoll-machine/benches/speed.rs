@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::time::Instant;
 
-use atoll_machine::{Machine, Pager, Setup, Survey, Tables, simulate};
+use atoll_machine::{Machine, Pager, Setup, Survey, Tables, Warm, simulate};
 use atoll_pages::PageSize;
 use atoll_record::trace::{Event, Reader};
 
@@ -81,7 +81,7 @@ fn main() {
         let (mut misses, mut faults) = (0.0, 0.0);
         for _ in 0..RUNS {
             let begin = Instant::now();
-            let open = || {
+            let open = |_| {
                 let mut chunks = trace.chunks(1 << 16);
                 Ok::<_, Infallible>(move |into: &mut Vec<Event>| {
                     let chunk = chunks.next();
@@ -89,7 +89,7 @@ fn main() {
                     Ok(chunk.is_some())
                 })
             };
-            let outcome = simulate(machine.node(), &setup, 1, open).unwrap();
+            let outcome = simulate(machine.node(), &setup, Warm::Times(1), open).unwrap();
             best = best.min(begin.elapsed().as_secs_f64());
             let counts = outcome.total().counts;
             let share = |n: u64| n as f64 * 100.0 / counts.accesses.max(1) as f64;

@@ -33,14 +33,20 @@ pub struct Costs {
     pub receive: u64,
     /// Invalidating a page.
     pub page: u64,
+    /// How often each target is asked.
+    pub rounds: u64,
     /// From one tick to the next.
     pub period: u64,
+    /// Who share the scan.
+    pub scanners: usize,
     /// Is a use seen without a fault?
     pub accessed_bit: bool,
     /// Of 1024 bytes on a channel.
     pub kilobyte: u64,
     /// Before the first byte.
     pub latency: u64,
+    /// Before a transfer can wait for its channel.
+    pub setup: u64,
     /// Transfers at once.
     pub channels: usize,
     /// A set of channels for each direction?
@@ -83,10 +89,16 @@ impl Costs {
             per_sender: (*inv.per_sender * 1024.0).round() as u64,
             receive: ns(*inv.receive_ns),
             page: ns(*inv.page_ns),
+            rounds: inv.rounds.as_deref().copied().unwrap_or(1).into(),
             period: ns(*node.scan.period_ms * 1e6).max(1),
+            scanners: match node.scan.by_all_cores.as_deref() {
+                Some(true) => setup.workers.min(cores as usize),
+                _ => 1,
+            },
             accessed_bit: *node.scan.accessed_bit,
             kilobyte: (1024.0 * 1e3 / *far.gb_per_s).round() as u64,
             latency: ns(*far.latency_ns),
+            setup: far.setup_ns.as_deref().map_or(0, |&setup| ns(setup)),
             channels: *far.channels as usize,
             duplex: *far.duplex,
         })
@@ -98,13 +110,13 @@ impl Costs {
         if targets == 0 {
             return local;
         }
-        let alone = self.send + self.per_target * targets;
+        let alone = (self.send + self.per_target * targets) * self.rounds;
         alone + alone * self.per_sender * others / 1024 + local
     }
 
-    /// What it takes each target.
+    /// What it takes each target, in all rounds.
     pub fn receiving(&self, pages: u64) -> u64 {
-        self.receive + self.page * pages
+        (self.receive + self.page * pages) * self.rounds
     }
 
     /// How long `bytes` occupy a channel.

@@ -24,6 +24,6 @@ pub use counts::{Counts, Outcome, Times, Worker};
 pub use describe::{Machine, MachineError, Node};
 pub use engine::{Engine, Memory, RunError};
 pub use setup::{PageMode, Pager, Replacement, Setup, SetupError, Tables};
-pub use simulate::{SimulateError, simulate};
+pub use simulate::{Part, SimulateError, Warm, simulate};
 pub use survey::Survey;
 pub use watch::{Happening, Watch};

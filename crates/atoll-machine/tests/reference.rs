@@ -39,8 +39,17 @@ fn event() -> impl Strategy<Value = Event> {
 fn setup() -> impl Strategy<Value = Setup> {
     let page = prop::sample::select(vec!["4K", "64K", "2M", "mixed", "segment"]);
     let tables = prop::sample::select(vec![Tables::Private, Tables::Shared]);
-    let policies =
-        vec!["fifo", "lru:scan=4", "lru:scan=40", "cmcp:p=0.3", "cmcp:p=1", "adaptive", "none", "min"];
+    let policies = vec![
+        "fifo",
+        "lru:scan=4",
+        "lru:scan=40",
+        "lru:linux,scan=40",
+        "cmcp:p=0.3",
+        "cmcp:p=1",
+        "adaptive",
+        "none",
+        "min",
+    ];
     let policy = prop::sample::select(policies);
     let near = prop::option::weighted(0.9, 1..40_u64);
     let pager =
@@ -101,8 +110,10 @@ proptest! {
         setup in setup(),
         trace in prop::collection::vec(event(), 1..900),
         accessed in any::<bool>(),
+        rounds in 1..4_u32,
+        all_cores in any::<bool>(),
     ) {
-        let text = MACHINE.replace("ACCESSED_BIT", &accessed.to_string());
+        let text = MACHINE.replace("ACCESSED_BIT", &accessed.to_string()).replace("ROUNDS", &rounds.to_string()).replace("ALL_CORES", &all_cores.to_string());
         let machine = Machine::read("tests/small.toml", &text).unwrap();
         let (fast, slow) = (fast(&machine, &setup, &trace), slow(&machine, &setup, &trace));
         for (index, (fast, slow)) in fast.0.iter().zip(&slow.0).enumerate() {

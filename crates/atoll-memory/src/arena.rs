@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_pages::{AnyPolicy, PolicySpec, Storage};
 
 use crate::arena_files::ArenaFiles;
-use crate::control::{Control, MAX_WORKERS};
+use crate::control::{Control, MAX_THREADS, MAX_WORKERS};
 use crate::far::{AnyFar, FarConfig, FarError, FarSpec};
 use crate::layout;
 use crate::pager::Pager;
@@ -16,10 +16,14 @@ use crate::pager::executor::{Executor, Executors};
 use crate::pager::frames::Frames;
 use crate::pager::node_rights::NodeRights;
 use crate::pager::page_word::MAX_FRAMES;
+use crate::pager::probe::{self, Probe};
 use crate::sys::{self, Errno};
 
 static TABLES_FD: AtomicI32 = AtomicI32::new(-1);
 static ZERO_PAGE: AtomicUsize = AtomicUsize::new(0);
+/// Where in the tables' file parts lie that are as large as the limit lets them be, not as the program needs them: begin and end of the
+/// policy's order, and of the executors' scratch memory.
+static BY_LIMIT: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
 
 /// Why the arena could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +99,17 @@ fn refused(address: usize, errno: Errno) -> SetupError {
 /// Bytes the pager's tables take now.
 pub fn table_bytes() -> u64 {
     sys::file_bytes(TABLES_FD.load(Ordering::Relaxed))
+}
+
+/// Of these, what is as large as the limit lets it be: the order that a policy keeps of all frames there could be, and the scratch memory
+/// of evictions.
+pub(crate) fn table_bytes_by_limit() -> u64 {
+    let fd = TABLES_FD.load(Ordering::Relaxed);
+    let part = |part: &[AtomicUsize; 2]| {
+        let [from, to] = part.each_ref().map(|offset| offset.load(Ordering::Relaxed) as u64);
+        sys::bytes_between(fd, from, to)
+    };
+    BY_LIMIT.iter().map(part).sum()
 }
 
 /// 2 MiB of zeros, to make absent huge pages from.
@@ -193,7 +208,8 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
             return Err(SetupError::HugePages { need, have });
         }
     }
-    let tables = if s.shared_tables() { 1 } else { MAX_WORKERS.min(round_tables(s.workers)) };
+    let tables = if s.shared_tables() { 1 } else { MAX_WORKERS };
+    let users = MAX_WORKERS + MAX_THREADS;
     let mut cut = Cutter { at: layout::TABLES };
     let words = cut.take(pages * 4)?;
     let touched = cut.take((pages >> 9).div_ceil(64) * 8 + 8)?;
@@ -208,11 +224,18 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let policy_words = policy.words(ordered);
     let order = cut.take(policy_words * 4)?.cast::<u32>();
     let free = cut.take(capacity as usize * 4)?.cast::<u32>();
-    let executors = cut.take(2 * MAX_WORKERS * size_of::<Executor>())?.cast::<Executor>();
+    let executors = cut.take(users * size_of::<Executor>())?.cast::<Executor>();
     let drops = cut.take(size_of::<crate::pager::scan::DropRing>())?;
     // A batch of pages: 64 of 4K, 8 of 64K, one of 2M.
     let scratch_bytes = if shift == 12 { 256 << 10 } else { (512 << 10).max(1usize << shift) };
-    let scratch = cut.take(2 * MAX_WORKERS * scratch_bytes)?;
+    let scratch = cut.take(users * scratch_bytes)?;
+    // What a file is told only its user knows.
+    let tried = if matches!(far, FarSpec::File(_)) { cut.take(probe::BYTES)? } else { std::ptr::null_mut() };
+    let parts = [(order as usize, policy_words * 4), (scratch as usize, cut.at - scratch as usize)];
+    for ([from, to], (at, bytes)) in BY_LIMIT.iter().zip(parts) {
+        from.store(at - layout::TABLES, Ordering::Relaxed);
+        to.store(at - layout::TABLES + bytes, Ordering::Relaxed);
+    }
     let rights = if s.several_nodes() { Some(cut.take(pages)?) } else { None };
     let zero = cut.take(1 << 21)?;
     ZERO_PAGE.store(zero as usize, Ordering::Relaxed);
@@ -230,10 +253,14 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let storage = Storage::new(&policy, ordered, order)
         .ok_or(SetupError::Kernel { what: "number so many frames", errno: Errno(libc::EINVAL) })?;
     let any_policy = AnyPolicy::new(policy, storage);
-    let lanes = 2 * MAX_WORKERS;
     let limit = (s.far_bytes != u64::MAX).then_some(s.far_bytes);
-    let config =
-        FarConfig { page_size: 1 << shift, pages: pages as u64, lanes: lanes as u32, limit_bytes: limit };
+    let config = FarConfig {
+        page_size: 1 << shift,
+        pages: pages as u64,
+        lanes: users as u32,
+        limit_bytes: limit,
+        memory_bytes: s.far_memory_bytes,
+    };
     let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{far}: {e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.
     let drops = unsafe { &*drops.cast() };
@@ -249,6 +276,8 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
         Executors { at: executors, scratch, scratch_bytes, max_window: atoll_pages::pacing::window(shift) },
         store,
         drops,
+        // SAFETY: null, or a piece of its own of as many bytes, zeroed and shared.
+        unsafe { Probe::new(tried) },
     );
     if let Some(rights) = rights {
         // SAFETY: a piece of its own of as many bytes, zeroed and shared; atomics are valid when zero.
@@ -256,9 +285,4 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
         pager.set_rights(NodeRights::new(rights, s.node, s.nodes, shift));
     }
     Ok(Box::leak(Box::new(pager)))
-}
-
-/// Page tables a run can have: room for the team to grow, in words of 64.
-fn round_tables(workers: u32) -> usize {
-    (workers as usize * 2).next_multiple_of(64)
 }

@@ -9,11 +9,14 @@ use crate::race_counts::Races;
 use crate::region_counts::Regions;
 use crate::segment::{SegmentFigures, SegmentSettings};
 
-/// Workers a team may have at most.
-pub const MAX_WORKERS: usize = 256;
+/// Workers a program may have at most, those of all its teams together.
+pub const MAX_WORKERS: usize = 1024;
+
+/// Threads of the program's own, beside its workers, that may be alive at once, and handler threads of atoll's.
+pub const MAX_THREADS: usize = 1024;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc09");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc11");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -62,8 +65,8 @@ pub struct Settings {
     pub near_bytes: u64,
     /// log2 of the page size: 12, 16 or 21.
     pub page_shift: u32,
-    /// [`PageTables`] as a number.
-    pub page_tables: u32,
+    /// [`PageTables`] as a number. A program that is managed only once it needs memory has shared ones, whatever was asked for.
+    pub page_tables: AtomicU32,
     /// [`Faults`] as a number.
     pub faults: u32,
     /// Size of the team where the program does not say, 1..=[`MAX_WORKERS`].
@@ -74,6 +77,8 @@ pub struct Settings {
     pub far: [u8; 4096],
     /// Bytes far memory may take; `u64::MAX` means no limit.
     pub far_bytes: u64,
+    /// Bytes of memory that the far store `auto` takes before it goes to its file.
+    pub far_memory_bytes: u64,
     /// Are faults counted by region, too? 0: no.
     pub count_regions: u32,
     /// Whether the program's memory is a segment, and what kind of one.
@@ -92,6 +97,8 @@ pub struct Settings {
     pub check_races: u32,
     /// Do regions run on the first node alone where that takes less time? 0: no.
     pub home_alone: u32,
+    /// Is it an error if a program of the run is not managed? 0: no.
+    pub require: u32,
     /// The directory in which local nodes meet, NUL-terminated.
     pub meeting: [u8; 256],
 }
@@ -240,10 +247,13 @@ pub struct Totals {
     pub resident_bytes: AtomicU64,
     /// The most of that at any time.
     pub resident_peak: AtomicU64,
-    /// Pages of the arena ever touched minus those freed, in bytes: the footprint.
+    /// Pages of the arena ever touched minus those freed, in bytes: the program's data.
     pub touched_bytes: AtomicU64,
     /// The most of that at any time.
     pub touched_peak: AtomicU64,
+    /// The least near limit under which nothing would have been evicted, all that the limit counts in it: known when the program
+    /// has ended in good order, else 0.
+    pub footprint_peak: AtomicU64,
     /// Bytes of pinned shared memory in use, stacks and small blocks among them.
     pub pinned_bytes: AtomicU64,
     /// The most of that at any time.
@@ -254,6 +264,10 @@ pub struct Totals {
     pub far_bytes: AtomicU64,
     /// Bytes far memory really takes.
     pub far_stored_bytes: AtomicU64,
+    /// Where far memory is a file: bytes of evicted pages on which compressing was tried.
+    pub tried_bytes: AtomicU64,
+    /// What these would take compressed.
+    pub tried_packed_bytes: AtomicU64,
     /// Evicted pages by the number of workers that mapped them (index 0 unused), pages still resident at exit added.
     pub by_count: [AtomicU64; CORE_MAP_COUNTS],
 }
@@ -267,12 +281,16 @@ pub struct Control {
     pub settings: Settings,
     /// Set by the runtime once it manages a program: that program's process id.
     pub program: AtomicI32,
+    /// Set by a process that is not managed and begins to use OpenMP, as a library brought it: its process id.
+    pub late: AtomicI32,
     /// Set when a worker ended the whole program by `exit`: status + 1.
     pub exit_status: AtomicI32,
     /// Set when the program ends its workers in good order: their deaths are no news.
     pub ending: AtomicU32,
     /// Set when atoll itself gave up: one of the `EXIT_` numbers.
     pub failure: AtomicI32,
+    /// Signals that the program itself blocks in its first thread (bit n−1: signal n).
+    pub blocked: AtomicU64,
     /// Workers started so far (the master is number 0 and counts).
     pub workers: AtomicU32,
     /// Ticks when the program's `main` was reached.
@@ -303,7 +321,10 @@ impl Control {
         // patterns, and the file is checked to be long enough.
         unsafe {
             let mut st: libc::stat = std::mem::zeroed();
-            if libc::fstat(fd, &mut st) != 0 || (st.st_size as usize) < Self::BYTES {
+            // The system call itself: glibc's `fstat` is none of its exported functions before 2.33.
+            let known =
+                crate::sys::syscall(libc::SYS_fstat, [fd as usize, (&raw mut st) as usize, 0, 0, 0, 0]);
+            if known.is_err() || (st.st_size as usize) < Self::BYTES {
                 return None;
             }
             let at =
@@ -343,12 +364,13 @@ impl Settings {
         let mut s = Settings {
             near_bytes: u64::MAX,
             page_shift: 12,
-            page_tables: PageTables::Private as u32,
+            page_tables: AtomicU32::new(PageTables::Private as u32),
             faults: Faults::Own as u32,
             workers: 1,
             policy: [0; 64],
             far: [0; 4096],
             far_bytes: u64::MAX,
+            far_memory_bytes: u64::MAX,
             count_regions: 0,
             segment: SegmentSettings::default(),
             sample_period_ns: 0,
@@ -358,6 +380,7 @@ impl Settings {
             prefetch: 1,
             check_races: 0,
             home_alone: 1,
+            require: 0,
             meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);
@@ -393,7 +416,7 @@ impl Settings {
 
     /// Are workers threads of one page table?
     pub fn shared_tables(&self) -> bool {
-        self.page_tables == PageTables::Shared as u32
+        self.page_tables.load(Ordering::Relaxed) == PageTables::Shared as u32
     }
 
     /// Does a handler thread resolve faults?

@@ -35,12 +35,16 @@ pub const RING_BYTES: usize = 2 << 20;
 
 /// The pager's tables.
 pub const TABLES: usize = 0x3000_0000_0000;
-/// Bytes of [`TABLES`].
-pub const TABLES_BYTES: usize = 64 << 30;
+/// Bytes of [`TABLES`]: 1 TiB, of which what is used takes memory.
+pub const TABLES_BYTES: usize = 1 << 40;
 
 /// Where a node's agent sees all pages, past userfaultfd: mapped only in runs on several nodes, of pages outside the arena
 /// those that are given out.
 pub const ALIAS: usize = 0x4000_0000_0000;
+
+/// What must be free for a program to be managed: start and bytes of each part.
+pub const ALL: [(usize, usize); 4] =
+    [(ARENA, ARENA_BYTES), (PINNED, PINNED_BYTES), (STACKS, STACKS_BYTES), (TABLES, TABLES_BYTES)];
 
 /// Nodes of a run at most.
 pub const MAX_NODES: usize = 16;

@@ -7,6 +7,7 @@ pub mod arena_files;
 pub mod control;
 pub mod far;
 pub mod layout;
+pub mod limits;
 pub mod pager;
 pub mod perf_event;
 pub mod race_counts;

@@ -45,10 +45,12 @@ pub enum Why {
     Twins,
     /// Many writers: words are looked for that two nodes write.
     Races,
+    /// On the first node alone: only that one has a library which the program has loaded.
+    Library,
 }
 
 impl Why {
-    const ALL: [Why; 15] = [
+    const ALL: [Why; 16] = [
         Why::Unknown,
         Why::Construct,
         Why::Small,
@@ -64,6 +66,7 @@ impl Why {
         Why::CameBack,
         Why::Twins,
         Why::Races,
+        Why::Library,
     ];
 }
 

@@ -160,6 +160,24 @@ pub fn out_of_the_way(fd: i32) -> i32 {
     }
 }
 
+/// Runs `work` with as many open descriptors allowed as the hard limit says: a large team needs more than programs commonly may
+/// have. The program finds its own limit again afterwards.
+pub fn with_descriptors<R>(work: impl FnOnce() -> R) -> R {
+    let limit = |new: Option<&[u64; 2]>, old: &mut [u64; 2]| {
+        let new = new.map_or(0, |new| new.as_ptr() as usize);
+        let number = libc::RLIMIT_NOFILE as usize;
+        // SAFETY: two words each, soft limit first, as the kernel's structure is.
+        unsafe { syscall(libc::SYS_prlimit64, [0, number, new, old.as_mut_ptr() as usize, 0, 0]) }
+    };
+    let mut before = [0; 2];
+    let raised = limit(None, &mut before).is_ok() && limit(Some(&[before[1]; 2]), &mut [0; 2]).is_ok();
+    let result = work();
+    if raised {
+        let _ = limit(Some(&before), &mut [0; 2]);
+    }
+    result
+}
+
 /// Frees the file's pages in `offset..offset + len`; they read as zeros (or fault as missing) afterwards.
 pub fn punch_hole(fd: i32, offset: u64, len: u64) -> Result<(), Errno> {
     let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as usize;
@@ -277,9 +295,73 @@ pub fn file_bytes(fd: i32) -> u64 {
     }
 }
 
+/// Bytes of this process's own memory that are resident: what no file holds, and what it changed of files. 0 if it cannot be asked.
+pub fn private_bytes() -> u64 {
+    let mut text = [0u8; 128];
+    // SAFETY: a C string, and a buffer of its size.
+    let read = unsafe {
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+        syscall(libc::SYS_open, [c"/proc/self/statm".as_ptr() as usize, flags, 0, 0, 0, 0]).and_then(|fd| {
+            let read = read(fd as i32, text.as_mut_ptr(), text.len());
+            close(fd as i32);
+            read
+        })
+    };
+    resident_and_shared(&text[..read.unwrap_or(0)])
+        .map_or(0, |(resident, shared)| resident.saturating_sub(shared) * 4096)
+}
+
+/// The second and the third number of a `statm`, in pages.
+fn resident_and_shared(text: &[u8]) -> Option<(u64, u64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut numbers = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Bytes of a file between two offsets that take memory; 0 if it cannot be asked.
+pub fn bytes_between(fd: i32, from: u64, to: u64) -> u64 {
+    let seek = |at: u64, whence: i32| {
+        // SAFETY: values only. The files asked here are mapped, and nobody reads them by their position.
+        unsafe { syscall(libc::SYS_lseek, [fd as usize, at as usize, whence as usize, 0, 0, 0]) }
+    };
+    let (mut at, mut bytes) = (from, 0);
+    while at < to {
+        let Ok(data) = seek(at, libc::SEEK_DATA) else { break };
+        let Ok(hole) = seek(data as u64, libc::SEEK_HOLE) else { break };
+        bytes += (hole as u64).min(to).saturating_sub(data as u64);
+        at = (hole as u64).max(at + 1);
+    }
+    bytes
+}
+
+/// What a clock of the kernel (`libc::CLOCK_…`) shows, in nanoseconds. The system call itself, as helper threads may not use libc.
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: time is valid for writes.
+    let _ =
+        unsafe { syscall(libc::SYS_clock_gettime, [clock as usize, (&raw mut time) as usize, 0, 0, 0, 0]) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// The processor's time stamp counter, in ticks.
 #[inline]
 pub fn ticks() -> u64 {
     // SAFETY: every x86-64 has it.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_was_written_is_private_and_files_are_not() {
+        let before = private_bytes();
+        let bytes = 64usize << 20;
+        let written = std::hint::black_box(vec![1u8; bytes]);
+        assert!(private_bytes() >= before + (bytes as u64) * 3 / 4, "{before} {}", private_bytes());
+        drop(written);
+        assert_eq!(resident_and_shared(b"9 7 3 1 0 4 0\n"), Some((7, 3)));
+        assert_eq!(resident_and_shared(b"9 7"), None);
+    }
 }

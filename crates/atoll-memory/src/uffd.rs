@@ -122,7 +122,9 @@ impl Uffd {
     /// `EPERM` where the kernel allows the caller no userfaultfd, `ENOSYS` where there is none, `EINVAL` where a
     /// feature is missing (minor faults and write protection on shared memory: Linux 5.19).
     pub fn open(delivery: Delivery) -> Result<Uffd, Errno> {
-        let flags = libc::O_CLOEXEC as usize | if delivery == Delivery::Signal { USER_MODE_ONLY } else { 0 };
+        // Messages can only be waited for where reading does not block.
+        let flags = libc::O_CLOEXEC as usize
+            | if delivery == Delivery::Signal { USER_MODE_ONLY } else { libc::O_NONBLOCK as usize };
         // SAFETY: no pointers.
         let fd = match unsafe { sys::syscall(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0]) } {
             Ok(fd) => fd as i32,
@@ -196,12 +198,15 @@ impl Uffd {
         protect: bool,
     ) -> Result<(), (usize, Errno)> {
         let mode = MODE_DONTWAKE | if protect { COPY_MODE_WP } else { 0 };
-        let mut a = CopyArgument { dst: start as u64, src: source as u64, len: len as u64, mode, copied: 0 };
-        // SAFETY: the structure UFFDIO_COPY takes; source by the caller.
-        match unsafe { sys::ioctl(self.0, UFFDIO_COPY, &mut a) } {
-            Ok(_) => Ok(()),
-            Err(e) => Err((a.copied.max(0) as usize, e)),
-        }
+        in_pieces(len, |done, len| {
+            let (dst, src) = ((start + done) as u64, source as u64 + done as u64);
+            let mut a = CopyArgument { dst, src, len: len as u64, mode, copied: 0 };
+            // SAFETY: the structure UFFDIO_COPY takes; source by the caller.
+            match unsafe { sys::ioctl(self.0, UFFDIO_COPY, &mut a) } {
+                Ok(_) => Ok(()),
+                Err(e) => Err((a.copied.max(0) as usize, e)),
+            }
+        })
     }
 
     /// Allocates zeroed pages at `start` and maps them writable.
@@ -215,12 +220,14 @@ impl Uffd {
     }
 
     fn fill(self, request: u64, start: usize, len: usize, mode: u64) -> Result<(), (usize, Errno)> {
-        let mut a = FillArgument { start: start as u64, len: len as u64, mode, done: 0 };
-        // SAFETY: the structure UFFDIO_ZEROPAGE and UFFDIO_CONTINUE take.
-        match unsafe { sys::ioctl(self.0, request, &mut a) } {
-            Ok(_) => Ok(()),
-            Err(e) => Err((a.done.max(0) as usize, e)),
-        }
+        in_pieces(len, |done, len| {
+            let mut a = FillArgument { start: (start + done) as u64, len: len as u64, mode, done: 0 };
+            // SAFETY: the structure UFFDIO_ZEROPAGE and UFFDIO_CONTINUE take.
+            match unsafe { sys::ioctl(self.0, request, &mut a) } {
+                Ok(_) => Ok(()),
+                Err(e) => Err((a.done.max(0) as usize, e)),
+            }
+        })
     }
 
     /// Forbids (`true`) or allows writes through this page table's mappings of the range. Does not wake.
@@ -245,7 +252,10 @@ impl Uffd {
         let _ = unsafe { sys::ioctl(self.0, UFFDIO_WAKE, &mut a) };
     }
 
-    /// Reads the next message; blocks unless there is one.
+    /// Reads the next message.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is none.
     pub fn read(self) -> Result<Message, Errno> {
         let mut m = std::mem::MaybeUninit::<Message>::uninit();
         // SAFETY: m is valid for writes of its size; a successful read fills all of it.
@@ -259,18 +269,57 @@ impl Uffd {
     }
 }
 
-impl Uffd {
-    /// Waits up to `timeout_ns` for a message; `false` if none came.
-    pub fn wait_readable(self, timeout_ns: i64) -> bool {
-        let mut poll = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
-        let timeout = libc::timespec { tv_sec: 0, tv_nsec: timeout_ns };
-        // SAFETY: one pollfd, a time, no signal mask.
-        let ready = unsafe {
-            sys::syscall(
-                libc::SYS_ppoll,
-                [std::ptr::from_mut(&mut poll) as usize, 1, std::ptr::from_ref(&timeout) as usize, 0, 8, 0],
-            )
+/// Does `work` on `len` bytes at once, given how many are done and how many to do; where the kernel finds no single mapping of
+/// that length, 4K by 4K. A program may have divided the mapping, though none of its addresses changed: `mbind` (as OpenBLAS does
+/// for its buffers) and `mprotect` do so at any 4K, in the middle of larger pages of ours. A part over which the program has
+/// mapped a file is left out.
+fn in_pieces(
+    len: usize,
+    work: impl Fn(usize, usize) -> Result<(), (usize, Errno)>,
+) -> Result<(), (usize, Errno)> {
+    const PIECE: usize = 4096;
+    const NO_MAPPING: Result<(), (usize, Errno)> = Err((0, Errno(libc::ENOENT)));
+    let whole = work(0, len);
+    if whole != NO_MAPPING || len <= PIECE {
+        return whole;
+    }
+    let mut any = false;
+    for done in (0..len).step_by(PIECE) {
+        match work(done, PIECE) {
+            Ok(()) => any = true,
+            NO_MAPPING => {}
+            Err((more, e)) => return Err((done + more, e)),
+        }
+    }
+    if any { Ok(()) } else { NO_MAPPING }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_divided_mapping_is_filled_4k_by_4k() {
+        let calls = RefCell::new(Vec::new());
+        let result = in_pieces(0x4000, |done, len| {
+            calls.borrow_mut().push((done, len));
+            match (done, len) {
+                (0, 0x4000) => Err((0, Errno(libc::ENOENT))),
+                (0x2000, _) => Err((0, Errno(libc::EEXIST))),
+                _ => Ok(()),
+            }
+        });
+        assert_eq!(result, Err((0x2000, Errno(libc::EEXIST))));
+        assert_eq!(calls.into_inner(), [(0, 0x4000), (0, 4096), (4096, 4096), (8192, 4096)]);
+    }
+
+    #[test]
+    fn what_is_mapped_over_is_left_out_unless_it_is_all() {
+        let missing = |missing: fn(usize) -> bool| {
+            move |done, len| if len > 4096 || missing(done) { Err((0, Errno(libc::ENOENT))) } else { Ok(()) }
         };
-        ready == Ok(1)
+        assert_eq!(in_pieces(0x4000, missing(|done| done == 4096)), Ok(()));
+        assert_eq!(in_pieces(0x4000, missing(|_| true)), Err((0, Errno(libc::ENOENT))));
     }
 }

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 
-/// The futex system call, made without touching the program's `errno`.
+/// The futex system call, made without touching the program's `errno`; `timeout` may be null.
 #[cfg(target_arch = "x86_64")]
-fn futex(word: &AtomicU32, operation: usize, value: u32) -> isize {
+fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
     let result: isize;
-    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and takes no timeout.
+    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -22,7 +22,7 @@ fn futex(word: &AtomicU32, operation: usize, value: u32) -> isize {
             in("rdi") word.as_ptr(),
             in("rsi") operation,
             in("rdx") value as usize,
-            in("r10") 0usize,
+            in("r10") timeout,
             in("r8") 0usize,
             in("r9") 0usize,
             lateout("rcx") _,
@@ -35,20 +35,28 @@ fn futex(word: &AtomicU32, operation: usize, value: u32) -> isize {
 
 /// The futex system call, elsewhere.
 #[cfg(not(target_arch = "x86_64"))]
-fn futex(word: &AtomicU32, operation: usize, value: u32) -> isize {
-    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and takes no timeout.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value as usize, 0usize) as isize }
+fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
+    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value as usize, timeout) as isize }
 }
 
 /// Sleeps while `word` holds `expected`. May return early for any reason: callers look again.
 pub(crate) fn sleep(word: &AtomicU32, expected: u32) {
     // EAGAIN, EINTR and EFAULT (a page not mapped yet) all mean the same to callers: read the word again.
-    let _ = futex(word, FUTEX_WAIT, expected);
+    let _ = futex(word, FUTEX_WAIT, expected, std::ptr::null());
 }
+
+/// The same for [`A_WHILE`] at most.
+pub(crate) fn sleep_a_while(word: &AtomicU32, expected: u32) {
+    let _ = futex(word, FUTEX_WAIT, expected, &raw const A_WHILE);
+}
+
+/// How long somebody sleeps who also looks after signals. Not on a stack, whose pages the kernel may not find.
+static A_WHILE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Wakes up to `count` sleepers on `word`.
 pub(crate) fn wake(word: &AtomicU32, count: u32) {
-    let _ = futex(word, FUTEX_WAKE, count);
+    let _ = futex(word, FUTEX_WAKE, count, std::ptr::null());
 }
 
 /// How often a waiter looks again before it sleeps: while every worker has a CPU, and when not.
@@ -73,11 +81,6 @@ pub(crate) fn busier(count: u32) {
 /// `count` workers less have something to do.
 pub(crate) fn calmer(count: u32) {
     BUSY.fetch_sub(count, Ordering::Relaxed);
-}
-
-/// Workers with something to do now.
-pub(crate) fn busy() -> u32 {
-    BUSY.load(Ordering::Relaxed)
 }
 
 /// CPUs that this node's workers have.

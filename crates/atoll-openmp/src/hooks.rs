@@ -64,7 +64,3 @@ pub(crate) fn region_leave() {
         journal::region_leave();
     }
 }
-
-/// The calling worker has no region to work in and is about to wait for one.
-#[inline]
-pub(crate) fn team_idle() {}

@@ -1,10 +1,11 @@
-//! What a profiler is told: large blocks, regions, workers, and pages touched that were dropped for sampling.
+//! What a profiler is told: large blocks, regions, workers, faults, and pages touched that were dropped for sampling.
 //!
 //! Called by `heap`, `hooks`, `state` and `start::signal`; the journal is `atoll-profile-wire`'s. Without a profiler all of this is one
 //! look at a pointer.
 //!
 //! Rules: no allocation, no locks, no arena access.
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -75,6 +76,40 @@ pub(crate) fn region_leave() {
 /// The calling thread is worker `number`.
 pub(crate) fn worker(number: usize) {
     mark(|| What::Worker { tid: tid(), number: number as u32 });
+    fault_stack();
+}
+
+/// The calling thread handles its faults on the alternate signal stack that it has now.
+pub(crate) fn fault_stack() {
+    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    // SAFETY: only asks, and writes the answer to a local variable.
+    let asked = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, (&raw mut stack) as usize, 0, 0, 0, 0]) };
+    if asked.is_ok() && !stack.ss_sp.is_null() {
+        let (start, bytes) = (stack.ss_sp as u64, stack.ss_size as u64);
+        mark(|| What::FaultStack { tid: tid(), start, bytes });
+    }
+}
+
+/// Ticks between two faults of a thread that are told, about half a millisecond: samples are further apart, so that each has one near it,
+/// and telling costs next to nothing.
+const FAULT_TICKS: u64 = 1_000_000;
+
+thread_local! {
+    /// When the thread last told of a fault, in ticks.
+    static TOLD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The calling thread has handled a fault.
+#[inline]
+pub(crate) fn faulted(address: usize, write: bool, ip: u64) {
+    if JOURNAL.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    let now = sys::ticks();
+    if now.wrapping_sub(TOLD.get()) >= FAULT_TICKS {
+        TOLD.set(now);
+        mark(|| What::Fault { address: address as u64, write, tid: tid(), ip });
+    }
 }
 
 /// The calling thread touched a page that was dropped for sampling.

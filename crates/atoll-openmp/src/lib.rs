@@ -12,3 +12,5 @@ mod start;
 mod state;
 mod workers;
 mod wrap;
+
+atoll_binding::bind_own_calls!();

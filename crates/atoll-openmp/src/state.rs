@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use atoll_memory::control::{Control, MAX_WORKERS};
 use atoll_memory::pager::executor::Executor;
 use atoll_memory::pager::{FaultError, Pager};
+use atoll_memory::sys;
 
 static PAGER: AtomicPtr<Pager> = AtomicPtr::new(std::ptr::null_mut());
 static FAULTS: AtomicBool = AtomicBool::new(false);
@@ -43,6 +44,12 @@ pub(crate) fn serves_faults() -> bool {
     FAULTS.load(Ordering::Relaxed)
 }
 
+/// The program is managed no longer: this is a process that it forked, which has copies of everything. Its heap stays.
+pub(crate) fn manage_no_more() {
+    PAGER.store(std::ptr::null_mut(), Ordering::Release);
+    FAULTS.store(false, Ordering::Relaxed);
+}
+
 /// Faults are served from now on.
 pub(crate) fn set_serves_faults() {
     FAULTS.store(true, Ordering::Relaxed);
@@ -64,17 +71,13 @@ pub(crate) fn become_worker(index: usize, table: usize) {
     EXECUTOR.set(index as u32);
     TABLE.set(table as u32);
     if let Some(pager) = pager() {
-        // A thread that is no worker, such as a node's agent, has its page table with others.
-        let alone = (index < MAX_WORKERS).then_some(table);
         // SAFETY: each index becomes a worker once.
-        if let Err(e) = unsafe { pager.make_executor(index, alone, index) } {
+        if let Err(e) = unsafe { pager.make_executor(index, Some(table), index) } {
             crate::start::signal::end(FaultError::Far(e));
         }
     }
     // It asks for the time, with a buffer on a stack that may be paged: it needs the executor.
-    if index < MAX_WORKERS {
-        crate::journal::worker(index);
-    }
+    crate::journal::worker(index);
 }
 
 /// The page table of the calling thread.
@@ -83,17 +86,40 @@ pub(crate) fn table() -> usize {
     TABLE.get() as usize
 }
 
-/// Number of the calling thread's executor; a thread that is no worker gets one of its own.
+/// Number of the calling thread's executor; a thread that is no worker borrows one, for ever unless
+/// [`end_thread`] gives it back.
 #[inline]
 pub(crate) fn executor_index() -> usize {
     let index = EXECUTOR.get();
-    if index != UNKNOWN {
-        return index as usize;
-    }
+    if index != UNKNOWN { index as usize } else { borrow_executor() }
+}
+
+#[cold]
+fn borrow_executor() -> usize {
     let Some(pager) = pager() else { return MAX_WORKERS };
-    let index = pager.extra_executor();
-    become_worker(index, table());
+    let _blocked = (!crate::start::signal::is_handling()).then(SignalsBlocked::new);
+    // The first thread of a program that another of its threads had managed.
+    if crate::start::take_over::is_first_without_number() {
+        become_worker(0, 0);
+        return 0;
+    }
+    let index = pager.borrow_executor(table(), false).unwrap_or_else(|e| crate::start::signal::end(e));
+    EXECUTOR.set(index as u32);
     index
+}
+
+/// The calling thread, which is no worker, runs on page table `table`; number of its executor, for [`end_thread`].
+pub(crate) fn begin_thread(table: usize) -> usize {
+    TABLE.set(table as u32);
+    executor_index()
+}
+
+/// The thread that had executor `index` on page table `table` has ended.
+pub(crate) fn end_thread(index: usize, table: usize) {
+    if let Some(pager) = pager() {
+        let _blocked = SignalsBlocked::new();
+        pager.give_back_executor(index, table);
+    }
 }
 
 /// The calling thread's executor.
@@ -106,9 +132,27 @@ pub(crate) unsafe fn executor(pager: &'static Pager) -> &'static mut Executor {
     unsafe { pager.executor(executor_index()) }
 }
 
+/// Is the calling thread the program's first one?
+pub(crate) fn is_first_thread() -> bool {
+    if pager().is_some() {
+        return EXECUTOR.get() == 0;
+    }
+    // SAFETY: no arguments.
+    unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
+}
+
+/// Is it the program's first one, or a worker?
+pub(crate) fn is_worker() -> bool {
+    (EXECUTOR.get() as usize) < MAX_WORKERS
+}
+
+/// Are the program's workers processes, which see only what is shared?
+pub(crate) fn are_workers_processes() -> bool {
+    control().is_some_and(|control| !control.settings.shared_tables())
+}
+
 /// Ends the program: what happened on standard error, the exit status for the launcher, SIGKILL for the rest.
 pub(crate) fn give_up(status: i32, message: &str) -> ! {
-    use atoll_memory::sys;
     sys::complain("atoll: ");
     sys::complain(message);
     sys::complain("\n");
@@ -134,16 +178,25 @@ pub(crate) struct SignalsBlocked {
 }
 
 /// Signals that an instruction causes: SIGBUS is how faults arrive, the others must kill, not hang.
-fn synchronous() -> u64 {
-    [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP]
-        .iter()
-        .fold(0u64, |m, s| m | 1 << (s - 1))
+const fn synchronous() -> u64 {
+    const fn bit(signal: i32) -> u64 {
+        1 << (signal - 1)
+    }
+    bit(libc::SIGBUS) | bit(libc::SIGSEGV) | bit(libc::SIGFPE) | bit(libc::SIGILL) | bit(libc::SIGTRAP)
 }
 
 impl SignalsBlocked {
+    /// The mask meanwhile, as the kernel keeps it: without the two that nobody can block.
+    pub(crate) const MASK: u64 = !(synchronous() | 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
+
     /// Blocks them, but those an instruction causes.
     pub(crate) fn new() -> SignalsBlocked {
-        SignalsBlocked { before: set_mask(!synchronous()) }
+        SignalsBlocked { before: set_mask(SignalsBlocked::MASK) }
+    }
+
+    /// The mask before.
+    pub(crate) fn before(&self) -> u64 {
+        self.before
     }
 }
 
@@ -152,16 +205,62 @@ pub(crate) fn set_all_blocked() -> SignalsBlocked {
     SignalsBlocked { before: set_mask(u64::MAX) }
 }
 
-/// Blocks for ever all but what the thread's own instructions cause and what stops or goes on with the whole job.
+/// Blocks for ever all but what the thread itself causes, by an instruction or a system call, and what stops or goes on with the
+/// whole job.
 pub(crate) fn block_asynchronous() {
-    let job = [libc::SIGTSTP, libc::SIGCONT].iter().fold(0u64, |m, s| m | 1 << (s - 1));
-    set_mask(!(synchronous() | job));
+    let others = [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGSYS, libc::SIGTSTP, libc::SIGCONT];
+    set_mask(others.iter().fold(SignalsBlocked::MASK, |m, s| m & !(1 << (s - 1))));
+}
+
+impl SignalsBlocked {
+    /// Lets the signals that wait be handled now: those that were not blocked before.
+    pub(crate) fn let_pass(&self) {
+        let blocked = set_mask(self.before);
+        set_mask(blocked);
+    }
+}
+
+/// Lets the launcher know which signals the program itself blocks, if the calling thread is its first.
+pub(crate) fn publish_mask() {
+    if is_first_thread()
+        && let Some(control) = control()
+    {
+        let blocked = SignalsBlocked::new();
+        control.blocked.store(blocked.before, Ordering::Relaxed);
+    }
+}
+
+/// Does a signal wait for the calling thread, or its process, that `blocked` lets pass?
+pub(crate) fn signal_waits(blocked: u64) -> bool {
+    let mut waiting = 0u64;
+    let words = [std::ptr::from_mut(&mut waiting) as usize, 8, 0, 0, 0, 0];
+    // SAFETY: eight bytes, the size the kernel is told.
+    while unsafe { sys::syscall(libc::SYS_rt_sigpending, words) }.is_err() {
+        // They lie on a stack that another node took at this moment: a write brings it back.
+        // SAFETY: this function's own variable.
+        unsafe { (&raw mut waiting).write_volatile(0) };
+    }
+    waiting & !blocked != 0
+}
+
+/// Lets the calling thread, a worker, take `signal` from now on.
+pub(crate) fn unblock(signal: i32) {
+    let mask = SignalsBlocked::new().before();
+    set_mask(mask & !(1 << (signal - 1)));
 }
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         set_mask(self.before);
     }
+}
+
+/// The calling thread's signal mask. It changes nothing: no stack of a thread that asks is another node's.
+pub(crate) fn mask() -> u64 {
+    let mut now = 0u64;
+    // SAFETY: eight bytes, the size the kernel is told.
+    let _ = unsafe { sys::syscall(libc::SYS_rt_sigprocmask, [0, 0, (&raw mut now) as usize, 8, 0, 0]) };
+    now
 }
 
 /// Sets the calling thread's signal mask (bit n−1: signal n); returns the one before.
@@ -176,7 +275,7 @@ pub(crate) fn set_mask(mask: u64) -> u64 {
         0,
     ];
     // SAFETY: both pointers are to eight bytes, the size the kernel is told.
-    while unsafe { atoll_memory::sys::syscall(libc::SYS_rt_sigprocmask, words) }.is_err() {
+    while unsafe { sys::syscall(libc::SYS_rt_sigprocmask, words) }.is_err() {
         // They lie on a stack that another node took at this moment: a write brings it back.
         // SAFETY: this function's own variable.
         unsafe { (&raw mut before).write_volatile(0) };

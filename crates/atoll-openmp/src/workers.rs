@@ -7,12 +7,41 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use crate::start::{process, signal};
+use atoll_memory::control::MAX_WORKERS;
+use atoll_memory::sys;
+
+use crate::start::process;
 use crate::state;
 
-/// Why a worker could not be started: an error number.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StartError(pub(crate) i32);
+/// Why a worker could not be started.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+pub(crate) enum StartError {
+    /// There are as many as there can be.
+    #[error(
+        "a program can have {MAX_WORKERS} workers in all its teams together, the first thread among them, and asks for more"
+    )]
+    TooMany,
+    /// The system refused.
+    #[error("worker {worker} cannot be started: {}{}", sys::Errno(*errno), hint(*errno))]
+    System {
+        /// The worker's number.
+        worker: usize,
+        /// The error number.
+        errno: i32,
+    },
+}
+
+/// What to do about it.
+fn hint(errno: i32) -> &'static str {
+    match errno {
+        libc::EAGAIN => "; raise the limit of processes (ulimit -u, or pids.max of the control group)",
+        libc::EMFILE => "; raise the hard limit of open files (ulimit -Hn): each worker needs two",
+        libc::ENOMEM => {
+            "; this machine has no memory left for a worker's page table and stack, or OMP_STACKSIZE is too large"
+        }
+        _ => "",
+    }
+}
 
 /// What a worker runs, for ever.
 pub(crate) type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -26,16 +55,20 @@ pub(crate) fn start(
     entry: Entry,
     arg: *mut c_void,
 ) -> Result<(), StartError> {
+    let system = |e: sys::Errno| StartError::System { worker: index, errno: e.0 };
+    if state::pager().is_some() && index >= MAX_WORKERS {
+        return Err(StartError::TooMany);
+    }
     match state::control() {
         Some(control) if !control.settings.shared_tables() => {
-            process::start(index, stack_bytes, entry, arg).map_err(|e| StartError(e.0))
+            process::start(index, stack_bytes, entry, arg).map_err(system)
         }
         Some(control) => {
             let thread = Box::into_raw(Box::new(Thread { index, entry, arg }));
             control.workers.fetch_max(index as u32 + 1, Ordering::Release);
-            start_thread(stack_bytes, managed_thread, thread.cast())
+            start_thread(stack_bytes, managed_thread, thread.cast()).map_err(system)
         }
-        None => start_thread(stack_bytes, entry, arg),
+        None => start_thread(stack_bytes, entry, arg).map_err(system),
     }
 }
 
@@ -49,17 +82,17 @@ struct Thread {
 extern "C" fn managed_thread(thread: *mut c_void) -> *mut c_void {
     // SAFETY: made by `start` for this thread alone.
     let thread = unsafe { Box::from_raw(thread.cast::<Thread>()) };
-    state::become_worker(thread.index, 0);
-    signal::use_stack(process::alternate_stack(thread.index));
+    sys::with_descriptors(|| state::become_worker(thread.index, 0));
+    process::make_alternate_stack(thread.index);
     if let Some(pager) = state::pager() {
-        // SAFETY: no pointers.
-        let id = unsafe { libc::gettid() };
-        pager.control().figures[thread.index].pid.store(id, Ordering::Relaxed);
+        // SAFETY: no arguments. The system call itself: glibc has had a function for it since 2.30.
+        let id = unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) }.unwrap_or(0);
+        pager.control().figures[thread.index].pid.store(id as i32, Ordering::Relaxed);
     }
     (thread.entry)(thread.arg)
 }
 
-fn start_thread(stack_bytes: usize, entry: Entry, arg: *mut c_void) -> Result<(), StartError> {
+fn start_thread(stack_bytes: usize, entry: Entry, arg: *mut c_void) -> Result<(), sys::Errno> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the attributes are initialised before use and destroyed after; entry and arg live for ever.
@@ -74,5 +107,5 @@ fn start_thread(stack_bytes: usize, entry: Entry, arg: *mut c_void) -> Result<()
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         error
     };
-    if error == 0 { Ok(()) } else { Err(StartError(error)) }
+    if error == 0 { Ok(()) } else { Err(sys::Errno(error)) }
 }

@@ -1,6 +1,6 @@
 //! The programs in `tests/openmp`, built as a user would and run with the library preloaded.
 //!
-//! Each checks itself and exits with 0; a line `// env: NAME=value …` in it gives variables that it runs with.
+//! By gcc's compilers, and by the newest of LLVM's that are installed. Each checks itself and exits with 0; a line `// env: NAME=value …` in it gives variables that it runs with.
 
 mod library;
 
@@ -46,8 +46,7 @@ fn run(binary: &Path, threads: u32, variables: &[(String, String)]) -> Result<()
 /// Builds one program at each level and runs it with each number of threads.
 fn check(source: &str, compiler: &str) {
     if !exists(compiler) {
-        eprintln!("skipped: {compiler} is not installed");
-        return;
+        atoll_skips::skip!("{compiler} is not installed: apt-get install {compiler}");
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/openmp");
     let text = std::fs::read_to_string(folder.join(source)).expect("the program is there");
@@ -61,16 +60,23 @@ fn check(source: &str, compiler: &str) {
         .collect::<Vec<_>>();
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("openmp");
     let mut failures = Vec::new();
+    let by_gcc = compiler.starts_with('g');
     for level in LEVELS {
-        let binary = out.join(format!("{source}{level}"));
+        let binary = out.join(format!("{source}{level}-{compiler}"));
         std::fs::create_dir_all(&out).expect("a folder for programs");
         let status = Command::new(compiler)
             .current_dir(&out)
-            .args([level, "-fopenmp", "-w", "-foffload=disable", "-o"])
+            .args([level, "-fopenmp", "-w"])
+            .args(if by_gcc { &["-foffload=disable"][..] } else { &[] })
+            .arg("-o")
             .arg(&binary)
             .arg(folder.join(source))
+            .args(if by_gcc { &[][..] } else { &["-lm", "-latomic"] })
             .status()
             .expect("the compiler runs");
+        if !status.success() && !by_gcc {
+            atoll_skips::skip!("{compiler} lacks constructs of {source}: install a newer one");
+        }
         assert!(status.success(), "{compiler} {level} {source}");
         for threads in THREADS {
             if let Err(why) = run(&binary, threads, &variables) {
@@ -81,13 +87,45 @@ fn check(source: &str, compiler: &str) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// The newest of LLVM's compilers that begin with `name`, or none.
+fn newest(name: &str) -> Option<String> {
+    let versions = (11..40).rev().map(|version| format!("{name}-{version}"));
+    versions.chain([name.to_owned()]).find(|name| exists(name))
+}
+
+/// The same by LLVM's compiler of that language, where it is installed.
+fn check_by_llvm(source: &str, compiler: &str) {
+    let found = match compiler {
+        "gcc" => newest("clang"),
+        "g++" => newest("clang++"),
+        _ => newest("flang").or_else(|| newest("flang-new")),
+    };
+    match found {
+        Some(found) => check(source, &found),
+        None => atoll_skips::skip!(
+            "LLVM's counterpart of {compiler} is not installed: apt-get install clang libomp-dev, and flang-19 for Fortran"
+        ),
+    }
+}
+
 macro_rules! programs {
-    ($($test:ident $source:literal $compiler:literal;)*) => {$(
-        #[test]
-        fn $test() {
-            check($source, $compiler);
+    ($($test:ident $source:literal $compiler:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                check($source, $compiler);
+            }
+        )*
+
+        mod by_llvm {
+            $(
+                #[test]
+                fn $test() {
+                    super::check_by_llvm($source, $compiler);
+                }
+            )*
         }
-    )*};
+    };
 }
 
 programs! {

@@ -1,6 +1,7 @@
-//! Every symbol of the installed libgomp is exported by our library, or said not to be.
+//! Every symbol of the installed libgomp and libomp is exported by our library, or said not to be.
 //!
-//! The list of those that are not is `unsupported-symbols.txt`; `programs.rs` tests what the others do.
+//! The lists of those that are not are `unsupported-symbols.txt` and, of libomp, `unsupported-symbols-llvm.txt`; `programs.rs` tests
+//! what the others do.
 
 mod library;
 
@@ -20,16 +21,9 @@ fn exported(library: &str) -> BTreeSet<String> {
         .collect()
 }
 
-#[test]
-fn every_symbol_of_libgomp_is_exported_or_excused() {
-    let asked = Command::new("gcc").arg("-print-file-name=libgomp.so.1").output();
-    let libgomp =
-        asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
-    if !libgomp.starts_with('/') {
-        eprintln!("skipped: gcc with libgomp.so.1 is not installed");
-        return;
-    }
-    let excuses = include_str!("../unsupported-symbols.txt")
+/// Compares what is exported with what `theirs` exports: all but what `excuses`, a file of names and reasons, lists.
+fn compare(theirs: &str, witness: &str, excuses: &str) {
+    let excuses = excuses
         .lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
         .map(|line| line.split_once(char::is_whitespace).expect("a reason behind each name").0)
@@ -40,10 +34,36 @@ fn every_symbol_of_libgomp_is_exported_or_excused() {
             None => name == *excuse,
         })
     };
-    let (theirs, ours) = (exported(&libgomp), exported(&library::path().to_string_lossy()));
-    assert!(theirs.contains("GOMP_parallel"), "{libgomp} is not libgomp");
+    let (library, theirs, ours) = (theirs, exported(theirs), exported(&library::path().to_string_lossy()));
+    assert!(theirs.contains(witness), "{library} has no {witness}");
     let missing = theirs.difference(&ours).filter(|name| !excused(name)).collect::<Vec<_>>();
-    assert!(missing.is_empty(), "neither exported nor excused: {missing:?}");
+    assert!(missing.is_empty(), "of {library} neither exported nor excused: {missing:?}");
     let needless = ours.iter().filter(|name| excused(name)).collect::<Vec<_>>();
     assert!(needless.is_empty(), "exported, and excused all the same: {needless:?}");
+}
+
+#[test]
+fn every_symbol_of_libgomp_is_exported_or_excused() {
+    let asked = Command::new("gcc").arg("-print-file-name=libgomp.so.1").output();
+    let libgomp =
+        asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    if !libgomp.starts_with('/') {
+        atoll_skips::skip!("gcc with libgomp.so.1 is not installed: apt-get install gcc");
+    }
+    compare(&libgomp, "GOMP_parallel", include_str!("../unsupported-symbols.txt"));
+}
+
+/// Of all versions of LLVM that are installed as Debian has them.
+#[test]
+fn every_symbol_of_libomp_is_exported_or_excused() {
+    let excuses = include_str!("../unsupported-symbols.txt").to_owned()
+        + include_str!("../unsupported-symbols-llvm.txt");
+    let versions = (11..40).map(|version| format!("/usr/lib/llvm-{version}/lib/libomp.so.5"));
+    let found = versions.filter(|path| std::path::Path::new(path).exists()).collect::<Vec<_>>();
+    if found.is_empty() {
+        atoll_skips::skip!("no libomp.so.5 is installed: apt-get install libomp-dev");
+    }
+    for libomp in found {
+        compare(&libomp, "__kmpc_fork_call", &excuses);
+    }
 }

@@ -43,7 +43,7 @@
 use core::fmt;
 
 use crate::links::Links;
-use crate::policy::Policy;
+use crate::policy::{Policy, Wants};
 use crate::rhythm::{Rhythm, Step};
 use crate::spec::{Options, SpecError};
 use crate::stay::{From, Stay};
@@ -59,6 +59,7 @@ impl Options for AdaptiveOptions {
     const DEFAULT: Self = Self;
     const LISTS: usize = LISTS;
     const TAGGED: bool = true;
+    const WANTS: Wants = Wants { mapped: true, marks: true, second_chance: true, ..Wants::NOTHING };
 
     fn set(&mut self, _key: &str, _value: &str) -> Result<(), SpecError> {
         Err(SpecError::UnknownOption { policy: Self::NAME, known: "none" })
@@ -423,6 +424,14 @@ impl Policy for Adaptive<'_> {
             return self.mapped(frame, mappers);
         }
         self.enter(frame, 0, false);
+    }
+
+    fn rescued(&mut self, frame: u32, mappers: u32, token: u32) {
+        if self.links.is_linked(frame) {
+            return self.mapped(frame, mappers);
+        }
+        let known = token >> PARTS & NO_PART != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
+        self.enter(frame, if known { token & USES } else { 0 }, false);
     }
 
     fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {}

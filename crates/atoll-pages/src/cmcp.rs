@@ -11,23 +11,26 @@
 //!   list, or keeps its place there: another mapping is no arrival.
 //! * Pages fetched ahead of use (core-map count 0) go to the FIFO list and are tried when the first mapping comes.
 //! * The victim is the oldest of the FIFO list; only when that is empty, the oldest of the lowest bucket.
-//! * Aging, at every tick: a hand passes over 1/64 of the frames (at least one). A prioritised page it meets for
-//!   the second time since a mapping of it arrived moves to the back of the FIFO list. So every prioritised page
-//!   falls back after one to two rounds, 64 to 128 ticks, however high its count. Taking the lowest pages instead
-//!   would never reach high counts while new low ones arrive, which is the monopoly aging is there to prevent;
-//!   taking turns among the buckets would age thinly filled ones, usually those of high counts, far faster than the
-//!   others.
+//! * Aging, by evictions: at every 16th a hand passes over one frame. A prioritised page it meets for the second time
+//!   since a mapping of it arrived moves to the back of the FIFO list. So every prioritised page falls back after one
+//!   to two rounds, in which 16 to 32 times as many pages leave as there are frames, however high its count.
+//!   Nothing ages while nothing leaves, and a slower program or machine ages its pages no faster: the paper only says
+//!   "slowly", and a clock that ticks by time makes the same program another one where its steps are shorter.
+//!   Taking the lowest pages instead would never reach high counts while new low ones arrive, which is the monopoly
+//!   aging is there to prevent; taking turns among the buckets would age thinly filled ones, usually those of high counts,
+//!   far faster than the others.
 
 use core::fmt;
 
 use crate::core_map::MAX_WORKERS;
 use crate::links::Links;
-use crate::policy::Policy;
+use crate::policy::{Policy, Wants};
 use crate::spec::{Options, SpecError};
 use crate::storage::Storage;
 
-/// Ticks in which the aging hand passes over all frames once.
-pub const AGING_TICKS: u32 = 64;
+/// Evictions for which the aging hand passes over one frame. Assumed, as the paper says no number: a page stays in the group
+/// while its program comes round to it several times, though near memory is filled anew more than once in between.
+pub const AGING_EVICTIONS: u32 = 16;
 
 /// Options of [`Cmcp`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,6 +54,7 @@ impl Options for CmcpOptions {
     const DEFAULT: Self = Self { p: 0.5 };
     const LISTS: usize = 1 + MAX_WORKERS;
     const TAGGED: bool = true;
+    const WANTS: Wants = Wants { mapped: true, exact_counts: true, ..Wants::NOTHING };
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
         if key != "p" {
@@ -70,6 +74,7 @@ impl Options for CmcpOptions {
             group: 0,
             len: 0,
             hand: 0,
+            evictions: 0,
         }
     }
 }
@@ -98,14 +103,11 @@ pub struct Cmcp<'a> {
     len: u32,
     /// The frame the aging hand comes to next.
     hand: u32,
+    /// Evictions since it last moved.
+    evictions: u32,
 }
 
 impl Cmcp<'_> {
-    /// How many pages are prioritised.
-    pub fn prioritised(&self) -> usize {
-        self.group as usize
-    }
-
     /// The list `frame` is in.
     fn list(&self, frame: u32) -> u32 {
         self.tag[frame as usize] & !YOUNG
@@ -141,6 +143,20 @@ impl Cmcp<'_> {
     fn demote(&mut self, frame: u32) {
         self.leave(frame);
         self.enter(frame, FIFO);
+    }
+
+    /// The hand passes over one frame.
+    fn age(&mut self) {
+        let frame = self.hand;
+        self.hand = if frame + 1 < self.links.frames() { frame + 1 } else { 0 };
+        if !self.links.is_linked(frame) || self.list(frame) == FIFO {
+            return;
+        }
+        if self.tag[frame as usize] & YOUNG != 0 {
+            self.tag[frame as usize] &= !YOUNG;
+        } else {
+            self.demote(frame);
+        }
     }
 
     /// Makes room in the group for a page of this count, if there is none but the page deserves it.
@@ -199,6 +215,11 @@ impl Policy for Cmcp<'_> {
     fn evict(&mut self) -> Option<u32> {
         let victim = self.peek()?;
         self.remove(victim);
+        self.evictions += 1;
+        if self.evictions == AGING_EVICTIONS {
+            self.evictions = 0;
+            self.age();
+        }
         Some(victim)
     }
 
@@ -209,21 +230,7 @@ impl Policy for Cmcp<'_> {
         }
     }
 
-    fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {
-        let frames = self.links.frames();
-        for _ in 0..frames.div_ceil(AGING_TICKS) {
-            let frame = self.hand;
-            self.hand = if frame + 1 < frames { frame + 1 } else { 0 };
-            if !self.links.is_linked(frame) || self.list(frame) == FIFO {
-                continue;
-            }
-            if self.tag[frame as usize] & YOUNG != 0 {
-                self.tag[frame as usize] &= !YOUNG;
-            } else {
-                self.demote(frame);
-            }
-        }
-    }
+    fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {}
 
     fn len(&self) -> usize {
         self.len as usize

@@ -5,7 +5,7 @@
 use core::fmt;
 
 use crate::links::Links;
-use crate::policy::Policy;
+use crate::policy::{Policy, Wants};
 use crate::spec::{Options, SpecError};
 use crate::storage::Storage;
 
@@ -19,6 +19,7 @@ impl Options for FifoOptions {
     const DEFAULT: Self = Self;
     const LISTS: usize = 1;
     const TAGGED: bool = false;
+    const WANTS: Wants = Wants::NOTHING;
 
     fn set(&mut self, _key: &str, _value: &str) -> Result<(), SpecError> {
         Err(SpecError::UnknownOption { policy: Self::NAME, known: "none" })

@@ -17,8 +17,7 @@ pub mod core_map;
 pub mod fifo;
 pub mod links;
 pub mod lru;
-#[cfg(all(test, feature = "alloc"))]
-mod newest;
+pub mod newest;
 pub mod pacing;
 pub mod page_size;
 pub mod policy;
@@ -33,7 +32,7 @@ pub mod storage;
 
 pub use core_map::{CoreMap, CoreSet, MAX_WORKERS};
 pub use page_size::PageSize;
-pub use policy::Policy;
+pub use policy::{Policy, Wants};
 pub use prefetch::{Prefetcher, Window};
 pub use size::Size;
 pub use spec::{AnyPolicy, PolicySpec};

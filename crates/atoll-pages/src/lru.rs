@@ -10,13 +10,17 @@
 //!   if the active one is the longer of the two.
 //! * The victim is the oldest inactive page; only when there is none, the oldest active one.
 //!
+//! `lru:linux` is the paper's, which does as the kernel does: a new page joins the active list, and a page found unused for
+//! a whole round of the scan leaves that list, however long it is. A page that is used once and never again so stays
+//! for a round, and no page of a sweep leaves before others that nobody wants any more.
+//!
 //! x86 has an accessed bit and we have not, from user space; dropping the mapping costs what clearing that bit
 //! costs there: a remote TLB invalidation in every worker of the core map, which is the paper's point.
 
 use core::fmt;
 
 use crate::links::Links;
-use crate::policy::Policy;
+use crate::policy::{Policy, Wants};
 use crate::spec::{Options, SpecError};
 use crate::storage::Storage;
 
@@ -26,37 +30,55 @@ pub struct LruOptions {
     /// Frames visited in one tick, at least 1. The default of 1024 bounds a tick to about a millisecond at 1.2 µs a
     /// page.
     pub scan: u32,
+    /// New pages are active, and unused ones are not, as in the Linux kernel.
+    pub linux: bool,
 }
 
 impl Options for LruOptions {
     type Policy<'a> = Lru<'a>;
     const NAME: &'static str = "lru";
-    const DEFAULT: Self = Self { scan: 1024 };
+    const DEFAULT: Self = Self { scan: 1024, linux: false };
     const LISTS: usize = 2;
     const TAGGED: bool = true;
+    const WANTS: Wants = Wants {
+        mapped: true,
+        dropped_mappings: true,
+        exact_counts: true,
+        second_chance: true,
+        ..Wants::NOTHING
+    };
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
         if key != "scan" {
-            return Err(SpecError::UnknownOption { policy: Self::NAME, known: "scan" });
+            return Err(SpecError::UnknownOption { policy: Self::NAME, known: "scan, linux" });
         }
         let wrong = SpecError::WrongValue { option: "scan", expected: "a number of frames from 1" };
         self.scan = value.parse().ok().filter(|&scan| scan > 0).ok_or(wrong)?;
         Ok(())
     }
 
+    fn turn_on(&mut self, key: &str) -> Result<(), SpecError> {
+        self.linux |= key == "linux";
+        if key == "linux" { Ok(()) } else { Err(SpecError::MissingValue) }
+    }
+
     fn build(self, storage: Storage<'_>) -> Lru<'_> {
         let links = Links::new(storage.next, storage.prev, storage.frames);
-        Lru { links, tag: storage.tag, len: [0; 2], hand: 0, scan: self.scan }
+        Lru { links, tag: storage.tag, len: [0; 2], hand: 0, options: self }
     }
 }
 
 impl fmt::Display for LruOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(Self::NAME)?;
-        if *self != Self::DEFAULT {
-            write!(f, ":scan={}", self.scan)?;
+        let scan = self.scan != Self::DEFAULT.scan;
+        if self.linux {
+            f.write_str(":linux")?;
         }
-        Ok(())
+        match scan {
+            true => write!(f, "{}scan={}", if self.linux { "," } else { ":" }, self.scan),
+            false => Ok(()),
+        }
     }
 }
 
@@ -76,7 +98,7 @@ pub struct Lru<'a> {
     len: [u32; 2],
     /// The frame the next tick visits first.
     hand: u32,
-    scan: u32,
+    options: LruOptions,
 }
 
 impl Lru<'_> {
@@ -101,7 +123,9 @@ impl Policy for Lru<'_> {
         if self.links.is_linked(frame) {
             self.mapped(frame, mappers);
         } else {
-            self.enter(frame, INACTIVE, if mappers > 0 { MAPPED } else { 0 });
+            // What is fetched ahead of its use is no part of a working set yet.
+            let list = if self.options.linux && mappers > 0 { ACTIVE } else { INACTIVE };
+            self.enter(frame, list, if mappers > 0 { MAPPED } else { 0 });
         }
     }
 
@@ -135,7 +159,7 @@ impl Policy for Lru<'_> {
 
     fn scan(&mut self, unmap: &mut dyn FnMut(u32)) {
         let frames = self.links.frames();
-        for _ in 0..self.scan.min(frames) {
+        for _ in 0..self.options.scan.min(frames) {
             let frame = self.hand;
             self.hand = if frame + 1 < frames { frame + 1 } else { 0 };
             if !self.links.is_linked(frame) {
@@ -145,7 +169,9 @@ impl Policy for Lru<'_> {
             if tag & MAPPED != 0 {
                 self.tag[frame as usize] = (tag & ACTIVE) | UNMAPPED_BY_SCAN;
                 unmap(frame);
-            } else if tag & ACTIVE != 0 && self.len[ACTIVE as usize] > self.len[INACTIVE as usize] {
+            } else if tag & ACTIVE != 0
+                && (self.options.linux || self.len[ACTIVE as usize] > self.len[INACTIVE as usize])
+            {
                 self.leave(frame);
                 self.enter(frame, INACTIVE, UNMAPPED_BY_SCAN);
             }

@@ -1,18 +1,18 @@
 //! Newest first: the victim is the page that came last, so that what is resident stays.
 //!
-//! The worked example of `docs/add-a-policy.md`, built for its tests alone. Right for a sweep over more than near memory
-//! again and again, and wrong for nearly everything else.
+//! The worked example of `docs/add-a-policy.md`. Right for a sweep over more than near memory again and again, and wrong for nearly
+//! everything else.
 
 use core::fmt;
 
 use crate::links::Links;
-use crate::policy::Policy;
+use crate::policy::{Policy, Wants};
 use crate::spec::{Options, SpecError};
 use crate::storage::Storage;
 
 /// Options of [`Newest`]: none.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct NewestOptions;
+pub struct NewestOptions;
 
 impl Options for NewestOptions {
     type Policy<'a> = Newest<'a>;
@@ -20,6 +20,7 @@ impl Options for NewestOptions {
     const DEFAULT: Self = Self;
     const LISTS: usize = 1;
     const TAGGED: bool = false;
+    const WANTS: Wants = Wants::NOTHING;
 
     fn set(&mut self, _key: &str, _value: &str) -> Result<(), SpecError> {
         Err(SpecError::UnknownOption { policy: Self::NAME, known: "none" })
@@ -40,7 +41,7 @@ const STACK: u32 = 0;
 
 /// The policy; 8 bytes a frame.
 #[derive(Debug)]
-pub(crate) struct Newest<'a> {
+pub struct Newest<'a> {
     links: Links<'a>,
     len: u32,
 }
@@ -87,7 +88,7 @@ impl Policy for Newest<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
     use crate::replay::{Reference, Replay};

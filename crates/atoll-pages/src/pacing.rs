@@ -9,6 +9,8 @@ pub const STORE: usize = 256;
 pub const LOG: usize = 1024;
 /// Victims of one batch at most.
 pub const VICTIMS: usize = 64;
+/// Pages that are about to leave, ahead of need, at most: each worker drops its mappings of them at its own faults.
+pub const LEAVING: usize = 256;
 /// Pages that are mapped together, leave together and are made together, aligned; a power of two.
 pub const BLOCK: u32 = 16;
 /// One in how many times a page that is known to be written is mapped read-only, to notice when that changes.
@@ -31,6 +33,13 @@ pub fn batch(shift: u32, frames: u64, workers: u64) -> usize {
         _ => 1,
     };
     (frames / (8 * workers)).clamp(1, most) as usize
+}
+
+/// Pages that are about to leave ahead of need, where near memory is `frames` and a batch takes `batch` of them: four batches, so that
+/// every worker has a fault meanwhile, and a sixteenth of near memory at most. None if that is too little to be of use.
+pub fn leaving(batch: usize, frames: u32) -> usize {
+    let most = (4 * batch).min(LEAVING).min(frames as usize / 16);
+    if most < 8 { 0 } else { most }
 }
 
 /// Fewer frames than this, and a single instruction could not make progress while others keep theirs.

@@ -1,6 +1,6 @@
 //! What a replacement policy is: it orders the resident frames and names the next victim.
 //!
-//! `fifo`, `lru`, `cmcp` and `adaptive` implement it, one file each; `spec` chooses one by name; `replay` and
+//! `fifo`, `lru`, `cmcp`, `adaptive` and `newest` implement it, one file each; `spec` chooses one by name; `replay` and
 //! `atoll-memory` drive it. To add a policy, write its file and add its line to `policies!` in `spec` (and its
 //! `mod`).
 //!
@@ -8,6 +8,32 @@
 //! page becomes resident, another worker maps it, a page is evicted or freed. Uses of a mapped page are
 //! invisible; a policy that wants to see them must have mappings dropped in `scan`, and pays for it. Not in the paper
 //! are the token that a far page keeps for the policy, and the marks that tell it where the program is.
+
+/// What a policy needs of the pager that drives it. Each costs time, so a pager does only what its policy wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wants {
+    /// [`Policy::mapped`] is called when one more worker maps a page.
+    pub mapped: bool,
+    /// [`Policy::mark`] is called when a region begins or a barrier opens.
+    pub marks: bool,
+    /// [`Policy::scan`] drops mappings, so somebody must call it every 10 ms and unmap what it names in all workers.
+    pub dropped_mappings: bool,
+    /// Core-map counts are exact: no page is mapped in a worker that has not used it, as its neighbours otherwise are.
+    pub exact_counts: bool,
+    /// A victim that is used between being chosen and leaving stays: [`Policy::rescued`].
+    pub second_chance: bool,
+}
+
+impl Wants {
+    /// Nothing beside pages that come and go.
+    pub const NOTHING: Wants = Wants {
+        mapped: false,
+        marks: false,
+        dropped_mappings: false,
+        exact_counts: false,
+        second_chance: false,
+    };
+}
 
 /// A replacement policy over frames numbered from 0 to its capacity.
 ///
@@ -58,6 +84,12 @@ pub trait Policy {
     /// victims aside and restores them when its batch is complete.
     fn restore(&mut self, frame: u32, mappers: u32) {
         self.insert(frame, mappers);
+    }
+
+    /// A victim was used before it left, and stays, with its present core-map count. `token`: that of its eviction.
+    fn rescued(&mut self, frame: u32, mappers: u32, token: u32) {
+        let _ = token;
+        self.restore(frame, mappers);
     }
 
     /// The periodic tick, every 10 ms of running time (`papers/cmcp.txt`, section 5.1). Calls `unmap` for every frame

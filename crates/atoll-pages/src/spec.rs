@@ -5,7 +5,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::policy::Policy;
+use crate::policy::{Policy, Wants};
 use crate::storage::Storage;
 
 /// What a policy's file says about its options. Written `name` or `name:key=value,key=value`.
@@ -20,6 +20,8 @@ pub trait Options: Copy + fmt::Debug + fmt::Display + PartialEq + Sized {
     const LISTS: usize;
     /// Whether the policy keeps a tag word for every frame.
     const TAGGED: bool;
+    /// What the policy needs of the pager.
+    const WANTS: Wants;
 
     /// Sets one option from what was written.
     ///
@@ -27,6 +29,16 @@ pub trait Options: Copy + fmt::Debug + fmt::Display + PartialEq + Sized {
     ///
     /// The option does not exist, or its value is out of range.
     fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError>;
+
+    /// Turns on an option that has no value.
+    ///
+    /// # Errors
+    ///
+    /// There is no such option.
+    fn turn_on(&mut self, key: &str) -> Result<(), SpecError> {
+        let _ = key;
+        Err(SpecError::MissingValue)
+    }
 
     /// The policy, empty, over `storage` made for these options.
     fn build(self, storage: Storage<'_>) -> Self::Policy<'_>;
@@ -112,6 +124,10 @@ macro_rules! policies {
             fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
                 match self { $(Self::$variant(options) => options.set(key, value),)* }
             }
+
+            fn turn_on(&mut self, key: &str) -> Result<(), SpecError> {
+                match self { $(Self::$variant(options) => options.turn_on(key),)* }
+            }
         }
 
         impl fmt::Display for PolicySpec {
@@ -124,6 +140,11 @@ macro_rules! policies {
             /// The policy of `spec`, empty, over storage made for the same `spec`.
             pub fn new(spec: PolicySpec, storage: Storage<'a>) -> Self {
                 match spec { $(PolicySpec::$variant(options) => Self::$variant(options.build(storage)),)* }
+            }
+
+            /// What the policy needs of the pager.
+            pub fn wants(&self) -> Wants {
+                match self { $(Self::$variant(_) => <$options>::WANTS,)* }
             }
         }
 
@@ -142,6 +163,8 @@ policies! {
     Cmcp(crate::cmcp::CmcpOptions),
     /// The order of next uses, as far as the program's rounds foretell it; else FIFO.
     Adaptive(crate::adaptive::AdaptiveOptions),
+    /// Newest first.
+    Newest(crate::newest::NewestOptions),
 }
 
 impl PolicySpec {
@@ -164,8 +187,10 @@ impl FromStr for PolicySpec {
             text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
         let mut spec = *Self::ALL.iter().find(|spec| spec.name() == name).ok_or(SpecError::UnknownPolicy)?;
         for option in options.into_iter().flat_map(|options| options.split(',')) {
-            let (key, value) = option.split_once('=').ok_or(SpecError::MissingValue)?;
-            spec.set(key, value)?;
+            match option.split_once('=') {
+                Some((key, value)) => spec.set(key, value)?,
+                None => spec.turn_on(option)?,
+            }
         }
         Ok(spec)
     }
@@ -204,6 +229,10 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.restore(frame, mappers));
     }
 
+    fn rescued(&mut self, frame: u32, mappers: u32, token: u32) {
+        each!(self, policy => policy.rescued(frame, mappers, token));
+    }
+
     fn scan(&mut self, unmap: &mut dyn FnMut(u32)) {
         each!(self, policy => policy.scan(unmap));
     }
@@ -236,7 +265,17 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        for text in ["fifo", "lru", "lru:scan=64", "cmcp:p=0", "cmcp:p=0.5", "cmcp:p=0.125", "cmcp:p=1"] {
+        for text in [
+            "fifo",
+            "lru",
+            "lru:scan=64",
+            "lru:linux",
+            "lru:linux,scan=64",
+            "cmcp:p=0",
+            "cmcp:p=0.5",
+            "cmcp:p=0.125",
+            "cmcp:p=1",
+        ] {
             let spec: PolicySpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
             assert_eq!(spec.to_string().parse(), Ok(spec));
@@ -257,6 +296,7 @@ mod tests {
         for text in ["cmcp:p=1.5", "cmcp:p=-0.1", "cmcp:p=NaN", "cmcp:p="] {
             assert_eq!(message(text), "p must be a ratio from 0 to 1");
         }
+        assert_eq!(message("lru:bsd"), "options of a policy are written name:option=value");
         assert_eq!(message("cmcp:p"), "options of a policy are written name:option=value");
         assert_eq!(message("lru:scan=0"), "scan must be a number of frames from 1");
     }

@@ -180,12 +180,12 @@ fn check(table: Vec<Row>, bound: impl Fn([u64; 5]) -> bool) {
 #[test]
 fn rounds_come_near_min() {
     let table = vec![
-        ("1100 pages", cyclic(0, 1100, 100), [11000, 110000, 110000, 60324, 19913]),
-        ("1250 pages", cyclic(0, 1250, 100), [26000, 125000, 125000, 75365, 39223]),
-        ("2000 pages", cyclic(0, 2000, 100), [101000, 200000, 200000, 150535, 115112]),
-        ("4000 pages", cyclic(0, 4000, 100), [301000, 400000, 400000, 350884, 313315]),
-        ("stages", stages(60), [72800, 168000, 162430, 154594, 93992]),
-        ("a table and a sweep", hot(), [53000, 106700, 80300, 80313, 66707]),
+        ("1100 pages", cyclic(0, 1100, 100), [11000, 110000, 110000, 59998, 19913]),
+        ("1250 pages", cyclic(0, 1250, 100), [26000, 125000, 125000, 75307, 39223]),
+        ("2000 pages", cyclic(0, 2000, 100), [101000, 200000, 200000, 150586, 115112]),
+        ("4000 pages", cyclic(0, 4000, 100), [301000, 400000, 400000, 353032, 313315]),
+        ("stages", stages(60), [72800, 168000, 162430, 152709, 93992]),
+        ("a table and a sweep", hot(), [53000, 106700, 80300, 85842, 66707]),
     ];
     check(table, |[min, fifo, _, _, adaptive]| (fifo - adaptive) * 2 >= fifo - min);
 }
@@ -196,19 +196,19 @@ fn elsewhere_it_is_fifo_or_little_worse() {
         ("pages used once", cyclic(0, 30_000, 1), [30000, 30000, 30000, 30000, 30000]),
         ("no marks", without_marks(cyclic(0, 1250, 20)), [6000, 25000, 25000, 15500, 9388]),
         ("too few rounds", cyclic(0, 1250, 10), [3500, 12500, 12500, 8000, 6655]),
-        ("memory that moves under the same marks", moving(200), [244000, 560000, 780430, 580007, 341054]),
-        ("stencil of 2000 pages", stencil(), [21000, 40000, 33524, 30436, 25059]),
-        ("regions that sweep more than fits", regions(1500), [30000, 72000, 72000, 64116, 48684]),
-        ("regions that sweep what fits", regions(900), [5200, 5400, 30100, 30100, 5693]),
+        ("memory that moves under the same marks", moving(200), [244000, 560000, 780430, 536846, 341054]),
+        ("stencil of 2000 pages", stencil(), [21000, 40000, 33524, 30419, 25059]),
+        ("regions that sweep more than fits", regions(1500), [30000, 72000, 72000, 64121, 48684]),
+        ("regions that sweep what fits", regions(900), [5200, 5400, 30100, 28082, 5693]),
         ("tiles of half the frames", tiles(500), [14000, 16000, 16000, 14500, 16349]),
-        ("tiles of nearly all frames", tiles(900), [28400, 28800, 203700, 207287, 31915]),
-        ("up and down", up_and_down(), [41000, 41000, 50139, 41120, 43144]),
-        ("tiles of four fifths of the frames", tiles(800), [24800, 25600, 180900, 183789, 28604]),
-        ("regions that just fit", regions(950), [5600, 5700, 31800, 31800, 6070]),
-        ("a range that fits and moves", drift(800), [6623, 6757, 7691, 23633, 6757]),
-        ("a wider range that moves", drift(1500), [9380, 23745, 32014, 38423, 25948]),
-        ("random", uniform(), [12347, 30269, 30399, 30366, 30245]),
-        ("skewed", skewed(), [15210, 31580, 28010, 30171, 31270]),
+        ("tiles of nearly all frames", tiles(900), [28400, 28800, 203700, 211278, 31915]),
+        ("up and down", up_and_down(), [41000, 41000, 50139, 41267, 43144]),
+        ("tiles of four fifths of the frames", tiles(800), [24800, 25600, 180900, 189071, 28604]),
+        ("regions that just fit", regions(950), [5600, 5700, 31800, 29639, 6070]),
+        ("a range that fits and moves", drift(800), [6623, 6757, 7691, 22655, 6757]),
+        ("a wider range that moves", drift(1500), [9380, 23745, 32014, 36013, 25948]),
+        ("random", uniform(), [12347, 30269, 30399, 30330, 30245]),
+        ("skewed", skewed(), [15210, 31580, 28010, 30780, 31270]),
     ];
     check(table, |[_, fifo, _, _, adaptive]| adaptive * 100 <= fifo * 112);
 }

@@ -43,7 +43,8 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// Every policy as it is and at the ends of its options.
 fn specs() -> Vec<PolicySpec> {
-    let more = ["lru:scan=1", "lru:scan=7", "cmcp:p=0", "cmcp:p=0.1", "cmcp:p=1"];
+    let more =
+        ["lru:scan=1", "lru:scan=7", "lru:linux", "lru:linux,scan=7", "cmcp:p=0", "cmcp:p=0.1", "cmcp:p=1"];
     PolicySpec::ALL.iter().copied().chain(more.map(|text| text.parse().unwrap())).collect()
 }
 
@@ -120,7 +121,8 @@ proptest! {
         let scan = 8;
         for (spec, kind) in [
             ("fifo", Kind::Fifo),
-            ("lru:scan=8", Kind::Lru { scan }),
+            ("lru:scan=8", Kind::Lru { scan, linux: false }),
+            ("lru:linux,scan=8", Kind::Lru { scan, linux: true }),
             ("cmcp:p=0", Kind::Fifo),
             ("cmcp:p=1", Kind::Cmcp { limit: frames as usize }),
             ("cmcp:p=0.5", Kind::Cmcp { limit: frames.div_ceil(2) as usize }),

@@ -15,15 +15,18 @@ thread_local! {
 }
 
 /// Marks a region's begin, and its end when it goes.
-struct Region(bool);
+pub(crate) struct Region(bool);
 
 impl Region {
-    fn begin(function: Function) -> Self {
+    /// `function`: the address of the region's outlined function.
+    pub(crate) fn begin(function: usize) -> Self {
         // SAFETY: no pointers.
-        let first = on() && DEPTH.get() == 0 && unsafe { libc::gettid() == libc::getpid() };
+        let first = on()
+            && DEPTH.get() == 0
+            && unsafe { libc::syscall(libc::SYS_gettid) == i64::from(libc::getpid()) };
         DEPTH.set(DEPTH.get() + 1);
         if first {
-            mark(What::RegionBegin { function: function as usize as u64 });
+            mark(What::RegionBegin { function: function as u64 });
         }
         Self(first)
     }
@@ -45,7 +48,7 @@ extern "C" fn GOMP_parallel_reductions(
     threads: c_uint,
     flags: c_uint,
 ) -> c_uint {
-    let _region = Region::begin(function);
+    let _region = Region::begin(function as usize);
     real!(GOMP_parallel_reductions, fn(Function, *mut u8, c_uint, c_uint) -> c_uint)(
         function, data, threads, flags,
     )
@@ -56,7 +59,7 @@ macro_rules! regions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $name(function: Function, data: *mut u8, $($argument: $type),*) {
-            let _region = Region::begin(function);
+            let _region = Region::begin(function as usize);
             real!($name, fn(Function, *mut u8, $($type),*))(function, data, $($argument),*);
         }
     )*};

@@ -1,7 +1,9 @@
-//! Before `main`: where the journal is, and an environment as the program would have had it.
+//! Before `main`: where the journal is, and for an OpenMP program an environment as it would have had it.
 //!
-//! `blocks` and `regions` make their marks through here.
+//! A process without OpenMP may be what starts the program (`timeout`, `env`, a script): it keeps the environment and the journal's
+//! descriptor, so that what it executes or starts is looked at in turn. `blocks` and `regions` make their marks through here.
 
+use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -31,8 +33,50 @@ extern "C" fn in_child() {
 
 extern "C" fn begin() {
     let Some(fd) = std::env::var(ENVIRONMENT).ok().and_then(|fd| fd.parse::<i32>().ok()) else { return };
-    let preload = std::env::var_os(ENVIRONMENT_PRELOAD);
     let wants_userfault = std::env::var_os(ENVIRONMENT_USERFAULT).is_some();
+    let uses_openmp = uses_openmp();
+    if uses_openmp {
+        put_environment_back();
+    }
+    // Whoever started us may have closed the descriptor, and another file may have its number.
+    if let Some(journal) = Journal::map(fd) {
+        PID.store(std::process::id(), Ordering::Relaxed);
+        JOURNAL.store(std::ptr::from_ref(journal).cast_mut(), Ordering::Release);
+        // SAFETY: a function without arguments that stays loaded.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        if uses_openmp {
+            // SAFETY: no pointers; the mapping lives on without its descriptor.
+            unsafe { libc::close(fd) };
+        }
+    }
+    if wants_userfault && on() {
+        hand_over_userfault();
+    }
+}
+
+/// Is libgomp or libomp among what was loaded with the program?
+fn uses_openmp() -> bool {
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+        // SAFETY: the dynamic linker's own list; names are C strings or null, and `found` is the caller's flag.
+        unsafe {
+            let name = (*info).dlpi_name;
+            if !name.is_null() {
+                let path = CStr::from_ptr(name).to_bytes();
+                let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+                let runtimes: [&[u8]; 3] = [b"libgomp.so", b"libomp.so", b"libiomp5.so"];
+                *found.cast::<bool>() |= runtimes.iter().any(|runtime| file.starts_with(runtime));
+            }
+        }
+        0
+    }
+    let mut found = false;
+    // SAFETY: the function has the type that is asked for, and the flag outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
+}
+
+fn put_environment_back() {
+    let preload = std::env::var_os(ENVIRONMENT_PRELOAD);
     // SAFETY: the dynamic linker runs this before the program's first thread is made.
     unsafe {
         std::env::remove_var(ENVIRONMENT);
@@ -43,17 +87,6 @@ extern "C" fn begin() {
             None => std::env::remove_var("LD_PRELOAD"),
         }
     }
-    if let Some(journal) = Journal::map(fd) {
-        PID.store(std::process::id(), Ordering::Relaxed);
-        JOURNAL.store(std::ptr::from_ref(journal).cast_mut(), Ordering::Release);
-        // SAFETY: a function without arguments that stays loaded.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    }
-    if wants_userfault {
-        hand_over_userfault();
-    }
-    // SAFETY: no pointers; the mapping lives on without its descriptor.
-    unsafe { libc::close(fd) };
 }
 
 /// Makes the descriptor by which the profiler protects pages, under a number that programs do not count on.

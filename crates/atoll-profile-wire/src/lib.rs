@@ -66,6 +66,26 @@ pub enum What {
         /// Its number there.
         fd: i32,
     },
+    /// Where a thread handles faults of its accesses: what it does on this stack is paging.
+    FaultStack {
+        /// Thread.
+        tid: u32,
+        /// The stack's first address.
+        start: u64,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// A thread has handled a fault. Of many in a short time a few are told.
+    Fault {
+        /// The address that was touched.
+        address: u64,
+        /// Was it a write?
+        write: bool,
+        /// Thread.
+        tid: u32,
+        /// The instruction.
+        ip: u64,
+    },
 }
 
 /// Makes a userfaultfd of the calling process. It needs no privilege, as it is for faults of user code only.
@@ -164,7 +184,10 @@ impl Journal {
         // for all bit patterns.
         unsafe {
             let mut status = std::mem::zeroed::<libc::stat>();
-            if libc::fstat(fd, &raw mut status) != 0 || (status.st_size as usize) < Self::BYTES {
+            // The system call itself: glibc's `fstat` is none of its exported functions before 2.33.
+            if libc::syscall(libc::SYS_fstat, fd, &raw mut status) != 0
+                || (status.st_size as usize) < Self::BYTES
+            {
                 return None;
             }
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -193,6 +216,10 @@ impl Journal {
             }
             What::Worker { tid, number } => (6, u64::from(tid), u64::from(number), 0),
             What::Userfault { fd } => (7, fd as u64, 0, 0),
+            What::FaultStack { tid, start, bytes } => (8, u64::from(tid), start, bytes),
+            What::Fault { address, write, tid, ip } => {
+                (9, address, u64::from(tid) << 1 | u64::from(write), ip)
+            }
         };
         let mut place = self.head.load(Ordering::Relaxed);
         let slot = loop {
@@ -276,6 +303,8 @@ impl Iterator for Reader {
                 5 => What::Touch { address: a, write: b & 1 != 0, tid: (b >> 1) as u32, ip: c },
                 6 => What::Worker { tid: a as u32, number: b as u32 },
                 7 => What::Userfault { fd: a as i32 },
+                8 => What::FaultStack { tid: a as u32, start: b, bytes: c },
+                9 => What::Fault { address: a, write: b & 1 != 0, tid: (b >> 1) as u32, ip: c },
                 _ => continue,
             };
             return Some(Mark { time_ns, pid: (head >> 32) as u32, what });
@@ -317,6 +346,8 @@ mod tests {
             What::Touch { address: 5, write: true, tid: 77, ip: 8 },
             What::Worker { tid: 77, number: 3 },
             What::Userfault { fd: 900 },
+            What::FaultStack { tid: 77, start: 1 << 40, bytes: 1 << 18 },
+            What::Fault { address: 6, write: true, tid: 77, ip: 8 },
         ];
         all.iter().for_each(|&what| journal.mark(1, what));
         assert_eq!(Reader::new(journal).map(|mark| mark.what).collect::<Vec<_>>(), all);

@@ -140,6 +140,14 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Hands what was written so far to the system, which keeps it whatever becomes of this process.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+
     /// Adds the last chunk and hands back what was written to.
     ///
     /// # Errors

@@ -212,10 +212,15 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
-    /// Data in the arena now: touched and not freed.
+    /// All that a near limit counts, now: data, pinned memory and tables.
     pub footprint_bytes: u64,
-    /// The most of that at any time.
+    /// The program's footprint: the least near limit under which nothing would have been evicted. Of a program that did not end in
+    /// good order, what is known of it.
     pub footprint_peak_bytes: u64,
+    /// Data in the arena now: touched and not freed.
+    pub data_bytes: u64,
+    /// The most of that at any time.
+    pub data_peak_bytes: u64,
     /// Of the arena, what is near now.
     pub resident_bytes: u64,
     /// The most of that at any time.
@@ -230,6 +235,10 @@ pub struct Memory {
     pub far_bytes: u64,
     /// What far memory really takes.
     pub far_stored_bytes: u64,
+    /// Where far memory is a file: bytes of evicted pages on which compressing was tried.
+    pub tried_bytes: u64,
+    /// What these would take compressed with lz4.
+    pub tried_packed_bytes: u64,
 }
 
 /// One worker's counters.

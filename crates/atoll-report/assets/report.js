@@ -127,6 +127,9 @@
   ];
   if (data.tells_writes) variableColumns.push({ title: "writes", key: (r) => r.writes, show: (r) => percent(r.writes) });
   if (data.second) variableColumns.push({ title: "of " + data.second, key: (r) => r.second, show: (r) => percent(r.second) });
+  if (data.variables.some((r) => r.paging !== null)) {
+    variableColumns.push({ title: "of paging", key: (r) => r.paging, show: (r) => percent(r.paging) });
+  }
   if (data.variables.some((r) => r.from_memory !== null)) {
     variableColumns.push({ title: "of far traffic", key: (r) => r.from_memory, show: (r) => percent(r.from_memory) });
   }
@@ -143,6 +146,7 @@
     data.more_variables ? count(data.more_variables) + " more variables have fewer accesses." : "",
     data.nowhere ? percent(data.nowhere / data.accesses) + " of the accesses are in memory of no known name." : "",
     data.second ? "The column of " + data.second + " is the variable's share of that sampler's samples." : "",
+    data.variables.some((r) => r.paging !== null) ? "Paging: samples that were taken while an access to the variable faulted and atoll brought the page." : "",
     data.variables.some((r) => r.from_memory !== null) ? "Far traffic: accesses whose data came from memory and from no cache." : "",
   ].filter(Boolean).join(" ");
 
@@ -186,7 +190,7 @@
     const at = shares.share.findIndex((s) => s >= share - 1e-12);
     return at < 0 ? null : shares.bytes[at];
   }
-  const pagesTell = data.unseen <= data.most_unseen;
+  const pagesTell = data.pages_tell;
   const enoughReuse = pagesTell && data.lru_reuses >= 100;
   function nearSettings() {
     const slow = Math.min(1e5, Math.max(1, Number(by("near-slow").value) || 10));
@@ -463,12 +467,48 @@
     ].join("\n");
   }
 
+  // The chart library takes tags and entities in its texts for formatting; a name has none.
+  const literal = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const short = (name) => literal(name.length > 22 ? name.slice(0, 21) + "…" : name);
+  // A variable's own map counts from its beginning; a piece of memory that lies apart from the one before is another block of it.
+  function within(map, block) {
+    let piece = 0;
+    for (let i = 0; i < map.pieces.length; i++) if (map.pieces[i][0] <= block) piece = i;
+    const inside = (block - map.pieces[piece][0]) * map.block_bytes;
+    return (map.pieces.length > 1 ? "block " + (piece + 1) + " " : "") + "+" + (inside > 0 ? bytes(inside) : "0");
+  }
+  // The map of all memory names each stretch of rows that one variable has, the longest ones where there are many.
+  function stretches(map, grid) {
+    const found = [], all = map.row_variables, scale = map.together.row_blocks;
+    const variableOf = (row) => all[Math.min(all.length - 1, Math.floor((row * grid.row_blocks) / scale))] ?? null;
+    for (let row = 0; row < grid.rows; row++) {
+      const variable = variableOf(row), last = found[found.length - 1];
+      // A row that nothing is known of lies within a variable, or between two.
+      if (variable === null) continue;
+      if (last && last.variable === variable) last.rows = row - last.row + 1;
+      else found.push({ variable, row, rows: 1 });
+    }
+    const apart = grid.rows / 16, kept = [];
+    for (const one of found.sort((a, b) => b.rows - a.rows)) {
+      if (kept.length < 16 && kept.every((k) => Math.abs(k.row + k.rows / 2 - one.row - one.rows / 2) >= apart)) kept.push(one);
+    }
+    return kept.sort((a, b) => a.row - b.row);
+  }
   function rowTicks(map, grid) {
-    const values = [], texts = [], wish = Math.min(8, grid.rows);
-    for (let i = 0; i < wish; i++) {
-      const row = Math.floor((grid.rows * i) / wish);
-      values.push(row - 0.5);
-      texts.push(hex(address(map, row * grid.row_blocks)));
+    const values = [], texts = [];
+    if (map.variable === null && map.row_variables.some((variable) => variable !== null)) {
+      for (const { variable, row, rows } of stretches(map, grid)) {
+        values.push(row + (rows - 1) / 2);
+        const known = variables.get(variable);
+        texts.push(known ? short(known.name) : hex(address(map, row * grid.row_blocks)));
+      }
+    } else {
+      const wish = Math.min(8, grid.rows), one = map.variable === null ? null : variables.get(map.variable);
+      for (let i = 0; i < wish; i++) {
+        const row = Math.floor((grid.rows * i) / wish), block = row * grid.row_blocks;
+        values.push(row - 0.5);
+        texts.push(!one ? hex(address(map, block)) : i === 0 && map.pieces.length === 1 ? short(one.name) : within(map, block));
+      }
     }
     return { tickmode: "array", tickvals: values, ticktext: texts, tickfont: { family: "ui-monospace, monospace", size: 11 } };
   }

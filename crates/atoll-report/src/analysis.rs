@@ -4,11 +4,12 @@
 //! here. Samples of the best sampler are the accesses. What a second one saw (page faults, touches of dropped pages) is
 //! counted beside them by variable, as its samples are no accesses drawn evenly.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use atoll_record::profile::{Access, Profile, ProfileError, Sample};
+use atoll_record::profile::{Access, Doing, Profile, ProfileError, Sample};
 
 use crate::cells::{Cell, Cells, NOWHERE, TIMES};
+use crate::coverage::{Coverage, Sightings};
 use crate::reuse::{Curve, Reuse};
 
 /// Outside of any region.
@@ -37,6 +38,8 @@ pub(crate) struct OfVariable {
     pub(crate) accesses: Counts,
     /// Samples of the second sampler.
     pub(crate) second: u64,
+    /// Samples taken while accesses to it faulted.
+    pub(crate) paging: u64,
     /// Accesses whose data came from memory rather than a cache, where the sampler tells.
     pub(crate) from_memory: u64,
 }
@@ -55,6 +58,10 @@ pub(crate) struct Analysis {
     pub(crate) from_memory: u64,
     /// Samples of OpenMP's own code, which waits: in no other count.
     pub(crate) waiting: u64,
+    /// Samples of atoll's runtime at work for accesses that faulted: in no other count but their variable's.
+    pub(crate) paging: u64,
+    /// Samples of what else atoll does within the program: in no other count.
+    pub(crate) own: u64,
     /// Accesses in memory that is not known.
     pub(crate) nowhere: u64,
     pub(crate) variables: Vec<OfVariable>,
@@ -64,12 +71,8 @@ pub(crate) struct Analysis {
     pub(crate) regions_of: HashMap<(u32, u32), u64>,
     pub(crate) cells: Cells,
     pub(crate) reuse: Option<Curve>,
-}
-
-/// The variables that are code of an OpenMP runtime.
-fn waiting_code(profile: &Profile) -> HashSet<u32> {
-    let own = |name: &str| ["libgomp.so", "libatoll_openmp.so"].iter().any(|l| name.starts_with(l));
-    (0..).zip(&profile.variables).filter(|(_, v)| own(&v.name)).map(|(number, _)| number).collect()
+    /// How much of what was touched the samples saw.
+    pub(crate) coverage: Coverage,
 }
 
 /// The bits of the kernel's `perf_mem_data_src` that name local and remote memory, and other caches far away.
@@ -111,6 +114,8 @@ impl Analysis {
             with_source: 0,
             from_memory: 0,
             waiting: 0,
+            paging: 0,
+            own: 0,
             nowhere: 0,
             variables: vec![OfVariable::default(); profile.variables.len()],
             regions: vec![Counts::default(); profile.regions.len()],
@@ -118,8 +123,9 @@ impl Analysis {
             regions_of: HashMap::new(),
             cells: Cells::new(page_bytes),
             reuse: None,
+            coverage: Coverage::default(),
         };
-        let mut reuse = Reuse::new();
+        let (mut reuse, mut sightings) = (Reuse::new(), Sightings::default());
         let mut spaces: HashMap<u32, u32> = HashMap::new();
         let space_of: Vec<u32> = profile
             .workers
@@ -129,7 +135,6 @@ impl Analysis {
                 *spaces.entry(worker.space).or_insert(next)
             })
             .collect();
-        let waits = waiting_code(profile);
         // Samples come in runs of one variable and region: these are added up before the table is asked.
         let mut run = ((NOWHERE, NO_REGION), 0u64);
         let end = u128::from(profile.end_ns) + 1;
@@ -141,9 +146,25 @@ impl Analysis {
             }
             for sample in &batch.samples {
                 let place = locator.place(sample);
-                if place.code.is_some_and(|code| waits.contains(&code)) {
-                    found.waiting += 1;
-                    continue;
+                match place.doing(profile, sample) {
+                    Doing::Access => {}
+                    Doing::Waiting => {
+                        found.waiting += 1;
+                        continue;
+                    }
+                    Doing::Paging => {
+                        found.paging += 1;
+                        if let Some(variable) =
+                            place.variable.and_then(|v| found.variables.get_mut(v as usize))
+                        {
+                            variable.paging += 1;
+                        }
+                        continue;
+                    }
+                    Doing::Own => {
+                        found.own += 1;
+                        continue;
+                    }
                 }
                 if batch.sampler != first {
                     found.second_all += 1;
@@ -184,7 +205,10 @@ impl Analysis {
                 let time =
                     (u128::from(sample.time_ns) * u128::from(TIMES) / end).min(u128::from(TIMES - 1)) as u32;
                 found.cells.add(Cell { space, variable, page, time, worker: sample.worker, write });
-                reuse.see(space, page);
+                // Samples of one sighting are no reuse.
+                if sightings.see(space, page, sample.worker, sample.time_ns) {
+                    reuse.see(space, page);
+                }
             }
         }
         if run.1 > 0 {
@@ -192,12 +216,21 @@ impl Analysis {
         }
         found.cells.finish();
         found.reuse = reuse.curve();
+        found.coverage = sightings.coverage();
         Ok(found)
+    }
+
+    /// A part of all samples, whatever they are of, from 0 to 1.
+    pub(crate) fn part(&self, samples: u64) -> f64 {
+        crate::text::share(samples, self.all.total() + self.waiting + self.paging + self.own)
     }
 
     /// Variables with accesses, the hottest first.
     pub(crate) fn hottest(&self) -> Vec<u32> {
-        let total = |v: &u32| self.variables[*v as usize].accesses.total();
+        let total = |v: &u32| {
+            let of = &self.variables[*v as usize];
+            of.accesses.total() + of.paging
+        };
         let mut all: Vec<u32> = (0..self.variables.len() as u32).filter(|v| total(v) > 0).collect();
         all.sort_by_key(|v| (std::cmp::Reverse(total(v)), *v));
         all

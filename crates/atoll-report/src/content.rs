@@ -48,9 +48,9 @@ pub(crate) struct Content {
     pub(crate) lanes: Vec<Option<u32>>,
     pub(crate) block_bytes: u64,
     pub(crate) pages_by_accesses: Histogram,
-    /// The share of accesses estimated to go to pages that no sample saw, and above which sizes by page are not told.
+    /// The share of accesses estimated to go to pages that no sample saw, and whether sizes by page are told.
     pub(crate) unseen: f64,
-    pub(crate) most_unseen: f64,
+    pub(crate) pages_tell: bool,
     pub(crate) pages_by_workers: Histogram,
     /// The runtime's own count of core maps; empty where the program ran without it.
     pub(crate) core_maps: Vec<u64>,
@@ -90,7 +90,7 @@ impl Content {
             maps.push(heat::map(Some(row.variable), cells.of_variable(row.variable), cells, &lanes, most));
         }
         // Of large variables often little is used, which pages show where they were sampled well.
-        let pages_tell = pages::unseen(&pages) <= findings::MOST_UNSEEN;
+        let pages_tell = analysis.coverage.tells();
         let room = |row: &VariableRow| {
             let seen = row.pages.saturating_mul(cells.block_bytes);
             let bytes = row.bytes.map_or(seen, |bytes| if pages_tell { bytes.min(seen) } else { bytes });
@@ -115,8 +115,8 @@ impl Content {
             lanes: lanes.workers(),
             maps,
             block_bytes: cells.block_bytes,
-            unseen: pages::unseen(&pages),
-            most_unseen: findings::MOST_UNSEEN,
+            unseen: analysis.coverage.unseen,
+            pages_tell,
             pages_by_accesses: pages::by_count(pages.iter().map(|p| p.accesses)),
             pages_by_workers: pages::by_count(pages.iter().map(|p| u64::from(p.workers))),
             core_maps: profile.figures.as_ref().map_or_else(Vec::new, |f| f.pages_by_core_map_count.clone()),

@@ -5,13 +5,10 @@
 use atoll_record::profile::Profile;
 
 use crate::analysis::Analysis;
-use crate::pages::{self, Page};
+use crate::pages::Page;
 use crate::placement::Shares;
 use crate::tables::{RegionRow, VariableRow};
 use crate::text::{bytes, count, many, percent, share};
-
-/// Above this share of accesses to pages that no sample saw, sizes by page are not told.
-pub(crate) const MOST_UNSEEN: f64 = 0.1;
 
 /// What is known when findings are made.
 pub(crate) struct Known<'a> {
@@ -73,7 +70,11 @@ pub(crate) fn summary(known: &Known) -> Vec<String> {
     let totals =
         profile.trailer.as_ref().and_then(|t| t.samplers.get(analysis.first)).cloned().unwrap_or_default();
     let cost = profile.trailer.as_ref().map_or("What sampling cost is not known".to_owned(), |t| {
-        format!("Sampling cost {:.2}% of {:.3} s of processor time", 100.0 * t.overhead(), t.cpu_seconds)
+        format!(
+            "Sampling cost {:.2}% of the program's own {:.3} s of processor time",
+            100.0 * t.overhead(),
+            t.own_seconds()
+        )
     });
     lines.push(format!(
         "{cost}. {} of memory accesses on {}; {} lost, {} dropped, {} without a known address.",
@@ -108,6 +109,7 @@ pub(crate) fn findings(known: &Known) -> Vec<String> {
     list.extend(hottest(known));
     list.extend(concentration(known));
     let mut others: Vec<(f64, String)> = Vec::new();
+    others.extend(paging(known));
     others.extend(waiting(analysis));
     others.extend(sharing(known));
     others.extend(imbalance(analysis));
@@ -142,14 +144,19 @@ fn hottest(known: &Known) -> Option<String> {
 }
 
 fn concentration(known: &Known) -> Option<String> {
-    if pages::unseen(known.pages) > MOST_UNSEEN {
-        return None;
+    let coverage = &known.analysis.coverage;
+    if !coverage.tells() {
+        return unknown(known);
     }
-    let most = known.hottest_pages.bytes_for(0.9)?;
+    // What was seen has this share of the accesses; the pages that were not are as many as Chao's estimate says.
+    let seen = 1.0 - coverage.unseen;
     let all = known.hottest_pages.bytes.last().copied().unwrap_or(0.0);
+    let more = (coverage.pages / coverage.seen.max(1.0)).max(1.0);
+    let most = known.hottest_pages.bytes_for((0.9 / seen).min(1.0))? * more;
+    let all = all * more;
     (all > 0.0).then(|| {
         format!(
-            "90% of the accesses fall on {} of the {} that were seen, {} of it: near memory of that size, with the hottest \
+            "90% of the accesses fall on about {} of the {} that are touched, {} of it: near memory of that size, with the hottest \
              pages in it, would serve them.",
             bytes(most as u64),
             bytes(all as u64),
@@ -158,8 +165,55 @@ fn concentration(known: &Known) -> Option<String> {
     })
 }
 
+/// That nothing is known of sizes by page, and what is known of those of variables.
+fn unknown(known: &Known) -> Option<String> {
+    let coverage = &known.analysis.coverage;
+    if known.analysis.all.total() == 0 {
+        return None;
+    }
+    let sized: u64 = known.variables.iter().filter_map(|row| row.bytes).sum();
+    let footprint = if sized > 0 {
+        format!(" The variables that were touched have {} together.", bytes(sized))
+    } else {
+        String::new()
+    };
+    let pages = (coverage.pages * known.analysis.cells.block_bytes as f64) as u64;
+    Some(format!(
+        "There are too few samples to say how much near memory would serve the accesses: about {} of these go to pages that no sample \
+         saw, and at least {} are touched.{footprint}",
+        percent(coverage.unseen),
+        bytes(pages)
+    ))
+}
+
+/// Time in which the program's accesses faulted, and whose.
+fn paging(known: &Known) -> Option<(f64, String)> {
+    let sampled = known.analysis.part(known.analysis.paging);
+    // The runtime counts also what faults take within the kernel, where samples are few or none.
+    let counted = known.profile.figures.as_ref().map(|figures| {
+        let all = figures.wall_seconds * figures.workers.len().max(1) as f64;
+        if all > 0.0 { figures.total.fault_seconds / all } else { 0.0 }
+    });
+    let part = counted.unwrap_or(sampled);
+    let most =
+        known.variables.iter().max_by(|a, b| a.paging.unwrap_or(0.0).total_cmp(&b.paging.unwrap_or(0.0)));
+    let whose = most.and_then(|row| Some((&row.name, row.paging.filter(|part| *part > 0.0)?)));
+    let whose = whose.map_or(String::new(), |(name, part)| format!(", {} of that for {name}", percent(part)));
+    (part >= 0.1).then(|| {
+        (
+            1.0 + part,
+            format!(
+                "{} of the {} while accesses of the program faulted and atoll brought their pages{whose}: more near memory would save of \
+                 that time.",
+                percent(part),
+                if counted.is_some() { "workers' time passed" } else { "samples were taken" }
+            ),
+        )
+    })
+}
+
 fn waiting(analysis: &Analysis) -> Option<(f64, String)> {
-    let part = share(analysis.waiting, analysis.waiting + analysis.all.total());
+    let part = analysis.part(analysis.waiting);
     (part >= 0.1).then(|| {
         (
             part,

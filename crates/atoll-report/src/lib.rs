@@ -7,6 +7,7 @@
 mod analysis;
 mod cells;
 mod content;
+pub mod coverage;
 mod findings;
 mod heat;
 mod html;

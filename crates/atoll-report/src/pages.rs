@@ -9,7 +9,6 @@ use atoll_record::profile::Wakeup;
 use serde::Serialize;
 
 use crate::cells::Cells;
-use crate::text::share;
 
 /// One block of pages.
 #[derive(Debug, Clone, Copy)]
@@ -39,13 +38,6 @@ pub(crate) fn pages(cells: &Cells) -> Vec<Page> {
         }
     }
     pages
-}
-
-/// The share of all accesses that go to pages which no sample saw, by Good and Turing's estimate: that of the samples that are
-/// alone on their page.
-pub(crate) fn unseen(pages: &[Page]) -> f64 {
-    let alone = pages.iter().filter(|p| p.accesses == 1).count() as u64;
-    share(alone, pages.iter().map(|p| p.accesses).sum())
 }
 
 /// A histogram: from which value, up to which, how many.
@@ -112,7 +104,6 @@ mod tests {
         let pages = pages(&cells);
         let seen: Vec<(u64, u32)> = pages.iter().map(|p| (p.accesses, p.workers)).collect();
         assert_eq!(seen, [(3, 2), (1, 1)]);
-        assert_eq!(unseen(&pages), 0.25);
     }
 
     #[test]

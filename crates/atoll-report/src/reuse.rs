@@ -7,6 +7,8 @@
 
 use std::collections::{BinaryHeap, HashMap};
 
+use crate::coverage::hash;
+
 /// Pages followed at most; the paper's 8K, with which errors stay below 1%.
 const PAGES: usize = 8192;
 /// Buckets for each doubling of the distance.
@@ -38,14 +40,6 @@ pub(crate) struct Curve {
     pub(crate) reuses: u64,
     /// Share of pages that were followed.
     pub(crate) followed: f64,
-}
-
-/// A hash that spreads neighbouring pages (the end of MurmurHash3).
-fn hash(space: u32, page: u64) -> u64 {
-    let mut h = page ^ (u64::from(space) << 52);
-    h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    h ^ (h >> 33)
 }
 
 fn bucket(distance: f64) -> usize {

@@ -34,6 +34,8 @@ pub(crate) struct VariableRow {
     pub(crate) workers: u32,
     /// Of the second sampler's samples; none where there is none.
     pub(crate) second: Option<f64>,
+    /// Of the samples taken while accesses faulted; none where there are none.
+    pub(crate) paging: Option<f64>,
     /// Of all data that came from memory; none where the sampler does not tell.
     pub(crate) from_memory: Option<f64>,
     /// The region that touched it most, and its part of the accesses.
@@ -154,6 +156,7 @@ pub(crate) fn variables(profile: &Profile, analysis: &Analysis, peaks: &[u64]) -
             pages,
             workers,
             second: analysis.second.map(|_| share(of.second, analysis.second_all)),
+            paging: (analysis.paging > 0).then(|| share(of.paging, analysis.paging)),
             from_memory: (analysis.with_source > 0).then(|| share(of.from_memory, analysis.from_memory)),
             region: region.map_or_else(String::new, |(r, _)| region_name(profile, r)),
             region_share: region.map_or(0.0, |(_, n)| share(n, total)),

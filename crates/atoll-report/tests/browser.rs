@@ -121,6 +121,11 @@ fn the_report_is_drawn_and_runs_no_name() {
         let chart = chart.get(..6000.min(chart.len())).unwrap_or(chart);
         assert!(chart.contains("main-svg"), "nothing was drawn in {id}");
     }
+    // The map's axis had addresses only.
+    let (_, map) = dom.split_once("id=\"map-chart\"").expect("the map");
+    let ticks: Vec<&str> =
+        map.split("class=\"ytick\"").skip(1).take(3).filter_map(|t| t.split('<').nth(1)).collect();
+    assert!(!ticks.is_empty() && ticks.iter().all(|tick| !tick.contains(">0x")), "{ticks:?}");
     let names = dom.matches("&lt;img src=x onerror").count();
     assert!(names >= 2, "the name is shown as it is: {names}");
 }

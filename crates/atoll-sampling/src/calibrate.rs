@@ -32,7 +32,7 @@ pub fn timer_sample_seconds() -> Result<f64, SamplerError> {
     let mut timer =
         Timer::new(Knobs { period: PERIOD_NS, buffer_bytes: 64 << 10, harvest_thread: false }, 0.0)?;
     // SAFETY: no pointers.
-    let tid = unsafe { libc::gettid() } as u32;
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     compute();
     let (mut plain, mut sampled, mut samples) = (Vec::new(), Vec::new(), 0);
     for _ in 0..PIECES {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::instruction::CodeBytes;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Mapping {
     end: u64,
     offset: u64,
@@ -32,6 +32,13 @@ impl Code {
     pub fn map(&mut self, pid: u32, start: u64, bytes: u64, offset: u64, path: &str) {
         let mapping = Mapping { end: start.saturating_add(bytes), offset, path: path.to_owned() };
         self.processes.entry(pid).or_default().insert(start, mapping);
+    }
+
+    /// A process was made by another: its code is where that one's is, until it executes a program of its own.
+    pub fn fork(&mut self, pid: u32, parent: u32) {
+        if let Some(mappings) = self.processes.get(&parent).cloned() {
+            self.processes.insert(pid, mappings);
+        }
     }
 
     /// The names of what is at a code address will be wanted.

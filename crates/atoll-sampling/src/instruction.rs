@@ -13,8 +13,8 @@ use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register, UsedMemory,
 };
 
-pub use crate::machine::REGISTERS;
 use crate::machine::{Flow, Machine};
+pub use crate::machine::{REGISTERS, STACK_POINTER};
 
 /// Where the program's code and data can be read.
 pub trait CodeBytes {

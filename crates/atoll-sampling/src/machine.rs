@@ -31,6 +31,9 @@ const ORDER: [Option<Register>; 17] = [
 /// `perf_event_attr.sample_regs_user` for all that is needed: the general registers and the instruction pointer.
 pub const REGISTERS: u64 = 0x1ff | 0xff << 16;
 
+/// The place of the stack pointer among these.
+pub const STACK_POINTER: usize = 7;
+
 /// Stores that are remembered; older ones are forgotten.
 const STORES: usize = 64;
 

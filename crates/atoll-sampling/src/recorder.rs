@@ -9,11 +9,13 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 
 use atoll_profile_wire::{Mark, Reader, What as Marked};
-use atoll_record::profile::{Event, Loss, ProfileWriter, Sample, SamplerTotals};
+use atoll_record::profile::{Access, Event, Loss, PAGING, ProfileWriter, Sample, SamplerTotals};
 
 use crate::clock;
 use crate::code::Code;
 use crate::control::Control;
+use crate::images::Images;
+use crate::paging::Faults;
 use crate::random::Random;
 use crate::sampler::{Found, Harvest, Sampler, SamplerError};
 use crate::threads::{Change, Threads, What};
@@ -59,6 +61,10 @@ pub struct Recorder<W: Write> {
     numbers: HashMap<u32, u32>,
     /// Address spaces, by process.
     spaces: HashMap<u32, u32>,
+    /// Which programs the processes execute.
+    images: Images,
+    /// What the fault handler worked for.
+    faults: Faults,
     samples: Vec<(usize, Found)>,
     found: Vec<Found>,
     events: Vec<Event>,
@@ -100,6 +106,8 @@ pub struct Recorded<W: Write> {
     pub lost: u64,
     /// Code whose names are wanted: by file, offsets in it.
     pub wanted: BTreeMap<String, BTreeSet<u64>>,
+    /// The file of the program that most samples are of; empty: not known.
+    pub program: String,
     /// Processor time that recording took beside the program.
     pub harvest_seconds: f64,
 }
@@ -137,6 +145,8 @@ impl<W: Write> Recorder<W> {
             worker_count: 0,
             numbers: HashMap::new(),
             spaces: HashMap::from([(tid, tid)]),
+            images: Images::default(),
+            faults: Faults::default(),
             samples: Vec::new(),
             found: Vec::new(),
             events: Vec::new(),
@@ -188,6 +198,7 @@ impl<W: Write> Recorder<W> {
         }
         for tid in std::mem::take(&mut self.over) {
             self.samplers.iter_mut().for_each(|sampler| sampler.detach(tid));
+            self.faults.forget(tid);
         }
         if self.control.is_some() && begin - self.controlled_ns >= CONTROL_NS {
             self.controlled_ns = begin;
@@ -224,6 +235,7 @@ impl<W: Write> Recorder<W> {
             samplers: self.totals,
             lost: self.threads.lost + self.journal.as_ref().map_or(0, Reader::lost),
             wanted: self.code.wanted(),
+            program: self.images.most_sampled().unwrap_or_default(),
             harvest_seconds: self.harvest_ns as f64 * 1e-9,
         }
     }
@@ -307,6 +319,8 @@ impl<W: Write> Recorder<W> {
                         self.spaces.insert(pid, of);
                     } else {
                         self.spaces.insert(pid, pid);
+                        self.code.fork(pid, parent);
+                        self.images.fork(pid, of);
                         self.events.push(Event::Fork { time_ns, space: pid, parent: of });
                     }
                 }
@@ -329,6 +343,7 @@ impl<W: Write> Recorder<W> {
                 if exec {
                     self.spaces.insert(pid, pid);
                     self.code.forget(pid);
+                    self.images.execute(pid);
                     self.samplers.iter_mut().for_each(|sampler| sampler.executed(pid));
                     self.events.push(Event::Exec { time_ns, space: pid, name });
                 } else if !self.workers.contains_key(&tid) {
@@ -338,6 +353,7 @@ impl<W: Write> Recorder<W> {
             What::Mapped { pid, start, bytes, offset, code, path } => {
                 self.code.want_file(&path);
                 if code {
+                    self.images.map(pid, &path);
                     self.code.map(pid, start, bytes, offset, &path);
                 }
                 // A worker's own view of what it shares is no news.
@@ -365,6 +381,7 @@ impl<W: Write> Recorder<W> {
         let Mark { time_ns, pid, what } = *mark;
         let space = self.space(pid);
         self.samplers.iter_mut().for_each(|sampler| sampler.told(mark));
+        self.faults.told(mark);
         match what {
             Marked::Block { start, bytes, site } => {
                 self.code.want(pid, site);
@@ -376,8 +393,8 @@ impl<W: Write> Recorder<W> {
                 self.events.push(Event::RegionBegin { time_ns, space, function });
             }
             Marked::RegionEnd => self.events.push(Event::RegionEnd { time_ns, space }),
-            Marked::Touch { .. } => {}
-            Marked::Userfault { .. } => self.look_at(time_ns, pid),
+            Marked::Touch { .. } | Marked::Fault { .. } | Marked::FaultStack { .. } => {}
+            Marked::Userfault { .. } => self.began(time_ns, pid),
             Marked::Worker { tid, number } => {
                 if self.threads.is_none() && !self.workers.contains_key(&tid) {
                     self.worker(time_ns, pid, tid, String::new());
@@ -392,6 +409,19 @@ impl<W: Write> Recorder<W> {
                 }
             }
         }
+    }
+
+    /// A process has begun to execute a program, where perf does not tell of that.
+    fn began(&mut self, time_ns: u64, pid: u32) {
+        if !self.threads.is_none() {
+            return;
+        }
+        if !self.workers.contains_key(&pid) {
+            self.worker(time_ns, pid, pid, String::new());
+        }
+        let what = What::Named { pid, tid: pid, exec: true, name: String::new() };
+        self.change(Change { time_ns, what });
+        self.look_at(time_ns, pid);
     }
 
     /// Takes a process's mappings as they are now, where perf does not tell of them.
@@ -415,7 +445,7 @@ impl<W: Write> Recorder<W> {
         }
         self.samples.sort_by_key(|(_, found)| found.time_ns);
         let ready = self.samples.partition_point(|(_, found)| found.time_ns <= until);
-        for (number, found) in self.samples.drain(..ready) {
+        for (number, mut found) in self.samples.drain(..ready) {
             let totals = &mut self.totals[number];
             let Some(worker) = self.workers.get(&found.tid) else {
                 totals.foreign += 1;
@@ -428,6 +458,13 @@ impl<W: Write> Recorder<W> {
                 continue;
             }
             totals.samples += 1;
+            if found.paging {
+                let fault = self.faults.at(found.tid, found.time_ns);
+                (found.address, found.ip) = fault.map_or((0, found.ip), |fault| (fault.address, fault.ip));
+                found.access = fault.map_or(Access::Unknown, |fault| fault.access);
+                found.source = PAGING;
+            }
+            self.images.sampled(self.spaces.get(&found.pid).copied().unwrap_or(found.pid));
             self.code.want(found.pid, found.ip);
             writer.sample(
                 number,

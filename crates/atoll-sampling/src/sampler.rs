@@ -33,6 +33,8 @@ pub struct Found {
     pub source: u64,
     /// Physical address; 0: not known.
     pub physical: u64,
+    /// The thread was handling a fault of an access of its own, which `address` and `ip` do not tell of.
+    pub paging: bool,
 }
 
 /// What one harvest found beside the samples.

@@ -74,15 +74,54 @@ fn module(path: &str, offsets: &BTreeSet<u64>, sources: &mut Sources) -> Option<
     let segments = object.segments().map(|s| (s.file_range().0, s.file_range().1, s.address())).collect();
     let mut names = ModuleNames { segments, globals: globals(&object), lines: BTreeMap::new() };
     let loader = Loader::new(path).ok();
+    let functions = Functions::of(&object);
     for &offset in offsets {
         if let (Some(loader), Some(address)) = (&loader, names.address_of(offset)) {
-            names.lines.insert(address, line(loader, address, sources));
+            names.lines.insert(address, line(loader, &functions, address, sources));
         }
     }
     Some(names)
 }
 
-fn line(loader: &Loader, address: u64, sources: &mut Sources) -> CodeLine {
+/// The functions in a file's symbol table, by address.
+struct Functions<'a>(Vec<(u64, u64, &'a str)>);
+
+/// So many symbols of no size, as of labels in assembly, may lie within a function before an address in it.
+const LABELS: usize = 16;
+
+impl<'a> Functions<'a> {
+    fn of(object: &object::File<'a>) -> Self {
+        let symbols = object.symbols().chain(object.dynamic_symbols());
+        let functions = symbols.filter(|s| s.kind() == SymbolKind::Text && !s.is_undefined());
+        let mut functions: Vec<_> =
+            functions.filter_map(|s| Some((s.address(), s.size(), s.name().ok()?))).collect();
+        functions.sort_unstable();
+        functions.dedup();
+        Self(functions)
+    }
+
+    /// The function that holds an address: of a file whose symbols were taken out only what it exports is known, and what lies behind
+    /// such a function is none of it.
+    fn at(&self, address: u64) -> Option<&'a str> {
+        if let Some(name) = self.holding(address) {
+            return Some(name);
+        }
+        // One of no size reaches to the next, but for a label within another.
+        let behind = self.0.partition_point(|&(start, ..)| start <= address);
+        let &(start, bytes, name) = self.0[..behind].last()?;
+        (bytes == 0 && self.holding(start).is_none()).then_some(name)
+    }
+
+    /// The function of known size around an address.
+    fn holding(&self, address: u64) -> Option<&'a str> {
+        let behind = self.0.partition_point(|&(start, ..)| start <= address);
+        let near = self.0[..behind].iter().rev().take(LABELS);
+        let mut around = near.filter(|(start, bytes, _)| address - start < *bytes);
+        around.next().map(|(.., name)| *name)
+    }
+}
+
+fn line(loader: &Loader, functions: &Functions<'_>, address: u64, sources: &mut Sources) -> CodeLine {
     let mut line = CodeLine::default();
     if let Ok(Some(location)) = loader.find_location(address) {
         line.file = location.file.unwrap_or_default().to_owned();
@@ -97,7 +136,7 @@ fn line(loader: &Loader, address: u64, sources: &mut Sources) -> CodeLine {
         line.function = name.into_owned();
     }
     if line.function.is_empty() {
-        line.function = demangled(loader.find_symbol(address).unwrap_or_default());
+        line.function = demangled(functions.at(address).unwrap_or_default());
     }
     line
 }
@@ -274,6 +313,19 @@ mod tests {
         assert_eq!(target("  if (!(p = malloc(4)))"), "p");
         assert_eq!(target("  return malloc(a == b);"), "");
         assert_eq!(target(""), "");
+    }
+
+    /// A block that a static function of a stripped library made was said to be of the exported function before it.
+    #[test]
+    fn what_lies_behind_a_function_was_called_by_its_name() {
+        let functions =
+            Functions(vec![(0x100, 0x10, "exported"), (0x104, 0, "label"), (0x200, 0, "assembly")]);
+        let at = |address| functions.at(address);
+        assert_eq!(
+            (at(0x50), at(0x100), at(0x10f), at(0x110)),
+            (None, Some("exported"), Some("exported"), None)
+        );
+        assert_eq!(at(0x234), Some("assembly"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn the_hottest_arrays_are_in_their_order() {
     let knobs = Knobs { period: 100_000, buffer_bytes: 1 << 20, harvest_thread: false };
     let mut timer = match Timer::new(knobs, 0.0) {
         Ok(timer) => timer,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => atoll_skips::skip!("{error}"),
     };
     let arrays: Vec<Vec<u64>> = (0..ARRAYS).map(|i| vec![i as u64; WORDS]).collect();
     // SAFETY: no pointers.

@@ -9,26 +9,44 @@ use atoll_memory::layout::MAX_NODES;
 use atoll_pages::{PageSize, PolicySpec, Size};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+#[cfg(feature = "tools")]
 use clap_complete::Shell;
 
 use crate::defaults;
 
+#[cfg(feature = "tools")]
 mod bench;
+mod help;
+mod nodes;
+#[cfg(feature = "tools")]
 mod profile;
+#[cfg(feature = "tools")]
 mod repro;
+#[cfg(feature = "tools")]
 mod segment;
 mod share;
+#[cfg(feature = "tools")]
 mod sim;
+#[cfg(feature = "tools")]
 mod trace;
 mod translation;
+use help::flow;
+
+#[cfg(feature = "tools")]
 pub(crate) use bench::{Bench, BenchArgs, SamplingBenchArgs, SegmentBenchArgs};
+pub(crate) use nodes::{ConsistencyArg, OnOff};
+#[cfg(feature = "tools")]
 pub(crate) use profile::{
     DiffArgs, ExportArgs, ExportForm, KeepArg, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg,
 };
+#[cfg(feature = "tools")]
 pub(crate) use repro::{PaperArg, ReproArgs};
+#[cfg(feature = "tools")]
 pub(crate) use segment::{Segment, SegmentRunArgs};
-pub(crate) use share::Share;
-pub(crate) use sim::{ConsistencyArg, OnOff, PagerArg, SimArgs};
+pub(crate) use share::{Share, ShareError};
+#[cfg(feature = "tools")]
+pub(crate) use sim::{PagerArg, SimArgs};
+#[cfg(feature = "tools")]
 pub(crate) use trace::{EngineArg, TraceArgs};
 pub(crate) use translation::{Translation, TranslationArgs};
 
@@ -43,39 +61,54 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Run a program with its data in near and far memory
-    #[command(after_long_help = EXIT_STATUS)]
+    #[command(after_long_help = flow(EXIT_STATUS))]
     Run(Box<RunArgs>),
     /// Measure a program at several near limits, under several policies and page sizes
-    #[command(after_long_help = SWEEP)]
+    #[command(after_long_help = flow(SWEEP))]
+    #[cfg(feature = "tools")]
     Sweep(Box<SweepArgs>),
     /// Run a static program on segmentation cores, with no paging of its own
     #[command(subcommand)]
+    #[cfg(feature = "tools")]
     Segment(Segment),
     /// Look at running programs
+    #[cfg(feature = "tools")]
     Top(TopArgs),
     /// Record which worker touches which page, in what order
-    #[command(after_long_help = trace::ABOUT)]
+    #[command(after_long_help = flow(trace::ABOUT))]
+    #[cfg(feature = "tools")]
     Trace(Box<TraceArgs>),
     /// Record where a program touches memory
-    #[command(after_long_help = profile::ABOUT)]
+    #[command(after_long_help = flow(profile::ABOUT))]
+    #[cfg(feature = "tools")]
     Profile(Box<ProfileArgs>),
     /// Say what a profile shows
+    #[command(after_long_help = flow(profile::HALF))]
+    #[cfg(feature = "tools")]
     Report(ReportArgs),
     /// Compare two profiles
+    #[command(after_long_help = flow(profile::HALF))]
+    #[cfg(feature = "tools")]
     Diff(DiffArgs),
     /// Write a profile in another format
-    #[command(after_long_help = profile::EXPORT)]
+    #[command(after_long_help = flow(profile::EXPORT))]
+    #[cfg(feature = "tools")]
     Export(ExportArgs),
-    /// Print what is in a record or a trace
+    /// Print what is in a record, a profile or a trace
+    #[command(after_long_help = flow(profile::HALF))]
+    #[cfg(feature = "tools")]
     Show(ShowArgs),
     /// Reproduce the papers' tables and figures on simulated machines
-    #[command(after_long_help = repro::ABOUT)]
+    #[command(after_long_help = flow(repro::ABOUT))]
+    #[cfg(feature = "tools")]
     Repro(ReproArgs),
     /// Replay a trace on a simulated machine
-    #[command(after_long_help = sim::SIM)]
+    #[command(after_long_help = flow(sim::SIM))]
+    #[cfg(feature = "tools")]
     Sim(Box<SimArgs>),
     /// Measure this machine
     #[command(subcommand)]
+    #[cfg(feature = "tools")]
     Bench(Bench),
     /// Say what on this machine is missing or slow, and what mends it
     ///
@@ -89,12 +122,14 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Agent,
     /// Print completions for a shell
+    #[cfg(feature = "tools")]
     Completions {
         /// The shell
         #[arg(value_enum)]
         shell: Shell,
     },
     /// Print the manual page, or write one for every command into a directory
+    #[cfg(feature = "tools")]
     Manual {
         /// The directory, which must exist
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -102,11 +137,13 @@ pub(crate) enum Command {
     },
 }
 
+#[cfg(feature = "tools")]
 const SWEEP: &str = "\
-First the program runs with everything near, under each page size; the footprint is what it then had in use at
-most, pinned memory included, with the smallest of the page sizes. Then it runs once for every policy, page size and
-share of near memory. Relative performance is the time with everything near over the time at that limit.";
+First the program runs with everything near, under each page size, which tells its footprint with such pages: the near limit from
+which on nothing is evicted, with pinned memory and atoll's own tables in it. Then it runs once for every policy, page size and share of
+near memory. Relative performance is the time with everything near over the time at that limit.";
 
+#[cfg(feature = "tools")]
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SweepArgs {
     #[command(flatten)]
@@ -140,6 +177,7 @@ pub(crate) struct SweepArgs {
     pub(crate) program: ProgramArgs,
 }
 
+#[cfg(feature = "tools")]
 #[derive(Args, Debug, Clone)]
 pub(crate) struct TopArgs {
     /// Only the run whose launcher or program is this process
@@ -155,9 +193,10 @@ pub(crate) struct TopArgs {
     pub(crate) json: bool,
 }
 
+#[cfg(feature = "tools")]
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ShowArgs {
-    /// What `atoll run --record` or `atoll trace` wrote
+    /// What `atoll run --record`, `atoll profile` or `atoll trace` wrote
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
@@ -170,11 +209,11 @@ const EXIT_STATUS: &str = "\
 Exit status:
   The program's own; a program ended by a signal ends atoll by the same signal. Else:
     2    the command line is wrong
-    70   atoll cannot run this program, or not on this machine
+    70   atoll cannot run this program, or not on this machine; nothing was managed, and --require was given
     74   far memory is full or failed, and near memory cannot hold the rest
     75   the near limit is smaller than what must be near
     76   a worker was killed, or ended by itself
-    77   another node of the run is gone
+    77   another node of the run is gone, or says what makes no sense
     126  the program cannot be executed
     127  the program was not found";
 
@@ -186,13 +225,21 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
 
-    /// Near memory: how much of the program's data is resident at most (64M, 1.5G)
+    /// Near memory: how much of the program's data is resident at most (64M, 1.5G, 50%)
     ///
-    /// Without it nothing is evicted.
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) near: Option<Size>,
+    /// A percentage is of the footprint that this program had when it ran last with these arguments, else of the machine's memory; a
+    /// line says which. Without a limit nothing is evicted.
+    #[arg(long, value_name = "SIZE", value_parser = near)]
+    pub(crate) near: Option<Share>,
 
-    /// Replacement policy: adaptive, fifo, lru or cmcp, with options as in cmcp:p=0.5
+    /// End with an error if the program cannot be managed, so that --near means nothing
+    ///
+    /// Before the start where that is known then, else as soon as it is, else at the end, in place of exit status 0. A second OpenMP
+    /// program of the run, which would run without the limit, is not started.
+    #[arg(long)]
+    pub(crate) require: bool,
+
+    /// Replacement policy: adaptive, fifo, lru, cmcp or newest, with options as in cmcp:p=0.5
     #[arg(long, value_name = "POLICY", default_value = defaults::POLICY)]
     pub(crate) policy: PolicySpec,
 
@@ -275,7 +322,9 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_WORKERS as i64))]
     pub(crate) workers: Option<u32>,
 
-    /// Far memory: ram, lz4 or zstd (compressed in memory), file or file:DIR
+    /// Far memory: auto, ram, lz4 or zstd (compressed in memory), file or file:DIR
+    ///
+    /// auto: lz4 in memory that the machine (or the memory group) has to spare beside the near limit, and a file for what does not fit there.
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 
@@ -296,7 +345,7 @@ pub(crate) struct MemoryArgs {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ProgramArgs {
     /// The program, looked for in PATH, and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true,
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true,
           value_hint = ValueHint::CommandWithArguments)]
     pub(crate) words: Vec<OsString>,
 }
@@ -395,6 +444,14 @@ fn far(text: &str) -> Result<FarSpec, FarError> {
     if text.len() > FAR_BYTES { Err(FarError::TooLong) } else { Ok(text.parse()?) }
 }
 
+/// A near limit. What it must be enough for is known later.
+fn near(text: &str) -> Result<Share, ShareError> {
+    match text.parse()? {
+        Share::Size(Size(0)) => Err(ShareError::Nothing),
+        share => Ok(share),
+    }
+}
+
 /// Page sizes with their values in help and completions.
 fn page_sizes() -> impl TypedValueParser<Value = PageSize> {
     PossibleValuesParser::new(["4K", "64K", "2M"]).try_map(|text| text.parse::<PageSize>())
@@ -420,7 +477,7 @@ mod tests {
     #[test]
     fn what_follows_the_program_is_the_programs() {
         let args = run("atoll run --near 1.5G --page 64K ./bt.C --near 3 -- x").unwrap();
-        assert_eq!(args.near, Some(Size(3 << 29)));
+        assert_eq!(args.near, Some(Share::Size(Size(3 << 29))));
         assert_eq!(args.page, PageSize::K64);
         assert_eq!(args.program.words, ["./bt.C", "--near", "3", "--", "x"]);
         assert_eq!(run("atoll run -- ./a -b").unwrap().program.words, ["./a", "-b"]);
@@ -432,19 +489,37 @@ mod tests {
             let error = run(line).unwrap_err();
             assert!(error.contains(text), "{line}: {error}");
         };
-        wrong("atoll run --near 100% -- a", "a percentage is not a size");
+        wrong("atoll run --near 0% -- a", "a share is a percentage above 0");
+        wrong("atoll run --near 0 -- a", "no near memory at all");
         wrong("atoll run --near 64Q -- a", "the unit of a size");
         wrong("atoll run --policy clock -- a", "there are fifo, lru, cmcp");
         wrong("atoll run --policy cmcp:p=2 -- a", "p must be a ratio");
         wrong("atoll run --page 8K -- a", "possible values: 4K, 64K, 2M");
         wrong(
             "atoll run --far disk -- a",
-            "no far store is called `disk`: use ram, lz4, zstd, file or file:DIR",
+            "no far store is called `disk`: use auto, ram, lz4, zstd, file or file:DIR",
         );
-        wrong("atoll run --workers 0 -- a", "0 is not in 1..=256");
-        wrong("atoll run --workers 257 -- a", "257 is not in 1..=256");
+        wrong("atoll run --workers 0 -- a", "0 is not in 1..=1024");
+        wrong("atoll run --workers 1025 -- a", "1025 is not in 1..=1024");
         wrong("atoll run", "PROGRAM");
         let long = format!("atoll run --far file:{} -- a", "d".repeat(5000));
         wrong(&long, "longer than 4095 bytes");
+    }
+    /// A flag that was misspelt was taken for the program: "there is no program --nera".
+    #[test]
+    fn a_misspelt_flag_was_taken_for_the_program() {
+        for (line, meant) in [
+            ("atoll run --nera 60M -- ls", "'--near'"),
+            ("atoll run --polcy fifo ls", "'--policy'"),
+            ("atoll profile --overhed 1% ls", "'--overhead'"),
+            ("atoll sweep --nears 50% ls", "'--near'"),
+            ("atoll trace --worker 2 -o x ls", "'--workers'"),
+            ("atoll segment run --bakcend ldt ls", "'--backend'"),
+        ] {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err().to_string();
+            assert!(error.contains("unexpected argument") && error.contains(meant), "{line}: {error}");
+        }
+        assert_eq!(run("atoll run ls -l --near 3").unwrap().program.words, ["ls", "-l", "--near", "3"]);
+        assert_eq!(run("atoll run -- -l").unwrap().program.words, ["-l"]);
     }
 }

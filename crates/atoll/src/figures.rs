@@ -131,9 +131,14 @@ fn counters(f: &control::Figures, rate: f64) -> Counters {
 }
 
 fn memory(t: &control::Totals) -> Memory {
+    let always = get(&t.pinned_bytes) + get(&t.table_bytes);
+    let least = get(&t.touched_peak) + get(&t.pinned_peak) + get(&t.table_bytes);
+    let footprint = Some(get(&t.footprint_peak)).filter(|&bytes| bytes > 0);
     Memory {
-        footprint_bytes: get(&t.touched_bytes),
-        footprint_peak_bytes: get(&t.touched_peak),
+        footprint_bytes: get(&t.touched_bytes) + always,
+        footprint_peak_bytes: footprint.unwrap_or(least),
+        data_bytes: get(&t.touched_bytes),
+        data_peak_bytes: get(&t.touched_peak),
         resident_bytes: get(&t.resident_bytes),
         resident_peak_bytes: get(&t.resident_peak),
         pinned_bytes: get(&t.pinned_bytes),
@@ -141,6 +146,8 @@ fn memory(t: &control::Totals) -> Memory {
         table_bytes: get(&t.table_bytes),
         far_bytes: get(&t.far_bytes),
         far_stored_bytes: get(&t.far_stored_bytes),
+        tried_bytes: get(&t.tried_bytes),
+        tried_packed_bytes: get(&t.tried_packed_bytes),
     }
 }
 

@@ -1,14 +1,15 @@
-//! `atoll show`: what is in a record; traces are `trace`'s.
+//! `atoll show`: what is in a record; traces are `trace`'s, profiles `profile`'s.
 
 use std::process::ExitCode;
 
 use atoll_memory::control::EXIT_SETUP;
+use atoll_record::profile::is_profile;
 use atoll_record::{Figures, Record, Run};
 use serde::Serialize;
 
 use crate::cli::ShowArgs;
 use crate::run::summary;
-use crate::trace;
+use crate::{profile, report, trace};
 
 #[derive(Serialize)]
 struct Whole<'a> {
@@ -21,6 +22,15 @@ pub(crate) fn show(args: &ShowArgs) -> ExitCode {
     if trace::is_trace(&args.file) {
         return match trace::show(&args.file, args.json) {
             Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("atoll: {}: {error}", args.file.display());
+                ExitCode::from(EXIT_SETUP as u8)
+            }
+        };
+    }
+    if is_profile(&args.file) {
+        return match profile::show(&args.file, args.json) {
+            Ok(whole) => report::status(whole),
             Err(error) => {
                 eprintln!("atoll: {}: {error}", args.file.display());
                 ExitCode::from(EXIT_SETUP as u8)

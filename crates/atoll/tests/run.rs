@@ -111,7 +111,7 @@ fn a_program_that_was_not_managed_is_said_once() {
         (end.status, end.stderr.as_str()),
         (
             Some(0),
-            "atoll: nothing was managed: true does not use libgomp, nor did a program that it started\n"
+            "atoll: nothing was managed: true is not linked with OpenMP (libgomp, libomp or libiomp5)\n"
         )
     );
 }

@@ -137,6 +137,48 @@ fn top_sees_a_running_program() {
     assert!(none.stderr.contains(&id), "{}", none.stderr);
 }
 
+/// What started the program may go on long after it: its figures were shown as those of a program that runs.
+#[test]
+fn top_showed_an_ended_program_as_live() {
+    let bench = Bench::new();
+    bench.workers();
+    let script = "./workers exit 0; echo > ended; exec sleep 30";
+    let child = bench.atoll(&["run", "--summary", "none", "--", "sh", "-c", script]).spawn().unwrap();
+    wait_for(&bench.path("ended"));
+    let id = child.id().to_string();
+    let text = bench.run(&["top", &id]);
+    let json = bench.run(&["top", "--json", &id]);
+    signal(child.id(), libc::SIGTERM);
+    finish(child);
+    assert_eq!((text.status, text.stdout.as_str()), (Some(1), ""), "{text:?}");
+    assert!(text.stderr.contains("has ended"), "{text:?}");
+    assert_eq!(json.stdout.trim(), "[]", "{json:?}");
+}
+
+/// A launcher that has ended and that nobody has waited for keeps its name.
+#[test]
+fn top_showed_a_dead_launcher_as_live() {
+    let bench = Bench::new();
+    bench.workers();
+    let mut child = bench.atoll(&["run", "--summary", "none", "--", "./workers", "wait"]).spawn().unwrap();
+    wait_for(&bench.path("pids"));
+    let id = child.id().to_string();
+    signal(child.id(), libc::SIGKILL);
+    wait_for_zombie(child.id());
+    let top = bench.run(&["top", &id]);
+    child.wait().unwrap();
+    assert_eq!((top.status, top.stdout.as_str()), (Some(1), ""), "{top:?}");
+}
+
+fn wait_for_zombie(pid: u32) {
+    let until = Instant::now() + Duration::from_secs(10);
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    while !stat().contains(") Z ") {
+        assert!(Instant::now() < until, "{}", stat());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_sweep_shows_what_failed_and_goes_on() {
     let bench = Bench::new();

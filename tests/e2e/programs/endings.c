@@ -1,4 +1,5 @@
-/* Ends in the way ARGV[1] says, called by the master or by the last worker (ARGV[2]), inside a region. */
+/* Ends in the way ARGV[1] says, called by the master, by the last worker, or by the last worker of a region that the last
+ * worker begins (ARGV[2]: master, worker or inner), inside a region. */
 #define _GNU_SOURCE
 #include "e2e.h"
 #include <signal.h>
@@ -24,7 +25,8 @@ static void end(const char *how) {
 
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
-    int last = !strcmp(argv[2], "worker");
+    int last = strcmp(argv[2], "master") != 0, inner = !strcmp(argv[2], "inner");
+    omp_set_max_active_levels(2);
     double *big = malloc(8 << 20);
     for (int i = 0; i < 1 << 20; i++) big[i] = i;
     atexit(at_exit);
@@ -38,7 +40,12 @@ int main(int argc, char **argv) {
         if (me == (last ? n - 1 : 0)) {
             double t = omp_get_wtime();
             while (omp_get_wtime() < t + 0.1) big[me] += 1;
-            end(argv[1]);
+            if (!inner) end(argv[1]);
+#pragma omp parallel num_threads(2)
+            {
+                if (omp_get_thread_num() == 1) end(argv[1]);
+                while (!stop) big[me + 200] += 1;
+            }
         }
         while (!stop) big[me + 100] += 1; /* the others never end by themselves */
     }

@@ -72,6 +72,61 @@ pub fn helper_with(source: &str, options: &[&str]) -> PathBuf {
     built_from("programs", "", source, options)
 }
 
+/// The C compilers of LLVM that are installed with an OpenMP runtime, the newest first.
+pub fn clangs() -> &'static [String] {
+    static FOUND: OnceLock<Vec<String>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let versions = (11..40).rev().map(|version| format!("clang-{version}"));
+        let mut found: Vec<String> = versions.filter(|name| installed(name) && has_openmp(name)).collect();
+        if found.is_empty() && installed("clang") && has_openmp("clang") {
+            found.push("clang".to_owned());
+        }
+        found
+    })
+}
+
+/// Whether a compiler makes a program of OpenMP.
+fn has_openmp(compiler: &str) -> bool {
+    let source = target().join(format!("e2e-{compiler}-{}.c", std::process::id()));
+    std::fs::create_dir_all(target()).expect("a folder");
+    std::fs::write(&source, "#include <omp.h>\nint main(void) { return omp_get_thread_num(); }\n")
+        .expect("a file");
+    let out = source.with_extension("out");
+    let made = Command::new(compiler).arg("-fopenmp").arg("-o").arg(&out).arg(&source).output();
+    for file in [&source, &out] {
+        let _ = std::fs::remove_file(file);
+    }
+    made.is_ok_and(|output| output.status.success())
+}
+
+/// A program of `tests/openmp` or `programs/` by a compiler of LLVM; what the compiler says where it cannot.
+pub fn by_clang(compiler: &str, source: &Path) -> Result<PathBuf, String> {
+    let is_cpp = source.extension().is_some_and(|ending| ending == "cc");
+    let command = if is_cpp { compiler.replacen("clang", "clang++", 1) } else { compiler.to_owned() };
+    let name = source.file_name().unwrap_or_default().to_string_lossy().replace('.', "_");
+    let out = target().join("e2e");
+    std::fs::create_dir_all(&out).expect("a folder for programs");
+    let binary = out.join(format!("{compiler}_{name}"));
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _guard = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if modified(&binary) > source.parent().and_then(newest) {
+        return Ok(binary);
+    }
+    let mine = out.join(format!("{compiler}_{name}.{}", std::process::id()));
+    let output = Command::new(&command)
+        .args(["-O2", "-g", "-w", "-fopenmp", "-o"])
+        .arg(&mine)
+        .arg(source)
+        .args(["-lm", "-ldl", "-latomic"])
+        .output()
+        .map_err(|error| format!("{command}: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    std::fs::rename(&mine, &binary).expect("the program is put in its place");
+    Ok(binary)
+}
+
 /// A program of `tests/openmp`: it checks itself, and `ARGV[1]` is its size.
 pub fn openmp(source: &str) -> PathBuf {
     built_from("../openmp", "openmp_", source, &[])

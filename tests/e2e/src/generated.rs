@@ -2,10 +2,12 @@
 //!
 //! `bin/soak` runs them on several nodes against what they say with one thread. A program is a few regions, repeated; a
 //! region is phases with a barrier behind each; in a phase an array is either written, each element by one thread, or
-//! read, so that there is no race, but neighbouring bytes are written by different threads.
+//! read, so that there is no race, but neighbouring bytes are written by different threads. What a program does beside that
+//! is in `habits`.
 
 use std::fmt::Write;
 
+use crate::habits::Habits;
 use crate::random::Random;
 
 /// Types of arrays. No floating point: sums must not depend on their order.
@@ -65,8 +67,8 @@ impl Program {
         let rounds = 1 + self.random.below(5);
         let _ = writeln!(
             self.text,
-            "/* Seed {seed}. */\n#include <omp.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
-             enum {{ N = {elements}, ROUNDS = {rounds}, BINS = 97 }};\n\
+            "/* Seed {seed}. */\n#include <omp.h>\n#include <pthread.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+             #include <sys/time.h>\n#include <unistd.h>\nenum {{ N = {elements}, ROUNDS = {rounds}, BINS = 97 }};\n\
              typedef unsigned long word;\n\
              static word mix(word x) {{ x ^= x >> 31; x *= 0x9e3779b97f4a7c15ul; return x ^ x >> 29; }}\n\
              static word shared_sum, atomic_sum, locked_sum, single_word, sections[4];\n\
@@ -90,17 +92,20 @@ impl Program {
              _Pragma(\"omp task shared(left) firstprivate(depth, x)\") left = branch(depth - 1, 2 * x);\n    \
              right = branch(depth - 1, 2 * x + 1);\n    _Pragma(\"omp taskwait\") return mix(left + 3 * right);\n}",
         );
+        let habits = Habits::of(seed, rounds);
+        self.put(&habits.definitions());
         let regions = 2 + self.random.below(4);
         for region in 0..regions {
             let _ = writeln!(self.text, "static void region{region}(int round) {{");
             self.region();
             self.put("}");
         }
-        self.main(regions);
+        self.main(regions, &habits);
     }
 
-    fn main(&mut self, regions: u64) {
+    fn main(&mut self, regions: u64, habits: &Habits) {
         self.put("int main(void) {\n    omp_init_lock(&lock);");
+        self.put(&habits.begin());
         for i in 0..self.arrays.len() {
             let Array { name, kind } = &self.arrays[i];
             let text = match i % 3 {
@@ -118,6 +123,7 @@ impl Program {
                 self.between();
             }
         }
+        self.put(&habits.round());
         self.put("        word all = 0;");
         for i in 0..self.arrays.len() {
             let name = &self.arrays[i].name;
@@ -126,8 +132,10 @@ impl Program {
         }
         self.put(
             "        printf(\"%d: %016lx %016lx %016lx %016lx %016lx %016lx %016lx\\n\", round, all, sum(bins, sizeof bins), \
-             shared_sum, atomic_sum, locked_sum, single_word,\n               sum(sections, sizeof sections));\n    }\n    return 0;\n}",
+             shared_sum, atomic_sum, locked_sum, single_word,\n               sum(sections, sizeof sections));\n        fflush(stdout);\n    }",
         );
+        self.put(&habits.finish());
+        self.put("    return 0;\n}");
     }
 
     /// What the master does by itself.

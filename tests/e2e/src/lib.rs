@@ -3,6 +3,8 @@
 
 pub mod build;
 pub mod generated;
+pub mod habits;
+mod hung;
 pub mod left;
 pub mod random;
 pub mod recording;
@@ -14,11 +16,4 @@ pub use build::{built, helper};
 pub use recording::recording;
 pub use run::{Atoll, Outcome, Running, native};
 
-/// Leaves a test with a said reason.
-#[macro_export]
-macro_rules! skip {
-    ($($why:tt)*) => {{
-        eprintln!("skipped: {}", format_args!($($why)*));
-        return;
-    }};
-}
+pub use atoll_skips::{skip, skip_part};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{build, left};
+use crate::{build, hung, left};
 
 /// How long an ordinary run may take.
 pub const LIMIT: Duration = Duration::from_secs(100);
@@ -33,6 +33,11 @@ pub struct Atoll {
     native: bool,
     json: bool,
     terminal: bool,
+}
+
+/// Is it the process by which atoll tells for whom a signal was?
+pub fn is_witness(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-witness")
 }
 
 /// The program by itself.
@@ -306,7 +311,7 @@ impl Running {
         left::processes(&self.tag, self.pid())
             .into_iter()
             .map(|(pid, _)| pid)
-            .filter(|&pid| pid != self.pid())
+            .filter(|&pid| pid != self.pid() && !is_witness(pid))
             .collect()
     }
 
@@ -329,12 +334,13 @@ impl Running {
 
     /// Waits for its end, takes what it said, and sees what it left.
     pub fn end(mut self) -> Outcome {
-        let mut timed_out = false;
+        let (mut timed_out, mut hung) = (false, String::new());
         let status: ExitStatus = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) if self.began.elapsed() > self.limit => {
                     timed_out = true;
+                    hung = hung::told(&self.tag, self.pid());
                     left::kill(&self.tag, self.pid());
                     let _ = self.child.kill();
                     break self.child.wait().expect("it can be waited for");
@@ -367,6 +373,7 @@ impl Running {
             stderr,
             summary,
             timed_out,
+            hung,
             left,
             seconds,
             line: self.line,
@@ -389,6 +396,8 @@ pub struct Outcome {
     pub summary: Option<Value>,
     /// It was ended because its time was over.
     pub timed_out: bool,
+    /// What its processes were doing then.
+    pub hung: String,
     /// What was left behind.
     pub left: Vec<String>,
     /// How long it took.
@@ -418,14 +427,16 @@ impl Outcome {
             lines[lines.len().saturating_sub(25)..].join("\n")
         };
         format!(
-            "{}\n  status {:?} signal {:?} after {:.1} s{}\n--- stdout\n{}\n--- stderr\n{}",
+            "{}\n  status {:?} signal {:?} after {:.1} s{}\n--- stdout\n{}\n--- stderr\n{}{}{}",
             self.line,
             self.status,
             self.signal,
             self.seconds,
             if self.timed_out { " (time over)" } else { "" },
             tail(&self.text()),
-            tail(&self.stderr)
+            tail(&self.stderr),
+            if self.hung.is_empty() { "" } else { "\n--- what its processes were doing\n" },
+            self.hung
         )
     }
 

@@ -25,9 +25,9 @@ pub const PROGRAMS: [&str; 15] = [
     "minife",
 ];
 /// Replacement policies.
-pub const POLICIES: [&str; 4] = ["fifo", "lru", "cmcp", "adaptive"];
+pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
 /// Far memories.
-pub const STORES: [&str; 4] = ["ram", "lz4", "zstd", "file"];
+pub const STORES: [&str; 5] = ["auto", "ram", "lz4", "zstd", "file"];
 /// Pages that near memory holds at least, of 4K and 64K: two workers of lu walk a line through 33 planes of two arrays,
 /// and with fewer frames than such a line has pages every load of it faults.
 pub const LEAST_PAGES: u64 = 64;

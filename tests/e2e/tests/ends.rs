@@ -82,8 +82,9 @@ fn a_program_without_openmp() {
             .run()
             .like(&alone)
             .exits(5)
-            .says("nothing was managed");
+            .says("is not linked with OpenMP itself: what it allocates from here on is paged");
     }
+    Atoll::new(&program).args("word 5").run().like(&alone).exits(5).says("nothing was managed");
 }
 
 /// The ways to end in a region, as they end natively.
@@ -138,6 +139,45 @@ fn ends_in_a_region_by_a_worker() {
 }
 
 /// A worker killed from outside in a region: the run ends with the documented status and says which worker.
+/// A worker that a thread started while the program ended was waited for, and nobody ended it.
+#[test]
+fn an_exit_while_threads_start_workers() {
+    for round in 0..25 {
+        let run = Atoll::new(helper("exit_among_threads.c")).with("--workers 2").limit(20).run().clean();
+        assert_eq!(run.status, Some(3), "round {round}: {}", run.told());
+    }
+}
+
+/// A signal that came while the program ended ran a handler that waited for ever for pages of nodes that had ended before.
+#[test]
+fn a_signal_while_the_nodes_end() {
+    for microseconds in ["100", "500", "1000", "2000", "4000"] {
+        let program = Atoll::new(helper("tick_at_the_end.c")).arg(microseconds);
+        let way = "--nodes 3 --workers 6 --home-alone off --consistency sc";
+        let run = program.with(way).limit(30).run().clean();
+        assert_eq!((run.status, run.text().as_str()), (Some(0), "all well\n"), "{}", run.told());
+    }
+}
+
+/// The summary of a program that a worker ended by `exit` had a footprint of nothing where nothing had been evicted.
+#[test]
+fn figures_of_a_program_that_a_worker_ends() {
+    let run = Atoll::new(helper("endings.c")).args("exit worker").with("--workers 2").run();
+    assert_eq!(run.status, Some(7), "{}", run.told());
+    let summary = run.summary.unwrap_or_default();
+    for what in ["footprint_peak_bytes", "pinned_bytes", "table_bytes"] {
+        assert!(summary["memory"][what].as_u64() > Some(0), "{what}: {summary}");
+    }
+}
+
+/// A thread of an inner team that ended left the run waiting for ever.
+#[test]
+fn ends_in_a_region_within_a_region() {
+    for way in WAYS {
+        endings("inner", way);
+    }
+}
+
 #[test]
 fn a_worker_killed_in_a_region() {
     let program = helper("signals.c");
@@ -224,6 +264,22 @@ fn a_signal_for_atoll_alone_reaches_the_program() {
                 let run = run.end().exits(0);
                 assert!(run.text().contains("handled 1\n"), "{}", run.told());
             }
+        }
+    }
+}
+
+/// The launcher passed on what the program had got with the whole group.
+#[test]
+fn a_signal_for_the_group_is_handled_once() {
+    let program = helper("signals.c");
+    for way in WAYS {
+        for signal in [libc::SIGUSR1, libc::SIGTERM] {
+            let run = Atoll::new(&program).args("handler 20").with("--near 12M").with(way).limit(30);
+            let mut run = run.start();
+            assert!(run.wait_for("ready"), "{}", run.end().told());
+            run.signal_group(signal);
+            let run = run.end().exits(0);
+            assert!(run.text().contains("handled 1\n"), "{}", run.told());
         }
     }
 }

@@ -7,7 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use atoll_e2e::build::{atoll, helper, installed};
-use atoll_e2e::{built, skip};
+use atoll_e2e::run::is_witness;
+use atoll_e2e::{built, skip, skip_part};
 
 /// How long an ordinary run may take.
 const LIMIT: &str = "100";
@@ -59,7 +60,7 @@ fn a_list_of_hosts_runs_one_program() {
 #[test]
 fn nodes_that_talk_through_ucx_run_one_program() {
     if !has_ucx() {
-        skip!("UCX is not installed (libucx0)");
+        skip!("UCX is not installed: apt-get install libucx0");
     }
     for program in ["ep", "cg", "bt"] {
         for options in ["--consistency sc", "--consistency mw"] {
@@ -73,7 +74,7 @@ fn nodes_that_talk_through_ucx_run_one_program() {
 #[test]
 fn mpirun_starts_nodes() {
     if !installed("mpirun") {
-        skip!("mpirun is not installed (openmpi-bin)");
+        skip!("mpirun is not installed: apt-get install openmpi-bin");
     }
     let mpirun = |options: &str| {
         let mut command = Command::new("timeout");
@@ -137,7 +138,8 @@ fn what_cannot_start_says_why() {
     fails(&mut run(nowhere, &program, &[]), 1, &["there is no command /nowhere/atoll"]);
     fails(&mut run("--hosts localhost,-x", &program, &[]), 70, &["\"-x\" is no host"]);
     if !installed("ssh") {
-        skip!("ssh is not installed (openssh-client)");
+        skip_part!("ssh is not installed: apt-get install openssh-client");
+        return;
     }
     let unknown = "--hosts localhost,no-such-host.invalid";
     fails(&mut run(unknown, &program, &[]), 1, &["node 1 on no-such-host.invalid: ssh cannot log in"]);
@@ -162,9 +164,10 @@ fn is_over(pid: u32) -> bool {
     stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
 }
 
-/// Kills a process of a run of `bt`; returns what the run said. Within five seconds nothing of it is left.
+/// Kills a process of a run of `bt`, in a class that takes far longer than until then; returns what the run said. Within five seconds
+/// nothing of it is left.
 fn kill_in(options: &str, victim: fn(&[u32]) -> Option<u32>) -> String {
-    let mut child = run(options, &built("bt"), &["W"])
+    let mut child = run(options, &built("bt"), &["A"])
         .env("UCX_TLS", "tcp,self")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -193,10 +196,11 @@ fn kill_in(options: &str, victim: fn(&[u32]) -> Option<u32>) -> String {
     text(&output.stderr)
 }
 
-/// The programs of the nodes: the only children of their launchers.
+/// The programs of the nodes: the only children of their launchers beside the witnesses of signals.
 fn programs(all: &[u32]) -> Vec<u32> {
     let launchers = all.iter().filter(|pid| command_line(**pid).contains("atoll run")).skip(1);
-    let mut found: Vec<u32> = launchers.filter_map(|pid| descendants(*pid).first().copied()).collect();
+    let program = |launcher: &u32| descendants(*launcher).into_iter().find(|pid| !is_witness(*pid as i32));
+    let mut found: Vec<u32> = launchers.filter_map(program).collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -285,8 +289,11 @@ fn a_node_that_hears_last_that_the_program_ended_does_not_miss_another() {
     if !has_ucx() {
         skip!("UCX is not installed: apt-get install libucx0");
     }
+    if !installed("ip") {
+        skip!("the command ip is not installed: apt-get install iproute2");
+    }
     let Some(wire) = Wire::new() else {
-        skip!("no networks that reach each other: making them needs root and iproute2");
+        skip!("no networks that reach each other: making them needs root");
     };
     let mut child = Command::new("timeout")
         .arg(LIMIT)

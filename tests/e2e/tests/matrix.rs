@@ -63,6 +63,27 @@ fn checksums_are_the_same_for_every_team() {
     }
 }
 
+/// The policy that `docs/add-a-policy.md` writes drives the pager of a real run, which evicts by it.
+#[test]
+fn the_policy_of_the_guide_runs_live() {
+    for (program, tables) in [("cg", "private"), ("stencil", "shared")] {
+        let case = Case {
+            program: program.into(),
+            class: 'S',
+            iterations: None,
+            percent: 50,
+            policy: "newest".into(),
+            page: "4K".into(),
+            tables: tables.into(),
+            faults: "self".into(),
+            far: "lz4".into(),
+            workers: 2,
+        };
+        let run = case.check(120).unwrap_or_else(|why| panic!("{why}"));
+        assert!(run.figure("total/major_faults") > 0, "{}", run.told());
+    }
+}
+
 /// `atoll bench sampling` ended at these: one divided by nothing once nothing was left to be found, the other verified what holds only
 /// as long as the wave is in the mesh.
 #[test]

@@ -69,10 +69,11 @@ fn count(samples: &[(Kind, String, u64)], kind: Kind, name: &str) -> u64 {
     samples.iter().filter(|(k, n, _)| *k == kind && n == name).map(|(.., n)| n).sum()
 }
 
-fn report(file: &Path) -> String {
+/// What `atoll report --text` prints, and that it ends with `status`.
+fn report(file: &Path, status: i32) -> String {
     let output =
         Command::new(build::atoll()).args(["report", "--text"]).arg(file).output().expect("atoll is there");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -90,7 +91,7 @@ fn variables_have_their_names_and_an_address_used_again_is_the_later_ones() {
     assert!(hot > 2 * warm && warm > 0 && later > 0, "{samples:?}");
     assert!(profile.regions.iter().any(|r| r.name.starts_with("sweep._omp_fn")), "{:?}", profile.regions);
     assert_eq!(profile.phases.len(), 40 * 9);
-    let text = report(&bench.file());
+    let text = report(&bench.file(), 0);
     for part in ["hot  hot.c:23 in main", "warm  hot.c:8", "sweep._omp_fn.0"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -134,7 +135,7 @@ fn what_is_left_of_a_killed_profiler_is_read() {
         Batches::new(&*bytes).expect("a record").map(|b| b.expect("samples").samples.len()).sum();
     assert_eq!(samples as u64, profile.samples);
     // Names are looked up in the program's file when the profile is read.
-    assert!(report(&bench.file()).contains("this profile is not whole"));
+    assert!(report(&bench.file(), 3).contains("this profile is not whole"));
 }
 
 #[test]
@@ -161,13 +162,38 @@ fn a_program_that_is_over_at_once_and_two_profilers_at_once() {
     assert!(Profile::open(&one.file()).expect("a profile").cut.is_none());
 }
 
+/// Where nothing at all can be written the program is not started; its time would be lost.
 #[test]
-fn a_full_disk_ends_the_recording_and_not_the_program() {
+fn a_profile_that_cannot_be_begun_is_refused() {
     needs_perf!();
     let bench = Bench::new();
     let mut command = Command::new(build::atoll());
     command.args(["profile", "--reset", "100000", "-o", "/dev/full", "--"]).arg(&bench.program).arg("5");
     let output = command.output().expect("atoll is there");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.stdout.is_empty(), "the program ran: {said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(output.status.code(), Some(70), "{said}");
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_not_the_program() {
+    needs_perf!();
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        skip!("a small file system is mounted by root only");
+    }
+    let (bench, folder) = (Bench::new(), tempfile::tempdir().expect("a folder"));
+    let mount =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=8k", "tmpfs"]).arg(folder.path()).status();
+    if !mount.is_ok_and(|status| status.success()) {
+        skip!("tmpfs cannot be mounted here");
+    }
+    let mut command = Command::new(build::atoll());
+    command.args(["profile", "--reset", "100000", "-o"]).arg(folder.path().join("p.atoll"));
+    let output = command.arg("--").arg(&bench.program).arg("400").output();
+    let _ = Command::new("umount").arg(folder.path()).status();
+    let output = output.expect("atoll is there");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.stdout.is_empty());
     assert!(said.contains("No space left on device"), "{said}");
@@ -208,4 +234,150 @@ fn exports_are_what_they_say() {
     let mut command = Command::new(build::atoll());
     let output = command.arg("diff").arg(bench.file()).arg(bench.file()).output().expect("atoll is there");
     assert!(String::from_utf8_lossy(&output.stdout).contains("+0.0"), "{output:?}");
+}
+
+/// A program that streams through a global and a block that a stripped library makes for it.
+struct Streams {
+    folder: TempDir,
+    program: PathBuf,
+    library: PathBuf,
+}
+
+impl Streams {
+    fn new() -> Streams {
+        Streams {
+            folder: tempfile::tempdir().expect("a folder"),
+            program: build::helper("through_launchers.c"),
+            library: build::helper_with("handed_out.c", &["-shared", "-fPIC", "-fno-openmp", "-s"]),
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("streams.atoll")
+    }
+
+    /// The program with its arguments, as a shell takes it.
+    fn line(&self, rounds: u32) -> String {
+        format!("{} {rounds} {}", self.program.display(), self.library.display())
+    }
+
+    /// Profiles what `words` start.
+    fn profile(&self, options: &str, words: &[&str]) -> Profile {
+        let mut command = Command::new("timeout");
+        command.arg("100").arg(build::atoll()).arg("profile").args(options.split_whitespace());
+        command.arg("-o").arg(self.file()).arg("--").args(words).stdin(Stdio::null());
+        command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive").env_remove("LD_PRELOAD");
+        let output = command.output().expect("timeout is there");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        Profile::open(&self.file()).expect("a profile")
+    }
+
+    /// What the HTML report finds, in its words.
+    fn findings(&self) -> Vec<String> {
+        let page = self.folder.path().join("streams.html");
+        let mut command = Command::new(build::atoll());
+        let status = command.args(["report", "--no-open", "-o"]).arg(&page).arg(self.file()).status();
+        assert!(status.is_ok_and(|status| status.success()));
+        let page = std::fs::read_to_string(page).expect("the page");
+        let (_, behind) = page.split_once("\"findings\":").expect("findings");
+        let mut values = serde_json::Deserializer::from_str(behind).into_iter::<Vec<String>>();
+        values.next().expect("a list").expect("of sentences")
+    }
+}
+
+/// Behind `timeout`, `env` and scripts there were samples, but no variable, block or region had its name.
+#[test]
+fn names_were_lost_behind_what_starts_the_program() {
+    needs_perf!();
+    let streams = Streams::new();
+    let script = streams.folder.path().join("script.sh");
+    let line = streams.line(12);
+    std::fs::write(&script, format!("ls / > /dev/null\n{line}\n{line}\n")).expect("written");
+    let script = script.display().to_string();
+    let behind = |launcher: &str| format!("{launcher} {line}");
+    let lines =
+        [line.clone(), behind("timeout 60"), behind("env X=1"), behind("nice -n 1"), format!("sh {script}")];
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let profile = streams.profile("--reset 300000", &words);
+        let text = report(&streams.file(), 0);
+        assert_eq!(profile.program(), streams.program.canonicalize().expect("it").display().to_string());
+        assert_eq!(words[0] != streams.program.as_os_str(), text.contains("most samples are of"), "{text}");
+        for part in ["table  through_launchers.c:8", "main._omp_fn.0  through_launchers.c:"] {
+            assert!(text.contains(part), "{line}: {part}: {text}");
+        }
+        // The function is not exported, and the library has no other symbols.
+        let library = streams.library.file_name().expect("a name").to_string_lossy();
+        assert!(text.contains(&format!("block of {library}+0x")), "{line}: {text}");
+        // Nothing of what is loaded for the profile is an object of it.
+        assert!(!text.contains("atoll_profile"), "{line}: {text}");
+        assert!(streams.findings().iter().all(|finding| !finding.contains("atoll_profile")), "{line}");
+    }
+}
+
+/// 678 samples of a program that streams through 72M gave "444K would serve them".
+#[test]
+fn few_samples_were_said_to_be_all_that_is_used() {
+    needs_perf!();
+    let streams = Streams::new();
+    let line = streams.line(30);
+    streams.profile("--reset 4000000", &line.split_whitespace().collect::<Vec<_>>());
+    let findings = streams.findings().join("\n");
+    assert!(findings.contains("There are too few samples to say how much near memory"), "{findings}");
+    assert!(findings.contains("have 72M together") && !findings.contains("would serve them."), "{findings}");
+    let text = report(&streams.file(), 0);
+    assert!(text.contains("too few to tell how much memory is used"), "{text}");
+}
+
+/// Faults that the runtime handled were told as OpenMP's waiting, the first finding of all.
+#[test]
+fn paging_was_called_waiting() {
+    needs_perf!();
+    let streams = Streams::new();
+    let line = streams.line(4);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let profile = streams.profile("--near 40M --workers 1 --summary none --reset 100000", &words);
+    let text = report(&streams.file(), 0);
+    assert!(text.contains("% of") && text.contains("of atoll's paging"), "{text}");
+    assert!(text.contains("paging    bytes  workers"), "{text}");
+    let (mut paging, mut named) = (0, 0);
+    let mut locator = profile.locator();
+    for batch in profile.batches().expect("its file") {
+        for sample in batch.expect("samples").samples.iter().filter(|sample| sample.is_paging()) {
+            paging += 1;
+            let variable = locator.place(sample).variable.map(|v| &profile.variables[v as usize]);
+            named +=
+                u32::from(variable.is_some_and(|v| v.name == "table" || v.name.starts_with("block of ")));
+        }
+    }
+    assert!(paging > 0 && f64::from(named) > 0.9 * f64::from(paging), "{named} of {paging}: {text}");
+    // One worker alone has nobody to wait for.
+    let waits = |line: &&str| line.contains("most of it waiting");
+    let waiting =
+        text.lines().find(waits).and_then(|line| line.trim().split_once('%')?.0.parse::<f64>().ok());
+    assert!(waiting.unwrap_or(0.0) < 10.0, "{text}");
+    let findings = streams.findings();
+    assert!(
+        findings.iter().any(|finding| finding.contains("while accesses of the program faulted")),
+        "{findings:?}"
+    );
+}
+
+/// Runs of less than a second cost up to twice what was to be held.
+#[test]
+fn a_short_run_cost_more_than_it_should() {
+    needs_perf!();
+    let streams = Streams::new();
+    let line = streams.line(12);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let overheads: Vec<(f64, f64)> = (0..4)
+        .map(|_| {
+            let trailer = streams.profile("--overhead 1%", &words).trailer.expect("the end");
+            (trailer.overhead(), trailer.own_seconds())
+        })
+        .collect();
+    let least = overheads.iter().map(|(overhead, _)| *overhead).fold(f64::INFINITY, f64::min);
+    assert!(overheads.iter().all(|(_, seconds)| (0.1..5.0).contains(seconds)), "{overheads:?}");
+    // The processor's other users make the harvester slower: the best of a few counts.
+    assert!(least <= 0.0105, "{overheads:?}");
 }

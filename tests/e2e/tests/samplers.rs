@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use atoll_e2e::{build, built, recording, skip};
+use atoll_e2e::{build, built, recording, skip, skip_part};
 use atoll_record::profile::{Access, Event, Kind, Profile, Sample};
 use tempfile::TempDir;
 
@@ -87,7 +87,7 @@ fn placed(profile: &Profile) -> Vec<Placed> {
 /// Is it one that can run here? Says why not.
 fn can_run(options: &str, output: &Output, said: &str) -> bool {
     if output.status.code() == Some(70) && said.contains("cannot be used here") {
-        println!("skipped: {options}: {}", said.trim());
+        skip_part!("{options}: {}", said.trim());
         return false;
     }
     true

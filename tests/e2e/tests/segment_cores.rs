@@ -85,7 +85,7 @@ impl Cores {
 fn on_each(wanted: impl Fn(&Cores) -> bool, part: impl Fn(Cores)) {
     for cores in ALL.into_iter().filter(|cores| wanted(cores)) {
         match cores.lacking() {
-            Some(why) => eprintln!("skipped: {}: {why}", cores.name),
+            Some(why) => atoll_e2e::skip_part!("{}: {why}", cores.name),
             None => part(cores),
         }
     }

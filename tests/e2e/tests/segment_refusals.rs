@@ -63,7 +63,7 @@ const I386: u32 = 0x4000_0003;
 #[test]
 fn a_kernel_without_32_bit_calls_is_refused() {
     let Some(small) = program("-m32", "cores_threads.c") else {
-        skip!("gcc makes no 32-bit programs (Debian: apt-get install gcc-multilib)");
+        skip!("gcc makes no 32-bit programs: apt-get install gcc-multilib");
     };
     let without = |command: &mut Command| {
         filtered(command, refuse(ARCHITECTURE, I386, libc::SECCOMP_RET_KILL_PROCESS));
@@ -85,7 +85,7 @@ fn a_kernel_without_32_bit_calls_is_refused() {
 #[test]
 fn a_kernel_without_descriptor_tables_is_refused() {
     let Some(small) = program("-m32", "cores_threads.c") else {
-        skip!("gcc makes no 32-bit programs (Debian: apt-get install gcc-multilib)");
+        skip!("gcc makes no 32-bit programs: apt-get install gcc-multilib");
     };
     let none = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     let end =
@@ -97,7 +97,7 @@ fn a_kernel_without_descriptor_tables_is_refused() {
 #[test]
 fn a_kernel_that_lets_nobody_trace_is_refused() {
     let Some(small) = program("-m32", "cores_threads.c") else {
-        skip!("gcc makes no 32-bit programs (Debian: apt-get install gcc-multilib)");
+        skip!("gcc makes no 32-bit programs: apt-get install gcc-multilib");
     };
     let never = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let end = run("--backend process", &small, &[], |c| {
@@ -140,7 +140,7 @@ fn no_kvm_is_said() {
 #[test]
 fn what_a_program_can_leave_is_said_and_not_taken_when_strict() {
     let Some(hostile) = program("-m32", "cores_hostile.c") else {
-        skip!("gcc makes no 32-bit programs (Debian: apt-get install gcc-multilib)");
+        skip!("gcc makes no 32-bit programs: apt-get install gcc-multilib");
     };
     let limit = (256 << 20).to_string();
     let long = ["long", limit.as_str()];

@@ -32,7 +32,7 @@ fn everywhere_with(source: &str, arguments: &str, near: &str, variables: &[(&str
 #[track_caller]
 fn everywhere_in(parent: &Path, source: &str, arguments: &str, near: &str, variables: &[(&str, &str)]) {
     if source.ends_with("f90") && !installed("gfortran") {
-        skip!("gfortran is not installed");
+        skip!("gfortran is not installed: apt-get install gfortran");
     }
     let program = helper(source);
     let set = |run: Atoll| variables.iter().fold(run, |run, (name, value)| run.env(name, value));
@@ -80,6 +80,36 @@ as_natively! {
     files_mapped_by_several_workers "file_maps.c" "" "16M";
     cpp_objects "objects.cc" "" "32M";
     fortran_commons "common.f90" "" "16M";
+    // Regions begun by such threads lost what lay on their stacks, and workers died with the thread that had started them.
+    threads_of_the_programs_own "threads_of_its_own.c" "" "48M";
+    // Pages of 64K in which a mapping was divided could not be mapped, code could not be executed, stacks were one worker's.
+    mappings_that_are_not_plain_memory "divided_mappings.c" "" "16M";
+    // A target region read through an argument that was not there.
+    absent_optional_arguments "absent_optional.f90" "" "12M";
+    // Stacks were not executable.
+    code_on_stacks "code_on_stacks.c" "" "16M";
+    internal_procedures "internal_procedures.f90" "" "16M";
+}
+
+#[test]
+fn teams_of_more_than_256() {
+    let program = helper("large_team.c");
+    for (team, way) in [
+        ("300", "--near 48M --policy cmcp --page 64K"),
+        ("300", "--near 48M --page-tables shared"),
+        ("1000", "--near 1G --far lz4"),
+    ] {
+        let run = Atoll::new(&program).arg(team).with(way).run().clean();
+        assert_eq!(run.text(), format!("{team} of {team}, wrong 0\n"), "{}", run.told());
+    }
+    let run = Atoll::new(&program).arg("1100").no_summary().run().clean();
+    assert!(run.status != Some(0) && run.stderr.contains("1024"), "{}", run.told());
+}
+
+/// A clause without elements asked for petabytes, and a pool never had its memory back from `omp_null_allocator`.
+#[test]
+fn details_of_the_standard() {
+    everywhere_with("omp_details.c", "", "16M", &[("OMP_ALLOCATOR", "omp_high_bw_mem_alloc")]);
 }
 
 #[test]
@@ -91,6 +121,19 @@ fn stack_size_of_workers() {
 fn libraries_loaded_before_the_first_region() {
     let library = helper_with("library.c", &["-shared", "-fPIC"]);
     everywhere("loading.c", &format!("{} early", library.display()), "48M");
+}
+
+/// Workers that existed crashed in such a library's thread-local variables, and in exceptions through it.
+#[test]
+fn libraries_loaded_closed_and_loaded_again_while_workers_exist() {
+    let library = helper_with("late_library.cc", &["-shared", "-fPIC"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = folder.path().join("other.so");
+    std::fs::copy(&library, &other).expect("a copy of the library");
+    let arguments = format!("{} {}", library.display(), other.display());
+    everywhere("late_loading.c", &arguments, "32M");
+    let run = Atoll::new(helper("late_loading.c")).args(&arguments).with("--nodes 2 --workers 4").run();
+    assert_eq!(run.exits(0).text(), "all well\n");
 }
 
 /// Every line is there, whole; which comes first is a race.
@@ -138,7 +181,7 @@ fn puts_is_not_torn() {
 #[test]
 fn every_worker_prints_in_fortran() {
     if !installed("gfortran") {
-        skip!("gfortran is not installed");
+        skip!("gfortran is not installed: apt-get install gfortran");
     }
     lines_are_all_there("writes.f90", ".");
 }

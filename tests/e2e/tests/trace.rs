@@ -92,6 +92,17 @@ fn workloads_run_as_alone_with_1_2_and_56_workers() {
     }
 }
 
+#[test]
+fn programs_hold_more_memory_and_give_the_same_bits() {
+    for (name, option) in [("cg", "--triples"), ("stencil", "--whole-model")] {
+        let run =
+            |words: &str| native(built(name)).args(words).env("OMP_NUM_THREADS", "2").run().clean().text();
+        let (plain, more) = (run("S"), run(&format!("S {option}")));
+        assert_eq!(stable(&plain), stable(&more), "{name}");
+        assert!(more.contains("Verification: successful"));
+    }
+}
+
 /// What a worker touched, read or write, between two marks.
 type Touched = BTreeSet<(u16, u64, bool)>;
 

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use crate::Node;
+use atoll_transport::Node;
 
 /// Why memory cannot be made, mapped or registered.
 #[derive(thiserror::Error, Debug)]

@@ -10,7 +10,7 @@ use rustix::fs::SealFlags;
 
 use crate::bulk::error::MemoryError;
 use crate::bulk::memory::Access;
-use crate::memory_file::{self, FIXED, FileError, Mapping};
+use atoll_transport::memory_file::{self, FIXED, FileError, Mapping};
 
 /// Most bytes of anything registered: what keeps every sum of an offset and a size inside 64 bits.
 pub(crate) const MOST_BYTES: u64 = 1 << 62;

@@ -15,7 +15,7 @@ use crate::bulk::error::{CopyError, MemoryError};
 use crate::bulk::mapping::Writers;
 use crate::bulk::memory::{Access, Memory};
 use crate::bulk::transfer::Transfer;
-use crate::channel::Peer;
+use atoll_transport::Peer;
 
 /// Sizes at which engines are measured.
 const SIZES: [u64; 9] = [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];

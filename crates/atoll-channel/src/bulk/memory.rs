@@ -18,8 +18,8 @@ use crate::bulk::error::{CopyError, MemoryError};
 use crate::bulk::kernel;
 use crate::bulk::mapping::{self, MOST_BYTES, Writers};
 use crate::bulk::transfer::within;
-use crate::channel::Peer;
-use crate::memory_file::Mapping;
+use atoll_transport::Peer;
+use atoll_transport::memory_file::Mapping;
 
 /// What transfers may do with memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

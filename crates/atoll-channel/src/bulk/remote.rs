@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Node;
 use crate::bulk::engine::{Engine, Finished, Started};
 use crate::bulk::error::CopyError;
 use crate::bulk::memory::{Access, Memory};
 use crate::bulk::transfer::Transfer;
-use crate::transport::{
+use atoll_transport::Node;
+use atoll_transport::transport::{
     self, Buffer, Ended, Piece, Refused, Remote, Shared, TransportError, User, WeakShared,
 };
 

@@ -20,7 +20,7 @@ use crate::bulk::error::CopyError;
 use crate::bulk::file::{FileCopy, FileIo, MOST};
 use crate::bulk::memory::Memory;
 use crate::bulk::transfer::Transfer;
-use crate::clock::LONG;
+use atoll_transport::clock::LONG;
 
 /// Operations under way at once.
 const DEPTH: usize = 32;

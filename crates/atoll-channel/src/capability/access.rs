@@ -5,12 +5,12 @@
 
 use std::io;
 
-use crate::Node;
 use crate::capability::handle::Span;
 use crate::capability::in_process::InProcess;
 use crate::capability::memory::Direct;
 use crate::capability::rights::Rights;
 use crate::capability::transport::RemoteMemory;
+use atoll_transport::Node;
 
 /// Memory that a capability gives access to, in the way that works from here.
 pub enum Access {

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::capability::description::{Description, Export, MOST_KEY};
-use crate::clock::Deadline;
-use crate::service::wire::decode;
-use crate::socket::{self, SocketError};
+use atoll_transport::clock::Deadline;
+use atoll_transport::decode;
+use atoll_transport::socket::{self, SocketError};
 
 /// Bytes of a description at most: a key and some numbers.
 const MOST: usize = MOST_KEY + 256;

@@ -8,7 +8,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use crate::Node;
+use atoll_transport::Node;
 
 /// Who may use a capability: one process of one node. Whoever asks the table knows from the channel who is at its
 /// other end, and says so; it is never taken from the message.

@@ -20,7 +20,7 @@ use crate::capability::memory::Direct;
 use crate::capability::pages::Pages;
 use crate::capability::rights::Rights;
 use crate::capability::transport::Reach;
-use crate::memory_file::{FileError, PAGE, sealed_size};
+use atoll_transport::memory_file::{FileError, PAGE, sealed_size};
 
 /// Why memory cannot be reached from here.
 #[derive(thiserror::Error, Debug)]
@@ -162,9 +162,9 @@ mod tests {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 
     use super::*;
-    use crate::Node;
     use crate::capability::handle::Handle;
     use crate::capability::shared::{Shared, Sharing};
+    use atoll_transport::Node;
 
     fn describe(file: &OwnedFd, length: u64, rights: Rights) -> Description {
         let handle = Handle { node: Node(0), slot: 0, generation: 0, check: 0 };

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
-use crate::Node;
 use crate::capability::{Handle, Holder, Limits, Refused, Rights, Secret, Span, Table};
+use atoll_transport::Node;
 
 const NODE: Node = Node(4);
 const BYTES: u64 = 12;

@@ -20,7 +20,7 @@ use crate::capability::rights::Rights;
 use crate::capability::shared::Shared;
 use crate::capability::table::{Checked, Limits, Revoked, Table, View};
 use crate::capability::transport::{Register, Registration};
-use crate::random;
+use atoll_transport::random;
 
 const DIRECT: Rights = Rights::READ.union(Rights::WRITE);
 
@@ -274,11 +274,11 @@ mod tests {
     use std::sync::{Mutex, PoisonError};
 
     use super::*;
-    use crate::Node;
     use crate::capability::access::{Access, AccessError};
     use crate::capability::import::{ImportError, With};
     use crate::capability::shared::Sharing;
     use crate::capability::transport::{Reach, RemoteMemory};
+    use atoll_transport::Node;
 
     const THIS: Holder = Holder { node: Node(1), process: 0 };
     const PEER: Holder = Holder { node: Node(2), process: 0 };

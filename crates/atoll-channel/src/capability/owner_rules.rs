@@ -7,11 +7,11 @@ use std::ptr::NonNull;
 
 use proptest::prelude::*;
 
-use crate::Node;
 use crate::capability::{
     Access, ExportError, Handle, Holder, Limits, Memory, Owner, Place, Private, Refused, Rights, Shared,
     Sharing, Span, Way, With,
 };
+use atoll_transport::Node;
 
 const THIS: Holder = Holder { node: Node(0), process: 0 };
 const PEER: Holder = Holder { node: Node(0), process: 1 };

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::MremapFlags;
 
-use crate::memory_file::Mapping;
+use atoll_transport::memory_file::Mapping;
 
 /// An address range of this process that shows a file.
 pub(super) struct Pages(Mapping);

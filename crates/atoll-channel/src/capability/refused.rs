@@ -2,9 +2,9 @@
 //!
 //! Returned by `table.rs`; serialised, as whoever asked is mostly at another node.
 
-use crate::Node;
 use crate::capability::handle::Span;
 use crate::capability::rights::Rights;
+use atoll_transport::Node;
 
 /// Why a request was refused. Nothing was changed.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]

@@ -14,7 +14,7 @@ use rustix::fs::SealFlags;
 
 use crate::capability::pages::Pages;
 use crate::capability::rights::Rights;
-use crate::memory_file::{self, FIXED, PAGE};
+use atoll_transport::memory_file::{self, FIXED, PAGE};
 
 /// What processes other than the owner can do with memory that they map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

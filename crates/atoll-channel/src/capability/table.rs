@@ -10,12 +10,12 @@
 
 use std::sync::Arc;
 
-use crate::Node;
 use crate::capability::given::Given;
 use crate::capability::handle::{Handle, Holder, Secret, Span};
 use crate::capability::refused::Refused;
 use crate::capability::rights::Rights;
 use crate::capability::tree::{Entry, Found, Tree};
+use atoll_transport::Node;
 
 /// How much a table keeps at most. An entry takes about 150 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

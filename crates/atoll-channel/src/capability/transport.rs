@@ -4,9 +4,9 @@
 
 use std::io;
 
-use crate::Node;
 use crate::capability::memory::Direct;
 use crate::capability::rights::Rights;
+use atoll_transport::Node;
 
 /// The owner's side of a transport.
 pub trait Register {

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::channel::Message;
-use crate::service::{Link, LinkError};
+use atoll_transport::Message;
+use atoll_transport::{Link, LinkError};
 
 /// A link of any transport.
 pub(crate) struct AnyLink(Box<dyn Link + Send>);

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-use crate::channel::{Message, Sender, Settings};
 use crate::host::any_link::AnyLink;
 use crate::host::inlet::LoopEnded;
-use crate::service::{Link, LinkError};
+use atoll_transport::{Link, LinkError};
+use atoll_transport::{Message, Sender, Settings};
 
 /// First message of a bell: the node's number, little-endian.
 pub(crate) const BELL_HELLO: u16 = 0;

@@ -6,9 +6,9 @@
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::Node;
-use crate::channel::{Channel, ConnectError, Message, Receiver, Seat, Settings};
 use crate::host::bell::{BELL_HELLO, Bell, SET_UP, bell_settings};
+use atoll_transport::Node;
+use atoll_transport::{Channel, ConnectError, Message, Receiver, Seat, Settings};
 
 /// The process's end.
 pub(crate) struct Connected {

@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::channel::{Channel, CreateError, Peer, Seat, Settings, pair};
 use crate::interface;
 use crate::service::{ClientId, Clients};
+use atoll_transport::{Channel, CreateError, Peer, Seat, Settings, pair};
 
 /// Seats kept ready; whoever needs one more waits a moment.
 const SPARE: usize = 32;

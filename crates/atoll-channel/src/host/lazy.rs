@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use crate::channel::Channel;
-use crate::service::{BindError, LinkError};
+use crate::service::BindError;
+use atoll_transport::Channel;
+use atoll_transport::LinkError;
 
 /// A `bind` that was generated for an interface.
 type Bind<C> = fn(Channel, Option<Duration>) -> Result<C, BindError>;

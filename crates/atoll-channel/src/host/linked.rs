@@ -9,10 +9,11 @@ use std::sync::{Arc, Weak};
 use std::thread::Builder;
 use std::time::Duration;
 
-use crate::channel::Message;
 use crate::host::any_link::AnyLink;
 use crate::host::inlet::LoopEnded;
-use crate::service::{ClientId, Dispatch, Link, LinkError, Session, Step, send_answer};
+use crate::service::{ClientId, Dispatch, Session, Step, send_answer};
+use atoll_transport::Message;
+use atoll_transport::{Link, LinkError};
 
 /// How long a client may take to make room for an answer; it keeps only its own thread waiting.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(5));

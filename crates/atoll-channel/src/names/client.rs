@@ -9,9 +9,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::Node;
-use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError};
-use crate::clock::Deadline;
 use crate::host::{Connected, DirectoryError, Lazy, NotConnected, connect, from_environment, visit};
 use crate::names::entry::{Change, Entry, News, WaiterId, WatchId};
 use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL, GlobalLost, NamesClient};
@@ -20,6 +17,9 @@ use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, RegisterError, UnregisterError, Wait};
 use crate::names::service::SOCKET;
 use crate::service::{BindError, CallError};
+use atoll_transport::Node;
+use atoll_transport::clock::Deadline;
+use atoll_transport::{Channel, ConnectError, Message, Receiver, RecvError};
 
 /// How long the service may take for an answer.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));

@@ -6,8 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Node;
 use crate::names::name::Name;
+use atoll_transport::Node;
 
 /// A client of a name service: what it registered lasts as long as it does. The service fills it in, not the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

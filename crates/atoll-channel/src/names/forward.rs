@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::channel::Channel;
 use crate::host::{AnyLink, Bell, Heard, Outlet, Serving, listen};
 use crate::names::entry::{Entry, News, Owner, WaiterId, WatchId};
 use crate::names::interface::{
@@ -18,7 +17,9 @@ use crate::names::limits::MOST_VALUE;
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, Page, RegisterError, UnregisterError, Wait};
-use crate::service::{CallError, ClientId, LinkError};
+use crate::service::{CallError, ClientId};
+use atoll_transport::Channel;
+use atoll_transport::LinkError;
 
 /// How long node 0 may take for an answer before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);

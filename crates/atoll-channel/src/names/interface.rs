@@ -5,13 +5,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::DEFAULT_LINES;
 use crate::interface;
 use crate::names::entry::{Entry, News, WaiterId, WatchId};
 use crate::names::limits::{MOST_SERVICE, MOST_VALUE};
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, Page, RegisterError, UnregisterError, Wait};
+use atoll_transport::DEFAULT_LINES;
 
 /// Bytes of an answer's entries or changes. Whole answers fit into an empty ring of a channel by default, of which a
 /// sender has three quarters for sure: a service never waits for a client to take one.

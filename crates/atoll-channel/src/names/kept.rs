@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::Node;
 use crate::names::entry::{Entry, News, Owner, WaiterId, WatchId};
 use crate::names::interface::{MOST_ROUSED, Names, NodeNames, PAGE, Reached, Remote};
 use crate::names::name::Name;
@@ -12,6 +11,7 @@ use crate::names::pattern::Pattern;
 use crate::names::registry::{
     LimitError, NoSuchWaiter, Page, RegisterError, Registry, UnregisterError, Wait,
 };
+use atoll_transport::Node;
 
 /// A registry, and which of the node's processes asks.
 pub(super) struct Kept<'a> {

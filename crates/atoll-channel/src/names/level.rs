@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::Node;
-use crate::channel::Channel;
 use crate::host::{AnyLink, Bell, FromLink, LinkClient, Outlet, Said, Serving};
 use crate::names::entry::Owner;
 use crate::names::interface::{NamesService, NodeNamesService, Remote};
 use crate::names::kept::{Kept, KeptForNode};
 use crate::names::registry::Registry;
 use crate::service::ClientId;
+use atoll_transport::Channel;
+use atoll_transport::Node;
 
 /// What other threads hand to the loop of a level.
 pub(super) enum ToLevel {

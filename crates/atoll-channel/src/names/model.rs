@@ -4,12 +4,12 @@
 
 use proptest::prelude::*;
 
-use crate::Node;
 use crate::names::entry::{Change, Entry, News, Owner, WaiterId, WatchId};
 use crate::names::limits::{Limits, MOST_VALUE};
 use crate::names::name::Name;
 use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, RegisterError, Registry, UnregisterError, Wait};
+use atoll_transport::Node;
 
 const LIMITS: Limits =
     Limits { entries: 12, entries_each: 6, waiters_each: 3, watches_each: 2, changes_each: 4 };

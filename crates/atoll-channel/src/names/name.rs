@@ -9,8 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Node;
 use crate::names::limits::MOST_SERVICE;
+use atoll_transport::Node;
 
 /// A service's name, 1 to [`MOST_SERVICE`] letters, digits, `-`, `_`, `.` and `/` (ASCII); its node; and its number
 /// among those of this name there. Ordered by service, node, instance.

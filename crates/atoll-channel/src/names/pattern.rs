@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Node;
 use crate::names::name::{Name, NameError, Problem, check_service, number, split};
+use atoll_transport::Node;
 
 /// Which names are meant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Node;
 use crate::names::entry::{Entry, News, Owner, WaiterId, WatchId};
 use crate::names::limits::{Limits, MOST_VALUE};
 use crate::names::name::Name;
 use crate::names::outbox::{Outbox, cost};
 use crate::names::pattern::{Pattern, Service};
+use atoll_transport::Node;
 
 /// A client has, or all of them have, as much as is allowed.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -11,8 +11,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-use crate::Node;
-use crate::channel::{Channel, ConnectError, CreateError, Settings};
 use crate::host::{
     Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, Serving, Visitor, admit, bell_settings,
     client_set, inlet,
@@ -23,7 +21,9 @@ use crate::names::interface::{BELL_GLOBAL, BELL_LOCAL};
 use crate::names::level::{LevelLoop, ToLevel};
 use crate::names::limits::Limits;
 use crate::names::registry::Registry;
-use crate::service::Link;
+use atoll_transport::Link;
+use atoll_transport::Node;
+use atoll_transport::{Channel, ConnectError, CreateError, Settings};
 
 /// The socket's name in the node's directory.
 pub(super) const SOCKET: &str = "names";
@@ -282,8 +282,8 @@ mod tests {
     /// Node 0's names, and what node 1 has for asking them over links.
     fn linked(service: &NameService) -> (Channel, Channel) {
         let both = |settings| {
-            let (near, far) = crate::channel::pair(settings, None).unwrap();
-            let this = || crate::channel::Peer::this().unwrap();
+            let (near, far) = atoll_transport::pair(settings, None).unwrap();
+            let this = || atoll_transport::Peer::this().unwrap();
             (near.attach(this()).unwrap(), far.attach(this()).unwrap())
         };
         let (calls, calls_there) = both(Settings::default());
@@ -351,7 +351,7 @@ mod tests {
             let name = Name::new(&service, Node(u32::MAX), u32::MAX - instance).unwrap();
             registry.register(owner, name, vec![0xff; MOST_VALUE]).unwrap();
         }
-        let room = crate::channel::DEFAULT_LINES as usize * 56 * 3 / 4;
+        let room = atoll_transport::DEFAULT_LINES as usize * 56 * 3 / 4;
         let page: Page = registry.look_up_all(&"*".parse().unwrap(), None, crate::names::interface::PAGE);
         assert!(page.more && postcard::to_stdvec(&page).unwrap().len() + 8 < room);
     }

@@ -8,12 +8,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::channel::Message;
-use crate::clock::Deadline;
 use crate::service::dispatch::Refusal;
 use crate::service::hello::{BindError, Hello, Interface};
-use crate::service::link::{Link, LinkError};
-use crate::service::wire::{ANSWER, HELLO, answer, begin_request, decode, encode};
+use atoll_transport::Message;
+use atoll_transport::clock::Deadline;
+use atoll_transport::decode;
+use atoll_transport::{Link, LinkError};
+
+use crate::service::wire::{ANSWER, HELLO, answer, begin_request, encode};
 
 /// Why a call has no result. After `Link` with `Closed`, `Died` or `Broken` no other will have one either.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]

@@ -6,14 +6,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::channel::{
-    AddError, Channel, CreateError, Message, Seat, SendError, Sender, SetFull, Token, WaitSet,
-};
-use crate::clock::Deadline;
 use crate::service::dispatch::{ClientId, Dispatch};
 use crate::service::later::Outbox;
-use crate::service::link::LinkError;
 use crate::service::session::{ServeError, Session, Step, send_answer};
+use atoll_transport::LinkError;
+use atoll_transport::clock::Deadline;
+use atoll_transport::{
+    AddError, Channel, CreateError, Message, Seat, SendError, Sender, SetFull, Token, WaitSet,
+};
 
 /// How long a client may keep a service waiting by not taking an answer, unless it is set otherwise.
 const PATIENCE: Duration = Duration::from_secs(1);

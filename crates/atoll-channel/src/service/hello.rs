@@ -16,7 +16,7 @@
 
 use std::fmt;
 
-use crate::service::link::LinkError;
+use atoll_transport::LinkError;
 
 const MAGIC: &[u8; 8] = b"ATOLLSVC";
 /// Format of what travels.

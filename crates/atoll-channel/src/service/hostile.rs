@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::channel::Message;
 use crate::service::dispatch::{ClientId, Dispatch};
 use crate::service::hello::{BindError, Hello};
 use crate::service::later::Outbox;
 use crate::service::session::{Session, Step};
-use crate::service::{CallError, Link, LinkError, Refusal, ServeError, interface, serve};
+use crate::service::{CallError, Refusal, ServeError, interface, serve};
+use atoll_transport::Message;
+use atoll_transport::{Link, LinkError};
 
 #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq, Clone)]
 enum Shape {

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::Serialize;
 
-use crate::channel::Message;
 use crate::service::dispatch::{Call, ClientId, Outcome, Refusal};
 use crate::service::wire::{ANSWER, begin_answer, encode, refuse};
+use atoll_transport::Message;
 
 /// Answers that one client may wait for at once; more calls are refused. Each takes a service's memory.
 pub(crate) const MOST_PENDING: usize = 1024;

@@ -1,7 +1,7 @@
-//! Services: a trait is an interface, the attribute [`interface`] makes the stubs of both its ends, and any [`Link`]
+//! Services: a trait is an interface, the attribute [`interface`] makes the stubs of both its ends, and any [`Link`](crate::Link)
 //! carries the calls.
 //!
-//! Stands on `channel/`; a transport over a network carries calls as soon as it implements [`Link`]. `wire.rs` is what
+//! Stands on `channel/`; a transport over a network carries calls as soon as it implements [`Link`](crate::Link). `wire.rs` is what
 //! travels, `hello.rs` how the ends agree on the interface, `caller.rs` the client's end, `session.rs` and `clients.rs`
 //! the service's for one client and for many.
 //!
@@ -15,21 +15,19 @@
 mod caller;
 mod clients;
 mod dispatch;
-mod guard;
 mod hello;
 #[cfg(test)]
 mod hostile;
 mod later;
-mod link;
 mod session;
-pub(crate) mod wire;
+mod wire;
 
 /// Makes a trait an interface: what one process does for others that call it.
 ///
 /// `#[interface(version = 1)] trait Counter` stays a trait, which a service implements, and generates, equally visible,
 ///
 /// - `CounterClient<L: Link>`: `CounterClient::bind(link, timeout)` agrees with the service at the other end of
-///   a [`Link`]. It has the trait's methods, all with `&mut self`, and each returns `Result<T, CallError>` for the
+///   a [`Link`](crate::Link). It has the trait's methods, all with `&mut self`, and each returns `Result<T, CallError>` for the
 ///   trait's `T`. `set_timeout` and `into_link` do what they say.
 /// - `CounterService(&mut counter)`: what [`serve`] and [`Clients::serve`] call.
 ///
@@ -93,7 +91,6 @@ pub use self::{
     dispatch::{Call, ClientId, Dispatch, Outcome, Refusal},
     hello::{BindError, Interface},
     later::Answer,
-    link::{Link, LinkError},
     session::{ServeError, serve},
 };
 
@@ -103,6 +100,6 @@ pub mod __private {
     pub use super::caller::Caller;
     pub use super::dispatch::reply;
     pub use super::later::later;
-    pub use super::wire::decode;
+    pub use atoll_transport::decode;
     pub use serde_bytes::{ByteBuf, Bytes};
 }

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::channel::Message;
-use crate::clock::Deadline;
 use crate::service::dispatch::{Call, ClientId, Dispatch, Outcome, Refusal};
 use crate::service::hello::{BindError, Hello};
 use crate::service::later::Outbox;
-use crate::service::link::{Link, LinkError};
 use crate::service::wire::{ANSWER, HELLO, begin_answer, refuse, request};
+use atoll_transport::Message;
+use atoll_transport::clock::Deadline;
+use atoll_transport::{Link, LinkError};
 
 /// How often `serve` looks for answers that are given later, while there are such.
 const GLANCE: Duration = Duration::from_millis(10);

@@ -12,11 +12,9 @@
 //! Calls of a link are numbered from 1, modulo 2^32.
 
 use postcard::ser_flavors::Flavor;
-use serde::de::Error as _;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::service::dispatch::Refusal;
-use crate::service::guard::{Guarded, Limits};
 
 /// Kind of the message that begins.
 pub(crate) const HELLO: u16 = 0;
@@ -24,16 +22,6 @@ pub(crate) const HELLO: u16 = 0;
 pub(crate) const ANSWER: u16 = 0x8000;
 /// Bytes of a call's number.
 const NUMBER: usize = 4;
-
-/// All of `bytes` as one value. What it takes is limited by their number, whatever they say: `guard.rs`.
-pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, postcard::Error> {
-    let mut inner = postcard::Deserializer::from_bytes(bytes);
-    let value = T::deserialize(Guarded { inner: &mut inner, limits: &Limits::new(bytes.len()) })?;
-    match inner.finalize()? {
-        [] => Ok(value),
-        _ => Err(postcard::Error::custom("more bytes than the value has")),
-    }
-}
 
 /// Appends `value`. Where it cannot be written, `bytes` are as before.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> Result<(), postcard::Error> {

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::Node;
-use crate::channel::Channel;
 use crate::host::{AnyLink, Bell, Heard, Outlet, Serving, listen};
-use crate::service::{CallError, ClientId, LinkError};
+use crate::service::{CallError, ClientId};
 use crate::spawn::interface::{
     BELL, ProcessError, SpawnError, Spawning, SpawningClient, SpawningService, State, Unreachable,
 };
 use crate::spawn::order::{Capability, MOST_CAPABILITY, MOST_WORDS, Order, ProcessId};
+use atoll_transport::Channel;
+use atoll_transport::LinkError;
+use atoll_transport::Node;
 
 /// How long another node may take for an answer before it is given up.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));

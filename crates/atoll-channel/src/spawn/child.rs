@@ -16,10 +16,10 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
 };
 
-use crate::Node;
 use crate::spawn::interface::{Exit, SpawnError};
 use crate::spawn::letter::VARIABLE;
 use crate::spawn::order::{Order, Output, To, Word, shown};
+use atoll_transport::Node;
 
 /// A process that was started, and has not been waited for.
 pub(super) struct Started {

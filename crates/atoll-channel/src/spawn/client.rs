@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::Node;
-use crate::channel::{Channel, ConnectError, Message, Receiver, RecvError};
-use crate::clock::Deadline;
 use crate::host::{Connected, DirectoryError, Lazy, NotConnected, connect, from_environment, visit};
 use crate::service::{BindError, CallError};
 use crate::spawn::interface::{Exit, ProcessError, SpawnError, SpawningClient, State};
 use crate::spawn::order::{Capability, MOST_WORDS, Order, ProcessId};
 use crate::spawn::service::SOCKET;
+use atoll_transport::Node;
+use atoll_transport::clock::Deadline;
+use atoll_transport::{Channel, ConnectError, Message, Receiver, RecvError};
 
 /// How long the service may take for an answer; it may ask another node's, for half as long.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));

@@ -10,8 +10,6 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::Node;
-use crate::channel::Channel;
 use crate::host::{Admitted, AnyLink, Bell, FromLink, Inlet, LinkClient, Outlet, Serving, admit};
 use crate::service::ClientId;
 use crate::spawn::away::ToAway;
@@ -22,6 +20,8 @@ use crate::spawn::interface::{
 use crate::spawn::letter::Letter;
 use crate::spawn::order::{Capability, MOST_CAPABILITY, MOST_WORDS, Order, ProcessId};
 use crate::spawn::reaper::Reaper;
+use atoll_transport::Channel;
+use atoll_transport::Node;
 
 /// Most processes that run at once.
 const MOST: usize = 4096;

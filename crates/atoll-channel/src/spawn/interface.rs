@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Node;
 use crate::interface;
 use crate::spawn::order::{MOST_CAPABILITY, MOST_WORDS, Order, ProcessId};
+use atoll_transport::Node;
 
 /// Kind of a bell's message.
 pub(super) const BELL: u16 = 1;

@@ -16,8 +16,8 @@ use std::os::fd::AsFd;
 use rustix::net::{SendFlags, send};
 use serde::{Deserialize, Serialize};
 
-use crate::service::wire::decode;
 use crate::spawn::order::{MOST_CAPABILITY, ProcessId};
+use atoll_transport::decode;
 
 const MAGIC: &[u8; 8] = b"ATOLLPAR";
 const FORMAT: u32 = 1;
@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Node;
+    use atoll_transport::Node;
 
     proptest! {
         #[test]

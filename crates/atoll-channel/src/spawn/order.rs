@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Node;
 use crate::capability::Holder;
+use atoll_transport::Node;
 
 /// Bytes of a capability at most.
 pub const MOST_CAPABILITY: usize = 4096;

@@ -10,15 +10,15 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::{Builder, JoinHandle};
 
-use crate::Node;
-use crate::channel::{Channel, ConnectError, CreateError, Settings};
 use crate::host::{
     Admitted, AnyLink, Bell, DirectoryError, Door, Inlet, SET_UP, Serving, admit, bell_settings, client_set,
     inlet,
 };
-use crate::service::Link;
 use crate::spawn::away::{Away, ToAway};
 use crate::spawn::here::{Here, ToHere};
+use atoll_transport::Link;
+use atoll_transport::Node;
+use atoll_transport::{Channel, ConnectError, CreateError, Settings};
 
 /// The socket's name in the node's directory.
 pub(super) const SOCKET: &str = "spawn";

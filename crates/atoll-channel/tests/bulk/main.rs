@@ -5,11 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[path = "../shared/forked.rs"]
+#[path = "../../../atoll-transport/tests/shared/forked.rs"]
 mod forked;
 mod manager;
 mod mishaps;
-#[path = "../shared/one_by_one.rs"]
+#[path = "../../../atoll-transport/tests/shared/one_by_one.rs"]
 mod one_by_one;
 mod pools;
 mod remote;

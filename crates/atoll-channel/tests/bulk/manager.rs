@@ -166,8 +166,7 @@ fn curve(engine: &str, to: Kind, from: Kind, points: &[(u64, f64)]) -> Curve {
 
 fn the_fastest_engine_is_chosen() {
     let Ok(ring) = Uring::new() else {
-        println!("skipped: io_uring is not to be had here");
-        return;
+        atoll_skips::skip!("io_uring is not to be had here");
     };
     let mut costs = Costs::default();
     costs.set(curve("pread", Kind::Mapping, Kind::File, &[(64, 1.0), (1 << 20, 100.0)]));

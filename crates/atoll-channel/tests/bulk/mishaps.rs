@@ -136,8 +136,7 @@ fn memory_the_process_may_not_write() {
 fn a_process_of_somebody_else() {
     // SAFETY: no pointers.
     if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: only root can become somebody else");
-        return;
+        atoll_skips::skip!("only root can become somebody else");
     }
     let memory = Memory::new(PAGE).unwrap();
     let address = memory.mapped_at().unwrap().as_ptr().addr() as u64;
@@ -180,7 +179,7 @@ fn a_full_disk() {
     let child = Child::run(|| {
         // SAFETY: no pointers; a child with one thread.
         if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
-            println!("skipped: mounting a small file system needs root");
+            atoll_skips::skip_part!("mounting a small file system needs root");
             return;
         }
         let target = std::ffi::CString::new(at.path().to_str().unwrap()).unwrap();
@@ -196,7 +195,7 @@ fn a_full_disk() {
             libc::mount(c"none".as_ptr(), target.as_ptr(), c"tmpfs".as_ptr(), 0, c"size=256k".as_ptr().cast())
         };
         if mounted != 0 {
-            println!("skipped: mounting a small file system is not permitted");
+            atoll_skips::skip_part!("mounting a small file system is not permitted");
             return;
         }
         for mut engine in file_engines() {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use atoll_channel::bulk::{Access, Engine, FileIo, Helper, Memcpy, Memory, ProcessVm, Uring, Writers};
-use atoll_channel::transport;
+use atoll_transport::transport;
 
 use crate::forked::Child;
 
@@ -125,7 +125,7 @@ pub(crate) fn all() -> Vec<(String, Make)> {
             all.push(make("io_uring reads", own, file, || Box::new(Uring::new().unwrap())));
             all.push(make("io_uring writes", file, shared, || Box::new(Uring::new().unwrap())));
         }
-        Err(e) => println!("skipped: io_uring is not to be had here: {e}"),
+        Err(e) => atoll_skips::skip_part!("io_uring is not to be had here: {e}"),
     }
     all
 }

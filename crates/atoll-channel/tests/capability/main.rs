@@ -8,9 +8,9 @@
 
 #[path = "../processes/child.rs"]
 mod child;
-#[path = "../shared/forked.rs"]
+#[path = "../../../atoll-transport/tests/shared/forked.rs"]
 mod forked;
-#[path = "../shared/one_by_one.rs"]
+#[path = "../../../atoll-transport/tests/shared/one_by_one.rs"]
 mod one_by_one;
 mod served;
 mod system;

@@ -47,7 +47,7 @@ fn import(description: &Description, owner: &Peer) -> Option<Access> {
     match description.import(With { owner: Some(owner), ..With::default() }) {
         Ok(access) => Some(access),
         Err(e @ ImportError::NotAllowed) => {
-            println!("     skipped: {e}");
+            atoll_skips::whole(format_args!("{e}"));
             None
         }
         Err(e) => panic!("{e}"),

@@ -8,7 +8,7 @@
 mod across;
 mod hosts;
 mod names;
-#[path = "../shared/one_by_one.rs"]
+#[path = "../../../atoll-transport/tests/shared/one_by_one.rs"]
 mod one_by_one;
 mod role;
 mod spawning;

@@ -8,11 +8,12 @@
 
 mod child;
 mod deaths;
-#[path = "../shared/forked.rs"]
+#[path = "../../../atoll-transport/tests/shared/forked.rs"]
 mod forked;
-#[path = "../shared/one_by_one.rs"]
+#[path = "../../../atoll-transport/tests/shared/one_by_one.rs"]
 mod one_by_one;
 mod services;
+#[path = "../../../atoll-transport/tests/shared/words.rs"]
 mod words;
 
 use std::os::unix::net::UnixStream;

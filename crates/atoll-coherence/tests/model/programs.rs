@@ -12,10 +12,16 @@ pub(crate) enum Step {
     Write(Page, usize, u8),
     /// Waits for all; the region after it is of this mode.
     Barrier(Mode),
+    /// Behind a barrier: read or written by a thread that does not wait for it, before it is over or after.
+    Late(Page, usize, Option<u8>),
+    /// Asks to write, and goes on at once, as workers that walk along pages have it done for them.
+    Ahead(Page),
+    /// The origin begins a region of this mode; the others begin it when they hear of it.
+    Begin(Mode),
 }
 
 use Mode::{Many, Single};
-use Step::{Barrier, Read, Write};
+use Step::{Ahead, Barrier, Begin, Late, Read, Write};
 
 /// A program: steps by node. It begins in a region of one writer.
 pub(crate) struct Program {
@@ -124,6 +130,38 @@ pub(crate) const PROGRAMS: &[Program] = &[
             &[Barrier(Many), Write(0, 0, 3), Barrier(Single), Read(0, 1)],
             &[Write(0, 0, 9), Barrier(Many), Write(0, 1, 5), Write(0, 1, 0), Barrier(Single), Read(0, 0)],
             &[Read(0, 0), Barrier(Many), Barrier(Single), Read(0, 1)],
+        ],
+    },
+    Program {
+        name: "a thread that is at no barrier reads and writes what others have",
+        layout: layout(2, 0),
+        pages: 2,
+        nodes: &[
+            &[
+                Write(1, 0, 3),
+                Barrier(Many),
+                Late(0, 1, None),
+                Write(0, 0, 1),
+                Barrier(Single),
+                Late(0, 0, Some(5)),
+            ],
+            &[
+                Write(0, 1, 9),
+                Barrier(Many),
+                Late(1, 0, None),
+                Barrier(Single),
+                Late(1, 1, Some(7)),
+                Read(0, 0),
+            ],
+        ],
+    },
+    Program {
+        name: "what is asked for ahead comes when a region of many writers has begun",
+        layout: layout(2, 0),
+        pages: 1,
+        nodes: &[
+            &[Barrier(Single), Ahead(0), Begin(Many), Barrier(Single), Read(0, 0)],
+            &[Barrier(Single), Read(0, 0), Begin(Many), Write(0, 0, 1), Barrier(Single), Read(0, 0)],
         ],
     },
     Program {

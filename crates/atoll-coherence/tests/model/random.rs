@@ -55,6 +55,51 @@ pub(crate) fn racing(count: usize) -> impl Iterator<Item = &'static Program> {
     })
 }
 
+/// Random programs of two or three nodes in which threads that are at no barrier read and write what nobody else uses in the phases
+/// before and behind it.
+pub(crate) fn late(count: usize) -> impl Iterator<Item = &'static Program> {
+    let mut numbers = Numbers(3);
+    (0..count).map(move |number| {
+        let nodes = 2 + number as u8 % 2;
+        let all = usize::from(nodes);
+        let mut steps = vec![Vec::new(); all];
+        let mut value = 0;
+        for (page, word) in [(0, 0), (0, 1)] {
+            if numbers.below(2) == 0 {
+                value += 1;
+                steps[numbers.below(all)].push(Step::Write(page, word, value));
+            }
+        }
+        // Word 0 is the late threads', word 1 the others'.
+        for mode in [Mode::Many, [Mode::Single, Mode::Many][number / 2 % 2]] {
+            let writes = numbers.below(2) == 0;
+            let (late, other) = (numbers.below(all), numbers.below(all));
+            for (node, steps) in steps.iter_mut().enumerate() {
+                // Two, as what comes late may come before one of them.
+                steps.extend([Step::Barrier(Mode::Many), Step::Barrier(mode)]);
+                if node == late {
+                    value += 1;
+                    steps.push(Step::Late(0, 0, writes.then_some(value)));
+                }
+                if node == other {
+                    value += 1;
+                    steps.push(Step::Write(0, 1, value));
+                }
+            }
+        }
+        let last = numbers.below(all);
+        for (node, steps) in steps.iter_mut().enumerate() {
+            steps.push(Step::Barrier(Mode::Single));
+            steps.extend((node == last).then_some(Step::Read(0, 1)));
+            steps.extend([Step::Barrier(Mode::Single), Step::Read(0, 0)]);
+        }
+        let mut layout = Layout::new(nodes, number as u8 % nodes, 0);
+        layout.reclaim = (0, number as u64 / 4 % 2);
+        layout.watched = number % 5 == 4;
+        keep("random, late threads", layout, 1, steps)
+    })
+}
+
 /// Random programs of three nodes without races: in each of two regions of many writers each word has at most one writer, whom
 /// nobody else reads; at the end everybody reads something.
 pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program> {

@@ -4,14 +4,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Fault, Message, Mode};
+use atoll_coherence::copy::State as Copy;
 use atoll_coherence::directory::Want;
+use atoll_coherence::merge::Page;
 use atoll_coherence::nodes::Node;
 use stateright::{Model, Property};
 
 use crate::memory::{Data, Diff, Pages, WORDS};
 use crate::programs::{Program, Step, first_mode};
 
-type Sent = Message<Data, Diff>;
+/// What nodes say to each other.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Sent {
+    Protocol(Message<Data, Diff>),
+    /// From the origin: a region begins.
+    Begin,
+}
 
 /// What stateright explores.
 pub(crate) struct System {
@@ -32,6 +40,9 @@ enum Waits {
     Nothing,
     Page,
     Barrier,
+    /// At a barrier: a thread that is not there waits for a page, or until it may ask for it.
+    Late,
+    Leave,
 }
 
 /// A node.
@@ -43,6 +54,10 @@ struct Place {
     at: usize,
     waits: Waits,
     mode: Mode,
+    /// That of the region behind the barrier.
+    next: Mode,
+    /// Regions that it was told of and has not begun.
+    told: u8,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -74,6 +89,43 @@ impl Place {
         self.agent.me()
     }
 
+    fn is_at_barrier(&self) -> bool {
+        matches!(self.waits, Waits::Barrier | Waits::Late | Waits::Leave)
+    }
+
+    /// Its agent has done something: is the barrier over, or may the thread that is not there ask?
+    fn look(&mut self, program: &Program) -> Result<(), Impossible> {
+        if !self.is_at_barrier() {
+            return Ok(());
+        }
+        if self.agent.released() {
+            (self.waits, self.mode) = (Waits::Nothing, self.next);
+            return self.begin(program);
+        }
+        if self.waits == Waits::Leave && self.agent.is_out() {
+            self.waits = Waits::Barrier;
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, program: &Program) -> Result<(), Impossible> {
+        self.waits = Waits::Barrier;
+        self.agent.arrive(&mut self.memory)?;
+        self.look(program)
+    }
+
+    /// The next step is that of a thread which does not wait where the others of its node do.
+    fn late(&mut self, page: Page, write: bool, program: &Program) -> Result<(), Impossible> {
+        let fault = if write { Fault::Write } else { Fault::Read };
+        if self.agent.withdraw(&mut self.memory)? {
+            self.waits = Waits::Late;
+            self.agent.fault(page, fault, self.mode, &mut self.memory)
+        } else {
+            self.waits = Waits::Leave;
+            self.look(program)
+        }
+    }
+
     /// Behind a barrier.
     fn begin(&mut self, program: &Program) -> Result<(), Impossible> {
         match self.mode {
@@ -94,18 +146,21 @@ impl State {
             if system.loses_invalidations && matches!(message, Message::Invalidate(_)) {
                 // As if the other had said that it dropped its copy, and kept it.
                 let Message::Invalidate(page) = message else { continue };
-                self.network.entry((to, from)).or_default().push_back(Message::Dropped(page));
+                let dropped = Sent::Protocol(Message::Dropped(page));
+                self.network.entry((to, from)).or_default().push_back(dropped);
                 continue;
             }
-            self.network.entry((from, to)).or_default().push_back(message);
+            self.network.entry((from, to)).or_default().push_back(Sent::Protocol(message));
         }
     }
 
     fn wake(&mut self, node: Node) {
         let place = &mut self.places[usize::from(node)];
         let resumed = !std::mem::take(&mut place.memory.resumed).is_empty();
-        if place.waits == Waits::Page && resumed {
-            place.waits = Waits::Nothing;
+        match place.waits {
+            Waits::Page if resumed => place.waits = Waits::Nothing,
+            Waits::Late if resumed => place.waits = Waits::Barrier,
+            _ => {}
         }
     }
 }
@@ -122,6 +177,8 @@ impl Model for System {
             at: 0,
             waits: Waits::Nothing,
             mode: first_mode(),
+            next: first_mode(),
+            told: 0,
         };
         vec![State {
             places: (0..layout.nodes).map(place).collect(),
@@ -137,7 +194,16 @@ impl Model for System {
             return;
         }
         for place in &state.places {
-            if place.waits == Waits::Nothing && self.step(place).is_some() {
+            let runs = match (place.waits, self.step(place)) {
+                (Waits::Nothing, Some(Step::Begin(_))) => match place.me() == self.program.layout.origin {
+                    true => place.agent.is_settled(),
+                    false => place.told > 0,
+                },
+                (Waits::Nothing, step) => step.is_some(),
+                (Waits::Barrier, step) => matches!(step, Some(Step::Late(..))),
+                _ => false,
+            };
+            if runs {
                 actions.push(Move::Run(place.me()));
             }
         }
@@ -158,11 +224,12 @@ impl Model for System {
                     state.network.remove(&(from, to));
                 }
                 let place = &mut state.places[usize::from(to)];
-                let done = place.agent.receive(from, message, &mut place.memory);
-                state.impossible |= done.is_err();
-                if place.waits == Waits::Barrier && place.agent.released() {
-                    place.waits = Waits::Nothing;
-                    state.impossible |= place.begin(self.program).is_err();
+                match message {
+                    Sent::Protocol(message) => {
+                        let done = place.agent.receive(from, message, &mut place.memory);
+                        state.impossible |= done.is_err() || place.look(self.program).is_err();
+                    }
+                    Sent::Begin => place.told += 1,
                 }
                 to
             }
@@ -171,15 +238,47 @@ impl Model for System {
                 let step = self.step(place)?;
                 let copy = |page| place.agent.state(page);
                 match step {
-                    Step::Read(page, word) if copy(page).readable() => {
+                    Step::Read(page, word) | Step::Late(page, word, None) if copy(page).readable() => {
                         let value = place.memory.load(page, word);
                         state.stale |= value != Some(state.last[page as usize][word]);
                         place.at += 1;
+                        state.impossible |= place.agent.is_out() && place.arrive(self.program).is_err();
                     }
-                    Step::Write(page, word, value) if copy(page).writable() => {
+                    Step::Write(page, word, value) | Step::Late(page, word, Some(value))
+                        if copy(page).writable() =>
+                    {
                         state.impossible |= !place.memory.store(page, word, value);
                         state.last[page as usize][word] = value;
                         place.at += 1;
+                        state.impossible |= place.agent.is_out() && place.arrive(self.program).is_err();
+                    }
+                    Step::Late(page, _, value) if place.is_at_barrier() => {
+                        state.impossible |= place.late(page, value.is_some(), self.program).is_err();
+                    }
+                    Step::Late(page, _, value) => {
+                        let fault = if value.is_some() { Fault::Write } else { Fault::Read };
+                        place.waits = Waits::Page;
+                        let done = place.agent.fault(page, fault, place.mode, &mut place.memory);
+                        state.impossible |= done.is_err();
+                    }
+                    Step::Ahead(page) => {
+                        place.at += 1;
+                        if matches!(copy(page), Copy::Nothing | Copy::Shared) {
+                            let done = place.agent.fault(page, Fault::Write, place.mode, &mut place.memory);
+                            state.impossible |= done.is_err();
+                        }
+                    }
+                    Step::Begin(mode) => {
+                        (place.at, place.mode) = (place.at + 1, mode);
+                        state.impossible |= place.begin(self.program).is_err();
+                        if node == self.program.layout.origin {
+                            let others = (0..self.program.layout.nodes).filter(|to| *to != node);
+                            others.for_each(|to| {
+                                state.network.entry((node, to)).or_default().push_back(Sent::Begin);
+                            });
+                        } else {
+                            place.told -= 1;
+                        }
                     }
                     Step::Read(page, _) | Step::Write(page, ..) => {
                         let fault = if matches!(step, Step::Read(..)) { Fault::Read } else { Fault::Write };
@@ -188,14 +287,8 @@ impl Model for System {
                         state.impossible |= done.is_err();
                     }
                     Step::Barrier(mode) => {
-                        place.at += 1;
-                        place.mode = mode;
-                        let done = place.agent.arrive(&mut place.memory);
-                        place.waits = if place.agent.released() { Waits::Nothing } else { Waits::Barrier };
-                        state.impossible |= done.is_err();
-                        if place.waits == Waits::Nothing {
-                            state.impossible |= place.begin(self.program).is_err();
-                        }
+                        (place.at, place.next) = (place.at + 1, mode);
+                        state.impossible |= place.arrive(self.program).is_err();
                     }
                 }
                 node
@@ -213,9 +306,9 @@ impl Model for System {
             Property::always("one writer, or many by leave", |system: &Self, state: &State| {
                 (0..system.program.pages).all(|page| {
                     // What a node has that waits at a barrier nobody there reads; its orders are under way.
-                    let awake = || state.places.iter().filter(|place| place.waits != Waits::Barrier);
+                    let awake = || state.places.iter().filter(|place| !place.is_at_barrier());
                     let copies = || awake().map(|place| place.agent.state(page));
-                    let exclusive = copies().filter(|copy| *copy == atoll_coherence::copy::State::Exclusive);
+                    let exclusive = copies().filter(|copy| *copy == Copy::Exclusive);
                     match exclusive.count() {
                         0 => true,
                         1 => copies().filter(|copy| copy.readable()).count() == 1,
@@ -225,7 +318,7 @@ impl Model for System {
             }),
             // Of a node that may twin it is not: see `Memory::lend`.
             Property::always("what is lent stays as it was lent", |system: &Self, state: &State| {
-                let many = |step: &Step| matches!(step, Step::Barrier(Mode::Many));
+                let many = |step: &Step| matches!(step, Step::Barrier(Mode::Many) | Step::Begin(Mode::Many));
                 let lends = |node: Node| {
                     let layout = &system.program.layout;
                     let never_many = !system.program.nodes.iter().any(|steps| steps.iter().any(many));
@@ -235,7 +328,7 @@ impl Model for System {
                     state.network.iter().flat_map(|((from, _), sent)| sent.iter().map(move |m| (*from, m)))
                 };
                 under_way().filter(|(from, _)| lends(*from)).all(|(from, message)| {
-                    let Message::Data(page, Want::Read, data) = message else { return true };
+                    let Sent::Protocol(Message::Data(page, Want::Read, data)) = message else { return true };
                     let place = &state.places[usize::from(from)];
                     let now = place.memory.content(*page);
                     now.is_some()

@@ -153,6 +153,8 @@ pub struct Invalidation {
     pub receive_ns: Sourced<f64>,
     /// Of sender and target, for each page.
     pub page_ns: Sourced<f64>,
+    /// How often each target is asked for a page that is unmapped or looked at, at least 1; once where it is left out.
+    pub rounds: Option<Sourced<u32>>,
 }
 
 /// The periodic tick in which policies look at uses and age pages.
@@ -161,6 +163,8 @@ pub struct Invalidation {
 pub struct Scan {
     /// Milliseconds from one to the next.
     pub period_ms: Sourced<f64>,
+    /// Do hardware threads of all cores that run a worker share the scan? Else one does it; also where it is left out.
+    pub by_all_cores: Option<Sourced<bool>>,
     /// Does the hardware set an accessed bit that is seen by whoever clears it? Else a use is seen by unmapping the page
     /// and waiting for the fault.
     pub accessed_bit: Sourced<bool>,
@@ -174,6 +178,8 @@ pub struct Far {
     pub gb_per_s: Sourced<f64>,
     /// Nanoseconds of a transfer before its first byte; other transfers go on meanwhile.
     pub latency_ns: Sourced<f64>,
+    /// Nanoseconds that the worker takes to set a transfer up, whatever its length; none where it is left out.
+    pub setup_ns: Option<Sourced<f64>>,
     /// How many transfers go on at once; more wait.
     pub channels: Sourced<u32>,
     /// Do both directions have channels of their own?
@@ -235,6 +241,15 @@ impl Node {
             one("entries", tlb.entries.to_string(), tlb.entries.source());
             one("ways", tlb.ways.to_string(), tlb.ways.source());
             one("hit_cycles", tlb.hit_cycles.to_string(), tlb.hit_cycles.source());
+        }
+        if let Some(all) = &self.scan.by_all_cores {
+            put("scan.by_all_cores", all.to_string(), all.source());
+        }
+        if let Some(setup) = &self.far.setup_ns {
+            put("far.setup_ns", setup.to_string(), setup.source());
+        }
+        if let Some(rounds) = &self.invalidation.rounds {
+            put("invalidation.rounds", rounds.to_string(), rounds.source());
         }
         put!(walk.cycles_4k, walk.cycles_2m);
         if let Some(cycles) = &self.walk.cycles_64k {

@@ -132,11 +132,18 @@ impl Node {
         ]
         .into_iter()
         .chain(&self.walk.cycles_64k)
+        .chain(&self.far.setup_ns)
         {
             number.at_least(0.0)?;
         }
+        if let Some(rounds) = &i.rounds {
+            rounds.within(1..=64)?;
+        }
         self.scan.period_ms.above(0.0)?;
         self.scan.accessed_bit.sourced()?;
+        if let Some(all) = &self.scan.by_all_cores {
+            all.sourced()?;
+        }
         self.far.gb_per_s.above(0.0)?;
         self.far.channels.within(1..=1024)?;
         self.far.duplex.sourced()?;

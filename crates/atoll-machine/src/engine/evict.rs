@@ -19,6 +19,14 @@ pub(super) struct Victim {
     pub(super) dirty: bool,
 }
 
+/// Who sends invalidations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    Worker(usize),
+    /// One of those who share the scan.
+    Scanner(usize),
+}
+
 impl<W: Watch> Engine<'_, W> {
     /// Evicts until a page of `size` has room, and then up to the batch; returns the bytes to be written back.
     pub(super) fn make_room(&mut self, worker: usize, clock: &mut u64, size: PageSize) -> u64 {
@@ -71,7 +79,7 @@ impl<W: Watch> Engine<'_, W> {
             }
             self.invalidate(Some(worker), *clock, id, &mut targets, true);
         }
-        self.interrupt(Some(worker), clock, &targets, victims.len() as u64);
+        self.interrupt(Sender::Worker(worker), clock, &targets, victims.len() as u64);
         written
     }
 
@@ -97,10 +105,11 @@ impl<W: Watch> Engine<'_, W> {
         for member in members(&map) {
             self.tlbs.invalidate(member, class, first);
         }
+        let rounds = self.costs.rounds;
         let mut ask = |worker: usize| {
             if Some(worker) != by {
                 targets.insert(worker);
-                self.workers[worker].counts.remote_invalidations += 1;
+                self.workers[worker].counts.remote_invalidations += rounds;
                 self.watch.see(clock, Happening::Invalidation { worker, page: first });
             }
         };
@@ -112,30 +121,32 @@ impl<W: Watch> Engine<'_, W> {
         self.scratch = map;
     }
 
-    /// Interrupts `targets` for `pages` pages and waits for their answers. `by` is none for the scan.
-    pub(super) fn interrupt(&mut self, by: Option<usize>, clock: &mut u64, targets: &CoreSet, pages: u64) {
+    /// Interrupts `targets` for `pages` pages and waits for their answers.
+    pub(super) fn interrupt(&mut self, by: Sender, clock: &mut u64, targets: &CoreSet, pages: u64) {
         let asked = u64::from(targets.count());
         let begin = *clock;
         let others = if asked == 0 {
             0
         } else {
-            let sending = |(worker, at): (usize, &super::At)| Some(worker) != by && at.sending > begin;
-            self.at.iter().enumerate().filter(|&one| sending(one)).count() as u64
-                + u64::from(by.is_some() && self.scan_sending > begin)
+            let workers = self.at.iter().map(|at| at.sending).enumerate();
+            let workers = workers.map(|(worker, until)| (Sender::Worker(worker), until));
+            let scanners = self.scan_sending.iter().copied().enumerate();
+            let scanners = scanners.map(|(scanner, until)| (Sender::Scanner(scanner), until));
+            workers.chain(scanners).filter(|&(sender, until)| sender != by && until > begin).count() as u64
         };
         *clock += self.costs.sending(asked, pages, others);
         match by {
-            Some(worker) => {
+            Sender::Worker(worker) => {
                 self.workers[worker].times.invalidation += *clock - begin;
                 if asked > 0 {
                     self.at[worker].sending = *clock;
                 }
             }
-            None => self.scan_sending = *clock,
+            Sender::Scanner(scanner) => self.scan_sending[scanner] = *clock,
         }
         let cost = self.costs.receiving(pages);
         for target in targets.iter() {
-            self.workers[target].counts.interrupts += 1;
+            self.workers[target].counts.interrupts += self.costs.rounds;
             self.at[target].debt += cost;
         }
     }

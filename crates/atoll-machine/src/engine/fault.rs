@@ -1,8 +1,9 @@
 //! Faults: a worker's walk ended at a page that its page table lacks.
 //!
 //! Called by [`access`](super::access); [`evict`](super::evict) makes room. With private page tables the worker copies
-//! another's entry, and only pages nobody has are fetched; with a shared one it holds the one lock until everybody is
-//! interrupted (`papers/cmcp.txt`, section 2.3). Transfers are outside of locks.
+//! another's entry, and only pages nobody has are fetched; with a shared one it holds the one lock while it looks the page up,
+//! chooses the victim and changes the table (`papers/cmcp.txt`, section 2.3). Work that concerns its page alone,
+//! waiting for the answers to its interrupts, and transfers are outside of locks: others go on meanwhile.
 
 use atoll_pages::{PageSize, Policy};
 
@@ -34,11 +35,14 @@ impl<W: Watch> Engine<'_, W> {
         let mut clock = begin + self.costs.entry;
         self.workers[worker].times.fault += self.costs.entry;
         let waiters = self.lock_table(worker, &mut clock);
+        if !resident {
+            self.lock_policy(worker, &mut clock);
+        }
+        self.unlock_table(worker, &mut clock, waiters);
         if resident {
             self.workers[worker].counts.minor_faults += 1;
             self.workers[worker].times.fault += self.costs.minor;
             clock += self.costs.minor;
-            self.unlock_table(worker, &mut clock, waiters);
             if ready > clock {
                 self.workers[worker].times.transfer += ready - clock;
                 clock = ready;
@@ -46,11 +50,9 @@ impl<W: Watch> Engine<'_, W> {
             self.map(worker, id, false);
             return clock;
         }
-        self.lock_policy(worker, &mut clock);
         let written = self.make_room(worker, &mut clock, size);
         self.workers[worker].times.fault += self.costs.major;
         clock += self.costs.major;
-        self.unlock_table(worker, &mut clock, waiters);
         if written > 0 {
             self.transfer(worker, &mut clock, written, Way::Out);
         }
@@ -159,7 +161,8 @@ impl<W: Watch> Engine<'_, W> {
         let set = if self.costs.duplex { way as usize } else { 0 };
         let channels = &mut self.channels[set];
         let Some(free) = channels.iter_mut().min() else { return };
-        let end = (*clock).max(*free) + self.costs.moving(bytes);
+        // Setting it up keeps the worker busy, and no channel.
+        let end = (*clock + self.costs.setup).max(*free) + self.costs.moving(bytes);
         *free = end;
         self.workers[worker].times.transfer += end + self.costs.latency - *clock;
         *clock = end + self.costs.latency;

@@ -186,8 +186,8 @@ pub struct Engine<'a, W> {
     policy_free: u64,
     table_free: u64,
     next_tick: u64,
-    /// Until when the scan sends invalidations.
-    scan_sending: u64,
+    /// Until when each who shares the scan sends invalidations.
+    scan_sending: Vec<u64>,
     scanned: u64,
     /// Workers that could go on, but for an empty queue.
     starving: usize,
@@ -248,7 +248,7 @@ impl<'a, W: Watch> Engine<'a, W> {
             policy_free: 0,
             table_free: 0,
             next_tick: first_tick,
-            scan_sending: 0,
+            scan_sending: vec![0; costs.scanners],
             scanned: 0,
             starving: setup.workers,
             scratch,
@@ -358,6 +358,7 @@ impl<'a, W: Watch> Engine<'a, W> {
             scanned: self.scanned,
             distribution: self.pages.distribution(),
             frames: self.room.frames,
+            settled: false,
         }
     }
 

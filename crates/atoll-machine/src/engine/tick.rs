@@ -7,19 +7,22 @@
 use atoll_pages::{CoreSet, Policy};
 
 use super::Engine;
+use super::evict::Sender;
 use crate::setup::Tables;
 use crate::watch::Watch;
 
 impl<W: Watch> Engine<'_, W> {
     /// One tick.
     pub(super) fn tick(&mut self) {
-        let mut clock = self.next_tick;
+        // Each of those who share the scan takes the next frame in turn.
+        let mut clocks = vec![self.next_tick; self.costs.scanners];
         let mut frames = Vec::new();
         self.drain_notes();
         if let Some(policy) = self.policy() {
             policy.scan(&mut |frame| frames.push(frame));
         }
-        for frame in frames {
+        for (frame, scanner) in frames.into_iter().zip((0..clocks.len()).cycle()) {
+            let mut clock = clocks[scanner];
             let id = self.room.held[frame as usize];
             self.scanned += 1;
             if self.tables == Tables::Shared {
@@ -30,11 +33,10 @@ impl<W: Watch> Engine<'_, W> {
             let unmap = !self.costs.accessed_bit || self.is_atoll;
             self.invalidate(None, clock, id, &mut targets, unmap);
             self.pages.all[id as usize].unseen = !unmap;
-            self.interrupt(None, &mut clock, &targets, 1);
-            if self.tables == Tables::Shared {
-                self.table_free = clock;
-            }
+            self.interrupt(Sender::Scanner(scanner), &mut clock, &targets, 1);
+            clocks[scanner] = clock;
         }
+        let clock = clocks.into_iter().max().unwrap_or(self.next_tick);
         // A scan that takes longer than the period has the next one wait.
         self.next_tick = (self.next_tick + self.costs.period).max(clock);
     }

@@ -64,12 +64,3 @@ pub struct JobOutcome {
     /// By region, in the order in which they first ran.
     pub regions: Vec<RegionOutcome>,
 }
-
-impl JobOutcome {
-    /// Of all invalidations, the share that barriers batched; none if there were none.
-    #[must_use]
-    pub fn batched_share(&self) -> Option<f64> {
-        let all = self.all.invalidations + self.all.batched;
-        (all > 0).then(|| self.all.batched as f64 / all as f64)
-    }
-}

@@ -68,7 +68,7 @@ pub(crate) struct Slow<'a> {
     policy_free: u64,
     table_free: u64,
     next_tick: u64,
-    scan_sending: u64,
+    scan_sending: Vec<u64>,
     /// Under atoll's pager.
     own: Vec<atoll::Own>,
     marks: Vec<u32>,
@@ -102,7 +102,7 @@ impl<'a> Slow<'a> {
             channels: [channels.clone(), channels],
             policy_free: 0,
             table_free: 0,
-            scan_sending: 0,
+            scan_sending: vec![0; costs.scanners],
             own: (0..n).map(|_| atoll::Own::new(setup.page.smallest())).collect(),
             marks: Vec::new(),
             workers: vec![Worker::default(); n],

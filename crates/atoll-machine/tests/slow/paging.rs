@@ -24,23 +24,22 @@ impl Slow<'_> {
             self.clock[worker] = begin.max(self.table_free);
             self.locked[worker] = self.clock[worker];
         }
-        let mut written = 0;
         if major {
             self.clock[worker] = self.clock[worker].max(self.policy_free) + self.costs.policy_lock;
             self.policy_free = self.clock[worker];
-            self.workers[worker].times.lock += self.clock[worker] - begin;
+        }
+        if shared {
+            self.clock[worker] += self.costs.lock_waiter * waiters;
+            self.table_free = self.clock[worker];
+        }
+        self.workers[worker].times.lock += self.clock[worker] - begin;
+        let mut written = 0;
+        if major {
             written = self.make_room(worker, PageSize::ALL[self.pages[id].size].bytes() as u64);
-        } else {
-            self.workers[worker].times.lock += self.clock[worker] - begin;
         }
         let work = if major { self.costs.major } else { self.costs.minor };
         self.workers[worker].times.fault += work;
         self.clock[worker] += work;
-        if shared {
-            self.workers[worker].times.lock += self.costs.lock_waiter * waiters;
-            self.clock[worker] += self.costs.lock_waiter * waiters;
-            self.table_free = self.clock[worker];
-        }
         let counts = &mut self.workers[worker].counts;
         if !major {
             counts.minor_faults += 1;
@@ -86,7 +85,8 @@ impl Slow<'_> {
         }
         let set = &mut self.channels[if self.costs.duplex { way } else { 0 }];
         let channel = (0..set.len()).min_by_key(|&channel| set[channel]).unwrap();
-        let end = set[channel].max(self.clock[worker]) + bytes * self.costs.kilobyte / 1024;
+        let end =
+            set[channel].max(self.clock[worker] + self.costs.setup) + bytes * self.costs.kilobyte / 1024;
         set[channel] = end;
         self.workers[worker].times.transfer += end + self.costs.latency - self.clock[worker];
         self.clock[worker] = end + self.costs.latency;
@@ -128,7 +128,7 @@ impl Slow<'_> {
         }
         let (begin, asked) = (self.clock[worker], targets.len() as u64);
         let others = (0..self.setup.workers).filter(|&w| w != worker && self.sending[w] > begin).count();
-        let others = others as u64 + u64::from(self.scan_sending > begin);
+        let others = (others + self.scan_sending.iter().filter(|&&until| until > begin).count()) as u64;
         let spent = self.sent(asked, victims.len() as u64, others);
         self.clock[worker] += spent;
         self.workers[worker].times.invalidation += spent;
@@ -141,14 +141,14 @@ impl Slow<'_> {
 
     pub(super) fn sent(&self, targets: u64, pages: u64, others: u64) -> u64 {
         let c = &self.costs;
-        let loops = if targets == 0 { 0 } else { c.send + targets * c.per_target };
+        let loops = if targets == 0 { 0 } else { c.rounds * (c.send + targets * c.per_target) };
         loops + loops * others * c.per_sender / 1024 + pages * c.page
     }
 
     pub(super) fn interrupt(&mut self, targets: &BTreeSet<usize>, pages: u64) {
         for &target in targets {
-            self.workers[target].counts.interrupts += 1;
-            self.debt[target] += self.costs.receive + pages * self.costs.page;
+            self.workers[target].counts.interrupts += self.costs.rounds;
+            self.debt[target] += self.costs.rounds * (self.costs.receive + pages * self.costs.page);
         }
     }
 
@@ -161,7 +161,7 @@ impl Slow<'_> {
             Tables::Shared => (0..self.setup.workers).filter(|&w| Some(w) != by).collect(),
         };
         for &worker in &asked {
-            self.workers[worker].counts.remote_invalidations += 1;
+            self.workers[worker].counts.remote_invalidations += self.costs.rounds;
             self.log.push((clock, Happening::Invalidation { worker, page: first }));
         }
         asked
@@ -184,8 +184,10 @@ impl Slow<'_> {
         let mut frames = Vec::new();
         self.drain();
         self.policy.as_mut().unwrap().scan(&mut |frame| frames.push(frame));
-        let mut clock = self.next_tick;
-        for frame in frames {
+        let mut clocks = vec![self.next_tick; self.costs.scanners];
+        for (turn, frame) in frames.into_iter().enumerate() {
+            let scanner = turn % clocks.len();
+            let mut clock = clocks[scanner];
             let id = self.held[&frame];
             if self.setup.tables == Tables::Shared {
                 clock = clock.max(self.table_free);
@@ -197,15 +199,17 @@ impl Slow<'_> {
                 self.pages[id].map.clear();
                 self.pages[id].present = false;
             }
-            let others = self.sending.iter().filter(|&&sending| sending > clock).count() as u64;
-            clock += self.sent(targets.len() as u64, 1, others);
-            self.scan_sending = clock;
-            self.interrupt(&targets, 1);
-            if self.setup.tables == Tables::Shared {
-                self.table_free = clock;
+            let mut others = self.sending.iter().filter(|&&sending| sending > clock).count() as u64;
+            for other in 0..clocks.len() {
+                others += u64::from(other != scanner && self.scan_sending[other] > clock);
             }
+            clock += self.sent(targets.len() as u64, 1, others);
+            self.scan_sending[scanner] = clock;
+            self.interrupt(&targets, 1);
+            clocks[scanner] = clock;
         }
-        self.next_tick = (self.next_tick + self.costs.period).max(clock);
+        let last = clocks.into_iter().max().unwrap();
+        self.next_tick = (self.next_tick + self.costs.period).max(last);
     }
 
     pub(super) fn unmap(&mut self, first: u64, pages: u64) {

@@ -114,22 +114,42 @@ impl<C: Codec> CompressedStore<C> {
     /// `Io` or `Unavailable` if memory cannot be mapped or the configuration makes no sense.
     pub fn new(config: &FarConfig) -> Result<Self, FarError> {
         config.check()?;
-        let unit = (config.page_size as u32).min(LARGEST_UNIT);
+        Self::with_lanes(config, Self::lanes(config, 0, 0)?)
+    }
+
+    fn unit(config: &FarConfig) -> u32 {
+        (config.page_size as u32).min(LARGEST_UNIT)
+    }
+
+    /// Bytes of scratch memory that the store uses of each lane, whole base pages.
+    pub(crate) fn scratch_bytes(config: &FarConfig) -> usize {
+        let unit = Self::unit(config);
+        (Self::blob_room(unit) + C::scratch_bytes(unit)).next_multiple_of(BASE_PAGE)
+    }
+
+    /// Lanes for this store with `more` bytes of scratch memory behind its own, and a ring of so many entries.
+    pub(crate) fn lanes(config: &FarConfig, more: usize, ring: u32) -> Result<Arc<Lanes>, FarError> {
+        Lanes::new(
+            config.lanes,
+            Self::scratch_bytes(config) + more,
+            Self::unit(config),
+            Some(|scratch, unit| {
+                // SAFETY: the scratch area holds the blob room, whole base pages, and the codec's bytes behind it.
+                unsafe { C::prepare(scratch.add(Self::blob_room(unit)), unit) }
+            }),
+            ring,
+        )
+    }
+
+    /// The store on lanes of [`lanes`](Self::lanes).
+    pub(crate) fn with_lanes(config: &FarConfig, lanes: Arc<Lanes>) -> Result<Self, FarError> {
+        let unit = Self::unit(config);
         let units = config.pages.saturating_mul(config.page_size as u64 / u64::from(unit));
         let shards = if unit > 4096 { 1 } else { config.lanes.clamp(1, 4) };
         Ok(Self {
             table: Table::new(units)?,
             slots: Slots::new(unit, units, shards, config.limit_bytes)?,
-            lanes: Lanes::new(
-                config.lanes,
-                Self::blob_room(unit) + C::scratch_bytes(unit),
-                unit,
-                Some(|scratch, unit| {
-                    // SAFETY: the scratch area holds the blob room, whole base pages, and the codec's bytes behind it.
-                    unsafe { C::prepare(scratch.add(Self::blob_room(unit)), unit) }
-                }),
-                0,
-            )?,
+            lanes,
             pages: config.pages,
             page_size: config.page_size,
             unit,
@@ -139,6 +159,16 @@ impl<C: Codec> CompressedStore<C> {
 
     fn blob_room(unit: u32) -> usize {
         (unit as usize).next_multiple_of(BASE_PAGE)
+    }
+
+    /// `OutOfRange` if a page is.
+    pub(crate) fn check_range(&self, pages: &[Transfer]) -> Result<(), FarError> {
+        super::check_range(pages, self.pages)
+    }
+
+    /// Does it hold the page?
+    pub(crate) fn holds(&self, page: u64) -> bool {
+        self.table.load(page.saturating_mul(self.units_per_page())) != 0
     }
 
     fn units_per_page(&self) -> u64 {
@@ -156,14 +186,14 @@ impl<C: Codec> CompressedStore<C> {
         u64::from(length)
     }
 
-    /// Stores one unit; the change of the bytes after compression.
-    fn store_unit(&self, scratch: *mut u8, shard: u32, index: u64, src: *const u8) -> Result<i64, FarError> {
+    /// Stores one unit: the change of the bytes after compression, and whether there was room for it.
+    fn store_unit(&self, scratch: *mut u8, shard: u32, index: u64, src: *const u8) -> (i64, bool) {
         // SAFETY: src is a unit of the caller's page: valid, and aligned since pages are.
         let words = unsafe { std::slice::from_raw_parts(src.cast::<u64>(), self.unit as usize / 8) };
         if let Some(word) = repeated(words).and_then(Entry::of_pattern) {
             let freed = self.drop_unit(index);
             self.table.set(index, word);
-            return Ok(-(freed as i64));
+            return (-(freed as i64), true);
         }
         let before = Entry::decode(self.table.load(index));
         let pack = |part: usize, bytes: u32| {
@@ -194,14 +224,14 @@ impl<C: Codec> CompressedStore<C> {
                 change -= self.drop_unit(index) as i64;
                 match self.slots.alloc(shard, length) {
                     Some(location) => location,
-                    None => return Err(FarError::Full),
+                    None => return (change - i64::from(length), false),
                 }
             }
         };
         // SAFETY: the slot has room for length bytes and is this unit's alone; from has length bytes.
         unsafe { std::ptr::copy_nonoverlapping(from, self.slots.pointer(location), length as usize) };
         self.table.set(index, Entry::of_blob(packed.is_none(), length, location));
-        Ok(change)
+        (change, true)
     }
 
     fn load_unit(&self, scratch: *mut u8, index: u64, dst: *mut u8) -> bool {
@@ -236,21 +266,20 @@ impl<C: Codec> CompressedStore<C> {
         let first = transfer.page * units;
         let counters = lane.counters();
         if self.table.load(first) == 0 {
-            self.lanes.hold(u64::MAX)?;
+            self.lanes.hold(0, u64::MAX)?;
         }
         for i in 0..units {
             // SAFETY: unit i lies in the caller's page.
             let src = unsafe { transfer.memory.add((i * u64::from(self.unit)) as usize) };
-            match self.store_unit(scratch, lane.index(), first + i, src) {
-                Ok(change) => counters.bytes_after.fetch_add(change, Relaxed),
-                Err(error) => {
-                    // Half a page is worth nothing.
-                    let freed: u64 = (0..units).map(|i| self.drop_unit(first + i)).sum();
-                    counters.bytes_after.fetch_sub(freed as i64, Relaxed);
-                    self.lanes.drop_held(1);
-                    return Err(error);
-                }
-            };
+            let (change, stored) = self.store_unit(scratch, lane.index(), first + i, src);
+            counters.bytes_after.fetch_add(change, Relaxed);
+            if !stored {
+                // Half a page is worth nothing.
+                let freed: u64 = (0..units).map(|i| self.drop_unit(first + i)).sum();
+                counters.bytes_after.fetch_sub(freed as i64, Relaxed);
+                self.lanes.drop_held(0, 1);
+                return Err(FarError::Full);
+            }
         }
         counters.bytes_stored.fetch_add(self.page_size as u64, Relaxed);
         Ok(())
@@ -302,7 +331,7 @@ impl<C: Codec> FarStore for CompressedStore<C> {
             pages += u64::from(index.is_multiple_of(units));
             freed += self.drop_unit(index);
         });
-        self.lanes.drop_held(pages);
+        self.lanes.drop_held(0, pages);
         self.lanes.shared().bytes_after.fetch_sub(freed as i64, Relaxed);
     }
 

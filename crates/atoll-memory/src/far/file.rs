@@ -48,7 +48,9 @@ pub struct FileStore {
     pages: u64,
     page_size: usize,
     limit_pages: u64,
-    direct: bool,
+    /// Which of a lane's stores this is, and where its part of the lane's scratch memory begins.
+    tier: usize,
+    scratch_at: usize,
 }
 
 impl FileStore {
@@ -58,13 +60,29 @@ impl FileStore {
     /// `Io` if the file cannot be made, `Unavailable` if no directory on a disk is found.
     pub fn new(dir: Option<&Path>, config: &FarConfig) -> Result<Self, FarError> {
         config.check()?;
+        let lanes = Lanes::new(config.lanes, Self::SCRATCH_BYTES, 0, None, Self::RING)?;
+        Self::with_lanes(dir, config, lanes, 0, 0)
+    }
+
+    /// Bytes of scratch memory that the store uses of each lane.
+    pub(crate) const SCRATCH_BYTES: usize = size_of::<Round>();
+    /// Entries of a lane's ring.
+    pub(crate) const RING: u32 = BATCH as u32;
+
+    /// The store as the `tier`-th of those that the lanes lead to, with its scratch memory at `scratch_at` of each lane's.
+    pub(crate) fn with_lanes(
+        dir: Option<&Path>,
+        config: &FarConfig,
+        lanes: Arc<Lanes>,
+        tier: usize,
+        scratch_at: usize,
+    ) -> Result<Self, FarError> {
         let dir = match dir {
             Some(dir) => dir.to_owned(),
             None => default_dir()?,
         };
-        let (file, mut direct) = open(&dir).map_err(|e| FarError::io(e, FarOp::Open))?;
+        let (file, direct) = open(&dir).map_err(|e| FarError::io(e, FarOp::Open))?;
         let file = out_of_the_way(file);
-        let lanes = Lanes::new(config.lanes, size_of::<Round>(), 0, None, BATCH as u32)?;
         if direct {
             // SAFETY: the first lane's scratch is a base page at least, and nobody uses it yet.
             let probe = unsafe { std::slice::from_raw_parts(lanes.scratch(0).cast_const(), 4096) };
@@ -73,7 +91,6 @@ impl FileStore {
                 // The file system accepts the flag but not the deed (or wants larger blocks).
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => {
                     fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FarError::io(e, FarOp::Open))?;
-                    direct = false;
                 }
                 Err(error) => return Err(FarError::io(error, FarOp::Write)),
             }
@@ -94,13 +111,28 @@ impl FileStore {
             pages: config.pages,
             page_size: config.page_size,
             limit_pages: config.limit_pages(),
-            direct,
+            tier,
+            scratch_at,
         })
     }
 
-    /// Whether the page cache is bypassed.
-    pub fn is_direct(&self) -> bool {
-        self.direct
+    /// Does it hold the page?
+    pub(crate) fn holds(&self, page: u64) -> bool {
+        self.sums.load(page) != 0
+    }
+
+    /// The copy of the page is worthless. Its place in the file stays taken: the page may come again.
+    pub(crate) fn forget(&self, page: u64) {
+        if self.holds(page) {
+            self.sums.set(page, 0);
+            self.lanes.drop_held(self.tier, 1);
+        }
+    }
+
+    /// The round in the lane's scratch memory.
+    fn round(&self, lane: &Lane) -> Result<*mut Round, FarError> {
+        // SAFETY: the scratch area of a lane holds a round at this place.
+        Ok(unsafe { self.lanes.enter(lane)?.add(self.scratch_at) }.cast())
     }
 
     /// Groups the round's first `count` pages into operations; their number.
@@ -230,7 +262,7 @@ impl FileStore {
                 lane.counters().writes_avoided.fetch_add(1, Relaxed);
                 continue;
             }
-            if old == 0 && self.lanes.hold(self.limit_pages).is_err() {
+            if old == 0 && self.lanes.hold(self.tier, self.limit_pages).is_err() {
                 stop = Err(FarError::Full);
                 break;
             }
@@ -247,7 +279,7 @@ impl FileStore {
             }
             Ok(())
         });
-        self.lanes.drop_held(count as u64 - written);
+        self.lanes.drop_held(self.tier, count as u64 - written);
         lane.counters().bytes_stored.fetch_add(written * self.page_size as u64, Relaxed);
         result.and(stop)
     }
@@ -279,15 +311,15 @@ impl FarStore for FileStore {
     }
 
     fn store(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
-        // SAFETY: the scratch area of a lane holds a Round and is its holder's alone; any bytes are valid.
-        let round = unsafe { &mut *self.lanes.enter(lane)?.cast::<Round>() };
+        // SAFETY: the round is the lane's holder's alone; any bytes are valid.
+        let round = unsafe { &mut *self.round(lane)? };
         super::check_range(pages, self.pages)?;
         pages.chunks(BATCH).try_for_each(|pages| self.store_round(lane, round, pages))
     }
 
     fn load(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
         // SAFETY: as in store.
-        let round = unsafe { &mut *self.lanes.enter(lane)?.cast::<Round>() };
+        let round = unsafe { &mut *self.round(lane)? };
         super::check_range(pages, self.pages)?;
         for pages in pages.chunks(BATCH) {
             for (t, place) in pages.iter().zip(0..) {
@@ -320,7 +352,7 @@ impl FarStore for FileStore {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let size = self.page_size as u64;
             let _ = fs::fallocate(&self.file, flags, lowest * size, (end - lowest) * size);
-            self.lanes.drop_held(dropped);
+            self.lanes.drop_held(self.tier, dropped);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicI32, AtomicI64, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
 use rustix::process::Pid;
@@ -27,9 +27,17 @@ pub(crate) struct Counters {
     pub(crate) bytes_after: AtomicI64,
 }
 
-/// Pages held, counted in one place because a limit is checked against it.
+/// Stores that a lane may lead to at once: memory, and a file behind it.
+const TIERS: usize = 2;
+
+/// What is counted in one place.
 #[repr(C, align(128))]
-struct Held(AtomicU64);
+struct Held {
+    /// Pages held in each tier, which a limit is checked against.
+    pages: [AtomicU64; TIERS],
+    /// Lanes below this number have been attached at some time.
+    lanes: AtomicU32,
+}
 
 // SAFETY: atomics alone, less than a base page.
 unsafe impl SharedWord for Counters {}
@@ -80,21 +88,27 @@ impl Lanes {
         self.head(self.count)
     }
 
-    fn held(&self) -> &AtomicU64 {
-        &self.memory.get::<Held>(0).0
+    /// Pages held in `tier`, 0 or 1.
+    pub(crate) fn held(&self, tier: usize) -> &AtomicU64 {
+        &self.memory.get::<Held>(0).pages[tier % TIERS]
     }
 
-    /// Counts one more page, unless there are `limit` already.
-    pub(crate) fn hold(&self, limit: u64) -> Result<(), FarError> {
-        if self.held().fetch_add(1, Relaxed) >= limit {
-            self.drop_held(1);
+    /// The number below which the lanes are that were ever attached.
+    fn attached(&self) -> &AtomicU32 {
+        &self.memory.get::<Held>(0).lanes
+    }
+
+    /// Counts one more page in `tier`, unless there are `limit` already.
+    pub(crate) fn hold(&self, tier: usize, limit: u64) -> Result<(), FarError> {
+        if self.held(tier).fetch_add(1, Relaxed) >= limit {
+            self.drop_held(tier, 1);
             return Err(FarError::Full);
         }
         Ok(())
     }
 
-    pub(crate) fn drop_held(&self, pages: u64) {
-        self.held().fetch_sub(pages, Relaxed);
+    pub(crate) fn drop_held(&self, tier: usize, pages: u64) {
+        self.held(tier).fetch_sub(pages, Relaxed);
     }
 
     /// The scratch area of a lane; also where set-up code finds aligned memory.
@@ -124,10 +138,11 @@ impl Lanes {
 
     /// Sums of all lanes; `bytes_before` and `bytes_reserved` are the store's to fill in.
     pub(crate) fn usage(&self, page_size: u64) -> Usage {
-        let pages_held = self.held().load(Relaxed);
+        let pages_held = (0..TIERS).map(|tier| self.held(tier).load(Relaxed)).sum();
         let mut usage = Usage { pages_held, bytes_before: pages_held * page_size, ..Usage::default() };
         let mut after = 0_i64;
-        for head in (0..=self.count).map(|i| self.head(i)) {
+        let attached = self.attached().load(Relaxed).min(self.count);
+        for head in (0..attached).map(|i| self.head(i)).chain([self.shared()]) {
             usage.bytes_stored += head.bytes_stored.load(Relaxed);
             usage.bytes_loaded += head.bytes_loaded.load(Relaxed);
             usage.writes_avoided += head.writes_avoided.load(Relaxed);
@@ -180,9 +195,18 @@ impl Lane {
             return Err(error);
         }
         // Without a ring (seccomp, kernel.io_uring_disabled) the file store makes one call after another.
-        self.ring = if self.lanes.ring > 0 { Ring::new(self.index, self.lanes.ring).ok() } else { None };
+        if self.lanes.ring > 0 && self.ring.is_none() {
+            self.ring = Ring::new(self.index, self.lanes.ring).ok();
+        }
+        self.lanes.attached().fetch_max(self.index + 1, Relaxed);
         self.owner = own;
         Ok(())
+    }
+
+    /// The thread that attached the lane has ended: another thread of the same process may attach it, and takes over its ring.
+    pub(crate) fn release(&mut self) {
+        let _ = self.lanes.head(self.index).owner.compare_exchange(self.owner, 0, Release, Relaxed);
+        self.owner = 0;
     }
 
     /// The lane's index, below the number of lanes.

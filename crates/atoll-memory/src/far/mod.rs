@@ -10,11 +10,13 @@
 //! Callers guarantee that no two calls are at work on the same page at once; calls for different pages may
 //! be, from any workers. [`FarStore::discard`] counts as a call for every page of its range.
 
+mod auto;
 mod compressed;
 mod error;
 mod file;
 mod lane;
 mod lz4;
+mod pressure;
 mod ram;
 mod ring;
 mod shared;
@@ -23,6 +25,7 @@ mod spec;
 mod table;
 mod zstd;
 
+pub use auto::AutoStore;
 pub use compressed::{Codec, CompressedStore};
 pub use error::{FarError, FarOp};
 pub use file::FileStore;
@@ -94,6 +97,8 @@ pub struct FarConfig {
     /// The most bytes to take: memory for `lz4` and `zstd` (in whole chunks of 16 pages, 1M at most),
     /// pages held for the others.
     pub limit_bytes: Option<u64>,
+    /// The most bytes of memory that `auto` takes before it goes to its file.
+    pub memory_bytes: u64,
 }
 
 impl FarConfig {
@@ -169,6 +174,8 @@ pub enum AnyFar {
     Zstd(CompressedStore<Zstd>),
     /// `file` and `file:DIR`
     File(FileStore),
+    /// `auto`
+    Auto(AutoStore),
 }
 
 impl AnyFar {
@@ -182,6 +189,7 @@ impl AnyFar {
             FarSpec::Lz4 => Self::Lz4(CompressedStore::new(config)?),
             FarSpec::Zstd => Self::Zstd(CompressedStore::new(config)?),
             FarSpec::File(dir) => Self::File(FileStore::new(dir.as_deref(), config)?),
+            FarSpec::Auto => Self::Auto(AutoStore::new(config)?),
         })
     }
 }
@@ -193,6 +201,7 @@ macro_rules! each {
             AnyFar::Lz4($store) => $call,
             AnyFar::Zstd($store) => $call,
             AnyFar::File($store) => $call,
+            AnyFar::Auto($store) => $call,
         }
     };
 }

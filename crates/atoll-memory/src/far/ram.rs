@@ -50,7 +50,7 @@ impl RamStore {
         let (word, bit) = (self.held.word(page / 64), 1 << (page % 64));
         // Neighbouring pages share a word with other workers; the bit itself is ours.
         if word.load(Relaxed) & bit == 0 {
-            self.lanes.hold(self.limit_pages)?;
+            self.lanes.hold(0, self.limit_pages)?;
             word.fetch_or(bit, Relaxed);
         }
         Ok(())
@@ -110,7 +110,7 @@ impl FarStore for RamStore {
             // One hole from the first page held to the last: between them are only pages of this call.
             let bytes = (highest + 1 - lowest) as usize * self.page_size;
             self.memory.release(lowest as usize * self.page_size, bytes);
-            self.lanes.drop_held(dropped);
+            self.lanes.drop_held(0, dropped);
         }
     }
 

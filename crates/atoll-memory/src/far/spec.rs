@@ -1,4 +1,4 @@
-//! The names of far stores on the command line: `ram`, `lz4`, `zstd`, `file`, `file:DIR`.
+//! The names of far stores on the command line: `auto`, `ram`, `lz4`, `zstd`, `file`, `file:DIR`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,11 +16,13 @@ pub enum FarSpec {
     Zstd,
     /// An unlinked file in this directory; none: `$TMPDIR` if set and on a disk, else `/var/tmp`.
     File(Option<PathBuf>),
+    /// Memory, compressed by LZ4, as long as the machine has some to spare; then a file as that of `file`.
+    Auto,
 }
 
 /// A name that is none of a far store's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no far store is called `{0}`: use ram, lz4, zstd, file or file:DIR")]
+#[error("no far store is called `{0}`: use auto, ram, lz4, zstd, file or file:DIR")]
 pub struct FarSpecError(pub String);
 
 impl FromStr for FarSpec {
@@ -29,6 +31,7 @@ impl FromStr for FarSpec {
     fn from_str(text: &str) -> Result<Self, FarSpecError> {
         match text.split_once(':') {
             None => match text {
+                "auto" => Ok(Self::Auto),
                 "ram" => Ok(Self::Ram),
                 "lz4" => Ok(Self::Lz4),
                 "zstd" => Ok(Self::Zstd),
@@ -44,6 +47,7 @@ impl FromStr for FarSpec {
 impl fmt::Display for FarSpec {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => out.write_str("auto"),
             Self::Ram => out.write_str("ram"),
             Self::Lz4 => out.write_str("lz4"),
             Self::Zstd => out.write_str("zstd"),
@@ -59,7 +63,7 @@ mod tests {
 
     #[test]
     fn names_survive_a_round_trip() {
-        for name in ["ram", "lz4", "zstd", "file", "file:/mnt/a:b"] {
+        for name in ["auto", "ram", "lz4", "zstd", "file", "file:/mnt/a:b"] {
             assert_eq!(name.parse::<FarSpec>().unwrap().to_string(), name);
         }
         for wrong in ["", "RAM", "file:", "lz4:9", "disk"] {

@@ -31,7 +31,8 @@ impl Pager {
             let frame = seen.frame();
             // The memory of a copy that is gone may still be there: see `node_copies`.
             let others = self.frames.dirty(frame) == protect || !self.may(neighbour, !protect);
-            if self.frames.mapped_by(frame, table) || others {
+            // To map what is about to leave would pass for a use of it.
+            if self.frames.mapped_by(frame, table) || self.frames.leaving(frame) || others {
                 page_word::unlock(word, seen);
                 return false;
             }
@@ -54,7 +55,7 @@ impl Pager {
                 let seen = words[(p - first) as usize];
                 if ((p - from) as usize) < done >> self.shift {
                     self.frames.add_mapper(seen.frame(), table);
-                    if self.wants_mapped {
+                    if self.wants.mapped {
                         self.note(x, Event::Mapped(seen.frame(), self.frames.count(seen.frame())));
                     }
                 }

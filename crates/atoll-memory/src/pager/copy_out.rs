@@ -237,6 +237,8 @@ impl Pager {
             }
         }
         if !self.ram_direct && count > 0 {
+            // SAFETY: the copies hold whole pages.
+            unsafe { self.probe.offer(transfers[0].memory, self.page_bytes(), &self.control.totals) };
             self.far.store(&mut x.lane, &transfers[..count]).map_err(FaultError::Far)?;
         }
         Figures::add(&x.figures.bytes_out, (count as u64) << self.shift);
@@ -254,7 +256,7 @@ impl Pager {
         let f = x.figures;
         for v in run {
             let count = self.frames.count(v.frame);
-            Figures::add(&self.control.totals.by_count[count as usize], 1);
+            Figures::add(&self.control.totals.by_count[v.count as usize], 1);
             // In one shared page table nobody knows who maps a page: every other worker is interrupted.
             let remote = if self.control.settings.shared_tables() {
                 self.control.workers.load(Ordering::Relaxed).saturating_sub(1)

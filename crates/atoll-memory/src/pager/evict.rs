@@ -31,10 +31,15 @@ pub(super) struct Victim {
     pub(super) store: bool,
     pub(super) token: u32,
     pub(super) habit: Habit,
+    /// Its core-map count, when it was chosen.
+    pub(super) count: u32,
 }
 
-const NO_VICTIM: Victim =
-    Victim { page: 0, frame: 0, dirty: false, store: false, token: 0, habit: Habit::Read };
+pub(super) const NO_VICTIM: Victim =
+    Victim { page: 0, frame: 0, dirty: false, store: false, token: 0, habit: Habit::Read, count: 0 };
+
+/// Everything near that stayed pinned for so long stays pinned: whoever waits for room gives up.
+const NO_ROOM_NS: u64 = 4_000_000_000;
 
 impl Pager {
     /// Sees to it that `x` has at least `need` free frames.
@@ -44,17 +49,18 @@ impl Pager {
     pub(super) fn make_room(&self, x: &mut Executor, need: usize) -> Result<(), FaultError> {
         debug_assert!(need <= CACHE);
         let mut wait = Backoff::new();
-        let mut rounds = 0u32;
+        let mut since = None;
         while x.cached < need {
             let begin = sys::ticks();
             let got = self.refill(x, need)?;
             Figures::add(&x.figures.evict_ticks, sys::ticks().wrapping_sub(begin));
             if got == 0 {
-                rounds += 1;
-                if rounds == 1 {
+                let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
+                let since = *since.get_or_insert_with(|| {
                     Figures::add(&x.figures.waits, 1);
-                }
-                if rounds > 40_000 {
+                    now
+                });
+                if now.saturating_sub(since) > NO_ROOM_NS {
                     return Err(FaultError::NoRoom);
                 }
                 wait.pause();
@@ -84,9 +90,12 @@ impl Pager {
             if self.take_unused(x, &mut room, want, target) {
                 return Ok(x.cached - before);
             }
+            if !self.full.load(Ordering::Relaxed) {
+                self.full.store(true, Ordering::Relaxed);
+            }
             let surplus = self.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
             let want = (want + surplus).min(VICTIMS).min(CACHE - x.cached);
-            self.choose(&mut room, &mut victims[..want])
+            self.choose(&mut room, &mut victims[..want], target)
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);
@@ -102,13 +111,13 @@ impl Pager {
     }
 
     /// Asks the policy for victims and locks their pages; those in use elsewhere go back.
-    fn choose(&self, room: &mut Room, victims: &mut [Victim]) -> usize {
+    pub(super) fn choose_now(&self, room: &mut Room, victims: &mut [Victim]) -> usize {
         let mut count = 0;
         let mut skipped = [0u32; VICTIMS];
         let mut skips = 0;
         while count < victims.len() && skips < VICTIMS {
             let Some(frame) = room.policy.evict() else { break };
-            match self.lock_victim(frame, room.policy.token()) {
+            match self.lock_victim(self.frames.page(frame), frame, room.policy.token()) {
                 Some(victim) => {
                     victims[count] = victim;
                     count += 1;
@@ -145,7 +154,7 @@ impl Pager {
             if self.frames.page(frame) != neighbour || !room.policy.evict_also(frame) {
                 return false;
             }
-            let Some(victim) = self.lock_victim(frame, room.policy.token()) else {
+            let Some(victim) = self.lock_victim(neighbour, frame, room.policy.token()) else {
                 room.policy.restore(frame, self.frames.count(frame));
                 return false;
             };
@@ -159,9 +168,8 @@ impl Pager {
         count
     }
 
-    /// Locks the page in `frame` if it is there, and not pinned.
-    fn lock_victim(&self, frame: u32, token: u32) -> Option<Victim> {
-        let page = self.frames.page(frame);
+    /// Locks `page` if it is in `frame`, and not pinned.
+    pub(super) fn lock_victim(&self, page: u32, frame: u32, token: u32) -> Option<Victim> {
         let word = self.word(page);
         let seen = page_word::load(word);
         if seen.state() != State::Resident || seen.frame() != frame || !page_word::try_lock(word, seen) {
@@ -172,6 +180,7 @@ impl Pager {
             return None;
         }
         let (dirty, store) = (self.frames.dirty(frame), !self.frames.far_copy(frame));
-        Some(Victim { page, frame, dirty, store, token, habit: seen.habit() })
+        let count = self.frames.count(frame);
+        Some(Victim { page, frame, dirty, store, token, habit: seen.habit(), count })
     }
 }

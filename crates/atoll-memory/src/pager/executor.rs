@@ -45,9 +45,10 @@ pub struct Executor {
     pub(super) figures: &'static Figures,
     /// The page table on which nothing runs while this executor works: its thread's, if no other one has it.
     pub(super) table: Option<usize>,
+    /// Pages that are about to leave which this worker has heard of.
+    pub(super) heard: u32,
     /// Counts map-as-written guesses, to test one now and then.
     pub(super) guesses: u32,
-    pub(super) last_scan_ticks: u64,
     head: AtomicU32,
     tail: AtomicU32,
     log: [AtomicU64; LOG],
@@ -115,7 +116,7 @@ impl Executor {
 
 /// Memory for all executors and their scratch; only those in use are ever touched.
 pub(crate) struct Executors {
-    /// Zeroed memory for 2 × `MAX_WORKERS` executors.
+    /// Zeroed memory for executors of `MAX_WORKERS` workers and `MAX_THREADS` other threads.
     pub(crate) at: *mut Executor,
     /// As many scratch areas of `scratch_bytes`.
     pub(crate) scratch: *mut u8,

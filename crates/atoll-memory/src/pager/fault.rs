@@ -40,6 +40,7 @@ impl Pager {
     pub fn fault(&self, x: &mut Executor, fault: Fault) -> Result<(), FaultError> {
         let page = self.page_at(fault.address).ok_or(FaultError::NotOurs)?;
         let begin = sys::ticks();
+        self.drop_leaving(x);
         let result = self.resolve(x, page, fault);
         Figures::add(&x.figures.fault_ticks, sys::ticks().wrapping_sub(begin));
         result
@@ -65,8 +66,10 @@ impl Pager {
             // Rights hold as long as the page is locked: see `node_rights`.
             if !self.may(page, fault.write) {
                 page_word::unlock(word, seen);
-                self.ask_node(page, fault.write);
-                continue;
+                if self.ask_node(page, fault.write) {
+                    continue;
+                }
+                return Err(FaultError::Interrupted);
             }
             if seen.state() == State::Resident {
                 let result = self.map_resident(x, page, seen, fault);
@@ -91,6 +94,7 @@ impl Pager {
         let uffd = self.uffd(fault.table);
         let mapped = self.frames.mapped_by(frame, fault.table);
         let mut now = seen;
+        self.frames.set_used(frame);
         if fault.write {
             self.frames.set_dirty(frame);
             let habit = if fault.protection { Habit::Written } else { seen.habit() };
@@ -126,7 +130,7 @@ impl Pager {
         if !mapped {
             self.frames.add_mapper(frame, fault.table);
             Figures::add(&x.figures.minor_faults, 1);
-            if self.wants_mapped {
+            if self.wants.mapped {
                 self.note(x, Event::Mapped(frame, self.frames.count(frame)));
             }
         }

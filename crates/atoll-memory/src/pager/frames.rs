@@ -5,22 +5,29 @@
 //!
 //! Rules: no allocation, no locks, no arena access.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const DIRTY: u32 = 1;
 const FAR_COPY: u32 = 2;
+const LEAVING: u32 = 4;
 const PIN: u32 = 1 << 8;
 
-/// The frame table: `capacity` entries of page, flags and `words` words of core map.
+/// The frame table: `capacity` entries of page, flags and core map.
+///
+/// A core map has a bit for each page table, in words of 64. The first words of all frames lie together, then the second words, and
+/// so on: a team of 64 workers or fewer touches the memory of the first words alone.
 pub struct Frames {
     page: &'static [AtomicU32],
     flags: &'static [AtomicU32],
+    /// `most_words` times `capacity` words.
     maps: &'static [AtomicU64],
-    words: usize,
+    /// Words of a core map that are in use: those of the page tables there have been.
+    words: AtomicUsize,
+    most_words: usize,
 }
 
 impl Frames {
-    /// Bytes an entry takes where `tables` page tables may map a page.
+    /// Bytes of address space an entry takes where `tables` page tables may map a page.
     pub const fn bytes_per_frame(tables: usize) -> usize {
         8 + 8 * tables.div_ceil(64)
     }
@@ -30,19 +37,31 @@ impl Frames {
     /// # Safety
     /// The memory must be valid for ever, zeroed, shared by all workers and used for nothing else.
     pub unsafe fn new(at: *mut u8, capacity: usize, tables: usize) -> Frames {
-        let words = tables.div_ceil(64);
+        let most_words = tables.div_ceil(64);
         // SAFETY: the caller's memory holds the three arrays one after the other; atomics are valid when zero.
         unsafe {
-            let maps = at.cast::<AtomicU64>();
-            let page = maps.add(capacity * words).cast::<AtomicU32>();
+            let page = at.cast::<AtomicU32>();
             let flags = page.add(capacity);
+            let maps = flags.add(capacity).cast::<AtomicU64>();
             Frames {
-                maps: std::slice::from_raw_parts(maps, capacity * words),
                 page: std::slice::from_raw_parts(page, capacity),
                 flags: std::slice::from_raw_parts(flags, capacity),
-                words,
+                maps: std::slice::from_raw_parts(maps, capacity * most_words),
+                words: AtomicUsize::new(1),
+                most_words,
             }
         }
+    }
+
+    /// Core maps have room for page table `table` from now on; `false` if the table has none.
+    pub fn make_room_for(&self, table: usize) -> bool {
+        let words = table / 64 + 1;
+        // The new words are zero, as nobody has written to them: a reader of either number of words sees the same set.
+        let fits = words <= self.most_words;
+        if fits {
+            self.words.fetch_max(words, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// The page in `frame`.
@@ -93,6 +112,29 @@ impl Frames {
         self.flags[frame as usize].load(Ordering::Relaxed) & FAR_COPY != 0
     }
 
+    /// Is it about to leave, and unused since that was decided?
+    #[inline]
+    pub fn leaving(&self, frame: u32) -> bool {
+        self.flags[frame as usize].load(Ordering::Relaxed) & LEAVING != 0
+    }
+
+    /// It is about to leave.
+    #[inline]
+    pub fn set_leaving(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        flags.store(flags.load(Ordering::Relaxed) | LEAVING, Ordering::Relaxed);
+    }
+
+    /// It was used.
+    #[inline]
+    pub fn set_used(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        let now = flags.load(Ordering::Relaxed);
+        if now & LEAVING != 0 {
+            flags.store(now & !LEAVING, Ordering::Relaxed);
+        }
+    }
+
     /// Is it kept near for a system call?
     #[inline]
     pub fn pinned(&self, frame: u32) -> bool {
@@ -116,35 +158,43 @@ impl Frames {
         }
     }
 
+    /// The word of a frame's core map that has page table `table`.
     #[inline]
-    fn map_words(&self, frame: u32) -> &'static [AtomicU64] {
-        &self.maps[frame as usize * self.words..][..self.words]
+    fn map_word(&self, frame: u32, table: usize) -> &'static AtomicU64 {
+        &self.maps[table / 64 * self.page.len() + frame as usize]
+    }
+
+    /// All words of a frame's core map that are in use.
+    #[inline]
+    fn map_words(&self, frame: u32) -> impl Iterator<Item = &'static AtomicU64> {
+        let words = self.words.load(Ordering::Relaxed);
+        self.maps[frame as usize..].iter().step_by(self.page.len()).take(words)
     }
 
     /// Is the page mapped in page table `table`?
     #[inline]
     pub fn mapped_by(&self, frame: u32, table: usize) -> bool {
-        self.map_words(frame)[table / 64].load(Ordering::Relaxed) >> (table % 64) & 1 != 0
+        self.map_word(frame, table).load(Ordering::Relaxed) >> (table % 64) & 1 != 0
     }
 
     /// Page table `table` maps the page from now on.
     #[inline]
     pub fn add_mapper(&self, frame: u32, table: usize) {
-        let word = &self.map_words(frame)[table / 64];
+        let word = self.map_word(frame, table);
         word.store(word.load(Ordering::Relaxed) | 1 << (table % 64), Ordering::Relaxed);
     }
 
     /// Page table `table` maps the page no more.
     #[inline]
     pub fn remove_mapper(&self, frame: u32, table: usize) {
-        let word = &self.map_words(frame)[table / 64];
+        let word = self.map_word(frame, table);
         word.store(word.load(Ordering::Relaxed) & !(1 << (table % 64)), Ordering::Relaxed);
     }
 
     /// The number of page tables that map the page: its core-map count.
     #[inline]
     pub fn count(&self, frame: u32) -> u32 {
-        self.map_words(frame).iter().map(|w| w.load(Ordering::Relaxed).count_ones()).sum()
+        self.map_words(frame).map(|w| w.load(Ordering::Relaxed).count_ones()).sum()
     }
 
     /// Adds the page's core map to `to`.
@@ -194,6 +244,25 @@ impl CoreMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_beyond_the_first_64_that_comes_late_is_counted() {
+        let words = vec![0u64; 3 * Frames::bytes_per_frame(128) / 8].leak();
+        // SAFETY: zeroed memory of that size, never freed.
+        let frames = unsafe { Frames::new(words.as_mut_ptr().cast(), 3, 128) };
+        frames.fill(1, 7, false, false);
+        frames.add_mapper(1, 3);
+        assert!(frames.make_room_for(100) && !frames.make_room_for(128));
+        frames.add_mapper(1, 100);
+        assert_eq!((frames.count(0), frames.count(1), frames.count(2)), (0, 2, 0));
+        let mut map = CoreMap::EMPTY;
+        frames.union_into(1, &mut map);
+        let mut members = Vec::new();
+        map.for_each(|table| members.push(table));
+        assert_eq!(members, [3, 100]);
+        frames.fill(1, 8, false, false);
+        assert_eq!(frames.count(1), 0);
+    }
 
     fn frames() -> Frames {
         let words = vec![0u64; Frames::bytes_per_frame(1) / 8].leak();

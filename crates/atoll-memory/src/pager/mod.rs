@@ -12,7 +12,10 @@ mod copy_out;
 mod evict;
 pub mod executor;
 pub mod fault;
+mod footprint;
 pub mod frames;
+mod held;
+mod leaving;
 pub mod node_copies;
 pub mod node_rights;
 pub mod node_runs;
@@ -20,15 +23,17 @@ mod page_pipe;
 pub mod page_word;
 pub mod parked;
 pub mod pin;
+pub(crate) mod probe;
 pub mod release;
 pub mod room;
 pub mod sample;
 pub mod scan;
+mod threads;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use atoll_pages::AnyPolicy;
+use atoll_pages::{AnyPolicy, Wants};
 
 use crate::arena_files::ArenaFiles;
 use crate::control::{Control, MAX_WORKERS};
@@ -69,19 +74,25 @@ pub struct Pager {
     frame_limit: u32,
     executors: executor::Executors,
     far: AnyFar,
-    extra: AtomicU32,
+    threads_of_program: threads::Threads,
     pinned_fd: AtomicI32,
+    /// Bytes of this process's private memory that are a copy for another one.
+    copied_bytes: AtomicU64,
+    /// Several threads run on one page table.
     threads: AtomicBool,
-    wants_mapped: bool,
-    wants_marks: bool,
+    /// What the policy needs.
+    wants: Wants,
     /// Whether a 4K page that is near already is mapped with its neighbours.
     map_around: bool,
     marks: Marks,
-    scanning: bool,
+    /// Has near memory been full? Before, nothing leaves, and nobody asks which pages are used.
+    full: AtomicBool,
     ram_direct: bool,
-    last_age: AtomicU64,
-    age_ticks: u64,
+    last_age: scan::LastAge,
     drops: &'static scan::DropRing,
+    /// Pages that are about to leave: whoever maps them is to drop them.
+    announced: leaving::Announced,
+    probe: probe::Probe,
     /// Only in runs on several nodes.
     rights: OnceLock<NodeRights>,
     /// Bytes of the node's twins, in runs on several nodes.
@@ -98,10 +109,14 @@ unsafe impl Send for Pager {}
 pub enum FaultError {
     /// The address is not paged memory: the fault is the program's own.
     NotOurs,
+    /// A signal waits for this worker, which is to handle it first; the fault comes again.
+    Interrupted,
     /// Far memory failed while fetching or making room.
     Far(crate::far::FarError),
     /// Everything near is pinned.
     NoRoom,
+    /// More threads of the program's own use paged memory at once than [`MAX_THREADS`](crate::control::MAX_THREADS).
+    TooManyThreads,
     /// The near limit is less than what must be near: bytes of pinned memory, of tables, and of both with the
     /// fewest pages a program can run in.
     NearTooSmall {
@@ -132,8 +147,10 @@ impl Pager {
         executors: executor::Executors,
         far: AnyFar,
         drops: &'static scan::DropRing,
+        probe: probe::Probe,
     ) -> Pager {
         let shift = control.settings.page_shift;
+        let wants = policy.wants();
         let ram_direct = matches!(far, AnyFar::Ram(_));
         Pager {
             shift,
@@ -148,27 +165,26 @@ impl Pager {
             range_count: AtomicUsize::new(0),
             next_global_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
             uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS],
-            wants_mapped: !matches!(policy, AnyPolicy::Fifo(_)),
-            wants_marks: matches!(policy, AnyPolicy::Adaptive(_)),
-            // The paper's policies count exactly who uses a page.
+            wants,
             map_around: shift == 12
                 && control.settings.sample_period_ns == 0
-                && (control.settings.near_bytes == u64::MAX
-                    || matches!(policy, AnyPolicy::Adaptive(_) | AnyPolicy::Fifo(_))),
+                && (control.settings.near_bytes == u64::MAX || !wants.exact_counts),
             marks: Marks::new(),
-            scanning: matches!(policy, AnyPolicy::Lru(_)),
+            full: AtomicBool::new(false),
             room: Spin::new(Room::new(policy, free)),
             taken: AtomicU32::new(0),
             frame_limit,
             executors,
             far,
-            extra: AtomicU32::new(0),
+            threads_of_program: threads::Threads::new(),
             pinned_fd: AtomicI32::new(-1),
+            copied_bytes: AtomicU64::new(0),
             threads: AtomicBool::new(control.settings.shared_tables()),
             ram_direct,
-            last_age: AtomicU64::new(0),
-            age_ticks: 30_000_000,
+            last_age: scan::LastAge::new(),
             drops,
+            announced: leaving::Announced::new(),
+            probe,
             rights: OnceLock::new(),
             twin_bytes: AtomicU64::new(0),
         }
@@ -277,14 +293,33 @@ impl Pager {
         self.pinned_fd.store(fd, Ordering::Relaxed);
     }
 
+    /// Tells the pager that pinned memory lies in no file: it is all of the process's private memory.
+    pub fn set_pinned_private(&self) {
+        self.pinned_fd.store(room::PRIVATE, Ordering::Relaxed);
+    }
+
     /// Page table `table` is served through `uffd` from now on: its stretches are registered there.
     ///
     /// # Errors
     /// The kernel's refusal to register.
     pub fn attach_table(&self, table: usize, uffd: Uffd) -> Result<(), crate::sys::Errno> {
+        if !self.frames.make_room_for(table) {
+            return Err(crate::sys::Errno(libc::EAGAIN));
+        }
         uffd.register(layout::ARENA, layout::ARENA_BYTES)?;
         self.uffds[table].store(uffd.0, Ordering::Release);
         self.register_ranges(table)
+    }
+
+    /// Puts the arena's own pages back at `at..at + len` (whole 4K, of the arena proper) in page table `table`, which must be the
+    /// calling process's, where something else was mapped over them.
+    ///
+    /// # Errors
+    /// The kernel's refusal to map or to register.
+    pub fn map_again(&self, table: usize, at: usize, len: usize) -> Result<(), crate::sys::Errno> {
+        // SAFETY: the arena's own pages at their own place; who mapped over them gives that up.
+        unsafe { self.files.map(at, (at - layout::ARENA) as u64, len, libc::MAP_FIXED)? };
+        self.uffd(table).register(at, len)
     }
 
     /// Registers all stretches outside the arena for page table `table`, those published since it was attached too.
@@ -356,7 +391,7 @@ impl Pager {
         Ok(())
     }
 
-    /// The executor with number `index`: workers 0.., then handler threads from [`MAX_WORKERS`].
+    /// The executor with number `index`: workers from 0, then other threads from [`MAX_WORKERS`].
     ///
     /// # Safety
     /// It was made by [`make_executor`](Self::make_executor).
@@ -379,16 +414,10 @@ impl Pager {
         self.control.settings.near_bytes != u64::MAX
     }
 
-    /// Do they?
+    /// Do several threads of the program run on one page table?
     #[inline]
     pub fn threads_share_tables(&self) -> bool {
         self.threads.load(Ordering::Relaxed)
-    }
-
-    /// A number for one more executor, for a thread that is no worker. The last one is shared by whoever comes
-    /// too late.
-    pub fn extra_executor(&self) -> usize {
-        MAX_WORKERS + self.extra.fetch_add(1, Ordering::AcqRel).min(MAX_WORKERS as u32 - 1) as usize
     }
 
     /// Does everything that must be near fit the limit, with the least number of pages?

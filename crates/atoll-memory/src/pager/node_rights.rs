@@ -32,8 +32,9 @@ pub enum Right {
     Write,
 }
 
-/// Waits until this node's agent says that a worker should try again: page, and whether it writes.
-pub type Ask = fn(u32, bool);
+/// Waits until this node's agent says that a worker should try again: page, and whether it writes. False: the worker is to
+/// leave its fault handler before, as a signal waits for it.
+pub type Ask = fn(u32, bool) -> bool;
 
 /// The rights of all pages.
 pub struct NodeRights {
@@ -131,16 +132,16 @@ impl Pager {
         }
     }
 
-    /// Has the node's agent see to it that this worker may.
-    pub(super) fn ask_node(&self, page: u32, write: bool) {
+    /// Has the node's agent see to it that this worker may; see [`Ask`].
+    pub(super) fn ask_node(&self, page: u32, write: bool) -> bool {
         let ask = self.rights.get().map_or(0, |rights| rights.ask.load(Ordering::Acquire));
         if ask == 0 {
             // The agent starts before anything runs that could fault.
-            return;
+            return true;
         }
         // SAFETY: only `serve_by` stores here, an `Ask`.
         let ask = unsafe { std::mem::transmute::<usize, Ask>(ask) };
-        ask(page, write);
+        ask(page, write)
     }
 
     /// In runs on several nodes, lets the agent see `len` bytes of pages outside the arena from `first` on: as they are given

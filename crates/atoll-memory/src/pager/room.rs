@@ -8,6 +8,7 @@ use atoll_pages::{AnyPolicy, Policy, pacing};
 
 use super::Pager;
 use super::executor::{Event, Executor};
+use super::leaving::Leaving;
 use super::page_word::{self, State};
 use crate::control::Figures;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,6 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Room {
     /// Decides what leaves.
     pub(super) policy: AnyPolicy<'static>,
+    /// What it has decided ahead of need.
+    pub(super) leaving: Leaving,
     /// Frames that were used and are free, linked through `next`.
     pub(super) free: &'static mut [u32],
     pub(super) freed: usize,
@@ -32,6 +35,9 @@ pub(super) struct Marks {
 
 /// Marks kept; a power of two. More of them without one eviction between are lost, and the policy its place.
 const MARKS: usize = 512;
+
+/// In place of a descriptor: pinned memory is all of the process's private memory.
+pub(super) const PRIVATE: i32 = -2;
 
 impl Marks {
     pub(super) const fn new() -> Marks {
@@ -66,7 +72,7 @@ impl Marks {
 impl Room {
     /// A room with no frame used yet; `free` has an entry for each frame.
     pub(crate) fn new(policy: AnyPolicy<'static>, free: &'static mut [u32]) -> Room {
-        Room { policy, free, freed: 0, fresh: 0 }
+        Room { policy, leaving: Leaving::new(), free, freed: 0, fresh: 0 }
     }
 
     /// A frame nobody uses.
@@ -98,7 +104,7 @@ impl Pager {
     /// The program passed a point known by `id`: a region began, a barrier opened. Only its first worker calls this.
     #[inline]
     pub fn mark(&self, id: u32) {
-        if self.wants_marks {
+        if self.wants.marks {
             self.marks.put(id);
         }
     }
@@ -106,9 +112,7 @@ impl Pager {
     /// Tells the policy all that executors noted. Call it before asking the policy anything.
     pub(super) fn drain_logs(&self, room: &mut Room) {
         let workers = (self.control.workers.load(Ordering::Relaxed) as usize).max(1);
-        let most = crate::control::MAX_WORKERS;
-        let extra = (self.extra.load(Ordering::Acquire) as usize).min(most);
-        for index in (0..workers).chain(most..most + extra) {
+        for index in (0..workers).chain(self.threads_of_program.numbers()) {
             // SAFETY: only the log is used, which is made for this (the room lock is held).
             let executor: &Executor = unsafe { &*self.executors.at.add(index) };
             executor.drain(|event| match event {
@@ -128,10 +132,19 @@ impl Pager {
         self.twin_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// So many bytes of private memory are a copy for another process, which is about to have it: they are not the program's.
+    pub fn set_copied_bytes(&self, bytes: u64) {
+        self.copied_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes of pinned memory now.
     pub fn pinned_bytes(&self) -> u64 {
         let fd = self.pinned_fd.load(Ordering::Relaxed);
-        let file = if fd >= 0 { crate::sys::file_bytes(fd) } else { 0 };
+        let file = match fd {
+            PRIVATE => crate::sys::private_bytes().saturating_sub(self.copied_bytes.load(Ordering::Relaxed)),
+            0.. => crate::sys::file_bytes(fd),
+            _ => 0,
+        };
         let pinned = file + self.twin_bytes.load(Ordering::Relaxed);
         let totals = &self.control.totals;
         totals.pinned_bytes.store(pinned, Ordering::Relaxed);
@@ -197,8 +210,9 @@ impl Pager {
         self.control.totals.resident_bytes.store(u64::from(taken) << self.shift, Ordering::Relaxed);
     }
 
-    /// Counts the pages that are resident now by core-map count, once, when the program ends.
+    /// Counts the pages that are resident now by core-map count, and what the program would have needed, once, when it ends.
     pub fn publish_distribution(&self) {
+        self.publish_footprint();
         let fresh = self.room.lock().fresh;
         for frame in 0..fresh {
             let seen = page_word::load(self.word(self.frames.page(frame)));

@@ -50,11 +50,7 @@ impl Sampler {
 
 /// Processor time of this process, all its threads together: one that waits asleep drops nothing.
 fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let clock = libc::CLOCK_PROCESS_CPUTIME_ID as usize;
-    // SAFETY: time is valid for writes. The system call itself, as a helper thread may not use libc.
-    let _ = unsafe { sys::syscall(libc::SYS_clock_gettime, [clock, (&raw mut time) as usize, 0, 0, 0, 0]) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 fn place(page: u32) -> usize {

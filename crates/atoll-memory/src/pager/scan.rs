@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::{AnyPolicy, Policy};
+use atoll_pages::Policy;
 
 use super::Pager;
 use super::executor::Executor;
@@ -20,7 +20,38 @@ use crate::sys;
 /// Time between two scans.
 pub const PERIOD_NS: i64 = 10_000_000;
 
+/// The kernel's clock is asked once in so many ticks of the processor's counter, which is cheaper to read: a millisecond
+/// where the counter is as slow as any.
+const LOOK_TICKS: u64 = 1_000_000;
+
 const RING: usize = 1 << 14;
+
+/// When pages aged last.
+pub(super) struct LastAge {
+    looked_ticks: AtomicU64,
+    aged_ns: AtomicU64,
+}
+
+impl LastAge {
+    pub(super) const fn new() -> LastAge {
+        LastAge { looked_ticks: AtomicU64::new(0), aged_ns: AtomicU64::new(0) }
+    }
+
+    /// Have [`PERIOD_NS`] passed since it was so last? Asked under the room lock.
+    fn is_due(&self) -> bool {
+        let ticks = sys::ticks();
+        if ticks.wrapping_sub(self.looked_ticks.load(Ordering::Relaxed)) < LOOK_TICKS {
+            return false;
+        }
+        self.looked_ticks.store(ticks, Ordering::Relaxed);
+        let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        let due = now.saturating_sub(self.aged_ns.load(Ordering::Relaxed)) >= PERIOD_NS as u64;
+        if due {
+            self.aged_ns.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+}
 
 /// Frames whose mappings are to be dropped: written by the scanner, read by the thread of each page table.
 pub struct DropRing {
@@ -32,14 +63,11 @@ impl Pager {
     /// What is done once in 10 ms at most, by whoever makes room: policies without mappings to drop age, the totals
     /// are brought up to date.
     pub(super) fn age(&self, x: &mut Executor, room: &mut Room) {
-        let now = sys::ticks();
-        let last = self.last_age.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) <= self.age_ticks {
+        if !self.last_age.is_due() {
             return;
         }
-        self.last_age.store(now, Ordering::Relaxed);
         self.publish_totals();
-        if !matches!(room.policy, AnyPolicy::Lru(_)) {
+        if !self.wants.dropped_mappings {
             let mut unmapped = 0u64;
             room.policy.scan(&mut |_| unmapped += 1);
             Figures::add(&x.figures.scan_unmapped, unmapped);
@@ -48,11 +76,15 @@ impl Pager {
 
     /// Does the policy need [`scan_tick`](Self::scan_tick) and [`drop_mappings`](Self::drop_mappings)?
     pub fn scans(&self) -> bool {
-        self.scanning
+        self.wants.dropped_mappings
     }
 
-    /// The periodic scan; one thread of the whole program calls it every [`PERIOD_NS`].
+    /// The periodic scan; one thread of the whole program calls it every [`PERIOD_NS`]. It does nothing until near memory was
+    /// full once: unmapping pages of a program that fits costs a fault each, for an answer that nobody needs.
     pub fn scan_tick(&self) {
+        if !self.full.load(Ordering::Relaxed) {
+            return;
+        }
         let mut room = self.room.lock();
         self.drain_logs(&mut room);
         let ring = self.drops;
@@ -96,5 +128,23 @@ impl Pager {
             }
             page_word::unlock(word, seen);
         }
+    }
+}
+
+#[cfg(test)]
+mod aging {
+    use super::*;
+
+    /// Thirty million ticks were taken for 10 ms, which they are on processors of 3 GHz only.
+    #[test]
+    fn pages_aged_by_ticks_and_not_by_time() {
+        let age = LastAge::new();
+        assert!(age.is_due());
+        let begin = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        while !age.is_due() {
+            sys::sleep_ns(100_000);
+        }
+        let waited = sys::clock_ns(libc::CLOCK_MONOTONIC) - begin;
+        assert!(waited >= 9_000_000, "{waited} ns");
     }
 }

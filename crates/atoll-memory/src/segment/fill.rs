@@ -122,8 +122,24 @@ pub fn all(which: Which, but: &[Range<usize>]) -> Filled {
             filled.unlocked += len;
         }
     }
+    flush_translations();
     touch_clocks();
     filled
+}
+
+/// Makes every CPU forget the translations it keeps of this process. Filling makes pages writable again without telling the CPUs, as
+/// the kernel may: a CPU that has read such a page since the process was cloned keeps a read-only translation, and a write
+/// by it faults once more though nothing is missing.
+fn flush_translations() {
+    /// The kernel flushes single translations up to 33 pages (`tlb_single_page_flush_ceiling`) and all of them above.
+    const LEN: usize = 256 * 4096;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, which nobody else knows and which is unmapped below.
+    let Ok(at) = (unsafe { sys::mmap(0, LEN, libc::PROT_READ, flags, -1, 0) }) else { return };
+    // The zero page everywhere: translations to be taken away, without memory.
+    let _ = advise(at, LEN, MADV_POPULATE_READ);
+    // SAFETY: the mapping made above.
+    let _ = unsafe { sys::syscall(libc::SYS_munmap, [at, LEN, 0, 0, 0, 0]) };
 }
 
 /// The kernel's clock pages cannot be filled from outside: reading each clock brings them.

@@ -7,6 +7,7 @@ use super::contiguity::{self, Pieces};
 use super::fill;
 use super::kind::PageKind;
 use crate::layout;
+use crate::limits;
 use crate::sys::{self, Errno};
 
 /// The least segment: the runtime's own needs and one worker's.
@@ -88,11 +89,8 @@ pub struct Segment {
     pub fd: i32,
 }
 
-/// Memory this machine has available, in bytes.
 fn available() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
-    line.and_then(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
+    limits::available_bytes().unwrap_or(0)
 }
 
 /// How large a segment of `kind` is if nobody says: all that is reserved; half of what is available where nothing is

@@ -53,10 +53,10 @@ unsafe impl Send for Heap {}
 
 static HEAP: Spin<Heap> = Spin::new(Heap { blocks: Tlsf::new(), begun: false });
 
-/// The last eighth of pinned memory: where there are several nodes, there is no program break.
+/// The last eighth of pinned memory but for what `unpaged` has: where there are several nodes, there is no program break.
 fn range() -> Range<usize> {
     let pinned = place::pinned();
-    pinned.start + pinned.len() / 8 * 7..pinned.end
+    pinned.start + pinned.len() / 8 * 7..pinned.end - pinned.len() / 16
 }
 
 /// Is the block from here?

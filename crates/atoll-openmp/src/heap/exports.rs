@@ -3,12 +3,13 @@
 //! Called by the program and its libraries, libc's own calls included. Before the program is managed, and for
 //! blocks from that time, libc's allocator answers.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 use atoll_memory::layout;
 
 use super::{foreign, large, overflow, small, streams};
-use crate::start::objects;
+use crate::start::{objects, take_over};
 use crate::{journal, state};
 
 unsafe extern "C" {
@@ -38,13 +39,38 @@ fn from_large(size: usize, alignment: usize) -> *mut c_void {
     )
 }
 
+thread_local! {
+    /// Are blocks that libc asks for the program's own?
+    static TRAVELS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether what libc asks for in this thread from now on is the program's own; returns whether it was. On several nodes.
+pub(crate) fn set_travels(on: bool) -> bool {
+    TRAVELS.replace(on)
+}
+
+/// Does libc ask for something of its own, or a library that works on libc's private data?
+#[inline]
+pub(super) fn is_private(caller: usize) -> bool {
+    objects::is_private_code(caller) && !TRAVELS.get()
+}
+
+/// On several nodes: a block as the program itself would get one.
+pub(crate) fn program_block(size: usize) -> Option<*mut c_void> {
+    if size >= large::LEAST {
+        large::allocate(size, 16).map(|at| at as *mut c_void)
+    } else {
+        overflow::allocate(size, 16, false)
+    }
+}
+
 /// A block of the heap that serves this size and caller: the address of the code that asks.
 fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut c_void {
     foreign::drain();
     if let Some(block) = streams::take(size) {
         return block;
     }
-    let libc_asks = || size < overflow::LIBC_LEAST && objects::is_private_code(caller);
+    let libc_asks = || size < overflow::LIBC_LEAST && is_private(caller);
     let large = size >= large::LEAST || alignment > 1 << 16;
     if large && state::pager().is_some() && !libc_asks() {
         // Fresh extents read as zeros.
@@ -104,8 +130,19 @@ with_caller! {
     pvalloc to pvalloc_for in "rsi";
 }
 
+/// Do we serve blocks? The program asks for `size` bytes, which may be what has it managed.
+#[inline]
+fn is_ready(size: usize, caller: usize) -> bool {
+    // While another thread has the process managed, large blocks wait until they can be paged.
+    if state::heap_ready() && !(size >= large::LEAST && take_over::is_watched()) {
+        return true;
+    }
+    take_over::asked(size, caller);
+    state::heap_ready()
+}
+
 extern "C" fn malloc_for(size: usize, caller: usize) -> *mut c_void {
-    if !state::heap_ready() {
+    if !is_ready(size, caller) {
         // SAFETY: a plain allocation call.
         return unsafe { __libc_malloc(size) };
     }
@@ -143,7 +180,7 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
 }
 
 extern "C" fn calloc_for(n: usize, size: usize, caller: usize) -> *mut c_void {
-    if !state::heap_ready() {
+    if !is_ready(n.saturating_mul(size), caller) {
         // SAFETY: a plain allocation call.
         return unsafe { __libc_calloc(n, size) };
     }
@@ -164,7 +201,11 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
             small::mi_usable_size(block)
         } else if overflow::contains(block) {
             let have = small::mi_usable_size(block);
-            if size > 0 && size <= have && size >= have / 2 && !objects::is_libc_code(caller) {
+            if size > 0
+                && size <= have
+                && size >= have / 2
+                && !(objects::is_libc_code(caller) && is_private(caller))
+            {
                 return block;
             }
             have
@@ -177,6 +218,9 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
                 return block;
             }
             large::size(block as usize).unwrap_or(0)
+        } else if size >= large::LEAST && is_ready(size, caller) && state::pager().is_some() {
+            // A block of libc's from before the program was managed: as it grows, it becomes one of ours.
+            malloc_usable_size(block)
         } else {
             return __libc_realloc(block, size);
         };
@@ -194,7 +238,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
 }
 
 extern "C" fn memalign_for(alignment: usize, size: usize, caller: usize) -> *mut c_void {
-    if !state::heap_ready() {
+    if !is_ready(size, caller) {
         // SAFETY: a plain allocation call.
         return unsafe { __libc_memalign(alignment, size) };
     }
@@ -244,6 +288,9 @@ unsafe extern "C" fn reallocarray_for(
     }
 }
 
+/// Flag in the size word of a chunk of glibc's: it is a mapping of its own.
+const MAPPED: usize = 2;
+
 /// glibc's `malloc_usable_size`.
 ///
 /// # Safety
@@ -260,8 +307,9 @@ pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize 
         } else if layout::in_arena(block as usize) {
             large::size(block as usize).unwrap_or(0)
         } else {
-            // A chunk of glibc's: its size word, without flag bits and header.
-            (*block.cast::<usize>().sub(1) & !7).saturating_sub(8)
+            // A chunk of glibc's: its size word, without flag bits and header, which is longer where it is a mapping of its own.
+            let word = *block.cast::<usize>().sub(1);
+            (word & !7).saturating_sub(if word & MAPPED != 0 { 16 } else { 8 })
         }
     }
 }

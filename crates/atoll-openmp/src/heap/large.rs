@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use atoll_memory::spin::{Held, Spin};
+use atoll_memory::sys;
 
 use super::{bounds, place};
+use crate::start::take_over;
 use crate::state::{self, SignalsBlocked};
 
 /// Blocks of this many bytes or more are paged.
@@ -34,6 +36,16 @@ static EXTENTS: Spin<Extents> =
 fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
     let blocked = SignalsBlocked::new();
     (EXTENTS.lock(), blocked)
+}
+
+/// Nobody changes what is free and what is not while it lives.
+pub(crate) struct Kept {
+    _extents: Held<'static, Extents>,
+}
+
+/// Keeps others out, for a fork. The caller blocks signals.
+pub(crate) fn keep() -> Kept {
+    Kept { _extents: EXTENTS.lock() }
 }
 
 /// A zeroed extent of at least `bytes`, aligned to `alignment` (a power of two). `None`: the arena is full.
@@ -164,7 +176,7 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
 
 /// Makes `start..end` (inside live extents) read as zeros.
 pub(crate) fn zero(start: usize, end: usize) {
-    let Some(pager) = state::pager() else { return };
+    let Some(pager) = state::pager() else { return forget(start, end) };
     if pager.is_segment() || place::nodes() > 1 {
         return clear(start, end);
     }
@@ -177,6 +189,26 @@ pub(crate) fn zero(start: usize, end: usize) {
     }
     clear(start, a.min(end));
     clear(b.max(start), end);
+}
+
+/// Something else lies over `start..end` from now on: the arena's pages there hold nothing, and are not to be touched.
+pub(super) fn let_go(start: usize, end: usize) {
+    let Some(pager) = state::pager() else { return };
+    let (a, b) = whole_pages(start, end, pager.page_bytes());
+    let _blocked = SignalsBlocked::new();
+    let figures = &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
+    pager.release(a, b, figures);
+}
+
+/// In a process that the program forked, whose arena is private memory: what lay there reads as zeros.
+fn forget(start: usize, end: usize) {
+    if take_over::is_heap_private() && start < end {
+        // SAFETY: whoever had the memory gives its content up.
+        let _ = unsafe {
+            let advice = libc::MADV_DONTNEED as usize;
+            sys::syscall(libc::SYS_madvise, [start, end - start, advice, 0, 0, 0])
+        };
+    }
 }
 
 impl Extents {
@@ -250,6 +282,8 @@ impl Extents {
             let from = (start & !(page - 1)).max(a);
             let to = (start + len).next_multiple_of(page).min(b);
             pager.release(from, to, figures);
+        } else if state::pager().is_none() {
+            forget(start, start + len);
         }
         self.enter(a, b - a);
     }

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
-use super::{large, os};
-use crate::start::segment;
-use crate::state;
+use super::{large, mapped_over, os, unpaged};
+use crate::nodes::files;
+use crate::start::{segment, take_over};
+use crate::{nodes, state};
 
 const FAILED: *mut c_void = usize::MAX as *mut c_void;
 
@@ -59,6 +60,7 @@ unsafe extern "C" fn map(
             && flags & libc::MAP_ANONYMOUS == 0
         {
             crate::wrap::replay::mapped(at, len, prot, flags, fd, offset);
+            files::mapped(at, len, prot, flags, fd, offset);
         }
         result(at)
     };
@@ -72,16 +74,36 @@ unsafe extern "C" fn map(
     {
         return copy as *mut c_void;
     }
-    let special = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_HUGETLB | libc::MAP_32BIT;
-    if flags & libc::MAP_ANONYMOUS == 0 || flags & special != 0 || state::pager().is_none() || len == 0 {
+    let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+    if flags & libc::MAP_FIXED != 0
+        && state::pager().is_some()
+        && let Some(mapped) = map_over(at as usize, len, prot, flags, fd, offset, kernel)
+    {
+        return mapped;
+    }
+    if flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_SHARED == 0 && !fixed {
+        if prot == libc::PROT_NONE {
+            take_over::reserved(len, !at.is_null());
+        } else {
+            take_over::asked(len, caller);
+        }
+    }
+    let special = libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_32BIT;
+    if flags & libc::MAP_ANONYMOUS == 0
+        || flags & special != 0
+        || fixed
+        || state::pager().is_none()
+        || len == 0
+    {
         return kernel();
     }
-    if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
-        if flags & libc::MAP_FIXED != 0 && in_arena(at as usize, len) {
-            large::zero(at as usize, (at as usize + len).next_multiple_of(4096));
-            return at;
-        }
+    if take_over::is_taken() && stays_with_kernel(len, prot, flags) {
         return kernel();
+    }
+    // Stacks the kernel writes to, and code that others run: near, and the same in all workers.
+    if flags & libc::MAP_STACK != 0 || prot & libc::PROT_EXEC != 0 {
+        let separate = state::are_workers_processes() && !segment::is_on();
+        return if separate { result(unpaged::map(len, prot)) } else { kernel() };
     }
     let at = large::allocate(len, 4096);
     if let Some(at) = at {
@@ -90,18 +112,107 @@ unsafe extern "C" fn map(
     result(at.ok_or(Errno(libc::ENOMEM)))
 }
 
+/// In a program that had no OpenMP at its start: memory that processes share after a fork, small mappings, which are often protected to
+/// stop threads by signals, and addresses that are only reserved.
+fn stays_with_kernel(len: usize, prot: c_int, flags: c_int) -> bool {
+    flags & libc::MAP_SHARED != 0 || len < large::LEAST || prot == libc::PROT_NONE
+}
+
+/// In such a program a part of the arena that is to be protected becomes a mapping of the kernel's, with what it holds.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn take_out(at: usize, len: usize, prot: c_int) -> Result<(), Errno> {
+    let Some(end) = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(4096)) else {
+        return Err(Errno(libc::EINVAL));
+    };
+    let protect = |at: usize, bytes: usize, prot: c_int| {
+        // SAFETY: the program's own memory, as it asks.
+        unsafe { sys::syscall(libc::SYS_mprotect, [at, bytes, prot as usize, 0, 0, 0]) }
+    };
+    let parts = mapped_over::between(at, end);
+    for &(a, b) in &parts {
+        // From here on nobody writes what is copied.
+        protect(a, b - a, libc::PROT_READ)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping, which then takes the place of what it is a copy of.
+        unsafe {
+            let copy = sys::mmap(0, b - a, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)?;
+            std::ptr::copy_nonoverlapping(a as *const u8, copy as *mut u8, b - a);
+            protect(copy, b - a, prot)?;
+            let moved = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+            sys::syscall(libc::SYS_mremap, [copy, b - a, b - a, moved, a, 0])?;
+        }
+    }
+    for &(a, b) in &parts {
+        mapped_over::note(a, b);
+        large::let_go(a, b);
+    }
+    // What had been taken out before.
+    protect(at, end - at, prot).map(drop)
+}
+
+/// `MAP_FIXED` over a part of the arena, or of a mapping that is not paged; `None`: what is there is the kernel's.
+fn map_over(
+    at: usize,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+    kernel: impl Fn() -> *mut c_void,
+) -> Option<*mut c_void> {
+    let end = at.checked_add(len)?.checked_next_multiple_of(4096)?;
+    let anonymous = flags & libc::MAP_ANONYMOUS != 0;
+    if unpaged::contains(at) {
+        // A file that is mapped there takes the place, as it would anywhere.
+        return anonymous.then(|| result(unpaged::renew(at, end - at, prot).map(|()| at)));
+    }
+    if !in_arena(at, len) {
+        return None;
+    }
+    if let Err(e) = mapped_over::put_back(at, end) {
+        return Some(result(Err(e)));
+    }
+    large::zero(at, end);
+    let shared_here = take_over::is_taken() && flags & libc::MAP_SHARED != 0;
+    if shared_here || !anonymous && flags & libc::MAP_PRIVATE == 0 {
+        if nodes::active() {
+            nodes::unsupported("a file mapped shared over a part of the program's own memory (MAP_FIXED)");
+        }
+        let mapped = kernel();
+        if mapped != FAILED {
+            mapped_over::note(at, end);
+        }
+        return Some(mapped);
+    }
+    if !anonymous && let Err(e) = read_file(at, len, fd, offset) {
+        return Some(result(Err(e)));
+    }
+    let usual = libc::PROT_READ | libc::PROT_WRITE;
+    if take_over::is_taken() && prot & (usual | libc::PROT_EXEC) != usual {
+        return Some(result(take_out(at, len, prot).map(|()| at)));
+    }
+    if prot & libc::PROT_EXEC != 0 {
+        // SAFETY: the arena's own memory.
+        unsafe { crate::wrap::replay::mprotect(at, end - at, prot) };
+    }
+    Some(at as *mut c_void)
+}
+
 /// Maps a file at an address where no worker has anything; `None` where that is not needed or did not work out.
 fn free_everywhere(len: usize, map: impl Fn(usize, c_int) -> Result<usize, Errno>) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     state::control().filter(|c| !c.settings.shared_tables())?;
     let room = len.checked_next_multiple_of(4096)?.checked_add(4096)?;
-    if room > layout::FILES_BYTES / 2 {
+    let part = files::part(layout::FILES_BYTES / 2);
+    if room > part.len() {
         return None;
     }
     // Addresses are used again after terabytes: then some may be taken still.
     (0..16).find_map(|_| {
-        let at = NEXT.fetch_add(room, Ordering::Relaxed) % (layout::FILES_BYTES / 2);
-        map(layout::FILES + at, libc::MAP_FIXED_NOREPLACE).ok()
+        let at = NEXT.fetch_add(room, Ordering::Relaxed) % (part.len() - room + 4096);
+        map(part.start + at, libc::MAP_FIXED_NOREPLACE).ok()
     })
 }
 
@@ -110,20 +221,27 @@ fn free_everywhere(len: usize, map: impl Fn(usize, c_int) -> Result<usize, Errno
 fn copy_of_file(len: usize, fd: c_int, offset: i64) -> Option<usize> {
     state::control().filter(|c| !c.settings.shared_tables())?;
     let at = large::allocate(len, 4096)?;
-    let mut done = 0;
-    while done < len {
-        // SAFETY: an extent that is ours; beyond the file's end it stays zero.
-        let n = unsafe { crate::wrap::pread64(fd as usize, at + done, len - done, offset as usize + done) };
-        if n < 0 {
-            large::free(at);
-            return None;
-        }
-        if n == 0 {
-            break;
-        }
-        done += n as usize;
+    if read_file(at, len, fd, offset).is_err() {
+        large::free(at);
+        return None;
     }
     Some(at)
+}
+
+/// Reads `len` bytes of a file to `at`, in the arena; what lies beyond the file's end stays zero.
+fn read_file(at: usize, len: usize, fd: c_int, offset: i64) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: an extent that is ours.
+        let n = unsafe { crate::wrap::pread64(fd as usize, at + done, len - done, offset as usize + done) };
+        match n {
+            0 => break,
+            // SAFETY: errno is this thread's.
+            ..0 => return Err(Errno(unsafe { *libc::__errno_location() })),
+            n => done += n as usize,
+        }
+    }
+    Ok(())
 }
 
 /// C's `mmap`: passes the return address on, by which calls from inside this library are told apart.
@@ -179,13 +297,19 @@ pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         return 0;
     }
     if in_arena(start, len) {
-        large::free_range(start, (start + len).next_multiple_of(4096));
-        return 0;
+        let end = (start + len).next_multiple_of(4096);
+        let whole = mapped_over::put_back(start, end);
+        large::free_range(start, end);
+        return status(whole.map(|()| 0));
+    }
+    if unpaged::contains(start) {
+        return status(unpaged::unmap(start, len).map(|()| 0));
     }
     // SAFETY: by the caller.
     let unmapped = unsafe { sys::syscall(libc::SYS_munmap, [start, len, 0, 0, 0, 0]) };
     if unmapped.is_ok() {
         crate::wrap::replay::unmapped(start, len);
+        files::unmapped(start, len);
     }
     status(unmapped)
 }
@@ -205,9 +329,12 @@ pub(crate) unsafe extern "C" fn mremap(
     let start = at as usize;
     if !in_arena(start, old) {
         // SAFETY: by the caller.
-        return result(unsafe {
-            sys::syscall(libc::SYS_mremap, [start, old, new, flags as usize, to as usize, 0])
-        });
+        let moved =
+            unsafe { sys::syscall(libc::SYS_mremap, [start, old, new, flags as usize, to as usize, 0]) };
+        if let Ok(at) = moved {
+            files::moved(start, old, at, new);
+        }
+        return result(moved);
     }
     if flags & libc::MREMAP_FIXED != 0 {
         let new_end = (to as usize + new).next_multiple_of(4096);
@@ -226,11 +353,21 @@ pub(crate) unsafe extern "C" fn mremap(
     if flags & libc::MREMAP_MAYMOVE == 0 {
         return result(Err(Errno(libc::ENOMEM)));
     }
-    let Some(moved) = large::allocate(new, 4096) else { return result(Err(Errno(libc::ENOMEM))) };
+    let Some(moved) = large::allocate(new, 4096).or_else(|| elsewhere(new)) else {
+        return result(Err(Errno(libc::ENOMEM)));
+    };
     // SAFETY: both extents are live and do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(start as *const u8, moved as *mut u8, old.min(new)) };
     large::free_range(start, (start + old).next_multiple_of(4096));
     moved as *mut c_void
+}
+
+/// In a process that the program forked there is no arena to take memory from.
+fn elsewhere(bytes: usize) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping.
+    let map = || unsafe { sys::mmap(0, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    (state::pager().is_none() && take_over::is_heap_private()).then(map)?.ok()
 }
 
 /// C's `madvise`.
@@ -247,7 +384,12 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
         return 0;
     }
     if layout::in_pinned(start) {
-        if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
+        if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && take_over::is_heap_private() {
+            // SAFETY: the owner of the range says that its content is worthless.
+            let _ = unsafe {
+                sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_DONTNEED as usize, 0, 0, 0])
+            };
+        } else if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
             // Shared memory is given back by a hole in its file.
             // SAFETY: the owner of the range says that its content is worthless.
             let _ =

@@ -37,14 +37,15 @@ fn range() -> Range<usize> {
     pinned.start + pinned.len() / 4 * 3..pinned.start + pinned.len() / 8 * 7
 }
 
-/// The program break's own stretch: the kernel's would be private to each worker. Empty where there are several nodes: it
+/// The program break's own stretch, up to what `unpaged` has: the kernel's would be private to each worker. Empty where there are several nodes: it
 /// would be private to each.
 pub(crate) fn program_break() -> Range<usize> {
     if let Some(stretch) = in_segment(1) {
         return stretch;
     }
-    let end = place::pinned().end;
-    if place::nodes() > 1 { end..end } else { range().end..end }
+    let pinned = place::pinned();
+    let end = pinned.end;
+    if place::nodes() > 1 { end..end } else { range().end..pinned.start + pinned.len() / 16 * 15 }
 }
 
 struct Os {

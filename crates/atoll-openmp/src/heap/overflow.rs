@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::place;
+use super::{exports, place};
 use crate::start::objects;
 use crate::state;
 
@@ -48,9 +48,7 @@ thread_local! {
 /// Is a small block of this size, asked for by the code at `caller`, to be paged?
 #[inline]
 pub(crate) fn wants(size: usize, caller: usize) -> bool {
-    size >= LEAST.load(Ordering::Relaxed)
-        && !objects::is_private_code(caller)
-        && !objects::is_own_code(caller)
+    size >= LEAST.load(Ordering::Relaxed) && !exports::is_private(caller) && !objects::is_own_code(caller)
 }
 
 /// All small blocks are paged from now on but libc's: they are kept coherent between nodes.
@@ -76,10 +74,12 @@ pub(crate) fn note(size: usize) {
 fn look() {
     let Some(pager) = state::pager() else { return };
     let near = pager.control().settings.near_bytes;
+    // Without a limit, too, the most that was pinned is to be known.
+    let pinned = pager.pinned_bytes();
     if near == u64::MAX {
         return;
     }
-    let least = least(pager.pinned_bytes(), near);
+    let least = least(pinned, near);
     if least < LEAST.load(Ordering::Relaxed) && area().is_some() {
         LEAST.fetch_min(least, Ordering::Relaxed);
     }

@@ -7,10 +7,12 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use atoll_memory::control::EXIT_NEAR;
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
 use super::{agent, bounds, place};
+use crate::state;
 
 unsafe extern "C" {
     pub(super) fn mi_manage_os_memory_ex(
@@ -124,6 +126,19 @@ pub(crate) fn contains(block: *const c_void) -> bool {
 
 pub(crate) use mi::{mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_usable_size, mi_zalloc};
 
+/// The runtime itself cannot go on without a small block.
+#[cold]
+fn full() -> ! {
+    state::give_up(
+        EXIT_NEAR,
+        if is_segment() {
+            "the segment is full: atoll's runtime needs more room; raise --segment-size"
+        } else {
+            "this machine has no memory left for a small block that atoll's runtime needs"
+        },
+    )
+}
+
 /// The allocator of this library's own Rust code: pinned and shared as soon as there is such memory.
 pub(crate) struct Pinned;
 
@@ -135,8 +150,12 @@ unsafe impl GlobalAlloc for Pinned {
         unsafe {
             if agent::is_inside() {
                 agent::alloc(l)
-            } else if crate::state::heap_ready() {
-                or_with_more(l.size(), || mi_malloc_aligned(l.size(), l.align())).cast()
+            } else if state::heap_ready() {
+                let block = or_with_more(l.size(), || mi_malloc_aligned(l.size(), l.align()));
+                if block.is_null() {
+                    full();
+                }
+                block.cast()
             } else if l.align() <= 16 {
                 __libc_malloc(l.size()).cast()
             } else {

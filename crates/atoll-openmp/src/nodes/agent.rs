@@ -10,14 +10,14 @@
 
 mod asked;
 mod heard;
+mod late;
+mod mapped;
 mod phase;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
-use atoll_channel::transport::Doze;
 use atoll_coherence::Impossible;
 use atoll_coherence::agent::{Agent, Layout, Message};
 use atoll_coherence::directory::Want;
@@ -26,11 +26,16 @@ use atoll_memory::control::{EXIT_NODE, EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::Pager;
 use atoll_memory::sys;
 use atoll_pages::Prefetcher;
+use atoll_transport::Node;
+use atoll_transport::transport::Doze;
 
 use self::asked::Access;
+use self::late::Late;
+use self::mapped::Files;
 use self::phase::Go;
 use super::chunks::Chunks;
 use super::direct::Direct;
+use super::futexes::Futexes;
 use super::hold::Hold;
 use super::identity::Identity;
 use super::locks::Locks;
@@ -38,9 +43,12 @@ use super::mail::{self, Kind, Number, Question};
 use super::memory::Pages;
 use super::peers::Peers;
 use super::phases::Phases;
+use super::singles::Singles;
 use super::wire::{Content, Diff, Packet};
-use super::{ORIGIN, duty, join, measure, region};
+use super::{ORIGIN, calls, duty, join, measure, region};
 use crate::heap::agent::Inside;
+use crate::omp::pools::Pools;
+use crate::start::forward;
 use crate::state;
 use crate::wrap::process::Numbers;
 
@@ -54,6 +62,8 @@ pub(super) const MUCH: usize = 256;
 /// What is needed before the agent's thread runs.
 pub(crate) struct Meeting {
     peers: Peers,
+    /// The processes of nodes on this machine.
+    processes: Vec<Option<i32>>,
 }
 
 /// Joins the other nodes and compares what they are.
@@ -73,8 +83,8 @@ pub(crate) fn meet(
     let mut peers = Peers::new(way, &control.nodes[node as usize]);
     super::set_apart(control.settings.near_bytes != u64::MAX || peers.doze().is_none());
     mail::set_waker(peers.waker());
-    greet(&mut peers, &Identity::new(page_bytes, stack))?;
-    Ok(Meeting { peers })
+    let processes = greet(&mut peers, &Identity::new(page_bytes, stack))?;
+    Ok(Meeting { peers, processes })
 }
 
 /// The CPUs this process may use.
@@ -82,12 +92,14 @@ pub(super) fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-fn greet(peers: &mut Peers, mine: &Identity) -> Result<(), String> {
+/// Compares what the nodes are; the processes of those on this machine.
+fn greet(peers: &mut Peers, mine: &Identity) -> Result<Vec<Option<i32>>, String> {
     peers.broadcast(|| Packet::Hello(mine.clone(), Numbers::own()));
     peers.flush();
     let (end, mut left) = (Instant::now() + join::MEETING, peers.nodes() - 1);
     // What came behind the others' greetings.
     let mut early = Vec::new();
+    let mut processes = vec![None; peers.nodes() as usize];
     while left > 0 {
         peers.receive();
         while let Some((from, packet)) = peers.next() {
@@ -96,6 +108,7 @@ fn greet(peers: &mut Peers, mine: &Identity) -> Result<(), String> {
                 continue;
             };
             left -= 1;
+            processes[from.0 as usize] = numbers.process_here();
             if from.0 == ORIGIN {
                 numbers.adopt();
             }
@@ -114,7 +127,7 @@ fn greet(peers: &mut Peers, mine: &Identity) -> Result<(), String> {
         }
     }
     early.into_iter().rev().for_each(|(from, packet)| peers.put_back(from, packet));
-    Ok(())
+    Ok(processes)
 }
 
 /// The agent at work.
@@ -135,11 +148,21 @@ pub(super) struct Server {
     site: u64,
     /// Does it end the region?
     last: bool,
-    /// Faults of workers that wait there, on a stack that is paged: others have been told what this node wrote.
-    late: Vec<Question>,
+    late: Late,
+    /// Who begins a region, which it may once nothing is under way that was asked for before.
+    begins: Option<Number>,
     hold: Hold<Message<Content, Diff>>,
     locks: Locks,
     chunks: Chunks,
+    singles: Singles,
+    files: Files,
+    /// On the origin.
+    pools: Pools,
+    futexes: Futexes,
+    /// Where the calls lie that workers of this node wait for.
+    calls: HashMap<Number, usize>,
+    /// On the origin: threads of the program in the region and in regions within it, besides the first.
+    more_threads: u32,
     phases: Phases,
     streams: HashMap<(Number, Access), Prefetcher>,
     /// Since when faults wait.
@@ -206,7 +229,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Some(pager) = state::pager() else { state::give_up(EXIT_SETUP, "an agent without a pager") };
     // SAFETY: this thread's own executor; it handles no faults.
     let x = unsafe { state::executor(pager) };
-    let Meeting { peers } = meeting;
+    let Meeting { peers, processes } = meeting;
     let (me, nodes) = (peers.me(), peers.nodes());
     prefer_short_waits();
     pager.serve_by(ask);
@@ -223,10 +246,17 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         next: None,
         site: 0,
         last: false,
-        late: Vec::new(),
+        late: Late::default(),
+        begins: None,
         hold: Hold::new(),
         locks: Locks::default(),
         chunks: Chunks::default(),
+        singles: Singles::default(),
+        files: Files::new(processes),
+        pools: Pools::new(),
+        futexes: Futexes::default(),
+        calls: HashMap::new(),
+        more_threads: 0,
         phases: Phases::new(pager.control().settings.prefetch != 0),
         streams: HashMap::new(),
         asked: HashMap::new(),
@@ -245,6 +275,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         server.peers.broadcast(|| Direct::offer(pager));
         server.peers.flush();
     }
+    calls::start(crate::wrap::carry_out).unwrap_or_else(|message| state::give_up(EXIT_SETUP, &message));
     duty::serve(server)
 }
 
@@ -273,9 +304,9 @@ fn prefer_short_waits() {
     };
 }
 
-/// A worker may not do what it does with a page: waits until it may try again.
-fn ask(page: u32, write: bool) {
-    mail::post(Kind::Fault, [page.into(), write.into(), 0]);
+/// A worker may not do what it does with a page: waits until it may try again, or is to take a signal first.
+fn ask(page: u32, write: bool) -> bool {
+    mail::post_fault([page.into(), write.into(), 0])
 }
 
 impl Server {
@@ -286,7 +317,22 @@ impl Server {
         }
         self.told_at = Instant::now();
         self.peers.send(ORIGIN, Packet::Counts(self.counts.all().to_vec()));
+        // What somebody sends this process is the program's.
+        while let Some((signal, _)) = forward::take() {
+            self.peers.send(ORIGIN, Packet::Signal { signal, raised: false });
+        }
         1
+    }
+
+    /// How long until something is due that waits for its time; none if nothing does.
+    fn next_time(&self) -> Option<Duration> {
+        let times = [
+            self.hold.longest_sleep(),
+            self.late_sleep(),
+            self.singles.longest_sleep(),
+            self.futexes.longest_sleep(),
+        ];
+        times.into_iter().flatten().min()
     }
 
     /// How long the thread may sleep at most.
@@ -298,7 +344,7 @@ impl Server {
         } else {
             LIVE
         };
-        self.hold.longest_sleep().map_or(longest, |left| left.min(longest))
+        self.next_time().map_or(longest, |left| left.min(longest))
     }
 
     /// Does a worker of this node run, that may use what it has? One that waits for a page may not be let wait for another's turn.
@@ -335,9 +381,9 @@ impl Server {
         self.peers.is_behind()
     }
 
-    /// Is something held for a moment?
+    /// Does something wait for its time?
     pub(super) fn holds(&self) -> bool {
-        self.hold.waits()
+        self.hold.waits() || self.next_time().is_some()
     }
 
     /// Is something due that only the agent's own thread may do?
@@ -384,7 +430,7 @@ impl Server {
             }
         }
         self.questions = questions;
-        done += self.let_go();
+        done += self.let_go() + self.serve_late() + self.answer_singles() + self.wake_in_time();
         done + self.flush()
     }
 
@@ -394,21 +440,23 @@ impl Server {
         self.peers.flush()
     }
 
-    /// Another node is gone: ends this one, unless the program has ended.
+    /// Other nodes are gone: ends this one, unless the program has ended.
     fn lose(&mut self) {
-        let Some((node, why)) = self.peers.take_lost() else { return };
-        if self.ending {
+        let gone: Vec<_> = std::iter::from_fn(|| self.peers.take_lost()).collect();
+        if self.ending || gone.is_empty() {
             return;
         }
-        if node.0 == ORIGIN {
+        if gone.iter().any(|(node, _)| node.0 == ORIGIN) {
             // Whoever started the run says how the program ended there.
             crate::wrap::end_node();
         }
-        if self.me == ORIGIN {
-            Self::cannot_go_on(node, &why);
+        for (node, why) in gone {
+            if self.me == ORIGIN {
+                Self::cannot_go_on(node, &why);
+            }
+            // What the origin says last to that node and to this one arrives in any order.
+            self.gone.get_or_insert((node, why, Instant::now()));
         }
-        // What the origin says last to that node and to this one arrives in any order.
-        self.gone.get_or_insert((node, why, Instant::now()));
     }
 
     /// Ends this node if another one went and the origin has not said for long that the program has ended.
@@ -477,9 +525,14 @@ impl Server {
             self.begin_phase(self.site);
             self.go_on(Go::Worker(number));
             self.begin_next();
-            for question in std::mem::take(&mut self.late) {
+            for question in self.late.take() {
                 self.asked(question);
             }
+        }
+        if self.agent.is_settled()
+            && let Some(number) = self.begins.take()
+        {
+            self.begin_region(number);
         }
     }
 

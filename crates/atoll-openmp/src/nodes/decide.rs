@@ -19,6 +19,7 @@ use super::division::Division;
 use super::safety::{self, How, SinglePhases};
 use super::{agent, measure, races, region, tls};
 use crate::futex::Lock;
+use crate::start::late;
 use crate::state;
 
 /// How a run goes that is spread over the nodes.
@@ -28,6 +29,8 @@ pub(crate) struct Way {
     pub(crate) many: bool,
     pub(crate) phases: SinglePhases,
     pub(crate) division: Division,
+    /// The first thread that comes to a `single` has it, on whichever node.
+    pub(crate) first_come: bool,
     /// Workers' CPU time is wanted.
     pub(crate) cpu: bool,
 }
@@ -101,6 +104,9 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Way> {
         tell_code(figures, safety);
         return alone(if threads < nodes { Why::Small } else { Why::Construct }, false);
     }
+    if late::is_here_alone() {
+        return alone(Why::Library, false);
+    }
     let may_be_home = control.settings.home_alone != 0 && may_move() && !races::wanted();
     let go = if may_be_home { Some(home.begin(key, now)) } else { None };
     if let Some(Go { place: Place::Alone, trial, .. }) = go {
@@ -131,7 +137,8 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Way> {
             place.store(division.threads(node).count, Ordering::Relaxed);
         }
     }
-    let way = Way { many, phases: safety.phases, division, cpu: go.is_some_and(|go| go.measure) };
+    let (phases, first_come) = (safety.phases, !safety.plain);
+    let way = Way { many, phases, division, first_come, cpu: go.is_some_and(|go| go.measure) };
     *run = Some(Run { key, began: now, way: Some(way), free: go.is_some(), threads, nodes, invalidated });
     Some(way)
 }

@@ -13,9 +13,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use atoll_channel::transport::Doze;
 use atoll_memory::pager::Pager;
 use atoll_memory::sys;
+use atoll_transport::transport::Doze;
 
 use super::agent::{MUCH, Server};
 use super::{mail, measure, stack};

@@ -13,9 +13,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
-use atoll_channel::start::relay::{Meeting, MeetingWay, Relay};
-use atoll_channel::transport::{
+use atoll_transport::Node;
+use atoll_transport::start::relay::{Meeting, MeetingWay, Relay};
+use atoll_transport::transport::{
     Event, Faults, Faulty, Place, Proven, Secret, Shm, ShmSettings, Transport, Ucx, UcxSettings,
 };
 
@@ -40,7 +40,7 @@ const SILENCE: Duration = Duration::from_millis(3500);
 fn shm_settings(nodes: u32) -> ShmSettings {
     super::share_cpus(nodes);
     // Who spins takes the CPU of whom it waits for, unless there are enough.
-    let spins = if super::cpus(super::agent::cpus()) == 0 { 0 } else { atoll_channel::DEFAULT_SPINS };
+    let spins = if super::cpus(super::agent::cpus()) == 0 { 0 } else { atoll_transport::DEFAULT_SPINS };
     ShmSettings { lines: LINES, longest: LONGEST, queue: QUEUE, spins, linger: Duration::from_secs(1) }
 }
 

@@ -7,8 +7,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use atoll_channel::transport::Waker;
-use atoll_memory::control::{EXIT_SETUP, MAX_WORKERS};
+use atoll_memory::control::{EXIT_SETUP, MAX_THREADS, MAX_WORKERS};
+use atoll_transport::transport::Waker;
 
 use super::duty;
 use crate::start::signal;
@@ -37,9 +37,27 @@ pub(crate) enum Kind {
     Exit,
     /// A block of another node's heap is free.
     Free,
+    /// On another node than the origin: a worker sends the program this signal.
+    Signal,
+    /// An address that a worker touched in vain, and which node may have something mapped there. Answer: see `files`.
+    Touched,
+    /// From where on, how many bytes: these nodes, by bits, are to unmap it. Answered when all have.
+    Forget,
+    /// See `pools`.
+    Pool,
+    /// See `futexes`.
+    Futex,
+    /// Where a `calls::Call` lies. Answered when its reply is in it.
+    Call,
+    /// Where a `calls::Done` lies.
+    Called,
+    /// Threads wanted, how many there may be, threads given back. Answer: how many of those wanted it may have.
+    Threads,
+    /// The number of a `single` construct, at which the worker is its node's first. Answer: 1 if it has it.
+    Single,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 18] = [
     Kind::Fault,
     Kind::Lock,
     Kind::Unlock,
@@ -49,7 +67,25 @@ const KINDS: [Kind; 9] = [
     Kind::Publish,
     Kind::Exit,
     Kind::Free,
+    Kind::Signal,
+    Kind::Touched,
+    Kind::Forget,
+    Kind::Pool,
+    Kind::Futex,
+    Kind::Call,
+    Kind::Called,
+    Kind::Threads,
+    Kind::Single,
 ];
+
+/// Kinds travel as numbers.
+const _: () = {
+    let mut number = 0;
+    while number < KINDS.len() {
+        assert!(KINDS[number] as usize == number);
+        number += 1;
+    }
+};
 
 const IDLE: u32 = 0;
 const POSTED: u32 = 1;
@@ -65,10 +101,12 @@ struct Slot {
     answers: [AtomicU64; 2],
 }
 
-/// A slot's number: the worker's executor, twice, and one for its faults: asking for something else it may fault.
+/// A slot's number: the worker's executor, twice, and one for its faults: asking for something else it may fault. Behind those one
+/// for who ends the program, which a signal's handler may do while its worker waits.
 pub(crate) type Number = u32;
 
-const COUNT: usize = 4 * MAX_WORKERS;
+const EXIT: usize = 2 * (MAX_WORKERS + MAX_THREADS);
+const COUNT: usize = EXIT + 64;
 
 static SLOTS: [Slot; COUNT] = [const {
     Slot {
@@ -86,13 +124,64 @@ static NEWS: [AtomicU64; COUNT / 64] = [const { AtomicU64::new(0) }; COUNT / 64]
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
-/// Asks, and waits for the answer, of which this is the first word.
+/// Asks, and waits for the answer, of which this is the first word. Signals that come meanwhile are handled.
 pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
-    // The handler of faults runs with all signals blocked.
-    let _blocked = (!signal::is_handling()).then(SignalsBlocked::new);
-    let number = 2 * state::executor_index() + usize::from(kind == Kind::Fault);
+    let number = if kind == Kind::Exit { EXIT } else { 2 * state::executor_index() };
+    post_in(number, kind, words)
+}
+
+/// The same for [`Kind::Touched`], which a worker may find that waits for something else.
+pub(crate) fn post_touched(words: [u64; 3]) -> u64 {
+    post_in(2 * state::executor_index() + 1, Kind::Touched, words)
+}
+
+fn post_in(number: usize, kind: Kind, words: [u64; 3]) -> u64 {
+    let blocked = SignalsBlocked::new();
+    let slot = ask(number, kind, words);
+    while !is_answered(slot) {
+        sleep(slot);
+        if state::signal_waits(blocked.before()) {
+            blocked.let_pass();
+        }
+    }
+    let answer = slot.answers[0].load(Ordering::Relaxed);
+    slot.state.store(IDLE, Ordering::Relaxed);
+    answer
+}
+
+/// Asks for a page, and waits until the worker is to try again. False: a signal waits that is to be handled before, outside of
+/// the handler of faults, which blocks all.
+///
+/// What was asked for comes nevertheless: the answer may meet the worker's next question, which is then asked once more.
+pub(crate) fn post_fault(words: [u64; 3]) -> bool {
+    let handling = signal::is_handling();
+    let blocked = (!handling).then(SignalsBlocked::new);
+    let slot = ask(2 * state::executor_index() + 1, Kind::Fault, words);
+    while !is_answered(slot) {
+        sleep(slot);
+        match &blocked {
+            Some(blocked) if state::signal_waits(blocked.before()) => blocked.let_pass(),
+            None if state::signal_waits(signal::blocked_before()) => {
+                slot.state.store(IDLE, Ordering::Relaxed);
+                return false;
+            }
+            _ => {}
+        }
+    }
+    slot.state.store(IDLE, Ordering::Relaxed);
+    true
+}
+
+/// Puts a question, and takes part in answering it as long as that is worth it.
+fn ask(number: usize, kind: Kind, words: [u64; 3]) -> &'static Slot {
     let slot: &'static Slot = &SLOTS[number];
-    if slot.state.load(Ordering::Relaxed) != IDLE {
+    let free = match slot.state.load(Ordering::Relaxed) {
+        IDLE => true,
+        // What came for a page that a signal's handler was let go before.
+        DONE => matches!(kind, Kind::Fault | Kind::Touched),
+        _ => false,
+    };
+    if !free {
         state::give_up(EXIT_SETUP, "a worker that waits for its node's agent asked it once more");
     }
     slot.kind.store(kind as u32, Ordering::Relaxed);
@@ -110,10 +199,7 @@ pub(crate) fn post(kind: Kind, words: [u64; 3]) -> u64 {
         wake_agent();
     }
     duty::look(done);
-    wait(slot);
-    let answer = slot.answers[0].load(Ordering::Relaxed);
-    slot.state.store(IDLE, Ordering::Relaxed);
-    answer
+    slot
 }
 
 /// The second word of the answer that this worker got last.
@@ -121,11 +207,16 @@ pub(crate) fn second() -> u64 {
     SLOTS[2 * state::executor_index()].answers[1].load(Ordering::Relaxed)
 }
 
-fn wait(slot: &Slot) {
-    if slot.state.compare_exchange(POSTED, SLEEPING, Ordering::Acquire, Ordering::Acquire).is_ok() {
-        while slot.state.load(Ordering::Acquire) == SLEEPING {
-            crate::futex::sleep(&slot.state, SLEEPING);
-        }
+/// Other side: the swap in `answer`.
+fn is_answered(slot: &Slot) -> bool {
+    slot.state.load(Ordering::Acquire) == DONE
+}
+
+/// Sleeps until it is answered, not for long.
+fn sleep(slot: &Slot) {
+    let slept = slot.state.compare_exchange(POSTED, SLEEPING, Ordering::Acquire, Ordering::Acquire);
+    if matches!(slept, Ok(_) | Err(SLEEPING)) {
+        crate::futex::sleep_a_while(&slot.state, SLEEPING);
     }
 }
 
@@ -182,7 +273,7 @@ pub(super) fn answer(number: Number, answers: [u64; 2]) -> bool {
     let slot = &SLOTS[number as usize];
     slot.answers[0].store(answers[0], Ordering::Relaxed);
     slot.answers[1].store(answers[1], Ordering::Relaxed);
-    // Other side: the loads in `wait`.
+    // Other side: the loads in `is_answered` and `sleep`.
     let slept = slot.state.swap(DONE, Ordering::Release) == SLEEPING;
     if slept {
         crate::futex::wake(&slot.state, 1);

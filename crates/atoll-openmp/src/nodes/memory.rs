@@ -15,6 +15,7 @@ use atoll_memory::pager::{FaultError, Pager};
 
 use super::direct::Direct;
 use super::kept::Kept;
+use super::nonsense;
 use super::races::{self, Finder};
 use super::together::{Reads, Together};
 use super::twins::{Room, Twin};
@@ -134,7 +135,7 @@ impl Pages {
         }
         for Reads { from, writable, pages } in self.together.take_reads() {
             let Some(files) = self.direct.files(from) else {
-                state::give_up(EXIT_SETUP, "another node says to read a page where this one cannot");
+                nonsense("another node says to read a page where this one cannot");
             };
             self.run_buffer.resize(TOGETHER * self.pager.page_bytes(), 0);
             done(self.pager.install_from(self.x, pages, files, writable, &mut self.run_buffer));
@@ -165,7 +166,7 @@ impl Memory for Pages {
             Content::Bytes(bytes) if bytes.len() == self.pager.page_bytes() => {
                 self.put(page, Some(bytes), writable);
             }
-            Content::Bytes(_) => state::give_up(EXIT_SETUP, "another node sent a page of a different size"),
+            Content::Bytes(_) => nonsense("another node sent a page of a different size"),
         }
     }
 
@@ -261,7 +262,7 @@ impl Memory for Pages {
             result = diff::apply(&change.0, content);
         }));
         if result.is_err() {
-            state::give_up(EXIT_SETUP, "another node sent changes of a page that make no sense");
+            nonsense("another node sent changes of a page that make no sense");
         }
     }
 

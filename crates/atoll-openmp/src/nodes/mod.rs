@@ -2,21 +2,24 @@
 //!
 //! On node 0, the origin, the program's `main` runs; on the others a process of the same binary stops before `main` and
 //! serves. Each node has an agent, a thread of its first process (`agent`), which moves pages by the protocols of
-//! `atoll-coherence` (`memory`) over a transport of `atoll-channel` (`peers`); workers ask it through `mail`, and step it
+//! `atoll-coherence` (`memory`) over a transport of `atoll-transport` (`peers`); workers ask it through `mail`, and step it
 //! themselves while they wait (`duty`). `region` spreads regions, `decide` says how each runs, by its code (`safety`) and by what
 //! it took (`measure`), `division` who gets what; `phases` learns what to fetch ahead;
-//! `join` finds the others, over a `way`; `locks` and `chunks` are what the origin hands out; `stack` makes the main stack a part
+//! `join` finds the others, over a `way`; `locks`, `futexes`, `singles`, `chunks` and `pools` are what the origin hands out; `stack` makes the main stack a part
 //! of what is kept coherent, `tls` sends the main thread's variables; `races` finds words that two nodes write;
-//! `twins` is where twins lie.
+//! `twins` is where twins lie; `files` are those that the program maps, `calls` are of functions on other nodes.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
 pub(crate) mod agent;
+pub(crate) mod calls;
 mod chunks;
 pub(crate) mod decide;
 mod direct;
 pub(crate) mod division;
 mod duty;
+pub(crate) mod files;
+pub(crate) mod futexes;
 mod hold;
 mod identity;
 mod join;
@@ -27,9 +30,11 @@ pub(crate) mod measure;
 mod memory;
 mod peers;
 mod phases;
+pub(crate) mod pools;
 mod races;
 pub(crate) mod region;
 mod safety;
+mod singles;
 pub(crate) mod stack;
 pub(crate) mod tls;
 mod together;
@@ -39,7 +44,7 @@ mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use atoll_memory::control::EXIT_SETUP;
+use atoll_memory::control::{EXIT_NODE, EXIT_SETUP};
 
 use crate::state;
 
@@ -90,6 +95,7 @@ pub(crate) fn active() -> bool {
 /// Takes the program's lock `name`, an address, from all workers of all nodes.
 pub(crate) fn lock(name: usize) {
     mail::post(mail::Kind::Lock, [name as u64, 0, 0]);
+    crate::wrap::replay::catch_up();
 }
 
 /// Takes it if nobody has it.
@@ -103,7 +109,7 @@ pub(crate) fn unlock(name: usize) {
 }
 
 /// Iterations of the loop with number `share` for this node, from the origin: up to `chunks` times `chunk`, by the node's speed;
-/// or more as long as many are left if `guided`.
+/// or if `guided` one chunk of a guided loop of `chunks` threads.
 pub(crate) fn take_chunk(
     share: u64,
     count: u64,
@@ -119,6 +125,22 @@ pub(crate) fn take_chunk(
     (from < to).then_some((from, to))
 }
 
+/// So many of `wanted` threads more than the program has in the region over several nodes that they are `limit` at most; they count
+/// from now on.
+pub(crate) fn reserve_threads(wanted: u32, limit: u32) -> u32 {
+    mail::post(mail::Kind::Threads, [wanted.into(), limit.into(), 0]) as u32
+}
+
+/// They do not count any more.
+pub(crate) fn give_back_threads(threads: u32) {
+    mail::post(mail::Kind::Threads, [0, 0, threads.into()]);
+}
+
+/// The calling thread is this node's first at the `single` construct with this number in the region: has it the construct?
+pub(crate) fn take_single(number: u64) -> bool {
+    mail::post(mail::Kind::Single, [number, 0, 0]) != 0
+}
+
 /// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
 /// were. `last`: it ends the region.
 pub(crate) fn barrier(site: usize, last: bool) {
@@ -127,6 +149,11 @@ pub(crate) fn barrier(site: usize, last: bool) {
     measure::barrier(last, || {
         mail::post(mail::Kind::Arrive, [site as u64, last.into(), 0]);
     });
+}
+
+/// Ends the run, as another node says what makes no sense: whatever it is, that node is none to go on with.
+pub(crate) fn nonsense(what: &str) -> ! {
+    state::give_up(EXIT_NODE, what)
 }
 
 /// Ends a program that does in a region over several nodes what cannot be done there.

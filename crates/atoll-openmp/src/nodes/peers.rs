@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
-use atoll_channel::transport::{Doze, Event, TransportError, Waker};
 use atoll_memory::control::{EXIT_NODE, NodeCount, NodeFigures};
+use atoll_transport::Node;
+use atoll_transport::transport::{Doze, Event, TransportError, Waker};
 
 use super::way::Way;
 use super::wire::{self, Packet};
@@ -27,7 +27,7 @@ pub(super) struct Peers {
     /// To each node: what it had no room for.
     outgoing: Vec<VecDeque<Vec<u8>>>,
     incoming: VecDeque<(Node, Packet)>,
-    lost: Option<Lost>,
+    lost: VecDeque<Lost>,
     counts: &'static NodeFigures,
 }
 
@@ -39,7 +39,7 @@ impl Peers {
             saying: (0..nodes).map(|_| Vec::new()).collect(),
             outgoing: (0..nodes).map(|_| VecDeque::new()).collect(),
             incoming: VecDeque::new(),
-            lost: None,
+            lost: VecDeque::new(),
             counts,
         }
     }
@@ -66,13 +66,18 @@ impl Peers {
     /// Takes in what has come; returns how many messages that were.
     pub(super) fn receive(&mut self) -> usize {
         let (incoming, lost) = (&mut self.incoming, &mut self.lost);
-        // The first trouble counts: what comes behind it, such as that the node has ended, is only what follows.
+        // A node's first trouble counts: what comes behind it, such as that the node has ended, is only what follows.
+        let mut lose = |node, why| {
+            if !lost.iter().any(|(other, _)| *other == node) {
+                lost.push_back((node, why));
+            }
+        };
         let moved = self.way.progress(&mut |event| match event {
             Event::Message { from, bytes, .. } => match wire::decode(bytes) {
                 Some(packets) => incoming.extend(packets.into_iter().map(|packet| (from, packet))),
-                None => drop(lost.get_or_insert((from, "it says what makes no sense".to_owned()))),
+                None => lose(from, "it says what makes no sense".to_owned()),
             },
-            Event::Lost { node, why } => drop(lost.get_or_insert((node, why.to_string()))),
+            Event::Lost { node, why } => lose(node, why.to_string()),
             Event::Done { .. } | Event::Joined(_) => {}
         });
         moved.unwrap_or_else(|e| no_way(&e))
@@ -90,12 +95,12 @@ impl Peers {
 
     /// A node that is gone: told once.
     pub(super) fn take_lost(&mut self) -> Option<Lost> {
-        self.lost.take()
+        self.lost.pop_front()
     }
 
     /// Would `take_lost` tell something?
     pub(super) fn has_lost(&self) -> bool {
-        self.lost.is_some()
+        !self.lost.is_empty()
     }
 
     /// Sleeps until something comes, somebody uses the waker, or `timeout` is over.

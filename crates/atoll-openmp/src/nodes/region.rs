@@ -21,8 +21,9 @@ use crate::{omp, state};
 /// What a node must know to take part in a region.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// The outlined function and its argument, a place in the program's memory.
+    /// The outlined function; what threads call, which is it or calls it; and its argument, a place in the program's memory.
     pub(crate) function: u64,
+    pub(crate) entry: u64,
     pub(crate) data: u64,
     /// Where the region was begun from.
     pub(crate) call_site: u64,
@@ -32,6 +33,8 @@ pub(crate) struct Order {
     pub(crate) division: Option<Division>,
     /// Is workers' CPU time wanted?
     pub(crate) cpu: bool,
+    /// Has the first thread that comes to a `single` it, on whichever node?
+    pub(crate) first_come: bool,
     /// Do many nodes write at once, but in some phases?
     pub(crate) many: bool,
     pub(crate) phases: SinglePhases,
@@ -41,6 +44,8 @@ pub(crate) struct Order {
     pub(crate) plan: Option<[u64; 6]>,
     /// The control variables where the region is begun: what the program has set.
     pub(crate) icv: Icv,
+    /// `omp_get_num_teams` and `omp_get_team_num`.
+    pub(crate) teams: (u32, u32),
 }
 
 impl Order {
@@ -82,16 +87,19 @@ pub(super) fn is_crowded(function: u64) -> bool {
 
 static ORDER: Lock<Order> = Lock::new(Order {
     function: 0,
+    entry: 0,
     data: 0,
     call_site: 0,
     extent: 0,
     division: None,
     cpu: false,
+    first_come: false,
     many: false,
     phases: SinglePhases::NONE,
     standard: 0,
     plan: None,
     icv: Icv::initial(1),
+    teams: (1, 0),
 });
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 static GATE: Gate = Gate::new();
@@ -129,7 +137,6 @@ pub(crate) fn begin(order: Order) {
         super::tls::collect();
         *ORDER.lock() = order;
     });
-    MANY.store(order.begins_with_many(), Ordering::Release);
     if let Some(control) = state::control() {
         let races = &control.races;
         (if order.many { &races.checked } else { &races.unchecked }).fetch_add(1, Ordering::Relaxed);
@@ -160,11 +167,16 @@ pub(crate) fn end_part(key: Key) {
     measure::end(key);
 }
 
+/// The origin's agent has all nodes begin it.
+pub(super) fn begins_here(order: &Order) {
+    MANY.store(order.begins_with_many(), Ordering::Release);
+}
+
 /// The agent of another node was told of a region.
 pub(super) fn begins(order: Order) {
     crate::wrap::elsewhere::replace(order.standard);
     *ORDER.lock() = order;
-    MANY.store(order.begins_with_many(), Ordering::Release);
+    begins_here(&order);
 }
 
 /// It is ready for it.

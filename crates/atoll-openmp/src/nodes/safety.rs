@@ -63,6 +63,8 @@ pub(crate) struct Safety {
     pub(crate) how: How,
     /// Where there are many.
     pub(crate) phases: SinglePhases,
+    /// Do threads wait for nothing but barriers?
+    pub(crate) plain: bool,
     /// Why not more.
     pub(crate) why: Why,
     /// Where the code is that keeps it from more, and what it does.
@@ -83,7 +85,7 @@ pub(crate) fn of(function: usize) -> &'static Safety {
 }
 
 /// Entry points of constructs that need all threads on one node.
-const ALONE: [&str; 10] = [
+const ALONE: [&str; 17] = [
     "GOMP_ordered_",
     "GOMP_doacross_",
     "GOMP_cancel",
@@ -95,17 +97,40 @@ const ALONE: [&str; 10] = [
     "GOMP_loop_start",
     "GOMP_loop_ull_start",
     "GOMP_sections2_start",
+    "__kmpc_ordered",
+    "__kmpc_doacross_",
+    "__kmpc_cancel",
+    "__kmpc_copyprivate",
+    "__kmpc_task_reduction_modifier_",
+    "__kmpc_taskred_modifier_",
+    // Copies that begin as the origin's were.
+    "__kmpc_threadprivate",
 ];
 /// Entry points that synchronise memory between barriers.
-const SYNCHRONISE: [&str; 7] =
-    ["GOMP_critical_", "GOMP_atomic_", "GOMP_task", "omp_set_", "omp_test_", "omp_unset_", "GOMP_ordered_"];
+const SYNCHRONISE: [&str; 15] = [
+    "GOMP_critical_",
+    "GOMP_atomic_",
+    "GOMP_task",
+    "omp_set_",
+    "omp_test_",
+    "omp_unset_",
+    "GOMP_ordered_",
+    "__kmpc_critical",
+    "__kmpc_reduce",
+    "__kmpc_atomic_",
+    "__kmpc_omp_task",
+    "__kmpc_task",
+    "__kmpc_set_",
+    "__kmpc_test_",
+    "__kmpc_unset_",
+];
 
 fn begins(name: &str, list: &[&str]) -> bool {
     list.iter().any(|begin| name.starts_with(begin))
 }
 
 fn single(why: Why, address: u64, text: String) -> Safety {
-    Safety { how: How::Single, phases: SinglePhases::NONE, why, address, text }
+    Safety { how: How::Single, phases: SinglePhases::NONE, plain: false, why, address, text }
 }
 
 fn judge(reach: &Reach) -> Safety {
@@ -119,7 +144,9 @@ fn judge(reach: &Reach) -> Safety {
         }
         Verdict::Plain => match call(&SYNCHRONISE) {
             Some(text) => single(Why::Call, 0, text),
-            None => return Safety { how: How::Many, ..single(Why::Unknown, 0, String::new()) },
+            None => {
+                return Safety { how: How::Many, plain: true, ..single(Why::Unknown, 0, String::new()) };
+            }
         },
     };
     match SinglePhases::of(&reach.phases) {

@@ -11,7 +11,7 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys::{self, Errno};
 
 use crate::omp::Function;
-use crate::start::{process, share, signal};
+use crate::start::{process, share, signal, slots};
 use crate::state::{self, SignalsBlocked};
 
 /// Where it lies: the lowest address it may grow to, where it is used from, its end.
@@ -20,6 +20,17 @@ pub(crate) struct Stack {
     pub(crate) bottom: usize,
     pub(crate) used: usize,
     pub(crate) top: usize,
+    /// It holds code: the kernel's mapping, which the executable's header asks for, says so.
+    pub(crate) executable: bool,
+}
+
+impl Stack {
+    /// Gives the stack, once it was moved, and all stacks to come, the permission to hold code if it had it.
+    pub(crate) fn keep_executable(self) {
+        if self.executable {
+            slots::make_executable(self.bottom, self.top);
+        }
+    }
 }
 
 /// On the origin: moves the stack to the arena's files; it is not registered yet.
@@ -34,6 +45,7 @@ pub(crate) fn move_here(pager: &Pager, stack: Stack) -> Result<(), Errno> {
     let used = offset + (stack.used - stack.bottom) as u64;
     // The used part is in one stripe: see `Pager::reserve_range_to_stripe`.
     share::move_to(pager.files().file(used), used, stack.used, stack.top)?;
+    stack.keep_executable();
     pager.publish_range(stack.bottom, stack.top, first);
     Ok(())
 }
@@ -46,6 +58,7 @@ pub(crate) unsafe fn map_over(pager: &Pager, stack: Stack) -> Result<(), Errno> 
     let (first, offset) = reserve(pager, stack)?;
     // SAFETY: by the caller.
     unsafe { pager.files().map(stack.bottom, offset, stack.top - stack.bottom, libc::MAP_FIXED)? };
+    stack.keep_executable();
     pager.publish_range(stack.bottom, stack.top, first);
     Ok(())
 }
@@ -112,18 +125,27 @@ pub(crate) fn off_paged<R, W: FnOnce() -> R>(work: W) -> R {
 
 /// The same, where the caller has blocked signals.
 pub(super) fn off_paged_blocked<R, W: FnOnce() -> R>(work: W) -> R {
-    let mut job = Job { work: Some(work), result: None };
-    let place = (&raw mut job).cast::<c_void>();
+    let here = 0u8;
     let paged = super::active()
         && state::executor_index() == 0
-        && state::pager().is_some_and(|pager| pager.page_at(place as usize).is_some());
+        && state::pager().is_some_and(|pager| pager.page_at(&raw const here as usize).is_some());
     if paged {
         let top = process::alternate_stack(0) + signal::STACK_BYTES;
         // SAFETY: signals are blocked, and this is not that stack: nobody uses it.
-        unsafe { call_at(Job::<W, R>::run, place, top) };
+        unsafe { on_stack(top, work) }
     } else {
-        Job::<W, R>::run(place);
+        work()
     }
+}
+
+/// Runs `work` on the stack that ends at `top`, a multiple of 16.
+///
+/// # Safety
+/// Below `top` is room that nobody uses meanwhile.
+pub(crate) unsafe fn on_stack<R, W: FnOnce() -> R>(top: usize, work: W) -> R {
+    let mut job = Job { work: Some(work), result: None };
+    // SAFETY: by the caller; the job waits here.
+    unsafe { call_at(Job::<W, R>::run, (&raw mut job).cast::<c_void>(), top) };
     // `run` puts it there, or the process ends.
     job.result.unwrap_or_else(|| unreachable!("the work was done"))
 }
@@ -135,10 +157,10 @@ struct Job<W, R> {
 }
 
 impl<R, W: FnOnce() -> R> Job<W, R> {
-    /// Does the work of the job at `place`, which is not touched meanwhile.
+    /// Does the work of the job at `place`, whose stack is not used meanwhile.
     extern "C" fn run(place: *mut c_void) {
         let place = place.cast::<Self>();
-        // SAFETY: `off_paged`'s, which waits.
+        // SAFETY: `on_stack`'s, which waits.
         let work = unsafe { (*place).work.take() };
         let result = work.map(|work| work());
         // SAFETY: as above.
@@ -181,6 +203,6 @@ pub(crate) extern "C" fn call_below(function: Function, data: *mut u8) {
 /// # Safety
 /// Below `top` is room that nobody uses meanwhile.
 #[unsafe(naked)]
-unsafe extern "C" fn call_at(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
+pub(crate) unsafe extern "C" fn call_at(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
     call_on!("mov rsp, rdx")
 }

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use atoll_channel::Node;
-use atoll_channel::transport::{Doze, Event, Transport, TransportError, Waker};
+use atoll_transport::Node;
+use atoll_transport::transport::{Doze, Event, Transport, TransportError, Waker};
 
 /// The kind of all messages but parts that others follow. Above it is the message's number, of those to one node.
 const WHOLE: u16 = 1;
@@ -235,7 +235,7 @@ impl Way {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_channel::transport::{Shm, ShmSettings, mesh};
+    use atoll_transport::transport::{Shm, ShmSettings, mesh};
 
     /// Two ways over rings that take messages of 1000 bytes, and three of them.
     fn ways() -> [Way; 2] {

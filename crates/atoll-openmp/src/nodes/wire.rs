@@ -6,6 +6,7 @@ use atoll_coherence::agent::Message;
 use serde::{Deserialize, Serialize};
 
 use super::chunks::Wish;
+use super::files::Mapped;
 use super::identity::Identity;
 use super::measure::{Counted, Told};
 use super::races::Found;
@@ -50,6 +51,41 @@ pub(super) enum Packet {
     Locked { by: u32, taken: bool },
     /// To the origin.
     Unlock(u64),
+    /// To the origin: a worker is its node's first at the `single` construct of this number; the answer is [`Self::Locked`].
+    Single { number: u64, by: u32 },
+    /// A worker touched this address, where the receiver may have a file mapped.
+    Touched { at: u64, by: u32 },
+    /// What it has mapped there.
+    Mapped { by: u32, found: Option<Mapped> },
+    /// The sender has unmapped this: the receiver is to do so, too.
+    Forget { at: u64, len: u64, by: u32 },
+    /// It has.
+    Forgotten { by: u32 },
+    /// To the origin: a question about pools.
+    Pool { words: [u64; 3], by: u32 },
+    /// To the origin: a question about who sleeps on a word.
+    Futex { words: [u64; 3], by: u32 },
+    /// From the origin: the answer to either.
+    Answer { by: u32, answer: u64 },
+    /// A worker calls a function on the receiver's node.
+    Call {
+        by: u32,
+        words: [u64; 4],
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// What it gave back.
+    Called {
+        by: u32,
+        result: i64,
+        errno: i32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// To the origin: a worker wants so many threads of at most so many, and gives some back.
+    Threads { wanted: u32, limit: u32, back: u32, by: u32 },
+    /// From the origin: it may have so many.
+    Granted { by: u32, threads: u32 },
     /// To the origin: a node wants iterations of a loop.
     Chunk { share: u64, wish: Wish, by: u32 },
     /// From the origin: they are these.
@@ -66,6 +102,10 @@ pub(super) enum Packet {
     Counts(Vec<u64>),
     /// To the origin, at the end: the same, and what it counted of each region.
     Goodbye(Vec<u64>, Vec<Counted>),
+    /// From the origin: what the program has handle signals since: the signal, and the kernel's structure.
+    Actions(Vec<(i32, [u64; 4])>),
+    /// To the origin: a signal came for the program; whether a worker of it sent it.
+    Signal { signal: i32, raised: bool },
     /// From the origin: the program has ended.
     Exit(i32),
     /// To the origin: a worker ends the program; whether what it registered for its end is to run.

@@ -177,13 +177,21 @@ pub(crate) fn omp_capture_affinity_text(format: &[u8]) -> Vec<u8> {
             out.push_str("undefined");
             continue;
         };
-        let _ = match (zeros, right) {
-            (true, true) => write!(out, "{value:0>width$}"),
-            (_, true) => write!(out, "{value:>width$}"),
-            _ => write!(out, "{value:<width$}"),
-        };
+        let is_number = !matches!(short, Some('H' | 'A'));
+        out.push_str(&padded(&value, width, right, zeros && is_number));
     }
     out.into_bytes()
+}
+
+/// The value in a field of `width`: zeros go between a number's sign, or its `0x`, and its digits, as libgomp puts them.
+fn padded(value: &str, width: usize, right: bool, zeros: bool) -> String {
+    if zeros {
+        let digits =
+            value.find(|c: char| c != '-').map_or(0, |at| if value.starts_with("0x") { 2 } else { at });
+        let (sign, digits) = value.split_at(digits);
+        return format!("{sign}{digits:0>width$}", width = width.saturating_sub(sign.len()));
+    }
+    if right { format!("{value:>width$}") } else { format!("{value:<width$}") }
 }
 
 pub(crate) fn omp_display_affinity_text(format: &[u8]) {
@@ -216,28 +224,41 @@ fn fill(buffer: *mut u8, size: usize, text: &[u8]) -> usize {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_set_affinity_format(format: *const libc::c_char) {
+pub(crate) extern "C" fn omp_set_affinity_format(format: *const libc::c_char) {
     omp_set_affinity_format_text(text(format));
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_get_affinity_format(buffer: *mut u8, size: usize) -> usize {
+pub(crate) extern "C" fn omp_get_affinity_format(buffer: *mut u8, size: usize) -> usize {
     fill(buffer, size, &omp_get_affinity_format_text())
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_display_affinity(format: *const libc::c_char) {
+pub(crate) extern "C" fn omp_display_affinity(format: *const libc::c_char) {
     omp_display_affinity_text(text(format));
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_capture_affinity(buffer: *mut u8, size: usize, format: *const libc::c_char) -> usize {
+pub(crate) extern "C" fn omp_capture_affinity(
+    buffer: *mut u8,
+    size: usize,
+    format: *const libc::c_char,
+) -> usize {
     fill(buffer, size, &omp_capture_affinity_text(text(format)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::ranges;
+    use super::{padded, ranges};
+
+    #[test]
+    fn zeros_follow_the_sign_of_a_number() {
+        assert_eq!(padded("7", 3, true, true), "007");
+        assert_eq!(padded("-1", 4, true, true), "-001");
+        assert_eq!(padded("0x7f", 8, true, true), "0x00007f");
+        assert_eq!(padded("0x7f", 2, true, true), "0x7f");
+        assert_eq!((padded("a", 3, true, false), padded("a", 3, false, false)), ("  a".into(), "a  ".into()));
+    }
 
     #[test]
     fn cpus_are_printed_as_ranges() {

@@ -2,14 +2,16 @@
 //!
 //! Memory comes from the program's `malloc`, so that it is the arena's like any other; plain `free` would free it.
 
+use super::pools::Pools;
 use super::team::me;
+use crate::futex::Lock;
 use crate::heap::{large, overflow};
+use crate::nodes;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 const DEFAULT: usize = 1;
-/// Handles up to this are predefined allocators, all alike here.
-const LAST_PREDEFINED: usize = 8;
+/// Handles up to this are predefined allocators, all alike here: OpenMP's, and, with some between that are none, LLVM's.
+const LAST_PREDEFINED: usize = 102;
 
 const TRAIT_ALIGNMENT: i32 = 2;
 const TRAIT_POOL_SIZE: i32 = 4;
@@ -27,13 +29,42 @@ pub(crate) struct Trait {
     value: usize,
 }
 
-/// What a handle that the program made points to.
+impl Trait {
+    /// Trait `key`, by its number, with this value.
+    pub(super) const fn new(key: i32, value: usize) -> Self {
+        Trait { key, value }
+    }
+}
+
+/// What a handle that the program made points to: memory as the program's own, which other nodes see, and never changed.
+#[derive(Clone, Copy)]
 struct Allocator {
     alignment: usize,
     pool: usize,
-    used: AtomicUsize,
     fallback: usize,
     other: usize,
+}
+
+/// Where all workers share memory; on several nodes the origin has them.
+static POOLS: Lock<Pools> = Lock::new(Pools::new());
+
+/// There is room in the pool of `handle` for a block of so many bytes, and it counts from now on.
+fn take(handle: usize, block: usize, bytes: usize) -> bool {
+    if nodes::active() {
+        nodes::pools::take(handle, block, bytes)
+    } else {
+        POOLS.lock().take(handle, block, bytes)
+    }
+}
+
+/// The block is free; if it counted against a pool, whose that is.
+fn give(block: usize) -> Option<usize> {
+    if nodes::active() { nodes::pools::give(block) } else { POOLS.lock().give(block) }
+}
+
+/// Whose pool the block counts against.
+fn owner(block: usize) -> Option<usize> {
+    if nodes::active() { nodes::pools::of(block) } else { POOLS.lock().of(block) }
 }
 
 /// The program's allocator behind a handle; none for predefined ones.
@@ -49,7 +80,7 @@ fn or_default(handle: usize) -> usize {
 /// Memory of the program's, to be freed by `free`; null where there is none.
 pub(super) fn plain(align: usize, size: usize, zeroed: bool) -> *mut u8 {
     // On several nodes small blocks that this library asks for are its node's own.
-    if crate::nodes::active()
+    if nodes::active()
         && size < large::LEAST
         && let Some(block) = overflow::allocate(size, align.max(1), zeroed)
     {
@@ -87,15 +118,13 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
         if !memory.is_null() {
             return memory;
         }
-    } else if allocator.used.load(Ordering::Relaxed).saturating_add(size) <= allocator.pool {
+    } else if size <= allocator.pool {
         let memory = plain(align, size, zeroed);
         if !memory.is_null() {
-            let bytes = usable(memory);
             // Memory has to fit with what the C library adds to it.
-            if allocator.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= allocator.pool {
+            if take(or_default(handle), memory as usize, usable(memory)) {
                 return memory;
             }
-            allocator.used.fetch_sub(bytes, Ordering::Relaxed);
             // SAFETY: just allocated.
             unsafe { libc::free(memory.cast()) };
         }
@@ -109,17 +138,17 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_alloc(size: usize, handle: usize) -> *mut u8 {
+pub(crate) extern "C" fn omp_alloc(size: usize, handle: usize) -> *mut u8 {
     allocate(0, size, handle, false)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_aligned_alloc(align: usize, size: usize, handle: usize) -> *mut u8 {
+pub(crate) extern "C" fn omp_aligned_alloc(align: usize, size: usize, handle: usize) -> *mut u8 {
     allocate(align, size, handle, false)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_calloc(count: usize, size: usize, handle: usize) -> *mut u8 {
+pub(crate) extern "C" fn omp_calloc(count: usize, size: usize, handle: usize) -> *mut u8 {
     omp_aligned_calloc(0, count, size, handle)
 }
 
@@ -128,24 +157,27 @@ extern "C" fn omp_aligned_calloc(align: usize, count: usize, size: usize, handle
     count.checked_mul(size).map_or(ptr::null_mut(), |size| allocate(align, size, handle, true))
 }
 
-/// Gives memory back. Only a pool needs to know from which allocator it was, and programs may leave that out:
-/// such memory stays counted.
+/// Gives memory back. The allocator that it was from is known, whatever the program says of it.
 #[unsafe(no_mangle)]
-extern "C" fn omp_free(memory: *mut u8, handle: usize) {
+pub(crate) extern "C" fn omp_free(memory: *mut u8, handle: usize) {
     if memory.is_null() {
         return;
     }
-    if let Some(allocator) = made(handle).filter(|allocator| allocator.pool != usize::MAX) {
-        let bytes = usable(memory);
-        let less = |used: usize| Some(used.saturating_sub(bytes));
-        let _ = allocator.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    // One without a pool is that of a block that counts against none: nobody need be asked, who may be on another node.
+    if handle == 0 || made(handle).is_some_and(|allocator| allocator.pool != usize::MAX || !nodes::active()) {
+        give(memory as usize);
     }
     // SAFETY: the program gives memory from one of the functions above.
     unsafe { libc::free(memory.cast()) };
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_realloc(memory: *mut u8, size: usize, handle: usize, free_handle: usize) -> *mut u8 {
+pub(crate) extern "C" fn omp_realloc(
+    memory: *mut u8,
+    size: usize,
+    handle: usize,
+    free_handle: usize,
+) -> *mut u8 {
     if memory.is_null() {
         return allocate(0, size, handle, false);
     }
@@ -153,7 +185,9 @@ extern "C" fn omp_realloc(memory: *mut u8, size: usize, handle: usize, free_hand
         omp_free(memory, free_handle);
         return ptr::null_mut();
     }
-    let handle = if handle == 0 { free_handle } else { handle };
+    // Without a handle the block stays with the allocator that it is from.
+    let from = || owner(memory as usize).unwrap_or(free_handle);
+    let handle = if handle == 0 { from() } else { handle };
     let new = allocate(0, size, handle, false);
     if !new.is_null() {
         // SAFETY: both are at least as long, and apart.
@@ -180,13 +214,7 @@ extern "C" fn GOMP_free(memory: *mut u8, handle: usize) {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *const Trait) -> usize {
     let _ = space;
-    let mut new = Allocator {
-        alignment: 1,
-        pool: usize::MAX,
-        used: AtomicUsize::new(0),
-        fallback: FALLBACK_DEFAULT,
-        other: DEFAULT,
-    };
+    let mut new = Allocator { alignment: 1, pool: usize::MAX, fallback: FALLBACK_DEFAULT, other: DEFAULT };
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the program gives as many traits as it says.
         let Trait { key, value } = unsafe { &*traits.add(index) };
@@ -202,14 +230,31 @@ pub(crate) extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
             _ => return 0,
         }
     }
-    Box::into_raw(Box::new(new)) as usize
+    let place = plain(align_of::<Allocator>(), size_of::<Allocator>(), false).cast::<Allocator>();
+    if place.is_null() {
+        return 0;
+    }
+    // SAFETY: new memory of that size and alignment.
+    unsafe { place.write(new) };
+    let handle = place as usize;
+    if new.pool != usize::MAX {
+        if nodes::active() {
+            nodes::pools::make(handle, new.pool);
+        } else {
+            POOLS.lock().make(handle, new.pool);
+        }
+    }
+    handle
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_destroy_allocator(handle: usize) {
     if handle > LAST_PREDEFINED {
+        if made(handle).is_some_and(|allocator| allocator.pool != usize::MAX) {
+            if nodes::active() { nodes::pools::forget(handle) } else { POOLS.lock().forget(handle) }
+        }
         // SAFETY: from `omp_init_allocator`, and not used any more.
-        drop(unsafe { Box::from_raw(handle as *mut Allocator) });
+        unsafe { libc::free(handle as *mut libc::c_void) };
     }
 }
 
@@ -221,4 +266,12 @@ pub(crate) extern "C" fn omp_set_default_allocator(handle: usize) {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_get_default_allocator() -> usize {
     me().icv().allocator
+}
+
+/// What a handle that `omp_init_allocator` made stands for, in the words of `OMP_ALLOCATOR`.
+pub(super) fn describe(handle: usize) -> String {
+    let Some(allocator) = made(handle) else { return String::new() };
+    let pool =
+        if allocator.pool == usize::MAX { String::new() } else { format!(",pool_size={}", allocator.pool) };
+    format!("omp_default_mem_space:alignment={}{pool}", allocator.alignment)
 }

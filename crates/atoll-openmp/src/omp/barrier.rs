@@ -4,6 +4,7 @@
 
 use super::tasks;
 use super::team::{Team, Thread, me};
+use crate::wrap::replay;
 use crate::{hooks, nodes};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -111,10 +112,11 @@ impl Barrier {
     }
 }
 
-/// The barrier inside a region, or outside of any.
+/// The barrier inside a region, or outside of any. What members mapped before it is there for all behind it.
 pub(crate) fn meet(thread: &Thread) {
     let team = thread.team();
     team.barrier.wait(thread, team, false);
+    replay::catch_up();
 }
 
 /// The barrier at the end of a construct that can be cancelled; true if the region is.
@@ -137,7 +139,8 @@ pub(crate) fn join(thread: &Thread, team: &'static Team) {
     thread.leaving.set(false);
 }
 
-extern "C" fn barrier(site: usize) {
+/// A barrier that the program asks for, and from which it goes on at `site`.
+pub(crate) extern "C" fn meet_from(site: usize) {
     let thread = me();
     let team = thread.team();
     if team.spans() {
@@ -152,7 +155,7 @@ extern "C" fn barrier(site: usize) {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_barrier() {
-    std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym barrier)
+    std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym meet_from)
 }
 
 #[unsafe(no_mangle)]

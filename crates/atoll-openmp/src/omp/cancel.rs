@@ -17,7 +17,7 @@ fn mark(thread: &Thread) -> u64 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_cancellation_point(what: i32) -> bool {
+pub(super) extern "C" fn GOMP_cancellation_point(what: i32) -> bool {
     if !env::cancellation() {
         return false;
     }
@@ -37,7 +37,7 @@ extern "C" fn GOMP_cancellation_point(what: i32) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_cancel(what: i32, really: bool) -> bool {
+pub(super) extern "C" fn GOMP_cancel(what: i32, really: bool) -> bool {
     if !env::cancellation() {
         return false;
     }

@@ -106,19 +106,27 @@ fn start() -> Option<&'static Worker> {
             team: AtomicPtr::new(ptr::null_mut()),
             id: AtomicU32::new(0),
         },
-        thread: Cell::new(Thread::new(false)),
+        thread: Cell::new(Thread::new(false, false)),
     }));
     let argument = ptr::from_ref(worker).cast_mut().cast::<c_void>();
-    if let Err(error) =
-        workers::start(index + 1 + nodes::region::leaders(), env::stack_bytes(), work, argument)
-    {
-        // SAFETY: the message is libc's, for any error number.
-        let message = unsafe { std::ffi::CStr::from_ptr(libc::strerror(error.0)) };
-        super::fatal(&format!("Thread creation failed: {}", message.to_string_lossy()));
+    let number = index + 1 + nodes::region::leaders();
+    if let Err(error) = workers::start(number, env::stack_bytes(), work, argument) {
+        super::fatal(&format!("Thread creation failed: {error}"));
     }
     WORKERS[index].store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
     COUNT.store(index + 1, Ordering::Release);
     Some(worker)
+}
+
+/// In a process that the program forked: none of the workers is here, and nobody is to wait for them.
+pub(crate) fn forget() {
+    for place in &WORKERS[..COUNT.swap(0, Ordering::AcqRel).min(MOST)] {
+        let worker = place.swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: workers are never freed. Whoever had this one in his team before never claims it again.
+        if let Some(worker) = unsafe { worker.as_ref() } {
+            worker.claimed.0.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Fills `team`'s crew with up to `wanted` members beside the leader; returns how many it found.
@@ -146,7 +154,6 @@ extern "C" fn work(argument: *mut c_void) -> *mut c_void {
     adopt(thread);
     let mut done = 0;
     loop {
-        hooks::team_idle();
         // Other side: the addition in `send`.
         worker.mail.gate.wait_until(|| worker.mail.sent.load(Ordering::Acquire) != done);
         done = done.wrapping_add(1);
@@ -160,9 +167,9 @@ extern "C" fn work(argument: *mut c_void) -> *mut c_void {
 fn take_part(thread: &Thread, team: &'static Team, id: u32) {
     thread.state.set(team.state_of(id));
     places::bind_member(thread, team, id);
-    if let Some(function) = team.function.get() {
+    if let Some(body) = team.body.get() {
         hooks::region_enter(team.key());
-        function(team.data.get());
+        (body.function)(body.data);
     }
     barrier::join(thread, team);
 }

@@ -38,7 +38,7 @@ extern "C" fn GOMP_critical_name_end(name: *mut *mut u8) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_atomic_start() {
+pub(super) extern "C" fn GOMP_atomic_start() {
     if nodes::active() {
         return nodes::lock(&raw const ATOMIC as usize);
     }
@@ -46,7 +46,7 @@ extern "C" fn GOMP_atomic_start() {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn GOMP_atomic_end() {
+pub(super) extern "C" fn GOMP_atomic_end() {
     if nodes::active() {
         return nodes::unlock(&raw const ATOMIC as usize);
     }

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// What one task depends on, and what depends on it.
 pub(crate) struct Links {
     addresses: Vec<usize>,
+    /// It comes behind all siblings with dependences, and before all that come later.
+    all: bool,
     /// Tasks not complete that must be; one more while it is being registered.
     missing: AtomicU32,
     /// Guarded by the parent's table.
@@ -21,50 +23,118 @@ pub(crate) struct Links {
 }
 
 /// The unfinished children of one task that have dependences.
-pub(crate) struct Table(Lock<BTreeMap<usize, Entry>>);
+pub(crate) struct Table(Lock<Siblings>);
 
-/// One address: the last task that writes it, and the tasks after that read it.
+#[derive(Default)]
+struct Siblings {
+    entries: BTreeMap<usize, Entry>,
+    /// The last one that came behind all.
+    all: Option<*const Task>,
+}
+
+/// One address: the tasks that wrote it last, together; the tasks after those that read it; and after these, tasks that will write
+/// it together, while no other comes.
 #[derive(Default)]
 struct Entry {
-    writer: Option<*const Task>,
+    writers: Vec<*const Task>,
     readers: Vec<*const Task>,
+    set: Vec<*const Task>,
+}
+
+impl Entry {
+    /// The task comes behind the ones that `follow` is called with.
+    fn join(&mut self, task: *const Task, access: Access, mut follow: impl FnMut(*const Task)) {
+        if access != Access::Together && !self.set.is_empty() {
+            // They came behind the others.
+            self.writers = std::mem::take(&mut self.set);
+            self.readers.clear();
+        }
+        self.writers.iter().copied().for_each(&mut follow);
+        match access {
+            Access::Read => self.readers.push(task),
+            Access::Together => {
+                self.readers.iter().copied().for_each(&mut follow);
+                self.set.push(task);
+            }
+            Access::Write => {
+                self.readers.drain(..).for_each(&mut follow);
+                self.writers.clear();
+                self.writers.push(task);
+            }
+        }
+    }
+
+    /// The task is complete; is nobody left?
+    fn leave(&mut self, task: *const Task) -> bool {
+        for list in [&mut self.writers, &mut self.readers, &mut self.set] {
+            list.retain(|other| !std::ptr::eq(*other, task));
+        }
+        self.writers.is_empty() && self.readers.is_empty() && self.set.is_empty()
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = *const Task> {
+        [&self.writers, &self.readers, &self.set].into_iter().flatten().copied()
+    }
+}
+
+/// What a task does with an address. The strictest comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Access {
+    Write,
+    /// Writes it, in any order or at once with others that do so (`inoutset`).
+    Together,
+    Read,
+}
+
+/// What a task shall come behind.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) list: Vec<(usize, Access)>,
+    /// All that there is (`omp_all_memory`).
+    pub(crate) all: bool,
 }
 
 /// `omp_depend_t` kinds.
 const KIND_IN: usize = 1;
 
-/// The addresses of a `depend` argument, each with whether it is only read. Everything else than `in` counts as
-/// written: `mutexinoutset` is ordered like `inout`, which it may be.
-fn addresses(depend: *const *mut u8) -> Vec<(usize, bool)> {
+/// The addresses of a `depend` argument, each with what the task does. Everything else than `in` counts as written: `mutexinoutset` is
+/// ordered like `inout`, which it may be.
+pub(crate) fn wanted(depend: *const *mut u8) -> Wanted {
     // SAFETY: the program gives an array as described at GOMP_task: either the numbers of all and of written
     // addresses, then these; or 0, the number of all, of out/inout, of mutexinoutset and of in, then these, then
     // addresses of depend objects.
     let word = |index: usize| unsafe { *depend.add(index) } as usize;
+    let access = |read: bool| if read { Access::Read } else { Access::Write };
     let mut list = Vec::new();
     if word(0) != 0 {
         let (all, written) = (word(0), word(1));
-        list.extend((0..all).map(|index| (word(2 + index), index >= written)));
+        list.extend((0..all).map(|index| (word(2 + index), access(index >= written))));
     } else {
-        let (all, written, readers) = (word(1), word(2) + word(3), word(4));
-        list.extend((0..written + readers).map(|index| (word(5 + index), index >= written)));
-        for index in written + readers..all {
+        // A clause of iterators may name no address at all: then nothing follows the two words that both forms have.
+        let all = word(1);
+        let (written, readers) = if all == 0 { (0, 0) } else { (word(2) + word(3), word(4)) };
+        for index in 0..all {
+            if index < written + readers {
+                list.push((word(5 + index), access(index >= written)));
+                continue;
+            }
             let object = word(5 + index) as *const usize;
             // SAFETY: a depend object is an address and a kind.
             let (address, kind) = unsafe { (*object, *object.add(1)) };
-            list.push((address, kind == KIND_IN));
+            list.push((address, access(kind == KIND_IN)));
         }
     }
-    // Of several clauses for one address the strictest decides, so it comes first.
-    list.sort_unstable();
-    list.dedup_by_key(|(address, _)| *address);
-    list
+    Wanted { list, all: false }
 }
 
 /// Puts the task behind those siblings it depends on. True if there are none, so that it may begin.
-pub(crate) fn register(task: &'static Task, parent: &Task, depend: *const *mut u8) -> bool {
-    let wanted = addresses(depend);
+pub(crate) fn register(task: &'static Task, parent: &Task, mut wanted: Wanted) -> bool {
+    // Of several clauses for one address the strictest decides, so it comes first.
+    wanted.list.sort_unstable();
+    wanted.list.dedup_by_key(|(address, _)| *address);
     let links = Links {
-        addresses: wanted.iter().map(|(address, _)| *address).collect(),
+        addresses: wanted.list.iter().map(|(address, _)| *address).collect(),
+        all: wanted.all,
         missing: AtomicU32::new(1),
         successors: UnsafeCell::new(Vec::new()),
     };
@@ -72,8 +142,8 @@ pub(crate) fn register(task: &'static Task, parent: &Task, depend: *const *mut u
     unsafe { *task.links.get() = Some(Box::new(links)) };
     // SAFETY: only this thread, which executes the parent, makes the table; children complete only after.
     let table = unsafe { &mut *parent.table.get() }
-        .get_or_insert_with(|| Box::new(Table(Lock::new(BTreeMap::new()))));
-    let mut map = table.0.lock();
+        .get_or_insert_with(|| Box::new(Table(Lock::new(Siblings::default()))));
+    let mut siblings = table.0.lock();
     let Some(links) = links_of(task) else { return true };
     let follow = |before: *const Task| {
         // SAFETY: tasks in the table are not complete.
@@ -85,19 +155,17 @@ pub(crate) fn register(task: &'static Task, parent: &Task, depend: *const *mut u
             links.missing.fetch_add(1, Ordering::Relaxed);
         }
     };
-    for (address, only_read) in wanted {
-        let entry = map.entry(address).or_default();
-        if let Some(writer) = entry.writer {
-            follow(writer);
-        }
-        if only_read {
-            entry.readers.push(task);
-        } else {
-            entry.readers.drain(..).for_each(follow);
-            entry.writer = Some(task);
+    siblings.all.into_iter().for_each(follow);
+    if wanted.all {
+        siblings.entries.values().flat_map(Entry::tasks).for_each(follow);
+        siblings.entries.clear();
+        siblings.all = Some(task);
+    } else {
+        for (address, access) in wanted.list {
+            siblings.entries.entry(address).or_default().join(task, access, follow);
         }
     }
-    drop(map);
+    drop(siblings);
     // Other side: the subtraction in `complete`.
     links.missing.fetch_sub(1, Ordering::AcqRel) == 1
 }
@@ -113,15 +181,14 @@ pub(crate) fn complete(team: &Team, task: &'static Task) {
     // SAFETY: the task's reference keeps its parent, and the table was made before the task's links.
     let Some(table) = (unsafe { (*(*task.parent.get()).table.get()).as_deref() }) else { return };
     let successors = {
-        let mut map = table.0.lock();
+        let mut siblings = table.0.lock();
+        if links.all && siblings.all.is_some_and(|all| std::ptr::eq(all, task)) {
+            siblings.all = None;
+        }
         for address in &links.addresses {
-            let Some(entry) = map.get_mut(address) else { continue };
-            if entry.writer.is_some_and(|writer| std::ptr::eq(writer, task)) {
-                entry.writer = None;
-            }
-            entry.readers.retain(|reader| !std::ptr::eq(*reader, task));
-            if entry.writer.is_none() && entry.readers.is_empty() {
-                map.remove(address);
+            let entry = siblings.entries.get_mut(address);
+            if entry.is_some_and(|entry| entry.leave(task)) {
+                siblings.entries.remove(address);
             }
         }
         // SAFETY: the table is locked.
@@ -154,16 +221,21 @@ pub(crate) fn wait_until_ready(thread: &Thread, team: &'static Team, task: &Task
 
 extern "C" fn nothing(_: *mut u8) {}
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn GOMP_taskwait_depend(depend: *const *mut u8) {
+/// Waits until what the current task's next child would come behind is complete; with `later` only has what comes later wait.
+pub(crate) fn wait_for(wanted: Wanted, later: bool) {
     let thread = me();
-    let parent = thread.task();
+    let (team, parent) = (thread.team(), thread.task());
     // SAFETY: only this thread makes the table.
     if unsafe { (*parent.table.get()).is_none() } {
         return;
     }
     let recipe = Recipe { function: nothing, copier: None, size: 0, align: 1, flags: 0, priority: 0 };
     let task = tasks::make(thread, &recipe, false);
-    register(task, parent, depend);
-    tasks::execute_at_once(thread, thread.team(), task);
+    let defer = later && tasks::shall_defer(team, parent, false, true);
+    tasks::launch(thread, task, defer, Some(wanted));
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn GOMP_taskwait_depend(depend: *const *mut u8) {
+    wait_for(wanted(depend), false);
 }

@@ -2,6 +2,7 @@
 //!
 //! `env` calls it for OMP_DISPLAY_ENV, `routines` for the program.
 
+use super::allocator_variable;
 use super::env;
 use super::icv::{Icv, SCHED_MONOTONIC, SUPPORTED_ACTIVE_LEVELS};
 use super::places;
@@ -55,7 +56,7 @@ pub(crate) fn environment(icv: &Icv, verbose: bool) {
     line("OMP_DEFAULT_DEVICE", icv.default_device.to_string());
     line("OMP_MAX_TASK_PRIORITY", env::max_task_priority().to_string());
     line("OMP_DISPLAY_AFFINITY", "FALSE".to_owned());
-    line("OMP_ALLOCATOR", "omp_default_mem_alloc".to_owned());
+    line("OMP_ALLOCATOR", allocator_variable::name(icv.allocator));
     line("OMP_TARGET_OFFLOAD", "DEFAULT".to_owned());
     if verbose {
         let bind = env::variable("GOMP_CPU_AFFINITY").unwrap_or_default();

@@ -29,7 +29,7 @@ impl Doacross {
             Deal::Blocks => (0, threads),
             Deal::Turns | Deal::Dynamic => (plan.chunk, plan.count.div_ceil(plan.chunk)),
             // Chunks of all sizes: a word for each iteration.
-            Deal::Guided => (1, plan.count),
+            Deal::Guided | Deal::GuidedEven => (1, plan.count),
         };
         Doacross {
             counts: counts.to_vec(),

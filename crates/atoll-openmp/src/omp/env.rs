@@ -3,11 +3,13 @@
 //! Gives the first task's control variables (`icv`) and the few that are the program's as a whole; `display`
 //! prints them and `places` reads its own part.
 
+use super::allocator_variable;
 use super::display;
 use super::icv::{
     BIND_CLOSE, BIND_FALSE, BIND_PRIMARY, BIND_SPREAD, BIND_TRUE, Icv, SCHED_AUTO, SCHED_DYNAMIC,
     SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC, SUPPORTED_ACTIVE_LEVELS,
 };
+use super::kmp;
 use super::places;
 use crate::futex::{self, Lock};
 use crate::nodes;
@@ -22,6 +24,7 @@ static BINDS: [AtomicU32; LEVELS] = [const { AtomicU32::new(u32::MAX) }; LEVELS]
 
 static INITIAL: Lock<Icv> = Lock::new(Icv::initial(1));
 static CPUS: AtomicU32 = AtomicU32::new(1);
+static THROTTLES_TASKS: AtomicBool = AtomicBool::new(true);
 static STACK: AtomicUsize = AtomicUsize::new(0);
 static CANCELLATION: AtomicBool = AtomicBool::new(false);
 static MAX_TASK_PRIORITY: AtomicI32 = AtomicI32::new(0);
@@ -59,9 +62,20 @@ pub(crate) fn cpus() -> u32 {
     CPUS.load(Ordering::Relaxed)
 }
 
+/// Workers that are made from now on have such stacks.
+pub(crate) fn set_stack_bytes(bytes: usize) {
+    STACK.store(bytes, Ordering::Relaxed);
+}
+
 /// The stack of a new worker; 0 for the system's choice.
 pub(crate) fn stack_bytes() -> usize {
     STACK.load(Ordering::Relaxed)
+}
+
+/// Does a thread that has made many tasks execute the next ones at once?
+#[inline]
+pub(crate) fn throttles_tasks() -> bool {
+    THROTTLES_TASKS.load(Ordering::Relaxed)
 }
 
 #[inline]
@@ -131,17 +145,32 @@ fn truth(value: &str) -> Option<bool> {
     }
 }
 
+/// What LLVM's own variables take besides.
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
 fn positive(value: &str) -> Option<u32> {
     value.parse::<u32>().ok().filter(|number| *number > 0)
 }
 
 /// A size such as `64k`; kilobytes where no unit is given.
 fn size(value: &str) -> Option<usize> {
+    size_of_unit(value, 10)
+}
+
+/// The same, where no unit means 2 to the power of `shift` bytes.
+fn size_of_unit(value: &str, shift: u32) -> Option<usize> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let number = value[..digits].parse::<usize>().ok()?;
     let shift = match value[digits..].trim().to_ascii_lowercase().as_str() {
+        "" => shift,
         "b" => 0,
-        "" | "k" => 10,
+        "k" => 10,
         "m" => 20,
         "g" => 30,
         _ => return None,
@@ -227,6 +256,10 @@ fn read() {
     let cpus = places::allowed_cpus().len().max(1) as u32;
     CPUS.store(cpus, Ordering::Relaxed);
     let mut icv = Icv::initial(cpus);
+    if kmp::is_alone() {
+        // LLVM's programs begin with another schedule than gcc's.
+        (icv.schedule, icv.chunk) = (SCHED_STATIC, 0);
+    }
     let mut nests = None;
     if let Some(dynamic) = parsed("OMP_DYNAMIC", truth) {
         icv.dynamic = dynamic;
@@ -247,6 +280,10 @@ fn read() {
         icv.thread_limit = limit;
     }
     if let Some((schedule, chunk)) = parsed("OMP_SCHEDULE", schedule) {
+        // LLVM's runtime tells the user's schedule without what it implies.
+        let says = variable("OMP_SCHEDULE").is_some_and(|value| value.contains(':'));
+        let implied = kmp::is_alone() && !says && schedule & !SCHED_MONOTONIC == SCHED_STATIC;
+        let schedule = if implied { SCHED_STATIC } else { schedule };
         (icv.schedule, icv.chunk) = (schedule, chunk);
     }
     if let Some(list) = parsed("OMP_NUM_THREADS", threads) {
@@ -276,8 +313,14 @@ fn read() {
     if let Some(levels) = parsed("OMP_MAX_ACTIVE_LEVELS", |value| value.parse::<u32>().ok()) {
         icv.max_active_levels = levels.min(SUPPORTED_ACTIVE_LEVELS);
     }
-    if let Some(bytes) = parsed("OMP_STACKSIZE", size).or_else(|| parsed("GOMP_STACKSIZE", size)) {
+    let stack = || ["OMP_STACKSIZE", "GOMP_STACKSIZE"].into_iter().find_map(|name| parsed(name, size));
+    // Intel's and LLVM's own variable counts in bytes where it has no unit.
+    if let Some(bytes) = stack().or_else(|| parsed("KMP_STACKSIZE", |value| size_of_unit(value, 0))) {
         STACK.store(bytes, Ordering::Relaxed);
+    }
+    kmp::say_ignored();
+    if let Some(throttles) = parsed("KMP_ENABLE_TASK_THROTTLING", |value| truth(value).or(switch(value))) {
+        THROTTLES_TASKS.store(throttles, Ordering::Relaxed);
     }
     if let Some(number) = parsed("OMP_NUM_TEAMS", positive) {
         TEAMS.store(number as i32, Ordering::Relaxed);
@@ -296,6 +339,12 @@ fn read() {
         other => other.parse::<u64>().ok().map(|count| count.min(u64::MAX - 1)),
     });
     SPIN_COUNT.store(count.unwrap_or(u64::MAX), Ordering::Relaxed);
+    if let Some(allocator) = parsed("OMP_ALLOCATOR", |value| {
+        let handle = allocator_variable::make(&allocator_variable::parse(value)?);
+        (handle != 0).then_some(handle)
+    }) {
+        icv.allocator = allocator;
+    }
     let (spins, crowded) = spins();
     futex::configure(spins, crowded, nodes::cpus(cpus));
     icv.bind = places::init(icv.bind);

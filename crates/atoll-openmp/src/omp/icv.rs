@@ -9,6 +9,8 @@ pub(crate) const SCHED_STATIC: u32 = 1;
 pub(crate) const SCHED_DYNAMIC: u32 = 2;
 pub(crate) const SCHED_GUIDED: u32 = 3;
 pub(crate) const SCHED_AUTO: u32 = 4;
+/// Guided, in multiples of the chunk: not one that a program names.
+pub(crate) const SCHED_GUIDED_EVEN: u32 = 5;
 /// The modifier bit of a schedule.
 pub(crate) const SCHED_MONOTONIC: u32 = 0x8000_0000;
 

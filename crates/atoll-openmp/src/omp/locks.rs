@@ -1,6 +1,7 @@
 //! `omp_lock_t` and `omp_nest_lock_t`, for C and Fortran.
 //!
-//! A lock is its own word, in program memory; `crate::futex`'s parking lot holds those who wait for it.
+//! A lock is its own word, in program memory; `crate::futex`'s parking lot holds those who wait for it. Variables for nested locks have
+//! 16 bytes in gcc's C and 8 elsewhere: they hold an address.
 
 use super::alloc;
 use super::task::Task;
@@ -8,8 +9,7 @@ use super::team::me;
 use crate::futex::{word_lock, word_try_lock, word_unlock};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-/// A lock that its owner, a task, may take again: 16 bytes, as libgomp's.
-#[repr(C)]
+/// A lock that its owner, a task, may take again.
 pub(crate) struct NestLock {
     word: AtomicU32,
     count: AtomicI32,
@@ -21,12 +21,6 @@ fn task() -> *mut Task {
 }
 
 impl NestLock {
-    fn reset(&self) {
-        self.word.store(0, Ordering::Relaxed);
-        self.count.store(0, Ordering::Relaxed);
-        self.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
-    }
-
     /// Takes the lock once more, for the task that has it or if `acquire` gets it; returns how often it is taken.
     fn take(&self, acquire: impl FnOnce(&AtomicU32) -> bool) -> i32 {
         let task = task();
@@ -57,7 +51,7 @@ fn acquire(word: &AtomicU32) -> bool {
 macro_rules! lock_calls {
     ($($c:ident $fortran:ident $(-> $result:ty)?, $body:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $c(lock: *mut u32) $(-> $result)? {
+        pub(super) extern "C" fn $c(lock: *mut u32) $(-> $result)? {
             // SAFETY: the program gives the address of its lock.
             let word = unsafe { AtomicU32::from_ptr(lock) };
             $body(word)
@@ -83,18 +77,17 @@ lock_calls! {
     omp_test_lock omp_test_lock_ -> i32, |word: &AtomicU32| i32::from(word_try_lock(word));
 }
 
-/// Defines both forms of one function on a nested lock: Fortran's variable holds the address of one.
+/// Defines both forms of one function on a nested lock: the program's variable holds the address of one.
 macro_rules! nest_lock_calls {
     ($($c:ident $fortran:ident $(-> $result:ty)?, $body:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $c(lock: *const NestLock) $(-> $result)? {
-            // SAFETY: the program gives the address of its lock.
-            $body(unsafe { &*lock })
+        pub(super) extern "C" fn $c(lock: *mut *const NestLock) $(-> $result)? {
+            // SAFETY: the program's variable was initialised by `omp_init_nest_lock`.
+            $body(unsafe { &**lock })
         }
         #[unsafe(no_mangle)]
-        extern "C" fn $fortran(lock: *const *const NestLock) $(-> $result)? {
-            // SAFETY: the program's variable was initialised by `omp_init_nest_lock_`.
-            $body(unsafe { &**lock })
+        extern "C" fn $fortran(lock: *mut *const NestLock) $(-> $result)? {
+            $c(lock)
         }
     )*};
 }
@@ -106,16 +99,7 @@ nest_lock_calls! {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_init_nest_lock(lock: *const NestLock) {
-    // SAFETY: the program gives the address of its lock.
-    unsafe { &*lock }.reset();
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn omp_destroy_nest_lock(_lock: *const NestLock) {}
-
-#[unsafe(no_mangle)]
-extern "C" fn omp_init_nest_lock_(lock: *mut *const NestLock) {
+pub(super) extern "C" fn omp_init_nest_lock(lock: *mut *const NestLock) {
     let new = NestLock {
         word: AtomicU32::new(0),
         count: AtomicI32::new(0),
@@ -133,10 +117,20 @@ extern "C" fn omp_init_nest_lock_(lock: *mut *const NestLock) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn omp_destroy_nest_lock_(lock: *mut *const NestLock) {
-    // SAFETY: the variable was initialised by `omp_init_nest_lock_`, and its lock is not used any more.
+extern "C" fn omp_init_nest_lock_(lock: *mut *const NestLock) {
+    omp_init_nest_lock(lock);
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn omp_destroy_nest_lock(lock: *mut *const NestLock) {
+    // SAFETY: the variable was initialised by `omp_init_nest_lock`, and its lock is not used any more.
     unsafe {
         libc::free((*lock).cast_mut().cast());
         *lock = std::ptr::null();
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn omp_destroy_nest_lock_(lock: *mut *const NestLock) {
+    omp_destroy_nest_lock(lock);
 }

@@ -3,7 +3,7 @@
 //! A `Plan` counts iterations from 0, whatever the program's bounds; `loop_calls` is the ABI on top of it, for
 //! signed and unsigned bounds, and `ordered` and `doacross` add order between iterations.
 
-use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
+use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_GUIDED_EVEN, SCHED_MONOTONIC, SCHED_STATIC};
 use super::team::{State, Team, Thread};
 use super::workshare::WorkShare;
 use crate::nodes;
@@ -21,6 +21,8 @@ pub(crate) enum Deal {
     Dynamic,
     /// Shrinking chunks to who asks.
     Guided,
+    /// The same, all of them multiples of the smallest.
+    GuidedEven,
 }
 
 /// One loop: `count` iterations that begin at `start` and go by `step`, until `end`.
@@ -50,6 +52,7 @@ impl Plan {
             1 => Deal::Turns,
             2 => Deal::Dynamic,
             3 => Deal::Guided,
+            4 => Deal::GuidedEven,
             _ => Deal::Blocks,
         };
         Plan { start, step, end, count, chunk: chunk.max(1), deal }
@@ -79,10 +82,17 @@ impl Plan {
         Plan::new(start, end, step, count, schedule, chunk)
     }
 
+    /// A loop of so many iterations, over numbers of any type.
+    pub(crate) fn counted(start: u64, step: i64, count: u64, schedule: u32, chunk: u64) -> Plan {
+        let step = step as u64;
+        Plan::new(start, start.wrapping_add(count.wrapping_mul(step)), step, count, schedule, chunk)
+    }
+
     fn new(start: u64, end: u64, step: u64, count: u64, schedule: u32, chunk: u64) -> Plan {
         let deal = match schedule & !SCHED_MONOTONIC {
             SCHED_DYNAMIC => Deal::Dynamic,
             SCHED_GUIDED => Deal::Guided,
+            SCHED_GUIDED_EVEN => Deal::GuidedEven,
             SCHED_STATIC if chunk > 0 => Deal::Turns,
             _ => Deal::Blocks,
         };
@@ -123,9 +133,13 @@ fn block(count: u64, id: u64, size: u64) -> (u64, u64) {
 pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
     let plan = share.plan.get();
     match plan.deal {
-        Deal::Dynamic | Deal::Guided if team.spans() => next_over_nodes(team, share, &plan),
+        Deal::Dynamic if team.spans() => next_over_nodes(team, share, &plan),
+        Deal::Guided | Deal::GuidedEven if team.spans() => {
+            let threads = team.threads().min(u16::MAX.into()) as u16;
+            nodes::take_chunk(share.number.get(), plan.count, plan.chunk, threads, true)
+        }
         Deal::Dynamic => next_dynamic(team, share, &plan),
-        Deal::Guided => next_guided(team, share, &plan),
+        Deal::Guided | Deal::GuidedEven => next_guided(team, share, &plan),
         Deal::Blocks if team.spans() => {
             let State { trip, .. } = thread.state.get();
             thread.update(|state| state.trip += 1);
@@ -157,21 +171,14 @@ fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, 
     let mut batch = share.batch.lock();
     if batch.0 == batch.1 {
         let workers = u64::from(team.size.get());
-        let guided = plan.deal == Deal::Guided;
         // At the end all nodes should have something left to do.
         let fair = (plan.count / (u64::from(team.threads()) * 16)).max(1);
         // At most four times the most workers of a node.
         let chunks = workers.saturating_mul(4).min(fair.max(workers)) as u16;
-        *batch = nodes::take_chunk(share.number.get(), plan.count, plan.chunk, chunks, guided)?;
+        *batch = nodes::take_chunk(share.number.get(), plan.count, plan.chunk, chunks, false)?;
     }
     let (from, end) = *batch;
-    let left = end - from;
-    let size = if plan.deal == Deal::Guided {
-        left.div_ceil(u64::from(team.size.get())).max(plan.chunk)
-    } else {
-        plan.chunk
-    };
-    let to = from + size.min(left);
+    let to = from + plan.chunk.min(end - from);
     batch.0 = to;
     Some((from, to))
 }
@@ -207,7 +214,11 @@ fn next_guided(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)
             return None;
         }
         let left = plan.count - from;
-        let to = from + left.div_ceil(u64::from(team.size.get())).max(plan.chunk).min(left);
+        let mut part = left.div_ceil(u64::from(team.size.get())).max(plan.chunk);
+        if plan.deal == Deal::GuidedEven {
+            part = part.next_multiple_of(plan.chunk);
+        }
+        let to = from + part.min(left);
         match cursor.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return Some((from, to)),
             Err(now) => from = now,

@@ -1,4 +1,4 @@
-//! libgomp's ABI: what `gcc -fopenmp` programs call instead of libgomp once this library is preloaded.
+//! libgomp's ABI: what `gcc -fopenmp` programs call instead of libgomp once this library is preloaded; and in `kmp` that of LLVM.
 //!
 //! `team` holds the structures, `parallel` and `barrier` the regions; each family of entry points has a file.
 //! Workers may be processes: everything here lives in runtime memory and sleeps through `crate::futex`.
@@ -8,8 +8,10 @@
 
 mod affinity;
 mod alloc;
+mod allocator_variable;
 mod barrier;
 mod cancel;
+pub(crate) mod contention;
 mod crew;
 mod critical;
 mod depend;
@@ -18,6 +20,7 @@ mod doacross;
 mod env;
 mod fortran;
 pub(crate) mod icv;
+mod kmp;
 mod locks;
 mod loop_calls;
 mod loops;
@@ -26,6 +29,7 @@ mod ordered;
 mod parallel;
 mod parallel_loops;
 mod places;
+pub(crate) mod pools;
 mod routines;
 mod sections;
 mod single;
@@ -37,8 +41,9 @@ mod tasks;
 mod team;
 mod workshare;
 
+pub(crate) use crew::forget as forget_workers;
 pub(crate) use parallel::take_part_of_region;
-pub(crate) use team::Function;
+pub(crate) use team::{Function, retire};
 
 /// Writes a line to standard error, as libgomp words it but with our name, without any buffer or lock of std.
 pub(crate) fn say(message: &str) {

@@ -8,7 +8,7 @@ use crate::nodes;
 use std::sync::atomic::Ordering;
 
 /// Waits until the calling member's chunk has its turn.
-fn wait_for_turn(thread: &Thread) {
+pub(super) fn wait_for_turn(thread: &Thread) {
     if thread.team().spans() {
         nodes::unsupported("an ordered loop");
     }

@@ -10,50 +10,70 @@ use super::loops::Plan;
 use super::places;
 use super::task::Group;
 use super::taskgroup;
-use super::team::{Function, Span, Team, Thread, me};
+use super::team::{Body, Function, Span, Team, Thread, me};
 use super::workshare;
 use crate::nodes::decide::Way;
 use crate::nodes::region::Order;
 use crate::{futex, hooks, nodes};
 use atoll_memory::region_counts::Key;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many threads a region gets that asks for `asked` (0: does not say).
-fn resolve(thread: &Thread, asked: u32) -> u32 {
+/// How many threads a region gets that asks for `asked` (0: does not say), and how many of them its contention group counts besides the
+/// leader: none where there is no limit.
+fn resolve(thread: &Thread, asked: u32) -> (u32, u32) {
     let icv = thread.icv();
     let team = thread.team();
+    if thread.alone {
+        say_alone();
+        return (1, 0);
+    }
     if asked == 1 || team.active_level.get() >= icv.max_active_levels {
-        return 1;
+        return (1, 0);
     }
     let mut threads = if asked == 0 { icv.threads } else { asked };
     if icv.dynamic {
         threads = threads.min(env::cpus());
     }
-    if icv.thread_limit != u32::MAX {
-        threads = threads.min((icv.thread_limit + 1).saturating_sub(futex::busy()));
+    threads = threads.max(1);
+    if icv.thread_limit == u32::MAX {
+        return (threads, 0);
     }
-    threads.max(1)
+    let counted = team.contention().reserve(threads - 1, icv.thread_limit);
+    (counted + 1, counted)
+}
+
+/// A region's data lies on a stack that only its own process sees.
+#[cold]
+fn say_alone() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        super::say(
+            "a thread that libc itself made (for a timer, say) begins a parallel region: such regions have one thread; \
+             with --page-tables shared they have all",
+        );
+    }
 }
 
 /// What tells a region apart from others: its function, where it is called from, and the loop that it is.
-pub(crate) fn key(function: Function, call_site: usize, plan: Option<&Plan>) -> Key {
+pub(crate) fn key(outlined: usize, call_site: usize, plan: Option<&Plan>) -> Key {
     let extent =
         plan.map_or(0, |plan| 1 + (u64::from(64 - plan.count.leading_zeros()) << 2 | plan.deal as u64));
-    Key { function: function as usize as u64, call_site: call_site as u64, extent }
+    Key { function: outlined as u64, call_site: call_site as u64, extent }
 }
 
 /// The whole of which a region of `wanted` threads is the origin's part, and the threads of that part: where there are several
 /// nodes, over which it is spread.
 fn span(thread: &Thread, wanted: u32, key: Key) -> (Span, u32) {
     match nodes::several() {
-        Some((nodes::ORIGIN, nodes)) if thread.first && thread.team().level.get() == 0 => {
+        Some((nodes::ORIGIN, nodes)) if thread.first && !thread.team().is_within() => {
             // What was loaded since may keep variables by thread, which decides, too.
             hooks::before_region();
             match nodes::decide::begin(key, wanted, nodes) {
                 Some(way) => {
                     let threads = way.division.threads(nodes::ORIGIN);
-                    (Span::part(threads, way.division.iterations(nodes::ORIGIN)), threads.count)
+                    let iterations = way.division.iterations(nodes::ORIGIN);
+                    (Span::part(threads, iterations, way.first_come), threads.count)
                 }
                 None => (Span { measured: true, ..Span::default() }, wanted),
             }
@@ -64,17 +84,31 @@ fn span(thread: &Thread, wanted: u32, key: Key) -> (Span, u32) {
 
 /// Opens a region of the calling thread: a team with its members claimed, not yet at work.
 pub(crate) fn open(thread: &Thread, key: Key, asked: u32, flags: u32) -> &'static Team {
-    let (span, wanted) = span(thread, resolve(thread, asked), key);
+    let (threads, counted) = resolve(thread, asked);
+    let (span, wanted) = span(thread, threads, key);
     let team = open_part(thread, wanted, flags, span);
+    count(team, counted);
     team.extent.set(key.extent);
     team
 }
 
 /// The same on the calling thread's node alone, for what cannot be spread.
 pub(crate) fn open_here(thread: &Thread, asked: u32, flags: u32) -> &'static Team {
-    let team = open_part(thread, resolve(thread, asked), flags, Span::default());
+    let (threads, counted) = resolve(thread, asked);
+    let team = open_part(thread, threads, flags, Span::default());
+    count(team, counted);
     team.extent.set(0);
     team
+}
+
+/// The team's contention group has counted so many threads for it: those that were not to be had do not count.
+fn count(team: &Team, counted: u32) {
+    let there = counted.min(team.threads() - 1);
+    team.contention().give_back(counted - there);
+    team.counted.set(there);
+    if team.spans() {
+        team.contention().set_spread(true);
+    }
 }
 
 fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static Team {
@@ -102,6 +136,8 @@ fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static T
     team.parent.set(parent);
     team.parent_id.set(outside.id);
     team.teams.set(parent.teams.get());
+    team.contention.set(parent.contention());
+    team.counted.set(0);
     team.bind.set(bind);
     team.leader_place.set(thread.place.get());
     team.outside.set(Some(outside));
@@ -113,22 +149,15 @@ fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static T
 }
 
 /// Sends the members off and makes the leader one of them. Its part of the region is still to be called.
-pub(crate) fn launch(
-    thread: &Thread,
-    team: &'static Team,
-    function: Function,
-    data: *mut u8,
-    call_site: usize,
-) {
+pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site: usize) {
     hooks::before_region();
-    team.function.set(Some(function));
-    team.data.set(data);
+    team.body.set(Some(body));
     team.call_site.set(call_site);
     if team.span.get().measured && nodes::region::on_origin() {
         let way = nodes::decide::way();
         nodes::region::begin_part(team.size.get(), way.is_some_and(|way| way.cpu));
         if let Some(way) = way {
-            nodes::region::begin(order(thread, team, data, way));
+            nodes::region::begin(order(thread, team, body, way));
         }
     }
     // SAFETY: the crew is the leader's to use.
@@ -142,22 +171,25 @@ pub(crate) fn launch(
 }
 
 /// What the other nodes must know of a region that begins.
-fn order(thread: &Thread, team: &Team, data: *mut u8, way: Way) -> Order {
+fn order(thread: &Thread, team: &Team, body: Body, way: Way) -> Order {
     let key = team.key();
     // SAFETY: the first share is this team's, and nobody else uses it yet.
     let plan = unsafe { &*team.first_share.get() }.plan.get();
     Order {
         function: key.function,
-        data: data as u64,
+        entry: body.function as usize as u64,
+        data: body.data as u64,
         call_site: key.call_site,
         extent: key.extent,
         division: Some(way.division),
         cpu: way.cpu,
+        first_come: way.first_come,
         many: way.many,
         phases: way.phases,
         standard: crate::wrap::elsewhere::replaced(),
         plan: Some(plan.to_words()),
         icv: thread.icv(),
+        teams: team.teams.get(),
     }
 }
 
@@ -167,22 +199,25 @@ pub(crate) fn take_part_of_region(order: Order) {
     let thread = me();
     thread.set_icv(|icv| *icv = order.icv);
     let (threads, iterations) = order.part(node);
-    let team = open_part(thread, threads.count, 0, Span::part(threads, iterations));
+    let team = open_part(thread, threads.count, 0, Span::part(threads, iterations, order.first_come));
     team.extent.set(order.extent);
+    team.teams.set(order.teams);
+    team.contention().set_spread(true);
     nodes::region::begin_part(team.size.get(), order.cpu);
     // SAFETY: nobody works in the team yet.
     unsafe { &*team.first_share.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
     // SAFETY: the origin runs the same program at the same addresses: compared when the nodes met.
-    let function = unsafe { std::mem::transmute::<usize, Function>(order.function as usize) };
-    let data = order.data as *mut u8;
-    launch(thread, team, function, data, order.call_site as usize);
-    function(data);
+    let function = unsafe { std::mem::transmute::<usize, Function>(order.entry as usize) };
+    let body = Body { function, data: order.data as *mut u8, outlined: order.function as usize };
+    launch(thread, team, body, order.call_site as usize);
+    (body.function)(body.data);
     close(thread);
     nodes::region::end_part(order.key());
 }
 
 /// The leader's own part of a region.
-pub(crate) fn call(team: &Team, function: Function, data: *mut u8) {
+pub(crate) fn call(team: &Team, body: Body) {
+    let Body { function, data, .. } = body;
     if team.spans() { nodes::stack::call_below(function, data) } else { function(data) }
 }
 
@@ -203,6 +238,10 @@ pub(crate) fn close(thread: &Thread) {
         }
         futex::calmer(followers);
     }
+    if team.spans() {
+        team.contention().set_spread(false);
+    }
+    team.contention().give_back(team.counted.take());
     workshare::close(team);
     team.cancelled.store(false, Ordering::Relaxed);
     // What members mapped is there for the leader after the region.
@@ -213,16 +252,16 @@ pub(crate) fn close(thread: &Thread) {
 }
 
 /// A whole region.
-pub(crate) fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize) {
+pub(crate) fn region(body: Body, asked: u32, flags: u32, call_site: usize) {
     let thread = me();
-    let team = open(thread, key(function, call_site, None), asked, flags);
-    launch(thread, team, function, data, call_site);
-    call(team, function, data);
+    let team = open(thread, key(body.outlined, call_site, None), asked, flags);
+    launch(thread, team, body, call_site);
+    call(team, body);
     close(thread);
 }
 
 extern "C" fn parallel(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize) {
-    region(function, data, asked, flags, call_site);
+    region(Body::plain(function, data), asked, flags, call_site);
 }
 
 extern "C" fn parallel_reductions(
@@ -241,7 +280,7 @@ extern "C" fn parallel_reductions(
     // SAFETY: just opened.
     unsafe { &*group }.reductions.set(reductions);
     team.group.set(group);
-    launch(thread, team, function, data, call_site);
+    launch(thread, team, Body::plain(function, data), call_site);
     function(data);
     let size = team.size.get();
     close(thread);
@@ -268,8 +307,8 @@ extern "C" fn GOMP_parallel_reductions(function: Function, data: *mut u8, asked:
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_start(function: Function, data: *mut u8, asked: u32) {
     let thread = me();
-    let team = open(thread, key(function, 0, None), asked, 0);
-    launch(thread, team, function, data, 0);
+    let team = open(thread, key(function as usize, 0, None), asked, 0);
+    launch(thread, team, Body::plain(function, data), 0);
 }
 
 #[unsafe(no_mangle)]

@@ -7,7 +7,7 @@ use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_STATIC};
 use super::loop_calls::runtime;
 use super::loops::Plan;
 use super::parallel;
-use super::team::{Function, Team, me};
+use super::team::{Body, Function, Team, me};
 
 /// Makes the plan the team's first work share.
 fn prepare(team: &Team, plan: Plan) {
@@ -17,18 +17,20 @@ fn prepare(team: &Team, plan: Plan) {
 
 fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize, plan: Plan) {
     let thread = me();
-    let team = parallel::open(thread, parallel::key(function, call_site, Some(&plan)), asked, flags);
+    let body = Body::plain(function, data);
+    let team = parallel::open(thread, parallel::key(body.outlined, call_site, Some(&plan)), asked, flags);
     prepare(team, plan);
-    parallel::launch(thread, team, function, data, call_site);
-    parallel::call(team, function, data);
+    parallel::launch(thread, team, body, call_site);
+    parallel::call(team, body);
     parallel::close(thread);
 }
 
 fn launch(function: Function, data: *mut u8, asked: u32, plan: Plan) {
     let thread = me();
-    let team = parallel::open(thread, parallel::key(function, 0, Some(&plan)), asked, 0);
+    let body = Body::plain(function, data);
+    let team = parallel::open(thread, parallel::key(body.outlined, 0, Some(&plan)), asked, 0);
     prepare(team, plan);
-    parallel::launch(thread, team, function, data, 0);
+    parallel::launch(thread, team, body, 0);
 }
 
 macro_rules! regions {

@@ -157,7 +157,7 @@ pub(crate) extern "C" fn omp_pause_resource_all(kind: i32) -> i32 {
 }
 
 /// Writes the program's message, as for `#pragma omp error at(execution)`.
-fn message(kind: &str, text: *const u8, length: usize) -> String {
+pub(super) fn message(kind: &str, text: *const u8, length: usize) -> String {
     if text.is_null() {
         return format!("{kind} directive encountered");
     }

@@ -9,16 +9,18 @@ use std::sync::atomic::Ordering;
 
 /// Is the calling member the first at its next `single`?
 #[inline]
-fn first(thread: &Thread) -> bool {
+pub(super) fn first(thread: &Thread) -> bool {
     let mine = thread.state.get().singles;
     thread.update(|state| state.singles += 1);
     let team = thread.team();
-    if team.spans() && !nodes::region::on_origin() {
+    let span = team.span.get();
+    if team.spans() && !span.first_come && !nodes::region::on_origin() {
         // The origin's members will come as well: asking who was first would cost more.
         return false;
     }
     // Members order nothing by this; a barrier follows where the program needs it.
-    team.singles.compare_exchange(mine, mine + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    let first = team.singles.compare_exchange(mine, mine + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    first && (!span.first_come || nodes::take_single(mine))
 }
 
 #[unsafe(no_mangle)]

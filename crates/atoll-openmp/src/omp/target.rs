@@ -48,6 +48,8 @@ fn on_host(function: Function, data: *mut u8, thread_limit: u32) {
     let team = Team::obtain(thread, 1);
     team.level.set(0);
     team.active_level.set(0);
+    // SAFETY: every thread has a team.
+    team.within.set(unsafe { &*outside.team }.is_within());
     team.parent.set(ptr::null());
     team.teams.set((1, 0));
     team.settle(1, icv);
@@ -94,10 +96,15 @@ extern "C" fn GOMP_target_ext(
             if kind & 0xff != MAP_FIRSTPRIVATE {
                 continue;
             }
+            // An optional argument that is absent has no address and stays so.
+            let original = *addresses.add(index);
+            if original.is_null() {
+                continue;
+            }
             let (size, align) = (*sizes.add(index), 1usize << (kind >> 8).min(30));
             let mut copy = vec![0u8; size + align];
             let place = copy.as_mut_ptr().add(copy.as_ptr().align_offset(align));
-            place.copy_from_nonoverlapping(*addresses.add(index), size);
+            place.copy_from_nonoverlapping(original, size);
             *addresses.add(index) = place;
             copies.push(copy);
         }
@@ -186,7 +193,7 @@ extern "C" fn GOMP_teams(_number: u32, thread_limit: u32) {
     me().team().teams.set((1, 0));
 }
 
-fn limit(threads: u32) {
+pub(super) fn limit(threads: u32) {
     if threads > 0 {
         me().set_icv(|icv| icv.thread_limit = icv.thread_limit.min(threads));
     }
@@ -195,6 +202,11 @@ fn limit(threads: u32) {
 /// `teams` on the host: the calling thread is each team's initial thread in turn.
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_teams_reg(function: Function, data: *mut u8, number: u32, thread_limit: u32, _flags: u32) {
+    league(number, thread_limit, || function(data));
+}
+
+/// The same for any `body`; 0 for a number or a limit that nobody gave.
+pub(super) fn league(number: u32, thread_limit: u32, body: impl Fn()) {
     let thread = me();
     let asked = if number == 0 { env::TEAMS.load(Ordering::Relaxed) as u32 } else { number };
     let number = asked.max(1);
@@ -204,7 +216,7 @@ extern "C" fn GOMP_teams_reg(function: Function, data: *mut u8, number: u32, thr
     for at in 0..number {
         limit(threads);
         thread.team().teams.set((number, at));
-        function(data);
+        body();
         thread.set_icv(|icv| *icv = before.1);
     }
     thread.team().teams.set(before.0);

@@ -4,6 +4,7 @@
 
 use super::depend::{Links, Table};
 use super::icv::Icv;
+use super::kmp;
 use super::team::{Function, Team};
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, UnsafeCell};
@@ -39,6 +40,11 @@ pub(crate) struct Task {
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut u8>,
     pub(crate) detach: AtomicU32,
+    /// Called once its body is over, or will not run.
+    pub(crate) ending: Cell<Option<Function>>,
+    /// It may be queued again by its own body, to go on elsewhere; and how often it is queued or executed now.
+    pub(crate) untied: Cell<bool>,
+    pub(crate) parts: AtomicU32,
     /// What it depends on and what depends on it; and the same for its children, by address.
     pub(crate) links: UnsafeCell<Option<Box<Links>>>,
     pub(crate) table: UnsafeCell<Option<Box<Table>>>,
@@ -56,6 +62,8 @@ pub(crate) struct Group {
     /// Made for the reductions of a work-sharing construct, not by the program.
     pub(crate) workshare: bool,
     pub(crate) reductions: Cell<*mut usize>,
+    /// Those of LLVM's ABI.
+    pub(crate) kmp_reductions: Cell<*mut kmp::Reductions>,
 }
 
 // SAFETY: `reductions` is set by the thread whose task opened the group, before it makes tasks in it.
@@ -71,6 +79,7 @@ impl Group {
             cancelled: AtomicBool::new(false),
             workshare,
             reductions: Cell::new(reductions),
+            kmp_reductions: Cell::new(ptr::null_mut()),
         }))
     }
 
@@ -113,6 +122,9 @@ impl Task {
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
             detach: AtomicU32::new(0),
+            ending: Cell::new(None),
+            untied: Cell::new(false),
+            parts: AtomicU32::new(0),
             links: UnsafeCell::new(None),
             table: UnsafeCell::new(None),
             layout,

@@ -3,6 +3,7 @@
 //! `tasks` counts a group's tasks; `workshare` users register reductions here for `reduction(task, …)`.
 
 use super::barrier;
+use super::kmp;
 use super::task::Group;
 use super::tasks;
 use super::team::{Thread, me};
@@ -108,7 +109,7 @@ pub(crate) fn unregister(data: *mut usize, restore: bool) {
 }
 
 /// Opens a group in the current task.
-fn enter(thread: &Thread, workshare: bool) -> *const Group {
+pub(super) fn enter(thread: &Thread, workshare: bool) -> *const Group {
     let task = thread.task();
     let group = Group::open(task.group.get(), workshare);
     task.group.set(group);
@@ -116,13 +117,14 @@ fn enter(thread: &Thread, workshare: bool) -> *const Group {
 }
 
 /// Waits for the current group's tasks and closes it.
-fn leave(thread: &Thread) {
+pub(super) fn leave(thread: &Thread) {
     let task = thread.task();
     // SAFETY: the group was opened in this task, and closes below.
     let Some(group) = (unsafe { task.group.get().as_ref() }) else { return };
     if group.count.load(Ordering::Acquire) != 0 {
         tasks::work_until(thread, thread.team(), || group.count.load(Ordering::SeqCst) == 0);
     }
+    kmp::finish_reductions(group);
     task.group.set(group.outer);
     // SAFETY: from `open`, and its tasks are complete.
     unsafe { Group::close(group) };

@@ -7,15 +7,15 @@ use super::tasks::{self, Copier, Recipe};
 use super::team::{Function, me};
 
 const FLAG_UP: u32 = 1 << 8;
-const FLAG_GRAINSIZE: u32 = 1 << 9;
+pub(super) const FLAG_GRAINSIZE: u32 = 1 << 9;
 const FLAG_IF: u32 = 1 << 10;
 const FLAG_NOGROUP: u32 = 1 << 11;
 const FLAG_REDUCTION: u32 = 1 << 12;
-const FLAG_STRICT: u32 = 1 << 14;
+pub(super) const FLAG_STRICT: u32 = 1 << 14;
 
 /// How many tasks a loop of `iterations` gets, and how many iterations the first ones and the others have:
 /// (tasks, tasks that are longer, iterations of the longer, of the others).
-fn deal(iterations: u64, flags: u32, wanted: u64, threads: u64) -> (u64, u64, u64, u64) {
+pub(super) fn deal(iterations: u64, flags: u32, wanted: u64, threads: u64) -> (u64, u64, u64, u64) {
     let wanted = wanted.max(u64::from(flags & FLAG_GRAINSIZE != 0));
     if flags & FLAG_GRAINSIZE != 0 && flags & FLAG_STRICT != 0 {
         // Every task has the grain size but the last, which has what is left.

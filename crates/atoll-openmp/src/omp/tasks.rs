@@ -3,7 +3,7 @@
 //! Each member queues what it makes, takes its own newest first and others' oldest first. A thread that waits
 //! inside a task executes only descendants of that task, so that what it holds cannot be waited for.
 
-use super::depend;
+use super::depend::{self, Wanted};
 use super::env;
 use super::task::{BODY_ENDED, DETACHABLE, FULFILLED, Group, Task};
 use super::team::{Function, Team, Thread, me};
@@ -41,7 +41,33 @@ pub(crate) fn is_cancelled(team: &Team, group: *const Group) -> bool {
 pub(crate) fn may_defer(team: &Team, parent: &Task) -> bool {
     team.size.get() > 1
         && !parent.is_final.get()
-        && team.pending.load(Ordering::Relaxed) <= 64 * team.size.get()
+        && (team.pending.load(Ordering::Relaxed) <= 64 * team.size.get() || !env::throttles_tasks())
+}
+
+/// Is a task of that kind, whose maker does not wait for it, left for later?
+pub(crate) fn shall_defer(team: &Team, parent: &Task, detachable: bool, depends: bool) -> bool {
+    // In a team of one, only what waits for an event, or for a task that does, is.
+    let unfinished = depends && team.size.get() == 1 && parent.children.load(Ordering::Relaxed) != 0;
+    may_defer(team, parent) || (detachable || unfinished) && !parent.is_final.get()
+}
+
+/// Sends off a task that has its arguments, behind those that it depends on; executes it now where it is not to be deferred.
+pub(crate) fn launch(thread: &Thread, task: &'static Task, defer: bool, dependences: Option<Wanted>) {
+    let (team, parent) = (thread.team(), thread.task());
+    if defer {
+        count(team, task);
+    }
+    let ready = dependences.is_none_or(|wanted| depend::register(task, parent, wanted));
+    if !defer {
+        execute_at_once(thread, team, task);
+    } else if ready {
+        if team.size.get() == 1 {
+            parent.unbegun.fetch_sub(1, Ordering::Relaxed);
+            execute(thread, team, task);
+        } else {
+            enqueue(team, task);
+        }
+    }
 }
 
 /// Makes a child of the current task, with its arguments still to be copied.
@@ -162,6 +188,13 @@ pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task)
     if !skip {
         run_body(thread, team, task);
     }
+    // Other side: the addition in `go_on`. A part that comes after this one ends the task.
+    if task.untied.get() && task.parts.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    if let Some(ending) = task.ending.get() {
+        ending(task.data.get());
+    }
     if task.detach.load(Ordering::Acquire) & DETACHABLE != 0 && !skip {
         // Other side: `omp_fulfill_event`. Whoever comes second completes the task.
         let before = task.detach.fetch_or(BODY_ENDED, Ordering::AcqRel);
@@ -170,6 +203,39 @@ pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task)
         }
     }
     complete(team, task);
+}
+
+/// The body of an untied task asks for its next part to be executed, by whoever comes to it, and will return.
+pub(crate) fn go_on(thread: &Thread, team: &'static Team, task: &'static Task) {
+    task.parts.fetch_add(1, Ordering::AcqRel);
+    if task.deferred.get() && team.size.get() > 1 {
+        // SAFETY: the task's reference keeps its parent.
+        unsafe { &*task.parent.get() }.unbegun.fetch_add(1, Ordering::Relaxed);
+        enqueue(team, task);
+    } else {
+        run_body(thread, team, task);
+        // The part that asked goes on, and so the task does.
+        task.parts.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A task that was made shall not run.
+pub(crate) fn drop_unbegun(team: &Team, task: &'static Task) {
+    if let Some(ending) = task.ending.get() {
+        ending(task.data.get());
+    }
+    complete(team, task);
+}
+
+/// The task's body begins in the calling thread, which goes on with it itself.
+pub(crate) fn begin_here(thread: &Thread, task: &'static Task) {
+    thread.set_task(task);
+}
+
+/// A body that was begun so is over; the maker of the task goes on.
+pub(crate) fn end_here(thread: &Thread, team: &'static Team, task: &'static Task) {
+    thread.update(|state| state.task = task.parent.get());
+    finish_at_once(thread, team, task);
 }
 
 fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
@@ -233,6 +299,15 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
     }
 }
 
+/// Executes another task, if there is one that the thread may execute now: outside of explicit tasks any, in one its descendants.
+pub(crate) fn yield_to_another(thread: &Thread) {
+    let (team, current) = (thread.team(), thread.task());
+    let any = current.parent.get().is_null();
+    if let Some(task) = take(thread, team, false, |task| any || task.descends_from(current)) {
+        execute(thread, team, task);
+    }
+}
+
 /// Waits for the current task's children.
 pub(crate) fn wait_for_children(thread: &Thread) {
     let task = thread.task();
@@ -245,6 +320,14 @@ pub(crate) fn wait_for_children(thread: &Thread) {
 pub(crate) fn execute_at_once(thread: &Thread, team: &'static Team, task: &'static Task) {
     depend::wait_until_ready(thread, team, task);
     run_body(thread, team, task);
+    finish_at_once(thread, team, task);
+}
+
+/// The body of a task that was not counted is over.
+fn finish_at_once(thread: &Thread, team: &'static Team, task: &'static Task) {
+    if let Some(ending) = task.ending.get() {
+        ending(task.data.get());
+    }
     if task.detach.load(Ordering::Acquire) & DETACHABLE != 0 {
         work_until(thread, team, || task.detach.load(Ordering::SeqCst) & FULFILLED != 0);
     }
@@ -279,11 +362,8 @@ extern "C" fn GOMP_task(
     let (size, align) = (size as usize, align as usize);
     let recipe = Recipe { function, copier, size, align, flags, priority };
     let detachable = flags & FLAG_DETACH != 0;
-    // In a team of one, only what waits for an event, or for a task that does, is left for later.
-    let unfinished =
-        flags & FLAG_DEPEND != 0 && team.size.get() == 1 && parent.children.load(Ordering::Relaxed) != 0;
-    let lasting = (detachable || unfinished) && !parent.is_final.get();
-    let defer = deferrable && (may_defer(team, parent) || lasting);
+    let depends = flags & FLAG_DEPEND != 0;
+    let defer = deferrable && shall_defer(team, parent, detachable, depends);
     let task = make(thread, &recipe, defer || copier.is_some());
     if detachable {
         task.detach.store(DETACHABLE, Ordering::Relaxed);
@@ -298,20 +378,7 @@ extern "C" fn GOMP_task(
     } else {
         task.data.set(data);
     }
-    if defer {
-        count(team, task);
-    }
-    let ready = flags & FLAG_DEPEND == 0 || depend::register(task, parent, depend);
-    if !defer {
-        execute_at_once(thread, team, task);
-    } else if ready {
-        if team.size.get() == 1 {
-            parent.unbegun.fetch_sub(1, Ordering::Relaxed);
-            execute(thread, team, task);
-        } else {
-            enqueue(team, task);
-        }
-    }
+    launch(thread, task, defer, depends.then(|| depend::wanted(depend)));
 }
 
 #[unsafe(no_mangle)]

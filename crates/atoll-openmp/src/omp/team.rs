@@ -3,13 +3,17 @@
 //! `crew` fills teams with workers, `parallel` opens and closes them; all other files work on what is here.
 
 use super::barrier::Barrier;
+use super::contention::Contention;
 use super::crew::Worker;
 use super::env;
 use super::icv::Icv;
+use super::kmp;
 use super::task::{Group, Task};
 use super::workshare::WorkShare;
 use crate::futex::{Gate, Lock};
 use crate::nodes::division::Share;
+use crate::start::own_threads;
+use crate::state;
 use atoll_memory::region_counts::Key;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +22,22 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 /// An outlined function of the program.
 pub(crate) type Function = extern "C" fn(*mut u8);
+
+/// What each member of a region executes.
+#[derive(Clone, Copy)]
+pub(crate) struct Body {
+    pub(crate) function: Function,
+    pub(crate) data: *mut u8,
+    /// The program's own function, which tells the region apart: the same, or what it calls.
+    pub(crate) outlined: usize,
+}
+
+impl Body {
+    /// The program's function is called as it is.
+    pub(crate) fn plain(function: Function, data: *mut u8) -> Body {
+        Body { function, data, outlined: function as usize }
+    }
+}
 
 /// Where in its team a thread is: what a region saves on entry and restores at its end.
 #[derive(Clone, Copy)]
@@ -34,6 +54,8 @@ pub(crate) struct State {
     pub(crate) trip: u64,
     /// The iterations of an ordered loop this thread has at present.
     pub(crate) chunk: (u64, u64),
+    /// What `kmp` keeps of the constructs that the thread is in.
+    pub(crate) kmp: kmp::Present,
 }
 
 /// A thread as OpenMP sees it: the program's first thread, a worker, or a thread the program made itself.
@@ -50,6 +72,10 @@ pub(crate) struct Thread {
     pub(crate) place: Cell<i32>,
     /// Is this the program's first thread?
     pub(crate) first: bool,
+    /// No other process sees this thread's stack: its regions have no other member.
+    pub(crate) alone: bool,
+    /// What `kmp` keeps of the thread.
+    pub(crate) kmp: kmp::Kept,
 }
 
 thread_local! {
@@ -67,17 +93,40 @@ pub(crate) fn me() -> &'static Thread {
     unsafe { &*me }
 }
 
+/// Descriptors of threads of the program's that are gone.
+static SPARE_THREADS: Lock<Vec<&'static Thread>> = Lock::new(Vec::new());
+
 /// Makes the descriptor of a thread that we did not start.
 #[cold]
 fn introduce() -> &'static Thread {
-    static SEEN: AtomicBool = AtomicBool::new(false);
     env::init();
-    let thread = Thread::new(!SEEN.swap(true, Ordering::Relaxed));
+    crate::start::unmanaged::uses_openmp();
+    let own = own_threads::is_own();
+    let spare = if own { SPARE_THREADS.lock().pop() } else { None };
+    let thread = spare.unwrap_or_else(|| {
+        let first = state::is_first_thread();
+        // Who leads another node's part of regions is a worker.
+        let alone = !state::is_worker() && !own && state::are_workers_processes();
+        let thread = Thread::new(first, alone);
+        thread.state.set(State { team: Team::with_capacity(1), ..thread.state.get() });
+        thread
+    });
     adopt(thread);
-    let team = Team::with_capacity(1);
+    let team = thread.team();
     team.settle(1, env::initial_icv());
     thread.state.set(team.state_of(0));
+    own_threads::note_openmp(ptr::from_ref(thread) as usize);
     thread
+}
+
+/// The thread of the program's with the descriptor at this address, or 0 for none, is gone.
+pub(crate) fn retire(descriptor: usize) {
+    // SAFETY: descriptors are never freed.
+    let Some(thread) = (unsafe { (descriptor as *const Thread).as_ref() }) else { return };
+    // One that ended inside a region left a team that waits for it.
+    if thread.team().level.get() == 0 {
+        SPARE_THREADS.lock().push(thread);
+    }
 }
 
 /// Makes `thread` the descriptor of the calling thread.
@@ -86,7 +135,7 @@ pub(crate) fn adopt(thread: &'static Thread) {
 }
 
 impl Thread {
-    pub(crate) fn new(first: bool) -> &'static Thread {
+    pub(crate) fn new(first: bool, alone: bool) -> &'static Thread {
         Box::leak(Box::new(Thread {
             state: Cell::new(State {
                 team: ptr::null(),
@@ -96,12 +145,15 @@ impl Thread {
                 singles: 0,
                 trip: 0,
                 chunk: (0, 0),
+                kmp: kmp::Present::NOTHING,
             }),
             spare: Cell::new(ptr::null()),
             mates: UnsafeCell::new(Vec::new()),
             leaving: Cell::new(false),
             place: Cell::new(-1),
             first,
+            alone,
+            kmp: kmp::Kept::new(),
         }))
     }
 
@@ -189,14 +241,16 @@ pub(crate) struct Span {
     pub(crate) threads: u32,
     /// Its part where the runtime deals out blocks of iterations.
     pub(crate) iterations: Share,
+    /// The first thread that comes to a `single` has it, and not the first of the origin.
+    pub(crate) first_come: bool,
     /// It is a region, or a part of one, that is measured.
     pub(crate) measured: bool,
 }
 
 impl Span {
     /// A node's part of a region.
-    pub(crate) fn part(threads: Share, iterations: Share) -> Span {
-        Span { first: threads.first, threads: threads.of, iterations, measured: true }
+    pub(crate) fn part(threads: Share, iterations: Share, first_come: bool) -> Span {
+        Span { first: threads.first, threads: threads.of, iterations, first_come, measured: true }
     }
 }
 
@@ -211,11 +265,17 @@ pub(crate) struct Team {
     pub(crate) site: AtomicUsize,
     pub(crate) level: Cell<u32>,
     pub(crate) active_level: Cell<u32>,
+    /// Is it within a region though its level is 0? That of a `target` construct may be.
+    pub(crate) within: Cell<bool>,
+    /// The contention group that its threads are of: this team's own, if it is an initial thread's.
+    pub(crate) contention: Cell<*const Contention>,
+    own_contention: Contention,
+    /// Its threads that the group counts besides the leader.
+    pub(crate) counted: Cell<u32>,
     /// The team that met the region, and as which of its threads.
     pub(crate) parent: Cell<*const Team>,
     pub(crate) parent_id: Cell<u32>,
-    pub(crate) function: Cell<Option<Function>>,
-    pub(crate) data: Cell<*mut u8>,
+    pub(crate) body: Cell<Option<Body>>,
     pub(crate) call_site: Cell<usize>,
     /// See `region_counts::Key::extent`.
     pub(crate) extent: Cell<u64>,
@@ -280,10 +340,13 @@ impl Team {
             site: AtomicUsize::new(0),
             level: Cell::new(0),
             active_level: Cell::new(0),
+            within: Cell::new(false),
+            contention: Cell::new(ptr::null()),
+            own_contention: Contention::new(),
+            counted: Cell::new(0),
             parent: Cell::new(ptr::null()),
             parent_id: Cell::new(0),
-            function: Cell::new(None),
-            data: Cell::new(ptr::null_mut()),
+            body: Cell::new(None),
             call_site: Cell::new(0),
             extent: Cell::new(0),
             icv: Cell::new(Icv::initial(1)),
@@ -318,7 +381,20 @@ impl Team {
         let team = Team::obtain_used(leader, size);
         // It may have been a part of a larger one in its last region.
         team.span.set(Span::default());
+        team.within.set(false);
+        team.contention.set(ptr::null());
         team
+    }
+
+    /// The contention group of its threads.
+    pub(crate) fn contention(&self) -> &Contention {
+        // SAFETY: null, or that of an ancestor: teams are never freed.
+        unsafe { self.contention.get().as_ref() }.unwrap_or(&self.own_contention)
+    }
+
+    /// Is a thread of this team in a region?
+    pub(crate) fn is_within(&self) -> bool {
+        self.level.get() > 0 || self.within.get()
     }
 
     fn obtain_used(leader: &Thread, size: usize) -> &'static Team {
@@ -339,7 +415,7 @@ impl Team {
 
     /// What tells the region apart that it is in.
     pub(crate) fn key(&self) -> Key {
-        let function = self.function.get().map_or(0, |function| function as usize as u64);
+        let function = self.body.get().map_or(0, |body| body.outlined as u64);
         Key { function, call_site: self.call_site.get() as u64, extent: self.extent.get() }
     }
 
@@ -384,7 +460,16 @@ impl Team {
     pub(crate) fn state_of(&self, id: u32) -> State {
         let task = &self.members[id as usize].task;
         task.begin_implicit(self.icv.get(), self.group.get());
-        State { team: self, id, task, share: self.first_share.get(), singles: 0, trip: 0, chunk: (0, 0) }
+        State {
+            team: self,
+            id,
+            task,
+            share: self.first_share.get(),
+            singles: 0,
+            trip: 0,
+            chunk: (0, 0),
+            kmp: kmp::Present::NOTHING,
+        }
     }
 
     #[inline]

@@ -8,11 +8,13 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering;
 
 use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP};
-use atoll_memory::{arena, layout, sys, uffd};
+use atoll_memory::{arena, layout, limits, sys, uffd};
 
 use super::share::{self, PinnedFile};
-use super::{late, nodes, objects, process, segment, signal};
-use crate::nodes::stack::Stack;
+use super::{
+    imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list, unmanaged,
+};
+use crate::nodes::stack::{Stack, on_stack};
 use crate::{heap, journal, state};
 
 #[used]
@@ -24,15 +26,33 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     let Some(value) = (unsafe { variable(envp, control::ENVIRONMENT) }) else { return };
     let Some(fd) = value.to_str().ok().and_then(|v| v.parse::<c_int>().ok()) else { return };
     let objects = objects::loaded();
-    if !objects.iter().any(|o| o.file_name().starts_with("libgomp.so")) {
-        return;
+    if !objects.iter().any(objects::Object::is_openmp) {
+        unmanaged::leave_alone(fd);
+        return take_over::watch(fd);
     }
     let Some(control) = Control::map(fd) else { return };
+    // SAFETY: as above.
+    if unsafe { variable(envp, control::ENVIRONMENT_PRELOAD) }.is_none()
+        && take_over::applies(control)
+        && imports::is_interpreter()
+    {
+        return take_over::watch(fd);
+    }
     // A second OpenMP program of the same run (one after another in a script) has workers of its own; only one
     // at a time can use the control block.
     let me = std::process::id() as i32;
     if control.program.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-        sys::complain("atoll: a second OpenMP program of this run is left alone: one program a run\n");
+        let limit =
+            if control.settings.near_bytes == u64::MAX { "" } else { ", and --near is not applied to it" };
+        sys::complain(&format!(
+            "atoll: a second OpenMP program of this run is left alone: one program a run{limit}\n"
+        ));
+        if control.settings.require != 0 {
+            sys::complain("atoll: --require: so it is not started\n");
+            control.failure.store(EXIT_SETUP, Ordering::Release);
+            // SAFETY: ends the process before main.
+            unsafe { libc::_exit(EXIT_SETUP) };
+        }
         // SAFETY: as above.
         unsafe { clean(envp) };
         return;
@@ -48,9 +68,11 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     journal::open(unsafe { variable(envp, atoll_profile_wire::ENVIRONMENT) });
     // SAFETY: nothing else runs yet.
     unsafe { clean(envp) };
+    let mask = state::SignalsBlocked::new().before();
+    control.blocked.store(mask, Ordering::Relaxed);
     let bias = objects.iter().find(|object| object.name.is_empty()).map_or(0, |object| object.base);
     control.program_bias.store(bias as u64, Ordering::Relaxed);
-    if let Err(message) = set_up(control, &objects, envp as usize) {
+    if let Err(message) = on_large_stack(|| set_up(control, &objects, envp as usize)) {
         sys::complain("atoll: ");
         sys::complain(&message);
         sys::complain("\n");
@@ -60,7 +82,23 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     }
 }
 
+/// Runs `work` on a stack of its own: the main stack may be as small as the shell's limit makes it, and is moved meanwhile.
+pub(super) fn on_large_stack(work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    const BYTES: usize = 1 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, which nobody else knows.
+    let stack = unsafe { sys::mmap(0, BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    let stack = stack.map_err(|e| format!("cannot make a stack for the set-up: {e}"))?;
+    // SAFETY: as above; afterwards nobody is on it.
+    unsafe {
+        let result = on_stack(stack + BYTES, work);
+        let _ = sys::syscall(libc::SYS_munmap, [stack, BYTES, 0, 0, 0, 0]);
+        result
+    }
+}
+
 fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usize) -> Result<(), String> {
+    limits::check().map_err(|limited| limited.to_string())?;
     heap::place::set(control.settings.node, control.settings.nodes);
     if control.settings.segment.is_on() {
         return set_up_segment(control, objects, in_stack);
@@ -70,14 +108,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
         return Err("mimalloc does not take the pinned memory".into());
     }
     state::set_heap_ready();
-    let delivery =
-        if control.settings.fault_thread() { uffd::Delivery::Message } else { uffd::Delivery::Signal };
-    let faults = uffd::Uffd::open(delivery).map_err(|e| {
-        format!(
-            "cannot use userfaultfd: {e}. Try: sysctl -w vm.unprivileged_userfaultfd=1, or give yourself access to \
-             /dev/userfaultfd; `atoll doctor` says more"
-        )
-    })?;
+    let faults = open_faults(control)?;
     let pager = arena::create(control).map_err(|e| {
         if matches!(e, arena::SetupError::Far(_)) {
             control.failure.store(EXIT_FAR, Ordering::Relaxed);
@@ -99,12 +130,13 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
         share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
         let stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
         file.move_stack(stack.bottom, stack.used, stack.top).map_err(kernel("the main stack"))?;
+        stack.keep_executable();
     }
     pager.attach_table(0, faults).map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
     state::set_serves_faults();
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
-    signal::use_stack(process::alternate_stack(0));
+    use_signal_stack()?;
     signal::install();
     state::manage(pager);
     state::become_worker(0, 0);
@@ -117,6 +149,25 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     share::restore(contents);
     crate::wrap::init();
     Ok(())
+}
+
+/// The descriptor by which faults are served.
+pub(super) fn open_faults(control: &Control) -> Result<uffd::Uffd, String> {
+    let delivery =
+        if control.settings.fault_thread() { uffd::Delivery::Message } else { uffd::Delivery::Signal };
+    uffd::Uffd::open(delivery).map_err(|e| {
+        format!(
+            "cannot use userfaultfd: {e}. Try: sysctl -w vm.unprivileged_userfaultfd=1, or give yourself access to \
+             /dev/userfaultfd; `atoll doctor` says more"
+        )
+    })
+}
+
+/// The first thread gets its stack for signals; workers to come will hear of this process's end, and find libc's lists.
+pub(super) fn use_signal_stack() -> Result<(), String> {
+    lifeline::begin();
+    thread_list::find();
+    if process::make_alternate_stack(0) { Ok(()) } else { Err("there is no room for stacks".into()) }
 }
 
 /// The same for a program whose memory is a segment: nothing is paged, no fault is served.
@@ -141,14 +192,13 @@ fn set_up_segment(
     share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
     let stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
     file.move_stack(stack.bottom, stack.used, stack.top).map_err(kernel("the main stack"))?;
+    stack.keep_executable();
     share::restore(contents);
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
     state::manage(pager);
     state::become_worker(0, 0);
-    let stacks = process::least_slot_bytes();
-    segment::slot(0, stacks).ok_or_else(|| "the segment is too small: raise --segment-size".to_owned())?;
-    signal::use_stack(process::alternate_stack(0));
+    use_signal_stack().map_err(|_| "the segment is too small: raise --segment-size".to_owned())?;
     signal::install();
     late::begin(file, objects);
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
@@ -182,7 +232,7 @@ pub(super) fn main_stack(in_stack: usize) -> Result<Stack, sys::Errno> {
     let bytes = (limit.rlim_cur as usize).min(1 << 30).max(stack.end - stack.start) & !4095;
     let floor = i.checked_sub(1).map_or(0, |j| mappings[j].end + (1 << 20));
     let bottom = (stack.end - bytes).max(floor).min(stack.start);
-    Ok(Stack { bottom, used: stack.start, top: stack.end })
+    Ok(Stack { bottom, used: stack.start, top: stack.end, executable: stack.executable })
 }
 
 /// The value of environment variable `name`.

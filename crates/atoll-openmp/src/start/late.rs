@@ -1,10 +1,8 @@
-//! Libraries that come late: loaded with `dlopen`, before or after workers exist.
+//! Libraries that come late: loaded with `dlopen`, before or after workers exist; and libraries that go.
 //!
-//! `wrap::replay` notes that the program called `dlopen`; before the next region starts, the master moves the new
+//! `wrap::replay` notes that the program called `dlopen` or `dlclose`; before the next region starts, the master moves new
 //! libraries' data to shared memory, as the constructor did for the first ones, and has their mappings repeated
-//! by the workers that exist (`wrap::replay`). What the dynamic linker itself knows of them stays private:
-//! thread-local variables of such a library and exceptions through it work in the master and in workers that are
-//! made later, not in workers that were there before.
+//! by the workers that exist (`wrap::replay`), which also take over what the dynamic linker knows (`linker_state`).
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +11,14 @@ use atoll_memory::segment::fill::Which;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys::{self, Errno};
 
+use super::linker_state;
 use super::objects::{self, Object};
 use super::share::{self, PinnedFile};
 use crate::state::{self, SignalsBlocked};
 use crate::wrap::replay;
 
 static PENDING: AtomicBool = AtomicBool::new(false);
+static HERE_ALONE: AtomicBool = AtomicBool::new(false);
 static FILE: Spin<Option<PinnedFile>> = Spin::new(None);
 /// Where the objects that are shared already are loaded.
 static KNOWN: Spin<Vec<usize>> = Spin::new(Vec::new());
@@ -29,8 +29,21 @@ pub(super) fn begin(file: PinnedFile, objects: &[Object]) {
     *KNOWN.lock() = objects.iter().map(|o| o.base).collect();
 }
 
+/// On several nodes: has a library been loaded that the other nodes do not have?
+pub(crate) fn is_here_alone() -> bool {
+    HERE_ALONE.load(Ordering::Relaxed)
+}
+
 /// The program is about to load a library in the master.
 pub(crate) fn expect() {
+    PENDING.store(true, Ordering::Relaxed);
+}
+
+/// The program has closed a library in the master: another one may be loaded to its place.
+pub(crate) fn closed() {
+    let loaded = objects::loaded();
+    let _blocked = SignalsBlocked::new();
+    KNOWN.lock().retain(|base| loaded.iter().any(|object| object.base == *base));
     PENDING.store(true, Ordering::Relaxed);
 }
 
@@ -54,22 +67,27 @@ fn share_new() {
     let mut file = FILE.lock();
     let mut known = KNOWN.lock();
     let Some(file) = file.as_mut() else { return };
-    for object in loaded {
+    let before = known.clone();
+    for object in &loaded {
         if known.contains(&object.base) {
             continue;
         }
         known.push(object.base);
-        crate::nodes::tls::loaded_late(&object);
+        crate::nodes::tls::loaded_late(object);
+        HERE_ALONE.store(crate::nodes::several().is_some(), Ordering::Relaxed);
         let shared = if replay::needed() {
-            share_one(&object, file)
+            share_one(object, file)
         } else if object.is_private() {
             Ok(())
         } else {
-            share_first(&object, file)
+            share_first(object, file)
         };
         if shared.is_err() {
             sys::complain("atoll: a library that was loaded late cannot be shared with the workers\n");
         }
+    }
+    if replay::needed() {
+        linker_state::note(&loaded, &|base| !before.contains(&base));
     }
 }
 

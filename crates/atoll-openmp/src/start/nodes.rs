@@ -11,7 +11,7 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys;
 use atoll_memory::uffd::Uffd;
 
-use super::constructor::{main_stack, share_tls};
+use super::constructor::{main_stack, share_tls, use_signal_stack};
 use super::share::{self, PinnedFile};
 use super::{late, objects, process, signal, stray};
 use crate::nodes::stack::Stack;
@@ -61,9 +61,10 @@ pub(super) fn set_up(
     }
     let bounds = (main_stack.bottom, main_stack.top);
     let meeting = agent::meet(control.settings.meeting(), (node, nodes), pager.page_bytes(), bounds)?;
-    signal::use_stack(process::alternate_stack(0));
+    use_signal_stack()?;
     signal::install();
     stray::install();
+    wrap::elsewhere::allow();
     let begin = Node { control, pager, faults, main_stack };
     if node == ORIGIN {
         stack::move_here(pager, main_stack).map_err(kernel("the main stack"))?;
@@ -72,7 +73,7 @@ pub(super) fn set_up(
         if let Err(e) = pager.check_near() {
             signal::end(e);
         }
-        wrap::elsewhere::allow();
+        wrap::elsewhere::begin();
         late::begin(file, objects);
         let layout = begin.layout();
         agent::start(meeting, move || Ok(layout))?;
@@ -83,6 +84,7 @@ pub(super) fn set_up(
         return Ok(());
     }
     share::forget(contents);
+    wrap::elsewhere::without_input();
     if let Some(origin) = wrap::process::origin() {
         wrap::elsewhere::prepare(origin);
     }
@@ -146,7 +148,7 @@ impl Node {
         self.attach()?;
         state::set_serves_faults();
         let started = workers::start(1, 0, region::lead, std::ptr::null_mut());
-        started.map_err(|e| format!("cannot start the node's first worker: {}", sys::Errno(e.0)))?;
+        started.map_err(|e| format!("the node's first worker: {e}"))?;
         self.control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
         Ok(self.layout())
     }

@@ -70,7 +70,7 @@ impl Object {
     /// Does its data stay private to each worker? libc and what belongs to it keep state that means something to
     /// one process only (locks by private futex, thread lists); the caches of libgcc_s are guarded by those.
     pub(crate) fn is_private(&self) -> bool {
-        const PRIVATE: [&str; 9] = [
+        const PRIVATE: [&str; 8] = [
             "ld-linux",
             "libc.so",
             "libm.so",
@@ -78,10 +78,20 @@ impl Object {
             "libpthread",
             "libdl.so",
             "librt.so",
-            "libgomp.so",
             "linux-vdso",
         ];
-        PRIVATE.iter().any(|p| self.file_name().starts_with(p))
+        self.is_openmp() || PRIVATE.iter().any(|p| self.file_name().starts_with(p))
+    }
+
+    /// Does an OpenMP runtime serve programs of LLVM's compilers and Intel's?
+    pub(crate) fn is_llvm(&self) -> bool {
+        !self.file_name().starts_with("libgomp.so")
+    }
+
+    /// Is it an OpenMP runtime in whose place this library stands: gcc's, LLVM's or Intel's?
+    pub(crate) fn is_openmp(&self) -> bool {
+        const RUNTIMES: [&str; 4] = ["libgomp.so", "libomp.so", "libomp5.so", "libiomp5.so"];
+        RUNTIMES.iter().any(|runtime| self.file_name().starts_with(runtime))
     }
 }
 

@@ -20,7 +20,7 @@ use atoll_memory::segment::make::{Refusal, Stretch};
 use atoll_memory::segment::{PageKind, Segment};
 use atoll_memory::{layout, sys};
 
-use crate::heap::{bounds, large, os, small};
+use crate::heap::{bounds, os, small};
 use crate::state;
 
 /// mimalloc's bookkeeping, and the program break.
@@ -33,8 +33,6 @@ const STACK_BYTES: usize = 12 << 20;
 
 /// The segment's first address and its end.
 static BOUNDS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
-/// Where each worker's stacks begin; 0: nowhere yet.
-static SLOTS: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WORKERS];
 /// Each worker's counter of faults, a descriptor all share; below 0: none.
 static COUNTERS: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
@@ -129,23 +127,6 @@ fn control_first() -> PageKind {
 /// Keeps the control block, from before there is a pager.
 pub(super) fn begin(control: &'static Control) {
     let _ = CONTROL.set(control);
-}
-
-/// Stacks of worker `index`: where they begin. `bytes` of them; all of it is in the segment, so it is there already.
-/// `None`: the segment is full.
-pub(super) fn slot(index: usize, bytes: usize) -> Option<usize> {
-    let known = SLOTS[index].load(Ordering::Relaxed);
-    if known != 0 {
-        return Some(known);
-    }
-    let at = large::allocate(bytes, 4096)?;
-    SLOTS[index].store(at, Ordering::Relaxed);
-    Some(at)
-}
-
-/// Where the stacks of worker `index` begin, once they were asked for.
-pub(super) fn known_slot(index: usize) -> usize {
-    SLOTS[index].load(Ordering::Relaxed)
 }
 
 /// What is not filled mapping by mapping: the segment, and tables that nobody uses.

@@ -47,6 +47,18 @@ impl PinnedFile {
         Ok(PinnedFile { fd, next: MOVED_OFFSET })
     }
 
+    /// Maps heap and stacks as memory of this process alone, which a process that it forks gets a copy of. There is no file.
+    pub(crate) fn none_but_private() -> Result<(), Errno> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        for part in [heap::place::pinned(), heap::place::stacks()] {
+            // SAFETY: NOREPLACE: nothing that exists is touched.
+            unsafe {
+                sys::mmap(part.start, part.len(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the file for what is moved alone: heap and stacks are in a segment.
     pub(crate) fn of_moved() -> Result<PinnedFile, Errno> {
         let fd = sys::memfd(c"atoll-pinned", 0, MOVED_OFFSET + MOVED_BYTES)?;
@@ -87,21 +99,8 @@ impl PinnedFile {
     }
 }
 
-/// Stretches up to this size are copied as one piece: this library's own data, the stack in use and the main
-/// thread's storage are, since they change while anything is done piece by piece. Larger ones are copied without
-/// their holes, which would take memory.
-const ONE_PIECE: usize = 1 << 20;
-
 /// A word of this library's own data.
 static OWN_DATA: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-
-/// Does `start..end` hold what changes while it is copied?
-fn is_in_use(start: usize, end: usize) -> bool {
-    let local = 0u8;
-    [&raw const OWN_DATA as usize, &raw const local as usize, thread_pointer()]
-        .iter()
-        .any(|a| (start..end).contains(a))
-}
 
 /// Address of the calling thread's control block.
 pub(crate) fn thread_pointer() -> usize {
@@ -113,63 +112,64 @@ pub(crate) fn thread_pointer() -> usize {
 
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 pub(crate) fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
-    let (runs, bits) = present_runs(start, end);
-    let last = match (runs.first(), runs.last()) {
-        (Some(&(a, _)), Some(&(_, b))) if b - a <= ONE_PIECE || is_in_use(start, end) => (a, b),
-        (Some(_), Some(&last)) => {
-            for &(a, b) in &runs[..runs.len() - 1] {
-                let at = offset as usize + (a - start);
-                // SAFETY: mapped and readable; the program's data, which nobody changes yet.
-                unsafe { sys::syscall(libc::SYS_pwrite64, [fd as usize, a, b - a, at, 0, 0])? };
-            }
-            last
-        }
-        _ => (start, start),
-    };
-    // SAFETY: replaces memory by a copy of itself; see `copy_and_map`.
-    let result = unsafe { copy_and_map(fd, offset, start, end, last) };
-    drop((runs, bits));
+    let runs = present_runs(start, end)?;
+    // SAFETY: replaces memory by a copy of itself; nobody else changes it, as there is no other thread yet.
+    let result = unsafe { copy_and_map(fd, offset, start, end, &runs) };
+    drop(runs);
     result
 }
 
-/// Writes `last` to the file and maps the file over `start..end`, with no instruction in between that could
-/// write to memory.
+/// Writes `runs` of `start..end` to the file and maps the file over the stretch, with no instruction in between that writes to
+/// memory: this library's own data, the stack in use and the main thread's storage may lie there.
 ///
 /// # Safety
-/// The rest of the stretch must have been copied and not written since.
+/// What `runs` leaves out reads as zeros, and nobody else changes the stretch meanwhile.
 #[inline(never)]
-unsafe fn copy_and_map(
-    fd: i32,
-    offset: u64,
-    start: usize,
-    end: usize,
-    last: (usize, usize),
-) -> Result<(), Errno> {
+unsafe fn copy_and_map(fd: i32, offset: u64, start: usize, end: usize, runs: &[Run]) -> Result<(), Errno> {
     let result: isize;
-    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED) as usize;
-    // SAFETY: pwrite64, then (if it wrote something or there was nothing to write) mmap; registers only.
+    // SAFETY: pwrite64 of each run, then mmap; registers only.
     unsafe {
         asm!(
+            // The next run, until there is none.
+            "2:",
+            "cmp r12, r13",
+            "je 4f",
+            "mov rsi, [r12]",
+            "mov rdx, [r12 + 8]",
+            "sub rdx, rsi",
+            "add r12, 16",
+            // What is left of the run: the kernel may write less than asked for.
+            "3:",
+            "test rdx, rdx",
+            "jz 2b",
+            "mov rdi, r8",
+            "mov r10, rsi",
+            "sub r10, r14",
+            "add r10, r9",
+            "mov eax, {pwrite}",
             "syscall",
             "test rax, rax",
-            "js 2f",
-            "mov rdi, r12",
-            "mov rsi, r13",
-            "mov rdx, r14",
-            "mov r10, r15",
+            "js 5f",
+            "add rsi, rax",
+            "sub rdx, rax",
+            "jmp 3b",
+            "4:",
+            "mov rdi, r14",
+            "mov rsi, r15",
+            "mov edx, {prot}",
+            "mov r10d, {flags}",
             "mov eax, {mmap}",
             "syscall",
-            "2:",
+            "5:",
+            pwrite = const libc::SYS_pwrite64 as i32,
             mmap = const libc::SYS_mmap as i32,
-            // r8 and r9 are mmap's last two arguments; pwrite64 leaves them alone.
-            inout("rax") libc::SYS_pwrite64 as isize => result,
-            inout("rdi") fd as usize => _,
-            inout("rsi") last.0 => _,
-            inout("rdx") last.1 - last.0 => _,
-            inout("r10") offset as usize + (last.0 - start) => _,
+            prot = const libc::PROT_READ | libc::PROT_WRITE,
+            flags = const libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED,
+            out("rax") result,
+            out("rdi") _, out("rsi") _, out("rdx") _, out("r10") _,
             in("r8") fd as usize, in("r9") offset as usize,
-            in("r12") start, in("r13") end - start, in("r14") prot, in("r15") flags,
+            inout("r12") runs.as_ptr() => _, in("r13") runs.as_ptr_range().end,
+            in("r14") start, in("r15") end - start,
             out("rcx") _, out("r11") _,
             options(nostack),
         );
@@ -177,34 +177,98 @@ unsafe fn copy_and_map(
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(()) }
 }
 
+/// A stretch of memory: its first address, and the one behind its last.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Run {
+    start: usize,
+    end: usize,
+}
+
 /// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never
 /// touched read as zeros, as the file does. File-backed data that was not read yet counts as present.
 ///
 /// From the moment the kernel is asked until the memory was copied nothing may be allocated or freed: that could
-/// touch pages of the allocator's own which the kernel did not count. So there is room for all runs before, and the
-/// kernel's answer comes back with them, to be dropped later.
-fn present_runs(start: usize, end: usize) -> (Vec<(usize, usize)>, Vec<u64>) {
-    let pages = (end - start) / 4096;
-    let mut bits = vec![0u64; pages];
-    let mut runs: Vec<(usize, usize)> = Vec::with_capacity(pages / 2 + 1);
+/// touch pages of the allocator's own which the kernel did not count. So the answer lies in a mapping of its own. That also keeps
+/// it out of pinned memory, which counts against the near limit: a large array of a program has a word of it for each page.
+fn present_runs(start: usize, end: usize) -> Result<Runs, Errno> {
+    let mut runs = Runs::with_room((end - start) / 4096 / 2 + 1)?;
     let backed = file_backed(start, end);
-    let known = std::fs::File::open("/proc/self/pagemap").and_then(|f| {
-        use std::os::unix::fs::FileExt;
-        // SAFETY: u64 has no invalid bytes; the slice covers the vector.
-        let raw = unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast::<u8>(), pages * 8) };
-        f.read_exact_at(raw, (start / 4096 * 8) as u64)
-    });
-    for (i, bit) in bits.iter().enumerate() {
-        let at = start + i * 4096;
-        let present = known.is_err() || bit >> 62 != 0 || backed.iter().any(|&(a, b)| at >= a && at < b);
-        if present {
-            match runs.last_mut() {
-                Some((_, b)) if *b == at => *b = at + 4096,
-                _ => runs.push((at, at + 4096)),
+    let map = std::fs::File::open("/proc/self/pagemap");
+    let mut words = [0u64; 512];
+    let mut at = start;
+    while at < end {
+        let pages = ((end - at) / 4096).min(words.len());
+        let known = map.as_ref().is_ok_and(|map| {
+            use std::os::unix::fs::FileExt;
+            // SAFETY: u64 has no invalid bytes; the slice covers the first `pages` words.
+            let raw = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), pages * 8) };
+            map.read_exact_at(raw, (at / 4096 * 8) as u64).is_ok()
+        });
+        for word in &words[..pages] {
+            if !known || word >> 62 != 0 || backed.iter().any(|&(a, b)| at >= a && at < b) {
+                runs.add(at);
+            }
+            at += 4096;
+        }
+    }
+    runs.later = Some((backed, map));
+    Ok(runs)
+}
+
+/// Runs in a mapping of their own.
+struct Runs {
+    at: *mut Run,
+    room: usize,
+    len: usize,
+    /// What was needed to find them, and is freed with them.
+    later: Option<Means>,
+}
+
+/// Mappings with a file behind them, and the kernel's table of pages.
+type Means = (Vec<(usize, usize)>, std::io::Result<std::fs::File>);
+
+impl Runs {
+    fn with_room(room: usize) -> Result<Runs, Errno> {
+        let (bytes, prot) = (room * size_of::<Run>(), libc::PROT_READ | libc::PROT_WRITE);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh mapping.
+        let at = unsafe { sys::mmap(0, bytes, prot, flags, -1, 0)? };
+        Ok(Runs { at: at as *mut Run, room, len: 0, later: None })
+    }
+
+    /// One more page, behind the last.
+    fn add(&mut self, page: usize) {
+        let run = Run { start: page, end: page + 4096 };
+        // SAFETY: what is below `len` was written, and `len` stays at most `room`.
+        unsafe {
+            match self.len.checked_sub(1).map(|last| &mut *self.at.add(last)) {
+                // Without room, which there is for a run in every second page, the last one takes what lies between.
+                Some(last) if last.end == page || self.len == self.room => last.end = run.end,
+                _ => {
+                    self.at.add(self.len).write(run);
+                    self.len += 1;
+                }
             }
         }
     }
-    (runs, bits)
+}
+
+impl std::ops::Deref for Runs {
+    type Target = [Run];
+
+    fn deref(&self) -> &[Run] {
+        // SAFETY: written by `add`.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        let bytes = self.room * size_of::<Run>();
+        // SAFETY: a mapping of our own, to which no reference is left.
+        let _ = unsafe { sys::syscall(libc::SYS_munmap, [self.at as usize, bytes, 0, 0, 0, 0]) };
+    }
 }
 
 /// One line of /proc/self/maps.
@@ -324,7 +388,7 @@ fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Cont
         return Ok(false);
     }
     let kept = contents.len();
-    for (a, b) in present_runs(start, end).0 {
+    for &Run { start: a, end: b } in present_runs(start, end)?.iter() {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh mapping of the same length; the source is mapped and readable.
         let copy = unsafe {

@@ -1,4 +1,4 @@
-//! SIGBUS: how a fault on paged memory reaches the pager, and how a SIGBUS that is not ours reaches the program.
+//! SIGBUS: how a fault on paged memory reaches the pager, and how a signal of ours that is not for us reaches the program.
 //!
 //! Installed by the constructor; runs on an alternate stack of each worker.
 //!
@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use atoll_memory::control::{EXIT_FAR, EXIT_NEAR, EXIT_SETUP};
+use atoll_memory::control::{EXIT_FAR, EXIT_NEAR, EXIT_SETUP, MAX_THREADS};
 use atoll_memory::pager::FaultError;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::sys;
@@ -19,18 +19,39 @@ use crate::state;
 /// Bytes of an alternate signal stack.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
-/// The program's own handler for SIGBUS (0: default) and whether it takes three arguments.
-static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-static PROGRAM_FLAGS: AtomicUsize = AtomicUsize::new(0);
+/// The program's own handlers for the signals that are ours (0: default), and whether they take three arguments.
+static PROGRAM: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+
+/// Where that of a signal is; none if the signal is the program's alone.
+fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
+    match signal {
+        libc::SIGBUS if state::pager().is_some() => Some(&PROGRAM[0]),
+        // Memory that only another node has.
+        libc::SIGSEGV if crate::nodes::active() => Some(&PROGRAM[1]),
+        _ => None,
+    }
+}
+
+/// Does a handler of ours stand before the program's?
+pub(crate) fn is_ours(signal: c_int) -> bool {
+    program(signal).is_some()
+}
 
 thread_local! {
     static HANDLING: Cell<bool> = const { Cell::new(false) };
+    /// The signals that were blocked where the fault came from.
+    static BEFORE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Is the calling thread in the handler, so that no other can run?
 #[inline]
 pub(crate) fn is_handling() -> bool {
     HANDLING.get()
+}
+
+/// Of a thread in the handler: the signals that were blocked before it (bit n−1: signal n).
+pub(crate) fn blocked_before() -> u64 {
+    BEFORE.get()
 }
 
 /// x86 page-fault error code: the page was present / the access was a write.
@@ -61,15 +82,20 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             table: state::table(),
         };
         HANDLING.set(true);
+        // The set's first word is the kernel's.
+        BEFORE.set((&raw const (*frame).uc_sigmask).cast::<u64>().read());
         let handled = pager.fault(state::executor(pager), fault);
         HANDLING.set(false);
         match handled {
             Ok(()) => {
+                let ip = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
+                crate::journal::faulted(address, fault.write, ip);
                 if pager.samples() && pager.take_sampled(fault.table, address) {
-                    let ip = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
                     crate::journal::touched(address, fault.write, ip);
                 }
             }
+            // What waits is handled when this returns, and then the access is made once more.
+            Err(FaultError::Interrupted) => {}
             Err(FaultError::NotOurs) => pass_on(signal, info, context),
             Err(e) => end(e),
         }
@@ -124,7 +150,20 @@ pub(crate) fn end(error: FaultError) -> ! {
             );
             state::give_up(EXIT_SETUP, text.as_str())
         }
+        FaultError::TooManyThreads => {
+            let mut text = Text::new();
+            let _ = std::fmt::Write::write_fmt(
+                &mut text,
+                format_args!(
+                    "the program has more than {MAX_THREADS} threads of its own at once that use paged memory: run it without atoll, or with fewer"
+                ),
+            );
+            state::give_up(EXIT_SETUP, text.as_str())
+        }
         FaultError::NotOurs => state::give_up(EXIT_SETUP, "a page that should be paged memory is none"),
+        FaultError::Interrupted => {
+            state::give_up(EXIT_SETUP, "a fault outside of the handler was interrupted")
+        }
     }
 }
 
@@ -154,9 +193,13 @@ impl std::fmt::Write for Text {
     }
 }
 
-/// Hands a SIGBUS that is not ours to the program.
-unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    match PROGRAM_HANDLER.load(Ordering::Relaxed) {
+/// Hands a signal that is not for us to the program.
+///
+/// # Safety
+/// In a handler, with its arguments.
+pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let (handler, flags) = program_handler(signal);
+    match handler {
         libc::SIG_DFL => {
             // SAFETY: the default action, then the access again: the kernel ends the process as without us.
             unsafe {
@@ -171,7 +214,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         libc::SIG_IGN => {}
         // SAFETY: the program's handler, called as the kernel would.
         handler => unsafe {
-            if PROGRAM_FLAGS.load(Ordering::Relaxed) & libc::SA_SIGINFO as usize != 0 {
+            if flags & libc::SA_SIGINFO != 0 {
                 let f: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = std::mem::transmute(handler);
                 f(signal, info, context);
             } else {
@@ -206,6 +249,23 @@ pub(crate) fn real_sigaction(signal: c_int, action: &libc::sigaction) {
     };
 }
 
+/// Has the program's handler of `signal` run on the alternate stack.
+pub(crate) fn put_on_stack(signal: c_int) {
+    // As `KernelAction`: handler, flags, restorer, mask.
+    let mut words = [0u64; 4];
+    let (at, number) = (words.as_mut_ptr() as usize, signal as usize);
+    // SAFETY: the kernel's structure, eight mask bytes; what it was, with one flag more.
+    unsafe {
+        if sys::syscall(libc::SYS_rt_sigaction, [number, 0, at, 8, 0, 0]).is_ok()
+            && ![libc::SIG_DFL, libc::SIG_IGN].contains(&(words[0] as usize))
+        {
+            // The kernel reads it, which the compiler does not see.
+            (&raw mut words[1]).write_volatile(words[1] | libc::SA_ONSTACK as u64);
+            let _ = sys::syscall(libc::SYS_rt_sigaction, [number, at, 0, 8, 0, 0]);
+        }
+    }
+}
+
 const SA_RESTORER: u64 = 0x0400_0000;
 
 /// Where a handler returns to.
@@ -226,6 +286,31 @@ pub(crate) fn install() {
     real_sigaction(libc::SIGBUS, &action);
 }
 
+/// The same in a program that runs already: what it wants done with SIGBUS is kept.
+pub(super) fn adopt() {
+    // As `KernelAction`: handler, flags, restorer, mask.
+    let mut words = [0u64; 4];
+    let at = words.as_mut_ptr() as usize;
+    // SAFETY: the kernel's structure, eight mask bytes.
+    let known = unsafe { sys::syscall(libc::SYS_rt_sigaction, [libc::SIGBUS as usize, 0, at, 8, 0, 0]) };
+    if known.is_ok() {
+        let [[handler, flags], _] = &PROGRAM;
+        handler.store(words[0] as usize, Ordering::Relaxed);
+        flags.store((words[1] & !SA_RESTORER) as usize, Ordering::Relaxed);
+    }
+    install();
+}
+
+/// SIGBUS is the program's own again: nothing of this process is paged any longer.
+pub(super) fn give_back() {
+    let (handler, flags) = program_handler(libc::SIGBUS);
+    // SAFETY: sigaction is plain data.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    real_sigaction(libc::SIGBUS, &action);
+}
+
 /// Gives the calling thread an alternate stack of [`STACK_BYTES`] at `at`.
 pub(crate) fn use_stack(at: usize) {
     sys::in_core_files(at, STACK_BYTES, true);
@@ -235,15 +320,18 @@ pub(crate) fn use_stack(at: usize) {
         unsafe { sys::syscall(libc::SYS_sigaltstack, [std::ptr::from_ref(&stack) as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Remembers what the program wants done with SIGBUS; returns what it wanted before.
-pub(crate) fn set_program_handler(handler: usize, flags: c_int) -> (usize, c_int) {
-    (
-        PROGRAM_HANDLER.swap(handler, Ordering::Relaxed),
-        PROGRAM_FLAGS.swap(flags as usize, Ordering::Relaxed) as c_int,
-    )
+/// Remembers what the program wants done with a signal that is ours; returns what it wanted before.
+pub(crate) fn set_program_handler(signal: c_int, handler: usize, flags: c_int) -> (usize, c_int) {
+    let before = program_handler(signal);
+    if let Some([place, place_of_flags]) = program(signal) {
+        place_of_flags.store(flags as usize, Ordering::Relaxed);
+        place.store(handler, Ordering::Relaxed);
+    }
+    before
 }
 
-/// What the program wants done with SIGBUS.
-pub(crate) fn program_handler() -> (usize, c_int) {
-    (PROGRAM_HANDLER.load(Ordering::Relaxed), PROGRAM_FLAGS.load(Ordering::Relaxed) as c_int)
+/// What the program wants done with it.
+pub(crate) fn program_handler(signal: c_int) -> (usize, c_int) {
+    let get = |place: &AtomicUsize| place.load(Ordering::Relaxed);
+    program(signal).map_or((libc::SIG_DFL, 0), |[handler, flags]| (get(handler), get(flags) as c_int))
 }

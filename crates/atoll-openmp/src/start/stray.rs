@@ -2,7 +2,8 @@
 //!
 //! Most of what a program shares is paged and kept coherent; workers' stacks, and the blocks that libc takes for itself, are
 //! not, and are mapped nowhere but on their own node (`heap::place`). Who uses such memory elsewhere ends with a sentence
-//! that says so; any other SIGSEGV is the program's own.
+//! that says so. Files that the program mapped on another node are mapped here (`nodes::files`). Any other SIGSEGV is the
+//! program's own.
 //!
 //! Rules: no allocation, no locks, no arena access, no printing unless the program ends.
 
@@ -13,7 +14,9 @@ use std::mem::MaybeUninit;
 use atoll_memory::control::EXIT_SETUP;
 use atoll_memory::layout;
 
-use super::signal::{Text, real_sigaction};
+use super::signal::{Text, pass_on, real_sigaction};
+use crate::nodes::files::{self, Fetched};
+use crate::wrap::replay;
 use crate::{nodes, state};
 
 /// The node that memory at `address` belongs to, and what it is.
@@ -32,9 +35,35 @@ fn owner(address: usize, nodes: u32) -> Option<(usize, &'static str)> {
     })
 }
 
-unsafe extern "C" fn on_sigsegv(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+/// Has this worker mapped what lies at `address`, as another worker or node has it?
+fn is_mapped_elsewhere(address: usize) -> bool {
+    let was_behind = replay::is_behind();
+    if !was_behind {
+        match files::fetch(address) {
+            Fetched::Here if replay::is_behind() => {}
+            Fetched::NotHere(owner) => {
+                let mut text = Text::new();
+                // It cuts what does not fit.
+                let _ = write!(
+                    text,
+                    "a file that node {owner} has mapped (at {address:#x}) is used on another machine, or by a user who may not \
+                     take it: run this program without --nodes, or on nodes of one machine"
+                );
+                state::give_up(EXIT_SETUP, text.as_str());
+            }
+            _ => return false,
+        }
+    }
+    replay::catch_up();
+    true
+}
+
+unsafe extern "C" fn on_sigsegv(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's description of the signal.
     let (address, caused) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
+    if caused && nodes::active() && is_mapped_elsewhere(address) {
+        return;
+    }
     if caused
         && let Some((node, nodes)) = nodes::several()
         && let Some((owner, what)) = owner(address, nodes)
@@ -49,18 +78,11 @@ unsafe extern "C" fn on_sigsegv(signal: c_int, info: *mut libc::siginfo_t, _: *m
         );
         state::give_up(EXIT_SETUP, text.as_str());
     }
-    // SAFETY: plain data; the default action, then the access again: the kernel ends the process as without us.
-    unsafe {
-        let mut default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-        default.sa_sigaction = libc::SIG_DFL;
-        real_sigaction(signal, &default);
-        if !caused {
-            libc::raise(signal);
-        }
-    }
+    // SAFETY: this handler's arguments.
+    unsafe { pass_on(signal, info, context) };
 }
 
-/// Takes SIGSEGV until the program wants it.
+/// Takes SIGSEGV.
 pub(super) fn install() {
     // SAFETY: sigaction is plain data.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };

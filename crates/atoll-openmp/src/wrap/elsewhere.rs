@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
+use crate::nodes;
 use crate::state::SignalsBlocked;
 
 /// Numbers that are the origin's.
@@ -62,17 +63,30 @@ pub(crate) fn replace(bits: u8) {
     }
     for fd in (0..3).filter(|fd| bits >> fd & 1 != 0) {
         if let Some(taken) = call(libc::SYS_pidfd_getfd, [origin as usize, fd, 0]) {
+            NO_INPUT.store(NO_INPUT.load(Ordering::Relaxed) && fd != 0, Ordering::Relaxed);
             let _ = call(libc::SYS_dup3, [taken as usize, fd, 0]);
             let _ = call(libc::SYS_close, [taken as usize, 0, 0]);
         }
     }
 }
 
-/// On the origin: other nodes may take descriptors, where the kernel asks (Yama).
-pub(crate) fn allow() {
+/// On the origin, before a region.
+pub(crate) fn begin() {
     replaced();
+}
+
+/// Other nodes may take this one's descriptors, where the kernel asks (Yama).
+pub(crate) fn allow() {
     // SAFETY: no pointers. Refused where there is no such restriction.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+}
+
+/// On another node: its standard input is nothing, and not the origin's.
+static NO_INPUT: AtomicBool = AtomicBool::new(false);
+
+/// On another node, before [`prepare`].
+pub(crate) fn without_input() {
+    NO_INPUT.store(true, Ordering::Relaxed);
 }
 
 /// On another node, whose origin is process `origin`: keeps the low numbers for its descriptors.
@@ -86,6 +100,12 @@ pub(crate) fn prepare(origin: i32) {
         moved
     };
     let (Some(process), Some(nothing)) = (high(process), high(nothing)) else { return };
+    // Standard input is the origin's: what its streams have read is not here, but nothing is read twice.
+    if let Some(input) = call(libc::SYS_pidfd_getfd, [process as usize, 0, 0]) {
+        let _ = call(libc::SYS_dup3, [input as usize, 0, 0]);
+        let _ = call(libc::SYS_close, [input as usize, 0, 0]);
+        NO_INPUT.store(false, Ordering::Relaxed);
+    }
     NOTHING.store(nothing, Ordering::Relaxed);
     for (fd, state) in STATES.iter().enumerate().skip(3) {
         let free = call(libc::SYS_fcntl, [fd, libc::F_GETFD as usize, 0]).is_none();
@@ -102,6 +122,9 @@ pub(crate) fn prepare(origin: i32) {
 pub(super) fn have(fd: usize) {
     if STATES.get(fd as u32 as usize).is_some_and(|state| state.load(Ordering::Acquire) == EMPTY) {
         take(fd as u32 as usize);
+    }
+    if fd as u32 == 0 && NO_INPUT.load(Ordering::Relaxed) {
+        nodes::unsupported("reading standard input without its stream, on a node of another machine,");
     }
 }
 

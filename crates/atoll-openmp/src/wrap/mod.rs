@@ -5,47 +5,64 @@
 //! through with one branch while the program is not managed, and calls the real one in libc else.
 //!
 //! `paged` pins memory for the kernel, `lend` gives it strings and structures; `io` reads and writes with it; `table` is
-//! the long list of calls that need no more than that; `stdio` makes streams common to all workers; `sync` makes pthread
-//! objects wake workers in other processes; `signals` keeps SIGBUS ours; `process` is about beginning and ending
+//! the long list of calls that need no more than that; `stdio` makes streams common to all workers, `far_streams` to all nodes; `sync` makes pthread
+//! objects wake workers in other processes, `node_sync` on other nodes; `signals` keeps SIGBUS ours; `process` is about beginning and ending
 //! processes; `random` and `environment` replace state that libc keeps privately; `replay` repeats mappings in
-//! the other workers.
+//! the other workers; `travel` has what libc allocates for the program lie where other nodes see it.
 
 #[macro_use]
 mod real;
 
 pub(crate) mod elsewhere;
 mod environment;
+mod far_streams;
 mod io;
 mod lend;
+mod node_sync;
+mod one_at_a_time;
 mod paged;
 pub(crate) mod process;
 mod program_break;
+pub(crate) mod raise;
 mod random;
 pub(crate) mod replay;
 mod signals;
 pub(crate) mod stdio;
+mod stream_calls;
+mod stream_lock;
 mod sync;
 mod table;
 mod threads;
+mod travel;
 
+use crate::start::newer_libc;
 use crate::state;
 
 pub(crate) use environment::begin as begin_environment;
+pub(crate) use far_streams::carry_out;
 pub(crate) use io::pread64;
 pub(crate) use process::{end_by_node, end_node, serve_request};
+pub(crate) use signals::keep_alternate_stack;
 
 /// Prepares what must be done before the program's first instruction: shared streams, the last exit handler.
 /// Called at the end of the constructor's set-up.
 pub(crate) fn init() {
-    sync::init();
+    newer_libc::find();
+    // The master has no threads, but workers.
+    newer_libc::not_single_threaded();
     stdio::init();
+    process::init();
+}
+
+/// What must be done before the program's first instruction where it is managed later, if ever: the last exit handler.
+pub(crate) fn begin_ends() {
     process::init();
 }
 
 /// Are the program's workers processes, so that libc's own data is private to each?
 #[inline]
 fn separate() -> bool {
-    state::control().is_some_and(|c| !c.settings.shared_tables())
+    state::are_workers_processes()
 }
 
 /// Has the program been started under atoll? For `variadic.c`.

@@ -1,4 +1,4 @@
-//! How processes begin and end: fork is refused, exec and the ways of exiting see to it that no worker is left.
+//! How processes begin and end: fork is refused (but `start::forked` has it where all threads are the program's own), exec and the ways of exiting see to it that no worker is left.
 //!
 //! Called by the program. A child made by `vfork` runs with the program's memory and comes here, too: a process
 //! that is neither the master nor a worker passes through.
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::lend::{self, Argument as _};
 use super::{paged, stdio};
-use crate::start::signal;
+use crate::start::{forked, signal, take_over};
 use crate::{nodes, state};
 
-fn pid() -> i32 {
+pub(super) fn pid() -> i32 {
     // SAFETY: no arguments.
     unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }.map_or(0, |p| p as i32)
 }
@@ -122,11 +122,11 @@ pub(super) extern "C" fn getppid() -> c_int {
 }
 
 /// Is the calling thread a worker in a process of its own?
-fn in_worker() -> bool {
+pub(super) fn in_worker() -> bool {
     state::table() != 0 && super::separate()
 }
 
-fn kill(pid: i32, signal: c_int) {
+pub(super) fn kill(pid: i32, signal: c_int) {
     // SAFETY: values only.
     let _ = unsafe { sys::syscall(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
 }
@@ -157,6 +157,8 @@ fn stop_workers(control: &Control) {
     };
     pids().for_each(|p| kill(p, libc::SIGKILL));
     for p in pids() {
+        // A thread of the program's own may have started this one since.
+        kill(p, libc::SIGKILL);
         // A worker that another worker started is not our child; it is reaped by whoever inherits it.
         let options = (libc::WEXITED | libc::__WALL) as usize;
         // SAFETY: no result wanted.
@@ -211,6 +213,8 @@ pub(crate) fn exit_for_node(status: c_int) {
 fn tell_nodes(status: c_int, handlers: bool) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if nodes::active() && !TOLD.swap(true, Ordering::AcqRel) {
+        // For ever: what a handler of the program's touches may lie on a node that is gone.
+        state::block_asynchronous();
         nodes::mail::post(nodes::mail::Kind::Exit, [status as u64, handlers.into(), 0]);
     }
 }
@@ -253,7 +257,10 @@ extern "C" fn last(status: c_int, _: *mut c_void) {
             tell_nodes(status, false);
             stop_workers(control);
         }
-        _ => end_from_worker(control, status, true),
+        _ => {
+            publish();
+            end_from_worker(control, status, true)
+        }
     }
 }
 
@@ -357,12 +364,10 @@ pub(super) unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
     unsafe { call(result) }
 }
 
-fn refuse() -> c_int {
+fn refuse(why: &str) -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        sys::complain(
-            "atoll: fork is not possible in a managed program: posix_spawn, system and popen are\n",
-        );
+        sys::complain(&format!("atoll: {why}\n"));
     }
     // SAFETY: errno is this thread's.
     unsafe { *libc::__errno_location() = libc::EAGAIN };
@@ -371,29 +376,33 @@ fn refuse() -> c_int {
 
 /// Calls that duplicate the process, whose memory would be shared where it must be copied.
 macro_rules! forks {
-    ($($name:ident ( $($arg:ident),* );)*) => {$(
+    ($($name:ident ( $($arg:ident),* ) $handlers:literal;)*) => {$(
         /// See libc.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
-            if state::pager().is_some() {
-                return refuse();
+            if state::pager().is_some() && !take_over::is_taken() {
+                return refuse("fork is not possible in a managed program: posix_spawn, system and popen are");
             }
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> c_int);
             // SAFETY: the caller's arguments.
-            unsafe { call($($arg),*) }
+            let call = || unsafe { call($($arg),*) };
+            if state::pager().is_none() {
+                return call();
+            }
+            forked::fork($handlers, call).unwrap_or_else(|e| refuse(&format!("fork is not possible: {e}")))
         }
     )*};
 }
 
 forks! {
-    fork();
-    __fork();
-    _Fork();
-    forkpty(fd, name, settings, size);
-    daemon(directory, close);
+    fork() true;
+    __fork() true;
+    _Fork() false;
+    forkpty(fd, name, settings, size) true;
+    daemon(directory, close) true;
 }
 
 /// Arguments of a new program, in pinned memory.
@@ -660,20 +669,4 @@ pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment
     let path = format!("/proc/self/fd/{fd}\0");
     // SAFETY: our string, the caller's lists.
     unsafe { exec(path.as_ptr() as usize, arguments, environment, false) }
-}
-
-/// `raise`: signals a worker does not take itself go to the master, where the program's handlers run.
-///
-/// # Safety
-/// As libc's.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn raise(signal: c_int) -> c_int {
-    const OWN: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-    if in_worker() && !OWN.contains(&signal) {
-        kill(getpid(), signal);
-        return 0;
-    }
-    let call = real!("raise", unsafe extern "C" fn(c_int) -> c_int);
-    // SAFETY: as the caller asked.
-    unsafe { call(signal) }
 }

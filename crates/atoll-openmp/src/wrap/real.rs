@@ -105,6 +105,6 @@ macro_rules! wrap {
     };
     (@lend $arg:ident file) => {
         // SAFETY: the caller's stream.
-        $crate::wrap::lend::With($arg, unsafe { $crate::wrap::stdio::lock($arg) })
+        $crate::wrap::lend::With($arg, unsafe { $crate::wrap::stream_lock::lock($arg) })
     };
 }

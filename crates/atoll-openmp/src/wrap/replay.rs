@@ -5,14 +5,16 @@
 //! ([`catch_up`]). A change is therefore seen by the others from the next region on.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
 use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
-use crate::start::segment;
+use crate::heap::{mapped_over, mapping};
+use crate::nodes;
+use crate::start::{segment, signal, take_over};
 use crate::state::{self, SignalsBlocked};
 
 /// The kernel's `struct sigaction`.
@@ -24,6 +26,8 @@ enum Change {
     Map { at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64 },
     /// Memory was unmapped.
     Unmap { at: usize, len: usize },
+    /// The arena's own pages were put back where a file lay.
+    Arena { at: usize, len: usize },
     /// A protection was changed.
     Protect { at: usize, len: usize, prot: c_int },
     /// A signal's action was changed.
@@ -43,9 +47,16 @@ pub(crate) fn needed() -> bool {
 }
 
 fn note(change: Change) {
+    note_of(state::table(), change);
+}
+
+/// The page table of none of this node's workers.
+const NOBODY: usize = usize::MAX;
+
+fn note_of(table: usize, change: Change) {
     let _blocked = SignalsBlocked::new();
     let mut log = LOG.lock();
-    log.push((state::table(), change));
+    log.push((table, change));
     // Release: pairs with the Acquire in `catch_up`.
     COUNT.store(log.len(), Ordering::Release);
 }
@@ -74,6 +85,22 @@ pub(crate) fn also_map(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_i
     }
 }
 
+/// On a node, for its agent: its workers are to map what another node has, by this descriptor.
+pub(crate) fn file_came(map: &nodes::files::Mapped, fd: c_int) {
+    let (at, len) = (map.at as usize, map.len as usize);
+    note_of(NOBODY, Change::Map { at, len, prot: map.prot, flags: map.flags, fd, offset: map.offset });
+}
+
+/// They are to unmap it.
+pub(crate) fn file_went(at: usize, len: usize) {
+    note_of(NOBODY, Change::Unmap { at, len });
+}
+
+/// Has the calling worker something to make up for?
+pub(crate) fn is_behind() -> bool {
+    DONE[state::table()].load(Ordering::Relaxed) < COUNT.load(Ordering::Acquire)
+}
+
 /// Memory that is not the arena's was unmapped by this worker.
 pub(crate) fn unmapped(at: usize, len: usize) {
     if needed() {
@@ -81,19 +108,71 @@ pub(crate) fn unmapped(at: usize, len: usize) {
     }
 }
 
+/// The arena's own pages were put back by this worker where a file lay.
+pub(crate) fn arena_again(at: usize, len: usize) {
+    if needed() {
+        note(Change::Arena { at, len });
+    }
+}
+
 /// A signal's action was set by this worker.
 pub(super) fn action(signal: c_int) {
-    if !needed() {
+    let several = nodes::active();
+    if !needed() && !several {
         return;
     }
     let mut action: KernelAction = [0; 4];
-    // SAFETY: the kernel's structure is four words, eight mask bytes.
-    let read = unsafe {
-        sys::syscall(libc::SYS_rt_sigaction, [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0])
-    };
-    if read.is_ok() {
-        note(Change::Action { signal, action });
+    if signal::is_ours(signal) {
+        // Of the node's workers all see it.
+        let (handler, flags) = signal::program_handler(signal);
+        action = [handler as u64, flags as u64, 0, 0];
+    } else {
+        // SAFETY: the kernel's structure is four words, eight mask bytes.
+        let read = unsafe {
+            sys::syscall(libc::SYS_rt_sigaction, [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0])
+        };
+        if read.is_err() {
+            return;
+        }
+        if needed() {
+            note(Change::Action { signal, action });
+        }
     }
+    if several && let Some(place) = ACTIONS.get(signal as usize) {
+        place.iter().zip(action).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        // Release: pairs with the Acquire in `new_actions`.
+        NEW_ACTIONS.fetch_or(1 << signal, Ordering::Release);
+    }
+}
+
+/// What is done with each signal, by number, and bits of those that other nodes have not been told. No lock: the agent looks.
+static ACTIONS: [[AtomicU64; 4]; 64] = [const { [const { AtomicU64::new(0) }; 4] }; 64];
+static NEW_ACTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// On the origin, for its agent: what was set since this was asked last, for the other nodes.
+pub(crate) fn new_actions() -> Vec<(i32, KernelAction)> {
+    if NEW_ACTIONS.load(Ordering::Relaxed) == 0 {
+        return Vec::new();
+    }
+    let new = NEW_ACTIONS.swap(0, Ordering::Acquire);
+    let action = |signal: usize| ACTIONS[signal].each_ref().map(|word| word.load(Ordering::Relaxed));
+    (0..64).filter(|signal| new >> signal & 1 != 0).map(|signal| (signal as i32, action(signal))).collect()
+}
+
+/// On another node, for its agent: the origin set these. Functions lie where they do there.
+pub(crate) fn actions_came(actions: &[(i32, KernelAction)]) {
+    for &(signal, action) in actions {
+        if signal::is_ours(signal) {
+            signal::set_program_handler(signal, action[0] as usize, action[1] as c_int);
+        } else if (1..64).contains(&signal) {
+            note_of(NOBODY, Change::Action { signal, action });
+        }
+    }
+}
+
+/// A new process, of page table `table`, is as its maker, of page table `maker`, was.
+pub(crate) fn inherit(table: usize, maker: usize) {
+    DONE[table].store(DONE[maker].load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// Makes up for what other workers changed. Costs two loads if that is nothing.
@@ -105,6 +184,8 @@ pub(crate) fn catch_up() {
     if DONE[table].load(Ordering::Relaxed) < count {
         repeat(table);
     }
+    // After the mappings, which it may refer to.
+    crate::start::linker_state::catch_up();
 }
 
 #[cold]
@@ -112,13 +193,21 @@ fn repeat(table: usize) {
     let _set_up = segment::SetUp::begin(None);
     let _blocked = SignalsBlocked::new();
     loop {
-        let index = DONE[table].load(Ordering::Relaxed);
-        let Some((by, change)) = LOG.lock().get(index).copied() else { return };
-        DONE[table].store(index + 1, Ordering::Relaxed);
+        // Several threads of the program may begin regions on one page table: each change is repeated by one of them.
+        let Some((by, change)) = next(table) else { return };
         if by != table && !apply(change) {
             sys::complain("atoll: a mapping that one worker made could not be repeated in another\n");
         }
     }
+}
+
+/// The next change that page table `table` has to make up for.
+fn next(table: usize) -> Option<(usize, Change)> {
+    let log = LOG.lock();
+    let index = DONE[table].load(Ordering::Relaxed);
+    let change = log.get(index).copied();
+    DONE[table].store(index + usize::from(change.is_some()), Ordering::Relaxed);
+    change
 }
 
 fn apply(change: Change) -> bool {
@@ -131,6 +220,9 @@ fn apply(change: Change) -> bool {
                 sys::mmap(at, len, prot, flags, fd, offset as u64).is_ok()
             }
             Change::Unmap { at, len } => sys::syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0]).is_ok(),
+            Change::Arena { at, len } => {
+                state::pager().is_some_and(|pager| pager.map_again(state::table(), at, len).is_ok())
+            }
             Change::Protect { at, len, prot } => {
                 sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]).is_ok()
             }
@@ -147,19 +239,25 @@ fn apply(change: Change) -> bool {
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
-    // Blocks of the arena come and go without their protection being set back: they stay readable and writable.
-    if state::pager().is_some() && layout::in_arena(at) && prot & libc::PROT_EXEC == 0 {
+pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
+    // Blocks of the arena come and go without their protection being set back: they stay readable and writable. A block that
+    // holds code becomes executable besides.
+    let in_arena = state::pager().is_some() && layout::in_arena(at);
+    if in_arena && take_over::is_taken() && needs_protection(at, len, prot) {
+        return match mapping::take_out(at, len, prot) {
+            Ok(()) => 0,
+            Err(e) => {
+                // SAFETY: errno is this thread's.
+                unsafe { *libc::__errno_location() = e.0 };
+                -1
+            }
+        };
+    }
+    if in_arena && prot & libc::PROT_EXEC == 0 {
         return 0;
     }
-    // SAFETY: by the caller.
-    match unsafe { sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]) } {
-        Ok(_) => {
-            if needed() {
-                note(Change::Protect { at, len, prot });
-            }
-            0
-        }
+    match protect(at, len, if in_arena { ALL } else { prot }) {
+        Ok(()) => 0,
         Err(e) => {
             // SAFETY: errno is this thread's.
             unsafe { *libc::__errno_location() = e.0 };
@@ -168,13 +266,38 @@ pub(super) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     }
 }
 
+/// Is it more than what memory in the arena has anyway, or is some of it no longer the arena's own?
+fn needs_protection(at: usize, len: usize, prot: c_int) -> bool {
+    prot & ALL != libc::PROT_READ | libc::PROT_WRITE || mapped_over::between(at, at + len) != [(at, at + len)]
+}
+
+/// Readable, writable and executable.
+const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+
+/// Protects memory of the program's, here and in the other workers.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn protect(at: usize, len: usize, prot: c_int) -> Result<(), sys::Errno> {
+    // SAFETY: by whoever asks, who has the memory.
+    unsafe { sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]) }?;
+    if needed() {
+        note(Change::Protect { at, len, prot });
+    }
+    nodes::files::protected(at, len, prot);
+    Ok(())
+}
+
 /// A library is about to be loaded: in the master it will be shared before the next region; a worker has it for
 /// itself.
 extern "C" fn before_dlopen() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if state::table() == 0 {
         crate::start::late::expect();
-    } else if needed() && !SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    crate::start::linker_state::keep_own();
+    if needed() && !SAID.swap(true, Ordering::Relaxed) {
         sys::complain(
             "atoll: a library loaded (dlopen) inside a parallel region is known only to the worker that loaded it\n",
         );
@@ -206,4 +329,19 @@ pub(super) unsafe extern "C" fn dlopen() {
         before = sym before_dlopen,
         real = sym real_dlopen,
     )
+}
+
+/// `dlclose`: workers forget the library, too, before the next region.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn dlclose(handle: usize) -> c_int {
+    let call = real!("dlclose", unsafe extern "C" fn(usize) -> c_int);
+    // SAFETY: by the caller.
+    let result = unsafe { call(handle) };
+    if state::table() == 0 && state::pager().is_some() {
+        crate::start::late::closed();
+    }
+    result
 }

@@ -1,16 +1,24 @@
-//! Signals: SIGBUS stays with the pager, whatever the program asks for.
+//! Signals: SIGBUS stays with the pager, and SIGSEGV on several nodes with `start::stray`, whatever the program asks for.
 //!
-//! What the program wants done with SIGBUS is remembered and done for those that are its own. No mask ever blocks
-//! it, no handler runs with it blocked, and the alternate stack of a worker stays ours.
+//! What the program wants done with these is remembered and done for those that are its own. No mask ever blocks
+//! SIGBUS, no handler runs with it blocked, and the alternate stack of a worker stays ours. On several nodes all handlers run there:
+//! the main stack is paged, and the kernel could not write a signal's frame to a page that is elsewhere.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
+use atoll_memory::sys;
+
 use super::lend::{self, Argument as _};
-use crate::start::signal;
-use crate::state;
+use crate::start::{signal, take_over};
+use crate::{nodes, state};
 
 const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
+
+/// Is no mask to block SIGBUS? That of a program that may be managed later is not to either, as its threads keep their masks.
+fn keeps_sigbus() -> bool {
+    state::pager().is_some() || take_over::is_watched()
+}
 
 fn fail(errno: c_int) -> c_int {
     // SAFETY: errno is this thread's.
@@ -42,18 +50,21 @@ pub(super) unsafe extern "C" fn sigaction(
     old: *mut libc::sigaction,
 ) -> c_int {
     let call = real!("sigaction", Sigaction);
-    if state::pager().is_none() {
+    if !keeps_sigbus() {
         // SAFETY: the caller's arguments.
         return unsafe { call(number, new, old) };
     }
     // SAFETY: the caller's structures.
     unsafe {
-        if number != libc::SIGBUS {
+        if !signal::is_ours(number) {
             if new.is_null() {
                 return call(number, new, old);
             }
             let mut action = *new;
             libc::sigdelset(&raw mut action.sa_mask, libc::SIGBUS);
+            if nodes::active() {
+                action.sa_flags |= libc::SA_ONSTACK;
+            }
             let result = call(number, &raw const action, old);
             if result == 0 {
                 super::replay::action(number);
@@ -61,9 +72,11 @@ pub(super) unsafe extern "C" fn sigaction(
             return result;
         }
         let before = if new.is_null() {
-            signal::program_handler()
+            signal::program_handler(number)
         } else {
-            signal::set_program_handler((*new).sa_sigaction, (*new).sa_flags)
+            let before = signal::set_program_handler(number, (*new).sa_sigaction, (*new).sa_flags);
+            super::replay::action(number);
+            before
         };
         if !old.is_null() {
             old.write(std::mem::zeroed());
@@ -97,12 +110,17 @@ macro_rules! signal_functions {
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(number: c_int, handler: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int, usize) -> usize);
-            if number == libc::SIGBUS && state::pager().is_some() {
-                return signal::set_program_handler(handler, $flags).0;
+            if signal::is_ours(number) {
+                let before = signal::set_program_handler(number, handler, $flags).0;
+                super::replay::action(number);
+                return before;
             }
             // SAFETY: the caller's handler.
             let before = unsafe { call(number, handler) };
             if state::pager().is_some() {
+                if nodes::active() {
+                    signal::put_on_stack(number);
+                }
                 super::replay::action(number);
             }
             before
@@ -128,7 +146,7 @@ macro_rules! refused_for_sigbus {
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(number: c_int $(, $more: usize)*) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int $(, wrap!(@usize $more))*) -> c_int);
-            if number == libc::SIGBUS && state::pager().is_some() {
+            if signal::is_ours(number) {
                 return 0;
             }
             // SAFETY: values only.
@@ -155,16 +173,17 @@ macro_rules! masks {
         pub(super) unsafe extern "C" fn $name(how: c_int, set: *const u64, old: *mut u64) -> c_int {
             let call = real!(stringify!($name), Mask);
             // SAFETY: the caller's sets, near for the call.
-            unsafe {
-                if set.is_null() || how == libc::SIG_UNBLOCK || state::pager().is_none() {
-                    let set = lend::memory(set as usize, 8, false);
-                    let old = lend::memory(old as usize, 8, true);
-                    return call(how, set.at() as *const u64, old.at() as *mut u64);
-                }
-                let copy = without(set);
+            let result = unsafe {
                 let old = lend::memory(old as usize, 8, true);
-                call(how, copy.as_ptr(), old.at() as *mut u64)
-            }
+                if set.is_null() || how == libc::SIG_UNBLOCK || !keeps_sigbus() {
+                    let set = lend::memory(set as usize, 8, false);
+                    call(how, set.at() as *const u64, old.at() as *mut u64)
+                } else {
+                    call(how, without(set).as_ptr(), old.at() as *mut u64)
+                }
+            };
+            state::publish_mask();
+            result
         }
     )*};
 }
@@ -189,7 +208,7 @@ macro_rules! with_mask {
             );
             // SAFETY: the caller's arguments.
             unsafe {
-                if state::pager().is_none() {
+                if !keeps_sigbus() {
                     return call($($before,)* $mask $(, $after)*);
                 }
                 let ($($before,)*) = ($(wrap!(@lend $before $kind $(($size))?),)*);
@@ -225,7 +244,7 @@ macro_rules! old_masks {
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(mask: c_int) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int) -> c_int);
-            let mask = if state::pager().is_some() { mask & !(SIGBUS as c_int) } else { mask };
+            let mask = if keeps_sigbus() { mask & !(SIGBUS as c_int) } else { mask };
             // SAFETY: a value.
             unsafe { call(mask) }
         }
@@ -240,6 +259,44 @@ old_masks! {
 thread_local! {
     /// The alternate stack the program believes in: address, flags, size.
     static ALTERNATE: Cell<(usize, c_int, usize)> = const { Cell::new((0, libc::SS_DISABLE, 0)) };
+    /// A stack of ours in place of the program's, which may be too small for a fault; 0: none.
+    static LARGER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The calling thread gets an alternate stack of ours: the program goes on believing in its own.
+pub(crate) fn keep_alternate_stack() {
+    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    let at = (&raw mut stack) as usize;
+    // SAFETY: valid for writes.
+    let known = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]) };
+    if known.is_ok() && LARGER.get() == 0 && stack.ss_flags & libc::SS_DISABLE == 0 {
+        ALTERNATE.set((stack.ss_sp as usize, 0, stack.ss_size));
+    }
+}
+
+/// In a program that may be managed later: the kernel gets a stack of ours that is large enough for a fault.
+fn enlarge(new: &libc::stack_t) -> Option<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let off = new.ss_flags & libc::SS_DISABLE != 0;
+    if !off && LARGER.get() == 0 {
+        // SAFETY: a new mapping.
+        let at =
+            unsafe { sys::mmap(0, signal::STACK_BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        LARGER.set(at.ok()?);
+    }
+    let stack = libc::stack_t {
+        ss_sp: LARGER.get() as *mut c_void,
+        ss_flags: new.ss_flags,
+        ss_size: signal::STACK_BYTES,
+    };
+    // SAFETY: memory that is the thread's for signals alone.
+    unsafe { sys::syscall(libc::SYS_sigaltstack, [(&raw const stack) as usize, 0, 0, 0, 0, 0]) }.ok()?;
+    if off && LARGER.get() != 0 {
+        // SAFETY: a mapping of ours that the kernel uses no more.
+        let _ =
+            unsafe { sys::syscall(libc::SYS_munmap, [LARGER.replace(0), signal::STACK_BYTES, 0, 0, 0, 0]) };
+    }
+    Some(())
 }
 
 /// `sigaltstack`: ours stays, which is larger than any the program needs.
@@ -248,7 +305,7 @@ thread_local! {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-    if state::pager().is_none() {
+    if !keeps_sigbus() {
         let call =
             real!("sigaltstack", unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int);
         // SAFETY: the caller's arguments.
@@ -260,9 +317,14 @@ pub(super) unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut
         if !new.is_null() {
             let wanted = *new;
             if wanted.ss_flags & libc::SS_DISABLE != 0 {
+                if state::pager().is_none() && enlarge(&wanted).is_none() {
+                    return fail(libc::EPERM);
+                }
                 ALTERNATE.set((0, libc::SS_DISABLE, 0));
             } else if wanted.ss_size < 2048 {
                 return fail(libc::ENOMEM);
+            } else if state::pager().is_none() && enlarge(&wanted).is_none() {
+                return fail(libc::EPERM);
             } else {
                 ALTERNATE.set((wanted.ss_sp as usize, 0, wanted.ss_size));
             }

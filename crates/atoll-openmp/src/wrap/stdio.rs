@@ -1,5 +1,7 @@
 //! Streams of the C library, common to all workers.
 //!
+//! Here are the opening, the closing and the longer transfers; `stream_calls` has the rest, `stream_lock` the locks.
+//!
 //! A FILE made after the program is managed lies in shared memory, buffer and lock included; only its lock's futex
 //! is private to a process. So every function that takes a stream comes here first and takes the stream's own lock
 //! with a shared futex: libc then finds the lock held by the caller, counts up and never waits. `stdin`, `stdout`
@@ -9,13 +11,17 @@
 //! Where workers are threads of one process libc's locks do, and only paged buffers matter here.
 
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
+use super::far_streams;
 use super::lend::{self, Argument as _};
 use super::paged::{self, Cut};
+use super::stream_calls::putc;
+use super::stream_lock::{FileLock, SHARED, lock};
+use super::travel;
 use crate::heap::streams;
 use crate::state::SignalsBlocked;
 
@@ -25,127 +31,11 @@ unsafe extern "C" {
     static mut stderr: usize;
     fn _IO_un_link(file: usize);
 }
-
-/// Streams are shared and their locks taken here.
-static SHARED: AtomicBool = AtomicBool::new(false);
-
-/// `_flags` of a FILE whose user locks it himself.
-const USER_LOCK: i32 = 0x8000;
-/// Offset of a FILE's `_lock`.
-const LOCK: usize = 136;
-
-/// glibc's `_IO_lock_t`: a recursive lock. `word` 0: free, 1: held, 2: held and waited for.
-#[repr(C)]
-struct FileLock {
-    word: AtomicI32,
-    count: AtomicI32,
-    owner: AtomicUsize,
-}
-
-/// What glibc knows the calling thread by.
-fn me() -> usize {
-    let at: usize;
-    // SAFETY: the first word of the thread control block is its own address.
-    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly, preserves_flags)) };
-    at
-}
-
-impl FileLock {
-    /// # Safety
-    /// `file` must be a stream or null.
-    unsafe fn of(file: usize) -> Option<&'static FileLock> {
-        if file == 0 || !SHARED.load(Ordering::Relaxed) {
-            return None;
-        }
-        // SAFETY: a FILE begins with its flags and has its lock at a fixed offset.
-        unsafe {
-            if *(file as *const i32) & USER_LOCK != 0 {
-                return None;
-            }
-            (*((file + LOCK) as *const *const FileLock)).as_ref()
-        }
-    }
-
-    fn try_acquire(&self) -> bool {
-        let me = me();
-        // Relaxed: only this thread itself stores its own address.
-        if self.owner.load(Ordering::Relaxed) == me {
-            self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            return true;
-        }
-        // Acquire: pairs with the Release in `release`.
-        if self.word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        self.own(me);
-        true
-    }
-
-    fn own(&self, me: usize) {
-        self.owner.store(me, Ordering::Relaxed);
-        self.count.store(1, Ordering::Relaxed);
-    }
-
-    fn acquire(&self) {
-        if self.try_acquire() {
-            return;
-        }
-        for _ in 0..100 {
-            std::hint::spin_loop();
-            if self.try_acquire() {
-                return;
-            }
-        }
-        // Acquire: as above.
-        while self.word.swap(2, Ordering::Acquire) != 0 {
-            super::sync::futex_wait(&self.word, 2);
-        }
-        self.own(me());
-    }
-
-    fn release(&self) {
-        let left = self.count.load(Ordering::Relaxed) - 1;
-        self.count.store(left, Ordering::Relaxed);
-        if left == 0 {
-            self.owner.store(0, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `try_acquire`.
-            if self.word.swap(0, Ordering::Release) == 2 {
-                super::sync::futex_wake(&self.word, 1);
-            }
-        }
-    }
-}
-
-/// A stream's lock while it lives.
-pub(super) struct Locked(Option<&'static FileLock>);
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        if let Some(lock) = self.0 {
-            lock.release();
-        }
-    }
-}
-
-/// Takes a stream's lock.
-///
-/// # Safety
-/// `file` must be a stream or null.
-#[inline]
-pub(super) unsafe fn lock(file: usize) -> Locked {
-    // SAFETY: by the caller.
-    let lock = unsafe { FileLock::of(file) };
-    if let Some(lock) = lock {
-        lock.acquire();
-    }
-    Locked(lock)
-}
-
 /// Streams that libc's list does not know.
 static OPEN: Spin<Vec<usize>> = Spin::new(Vec::new());
 
 /// A stream was opened: libc's private list forgets it, ours knows it.
-fn opened(file: usize) -> usize {
+pub(super) fn opened(file: usize) -> usize {
     if file != 0 && SHARED.load(Ordering::Relaxed) {
         let _blocked = SignalsBlocked::new();
         // SAFETY: an open stream of this process's list.
@@ -162,6 +52,9 @@ fn closed(file: usize) {
         open.swap_remove(i);
     }
 }
+
+/// The stream that stands for standard input, at the same address on all nodes.
+static INPUT: AtomicUsize = AtomicUsize::new(0);
 
 /// Replaces the standard streams by ones in shared memory.
 pub(super) fn init() {
@@ -183,7 +76,9 @@ pub(super) fn init() {
             let file = fdopen(fd, mode.as_ptr());
             if file != 0 {
                 *variable = opened(file);
-                if fd == 2 {
+                if fd == 0 {
+                    INPUT.store(file, Ordering::Relaxed);
+                } else if fd == 2 {
                     real!("setvbuf", Setvbuf)(file, 0, libc::_IONBF, 0);
                 } else if fd == 1 && crate::nodes::active() {
                     // What several nodes print meets in one file: by whole lines.
@@ -194,6 +89,11 @@ pub(super) fn init() {
         *libc::__errno_location() = errno;
     }
     streams::open(false);
+}
+
+/// Is it `stdin`, which is the origin's?
+pub(super) fn is_standard_input(file: usize) -> bool {
+    file != 0 && SHARED.load(Ordering::Relaxed) && file == INPUT.load(Ordering::Relaxed)
 }
 
 /// What this node has printed goes out, before others print what comes after it: called where all of a node's workers wait.
@@ -261,9 +161,46 @@ openers! {
     tmpfile();
     tmpfile64();
     fmemopen(memory: v, len: v, mode: v);
-    open_memstream(to: v, len: v);
-    open_wmemstream(to: v, len: v);
     popen(command: s, mode: s);
+}
+
+/// Streams into blocks that libc makes, with the variables that these are the program's by once a stream is closed.
+static BLOCKS: Spin<Vec<(usize, usize)>> = Spin::new(Vec::new());
+
+macro_rules! block_openers {
+    ($($name:ident)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(to: usize, len: usize) -> usize {
+            let call = real!(stringify!($name), unsafe extern "C" fn(usize, usize) -> usize);
+            // SAFETY: the caller's arguments.
+            let file = opened(unsafe { call(to, len) });
+            if file != 0 && SHARED.load(Ordering::Relaxed) {
+                let _blocked = SignalsBlocked::new();
+                BLOCKS.lock().push((file, to));
+            }
+            file
+        }
+    )*};
+}
+
+block_openers! { open_memstream open_wmemstream }
+
+/// The stream is closed: its block, if it has one, is the program's.
+fn block_closed(file: usize) {
+    let place = {
+        let _blocked = SignalsBlocked::new();
+        let mut blocks = BLOCKS.lock();
+        let at = blocks.iter().position(|(stream, _)| *stream == file);
+        at.map(|at| blocks.swap_remove(at).1)
+    };
+    if let Some(to) = place {
+        // SAFETY: the variable that the program gave when it opened the stream.
+        unsafe { travel::moved_at(to) };
+    }
 }
 
 macro_rules! reopeners {
@@ -289,13 +226,16 @@ macro_rules! reopeners {
 reopeners! { freopen freopen64 }
 
 macro_rules! closers {
-    ($($name:ident)*) => {$(
+    ($($name:ident $pipe:literal;)*) => {$(
         /// See libc.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(file: usize) -> usize {
+            if let Some(far) = far_streams::of(file) {
+                return far.close($pipe) as usize;
+            }
             let call = real!(stringify!($name), unsafe extern "C" fn(usize) -> usize);
             if SHARED.load(Ordering::Relaxed) {
                 closed(file);
@@ -304,79 +244,16 @@ macro_rules! closers {
                 drop(unsafe { lock(file) });
             }
             // SAFETY: the caller's stream.
-            unsafe { call(file) }
+            let result = unsafe { call(file) };
+            block_closed(file);
+            result
         }
     )*};
 }
 
-closers! { fclose pclose }
-
-// Functions on one stream, which libc runs under the lock we took.
-wrap! {
-    fgetc(file: file);
-    getc(file: file);
-    _IO_getc(file: file);
-    ungetc(c: v, file: file);
-    fputc(c: v, file: file);
-    putc(c: v, file: file);
-    _IO_putc(c: v, file: file);
-    getw(file: file);
-    putw(w: v, file: file);
-    fgets(to: v, n: v, file: file);
-    __fgets_chk(to: v, size: v, n: v, file: file);
-    getline(to: v, n: v, file: file);
-    getdelim(to: v, n: v, delimiter: v, file: file);
-    __getdelim(to: v, n: v, delimiter: v, file: file);
-    fseek(file: file, offset: v, whence: v);
-    fseeko(file: file, offset: v, whence: v);
-    fseeko64(file: file, offset: v, whence: v);
-    ftell(file: file);
-    ftello(file: file);
-    ftello64(file: file);
-    rewind(file: file);
-    fgetpos(file: file, to: v);
-    fgetpos64(file: file, to: v);
-    fsetpos(file: file, from: v);
-    fsetpos64(file: file, from: v);
-    setlinebuf(file: file);
-    feof(file: file);
-    ferror(file: file);
-    clearerr(file: file);
-    fwide(file: file, mode: v);
-    fgetwc(file: file);
-    getwc(file: file);
-    fputwc(c: v, file: file);
-    putwc(c: v, file: file);
-    ungetwc(c: v, file: file);
-    fgetws(to: v, n: v, file: file);
-    fputws(from: v, file: file);
-}
-
-macro_rules! standard {
-    ($($name:ident ( $($arg:ident),* ) $stream:ident;)*) => {$(
-        /// See libc.
-        ///
-        /// # Safety
-        /// As libc's.
-        #[unsafe(no_mangle)]
-        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
-            let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
-            // SAFETY: the program's stream and arguments.
-            unsafe {
-                let _locked = lock($stream);
-                call($($arg),*)
-            }
-        }
-    )*};
-}
-
-standard! {
-    getchar() stdin;
-    getwchar() stdin;
-    putchar(c) stdout;
-    putwchar(c) stdout;
-    perror(text) stderr;
-    psignal(signal, text) stderr;
+closers! {
+    fclose false;
+    pclose true;
 }
 
 /// `fflush`; without a stream, all of them.
@@ -386,6 +263,9 @@ standard! {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn fflush(file: usize) -> c_int {
     let call = real!("fflush", unsafe extern "C" fn(usize) -> c_int);
+    if let Some(far) = far_streams::of(file) {
+        return far.flush();
+    }
     if file != 0 || !SHARED.load(Ordering::Relaxed) {
         // SAFETY: the caller's stream.
         unsafe {
@@ -425,17 +305,22 @@ fn items(at: usize, size: usize, n: usize, cut: Cut, mut one: impl FnMut(usize, 
 type Transfer = unsafe extern "C" fn(usize, usize, usize, usize) -> usize;
 
 macro_rules! transfers {
-    ($($name:ident $cut:ident $locks:literal;)*) => {$(
+    ($($name:ident $cut:ident $locks:literal $there:ident;)*) => {$(
         /// See libc.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(at: usize, size: usize, n: usize, file: usize) -> usize {
+            if let Some(far) = far_streams::of(file) {
+                let Some(bytes) = size.checked_mul(n).filter(|&bytes| bytes > 0) else { return 0 };
+                // SAFETY: the caller's buffer.
+                return unsafe { far.$there(at, bytes) } / size;
+            }
             let call = real!(stringify!($name), Transfer);
             // SAFETY: the caller's buffer and stream.
             unsafe {
-                let _locked = if $locks { lock(file) } else { Locked(None) };
+                let _locked = $locks.then(|| lock(file));
                 items(at, size, n, Cut::$cut, |at, bytes| call(at, 1, bytes, file))
             }
         }
@@ -443,10 +328,10 @@ macro_rules! transfers {
 }
 
 transfers! {
-    fread Fill true;
-    fread_unlocked Fill false;
-    fwrite Drain true;
-    fwrite_unlocked Drain false;
+    fread Fill true read;
+    fread_unlocked Fill false read;
+    fwrite Drain true write;
+    fwrite_unlocked Drain false write;
 }
 
 /// glibc's `fread` under `_FORTIFY_SOURCE`.
@@ -525,6 +410,9 @@ pub(super) unsafe extern "C" fn puts(text: *const c_char) -> c_int {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setvbuf(file: usize, buffer: usize, mode: c_int, size: usize) -> c_int {
+    if let Some(far) = far_streams::of(file) {
+        return far.buffer(mode, size);
+    }
     let call = real!("setvbuf", unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int);
     // SAFETY: the caller's stream; the new buffer is pinned and never freed.
     unsafe {
@@ -555,81 +443,6 @@ pub(super) unsafe extern "C" fn setbuffer(file: usize, buffer: usize, size: usiz
 pub(super) unsafe extern "C" fn setbuf(file: usize, buffer: usize) {
     // SAFETY: by the caller.
     unsafe { setbuffer(file, buffer, libc::BUFSIZ as usize) };
-}
-
-macro_rules! locks {
-    ($($lock:ident $try:ident $unlock:ident;)*) => {$(
-        /// See libc.
-        ///
-        /// # Safety
-        /// As libc's.
-        #[unsafe(no_mangle)]
-        pub(super) unsafe extern "C" fn $lock(file: usize) {
-            // SAFETY: the caller's stream.
-            match unsafe { FileLock::of(file) } {
-                Some(lock) => lock.acquire(),
-                // SAFETY: as above.
-                None => unsafe { real!(stringify!($lock), unsafe extern "C" fn(usize))(file) },
-            }
-        }
-
-        /// See libc.
-        ///
-        /// # Safety
-        /// As libc's.
-        #[unsafe(no_mangle)]
-        pub(super) unsafe extern "C" fn $try(file: usize) -> c_int {
-            // SAFETY: the caller's stream.
-            match unsafe { FileLock::of(file) } {
-                Some(lock) => c_int::from(!lock.try_acquire()),
-                // SAFETY: as above.
-                None => unsafe { real!(stringify!($try), unsafe extern "C" fn(usize) -> c_int)(file) },
-            }
-        }
-
-        /// See libc.
-        ///
-        /// # Safety
-        /// As libc's.
-        #[unsafe(no_mangle)]
-        pub(super) unsafe extern "C" fn $unlock(file: usize) {
-            // SAFETY: the caller's stream.
-            match unsafe { FileLock::of(file) } {
-                Some(lock) => lock.release(),
-                // SAFETY: as above.
-                None => unsafe { real!(stringify!($unlock), unsafe extern "C" fn(usize))(file) },
-            }
-        }
-    )*};
-}
-
-locks! {
-    flockfile ftrylockfile funlockfile;
-    _IO_flockfile _IO_ftrylockfile _IO_funlockfile;
-}
-
-/// Takes a stream's lock, for `variadic.c`.
-///
-/// # Safety
-/// `file` must be a stream.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn atoll_lock(file: usize) {
-    // SAFETY: by the caller.
-    if let Some(lock) = unsafe { FileLock::of(file) } {
-        lock.acquire();
-    }
-}
-
-/// Gives a stream's lock back, for `variadic.c`.
-///
-/// # Safety
-/// `file` must be a stream whose lock was taken.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn atoll_unlock(file: usize) {
-    // SAFETY: by the caller.
-    if let Some(lock) = unsafe { FileLock::of(file) } {
-        lock.release();
-    }
 }
 
 /// Exported names whose code is in `variadic.c`: a jump leaves all arguments where they are.
@@ -676,6 +489,11 @@ jump! {
     __isoc99_fscanf to atoll_isoc99_fscanf;
     __isoc99_vscanf to atoll_isoc99_vscanf;
     __isoc99_vfscanf to atoll_isoc99_vfscanf;
+    asprintf to atoll_asprintf;
+    __asprintf to atoll_asprintf_too;
+    __asprintf_chk to atoll_asprintf_chk;
+    sscanf to atoll_sscanf;
+    __isoc99_sscanf to atoll_isoc99_sscanf;
     execl to atoll_execl;
     execlp to atoll_execlp;
     execle to atoll_execle;

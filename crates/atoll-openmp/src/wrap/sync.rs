@@ -6,24 +6,14 @@
 //! looked up on an absent page.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use atoll_memory::sys;
 
 use super::lend::{self, Argument as _};
+use super::node_sync;
 use super::paged::{self, Hold};
-
-unsafe extern "C" {
-    /// glibc's promise that there is one thread, by which libstdc++ leaves atomics (reference counts, guards of
-    /// static locals) and wake-ups out.
-    static mut __libc_single_threaded: u8;
-}
-
-/// Takes libc's promise back: the master has no threads, but workers.
-pub(super) fn init() {
-    // SAFETY: a byte that libc itself clears when a thread is made.
-    unsafe { __libc_single_threaded = 0 };
-}
+use crate::{nodes, state};
 
 /// Sleeps while the word is `value`, or until woken. Reaches other processes.
 pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
@@ -101,7 +91,33 @@ pub(super) unsafe fn rwlock(at: usize) -> Hold {
 
 const TIME: usize = size_of::<libc::timespec>();
 
-wrap! {
+/// Wrappers of functions on objects: libc's own, or on several nodes those of `node_sync`.
+macro_rules! objects {
+    ($($name:ident ( $($arg:ident : $kind:ident $(($size:expr))?),* );)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
+            if nodes::active() {
+                #[allow(unused_unsafe, reason = "some have nothing to do")]
+                // SAFETY: the caller's arguments.
+                return unsafe { node_sync::$name($($arg),*) };
+            }
+            let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> c_int);
+            if state::pager().is_some() {
+                let ($($arg,)*) = ($(wrap!(@lend $arg $kind $(($size))?),)*);
+                // SAFETY: the caller's arguments.
+                return unsafe { call($($arg.at()),*) };
+            }
+            // SAFETY: the caller's arguments.
+            unsafe { call($($arg),*) }
+        }
+    )*};
+}
+
+objects! {
     pthread_mutex_lock(object: mutex);
     pthread_mutex_trylock(object: mutex);
     pthread_mutex_timedlock(object: mutex, time: r(TIME));
@@ -186,13 +202,14 @@ pub(super) unsafe extern "C" fn syscall(
     f: usize,
 ) -> i64 {
     let call = real!("syscall", Syscall);
-    if crate::state::pager().is_none() {
+    if state::pager().is_none() {
         // SAFETY: the caller's arguments.
         return unsafe { call(number, a, b, c, d, e, f) };
     }
     // SAFETY: the caller's arguments.
     unsafe {
         match number {
+            libc::SYS_futex if nodes::active() => node_sync::futex(a, b, c as u32, d, f as u32),
             libc::SYS_futex => {
                 let operation = if super::separate() { b & !(libc::FUTEX_PRIVATE_FLAG as usize) } else { b };
                 let _held = (paged::hold(a, 4, true), paged::hold(e, 4, true));
@@ -215,6 +232,10 @@ pub(super) unsafe extern "C" fn syscall(
 /// `word` must be valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn atoll_once_wait(word: *const AtomicI32, value: c_int) {
+    if nodes::active() {
+        // SAFETY: by the caller.
+        return node_sync::wait(unsafe { AtomicU32::from_ptr(word as *mut u32) }, value as u32);
+    }
     let _held = paged::hold(word as usize, 4, true);
     // SAFETY: by the caller.
     futex_wait(unsafe { &*word }, value);
@@ -226,6 +247,10 @@ unsafe extern "C" fn atoll_once_wait(word: *const AtomicI32, value: c_int) {
 /// `word` must be valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn atoll_once_wake(word: *const AtomicI32) {
+    if nodes::active() {
+        // SAFETY: by the caller.
+        return node_sync::wake_all(unsafe { AtomicU32::from_ptr(word as *mut u32) });
+    }
     let _held = paged::hold(word as usize, 4, true);
     // SAFETY: by the caller.
     futex_wake(unsafe { &*word }, i32::MAX);

@@ -71,10 +71,6 @@ wrap! {
     readlink(path: s, to: w(len), len: v);
     __readlink_chk(path: s, to: w(len), len: v, size: v);
     readlinkat(dir: v, path: s, to: w(len), len: v);
-    realpath(path: s, to: v);
-    __realpath_chk(path: s, to: v, size: v);
-    canonicalize_file_name(path: s);
-    getcwd(to: w(len), len: v);
     __getcwd_chk(to: w(len), len: v, size: v);
     symlink(target: s, path: s);
     symlinkat(target: s, dir: v, path: s);

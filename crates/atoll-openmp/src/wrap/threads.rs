@@ -1,10 +1,11 @@
-//! Threads the program makes itself: they share a page table with the worker that made them.
+//! Threads the program makes itself, with pthreads or C11 threads: made where all workers see their stacks.
 //!
-//! Called by the program; the pager is told, since from then on a page may be written while the worker that evicts
-//! it waits in its handler.
+//! Called by the program; `start::own_threads` does the work. The pager is told, since from then on a page may be written while
+//! the worker that evicts it waits in its handler. What runs in such a thread is looked for by number when it was joined.
 
 use std::ffi::{c_int, c_void};
 
+use crate::start::own_threads::{self, Routine};
 use crate::{start, state};
 
 /// `pthread_create`.
@@ -15,21 +16,129 @@ use crate::{start, state};
 pub(super) unsafe extern "C" fn pthread_create(
     thread: *mut libc::pthread_t,
     attributes: *const libc::pthread_attr_t,
-    routine: extern "C" fn(*mut c_void) -> *mut c_void,
+    routine: Routine,
     argument: *mut c_void,
 ) -> c_int {
     type Create = unsafe extern "C" fn(
         *mut libc::pthread_t,
         *const libc::pthread_attr_t,
-        extern "C" fn(*mut c_void) -> *mut c_void,
+        Routine,
         *mut c_void,
     ) -> c_int;
-    if let Some(pager) = state::pager()
-        && !start::objects::is_own_code(routine as *const () as usize)
-    {
+    let call = real!("pthread_create", Create);
+    let own_code = start::objects::is_own_code(routine as *const () as usize);
+    let Some(pager) = state::pager().filter(|_| !own_code) else {
+        // SAFETY: as the caller asked.
+        return unsafe { call(thread, attributes, routine, argument) };
+    };
+    pager.set_threads_share_tables();
+    // SAFETY: as the caller asked, but for the stack.
+    unsafe {
+        own_threads::create(
+            thread,
+            attributes,
+            routine,
+            argument,
+            &|thread, attributes, routine, argument| call(thread, attributes, routine, argument),
+        )
+    }
+}
+
+/// Statuses of C11's threads.
+const THRD_SUCCESS: c_int = 0;
+const THRD_ERROR: c_int = 2;
+const THRD_NOMEM: c_int = 3;
+
+/// A function of a C11 thread, and its argument.
+struct C11 {
+    function: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+}
+
+/// `thrd_create`: a thread whose result is a number.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn thrd_create(
+    thread: *mut libc::pthread_t,
+    function: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+) -> c_int {
+    if state::pager().is_none() {
+        type Create = unsafe extern "C" fn(
+            *mut libc::pthread_t,
+            extern "C" fn(*mut c_void) -> c_int,
+            *mut c_void,
+        ) -> c_int;
+        let call = real!("thrd_create", Create);
+        // SAFETY: as the caller asked.
+        return unsafe { call(thread, function, argument) };
+    }
+    extern "C" fn run(start: *mut c_void) -> *mut c_void {
+        // SAFETY: made below for this thread alone.
+        let start = unsafe { Box::from_raw(start.cast::<C11>()) };
+        // glibc's `thrd_join` takes the number from the pointer.
+        (start.function)(start.argument) as isize as *mut c_void
+    }
+    let start = Box::into_raw(Box::new(C11 { function, argument }));
+    type Create = unsafe extern "C" fn(
+        *mut libc::pthread_t,
+        *const libc::pthread_attr_t,
+        Routine,
+        *mut c_void,
+    ) -> c_int;
+    let call = real!("pthread_create", Create);
+    if let Some(pager) = state::pager() {
         pager.set_threads_share_tables();
     }
-    let call = real!("pthread_create", Create);
-    // SAFETY: as the caller asked.
-    unsafe { call(thread, attributes, routine, argument) }
+    // SAFETY: as the caller asked, but for the stack.
+    let status = unsafe {
+        own_threads::create(
+            thread,
+            std::ptr::null(),
+            run,
+            start.cast(),
+            &|thread, attributes, routine, argument| call(thread, attributes, routine, argument),
+        )
+    };
+    if status != 0 {
+        // SAFETY: no thread was made that could have it.
+        drop(unsafe { Box::from_raw(start) });
+    }
+    match status {
+        0 => THRD_SUCCESS,
+        libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
+        _ => THRD_ERROR,
+    }
+}
+
+/// Calls after whose success the thread, their first argument, is joined or detached.
+macro_rules! ends {
+    ($($then:ident $name:ident ( $($more:ident),* );)*) => {$(
+        /// See libc.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(thread: libc::pthread_t $(, $more: usize)*) -> c_int {
+            let call = real!(stringify!($name), unsafe extern "C" fn(libc::pthread_t $(, wrap!(@usize $more))*) -> c_int);
+            // SAFETY: the caller's arguments.
+            let status = unsafe { call(thread $(, $more)*) };
+            if status == 0 && state::pager().is_some() {
+                own_threads::$then(thread);
+            }
+            status
+        }
+    )*};
+}
+
+ends! {
+    joined pthread_join(result);
+    joined pthread_tryjoin_np(result);
+    joined pthread_timedjoin_np(result, time);
+    joined pthread_clockjoin_np(result, clock, time);
+    joined thrd_join(result);
+    detached pthread_detach();
+    detached thrd_detach();
 }

@@ -15,8 +15,9 @@
 #include <wchar.h>
 
 extern int atoll_managed(void);
-extern void atoll_lock(FILE *);
-extern void atoll_unlock(FILE *);
+extern int atoll_travels(int);
+extern FILE *atoll_begin_input(FILE *);
+extern void atoll_end_input(FILE *, FILE *);
 extern void atoll_once_wait(_Atomic int *, int);
 extern void atoll_once_wake(_Atomic int *);
 extern int __vsnprintf_chk(char *, size_t, int, size_t, const char *, va_list);
@@ -145,13 +146,14 @@ int atoll_dprintf_chk(int fd, int flag, const char *text, ...)
     WITH_LIST(int, text, atoll_vdprintf_chk(fd, flag, text, ap));
 }
 
-/* Input, and wide output, go through the stream's own pinned buffer: only the lock is ours. */
-#define LOCKED(name, real, char_type)                                                                        \
+/* Input, and wide output, go through the stream's own pinned buffer: only the lock is ours. Where another node has the
+ * stream it is a stream of this node's that reads from there. */
+#define INPUT(name, real, char_type)                                                                        \
     int atoll_v##name(FILE *file, const char_type *text, va_list ap)                                         \
     {                                                                                                        \
-        atoll_lock(file);                                                                                    \
-        int n = REAL(real, int, FILE *, const char_type *, va_list)(file, text, ap);                         \
-        atoll_unlock(file);                                                                                  \
+        FILE *from = atoll_begin_input(file);                                                                \
+        int n = REAL(real, int, FILE *, const char_type *, va_list)(from, text, ap);                         \
+        atoll_end_input(file, from);                                                                         \
         return n;                                                                                            \
     }                                                                                                        \
     int atoll_##name(FILE *file, const char_type *text, ...)                                                 \
@@ -159,14 +161,14 @@ int atoll_dprintf_chk(int fd, int flag, const char *text, ...)
         WITH_LIST(int, text, atoll_v##name(file, text, ap));                                                 \
     }
 
-LOCKED(fscanf, "vfscanf", char)
-LOCKED(fwprintf, "vfwprintf", wchar_t)
+INPUT(fscanf, "vfscanf", char)
+INPUT(fwprintf, "vfwprintf", wchar_t)
 
 int atoll_isoc99_vfscanf(FILE *file, const char *text, va_list ap)
 {
-    atoll_lock(file);
-    int n = REAL("__isoc99_vfscanf", int, FILE *, const char *, va_list)(file, text, ap);
-    atoll_unlock(file);
+    FILE *from = atoll_begin_input(file);
+    int n = REAL("__isoc99_vfscanf", int, FILE *, const char *, va_list)(from, text, ap);
+    atoll_end_input(file, from);
     return n;
 }
 
@@ -180,6 +182,41 @@ int atoll_isoc99_fscanf(FILE *file, const char *text, ...)
 }
 int atoll_vwprintf(const wchar_t *text, va_list ap) { return atoll_vfwprintf(stdout, text, ap); }
 int atoll_wprintf(const wchar_t *text, ...) { WITH_LIST(int, text, atoll_vfwprintf(stdout, text, ap)); }
+
+/* What these allocate is the program's: libc's own functions, told so. */
+#define ALONE(type, call)                                                                                    \
+    int before = atoll_travels(1);                                                                           \
+    type result = call;                                                                                      \
+    atoll_travels(before);                                                                                   \
+    return result
+
+static int as_vasprintf(char **to, const char *text, va_list ap)
+{
+    ALONE(int, REAL("vasprintf", int, char **, const char *, va_list)(to, text, ap));
+}
+static int as_vasprintf_chk(char **to, int flag, const char *text, va_list ap)
+{
+    ALONE(int, REAL("__vasprintf_chk", int, char **, int, const char *, va_list)(to, flag, text, ap));
+}
+static int as_vsscanf(const char *from, const char *text, va_list ap)
+{
+    ALONE(int, REAL("vsscanf", int, const char *, const char *, va_list)(from, text, ap));
+}
+static int as_isoc99_vsscanf(const char *from, const char *text, va_list ap)
+{
+    ALONE(int, REAL("__isoc99_vsscanf", int, const char *, const char *, va_list)(from, text, ap));
+}
+int atoll_asprintf(char **to, const char *text, ...) { WITH_LIST(int, text, as_vasprintf(to, text, ap)); }
+int atoll_asprintf_too(char **to, const char *text, ...) { WITH_LIST(int, text, as_vasprintf(to, text, ap)); }
+int atoll_asprintf_chk(char **to, int flag, const char *text, ...)
+{
+    WITH_LIST(int, text, as_vasprintf_chk(to, flag, text, ap));
+}
+int atoll_sscanf(const char *from, const char *text, ...) { WITH_LIST(int, text, as_vsscanf(from, text, ap)); }
+int atoll_isoc99_sscanf(const char *from, const char *text, ...)
+{
+    WITH_LIST(int, text, as_isoc99_vsscanf(from, text, ap));
+}
 
 /* exec with a list: collect it, then the form with a vector (ours). */
 static char **collect(const char *first, va_list ap, char ***environment)

@@ -6,7 +6,7 @@ use atoll_pages::replay::{Counts, Reference};
 
 pub(crate) enum Kind {
     Fifo,
-    Lru { scan: usize },
+    Lru { scan: usize, linux: bool },
     Cmcp { limit: usize },
 }
 
@@ -26,6 +26,7 @@ pub(crate) struct Slow {
     frames: Vec<Option<Held>>,
     clock: u64,
     hand: usize,
+    evictions: usize,
     ever: BTreeMap<u64, BTreeSet<usize>>,
     pub(crate) counts: Counts,
 }
@@ -33,7 +34,15 @@ pub(crate) struct Slow {
 impl Slow {
     pub(crate) fn new(kind: Kind, frames: usize) -> Self {
         let frames = (0..frames).map(|_| None).collect();
-        Self { kind, frames, clock: 0, hand: 0, ever: BTreeMap::new(), counts: Counts::default() }
+        Self {
+            kind,
+            frames,
+            clock: 0,
+            hand: 0,
+            evictions: 0,
+            ever: BTreeMap::new(),
+            counts: Counts::default(),
+        }
     }
 
     fn now(&mut self) -> u64 {
@@ -56,8 +65,9 @@ impl Slow {
             let frame = free.unwrap_or_else(|| self.evict(reference.worker));
             let since = self.now();
             let workers = BTreeSet::new();
+            let rank = u32::from(matches!(self.kind, Kind::Lru { linux: true, .. }));
             self.frames[frame] =
-                Some(Held { page: reference.page, workers, since, rank: 0, young: false, dirty: false });
+                Some(Held { page: reference.page, workers, since, rank, young: false, dirty: false });
             frame
         });
         self.held(frame).dirty |= reference.write;
@@ -121,14 +131,25 @@ impl Slow {
         self.counts.written_back += u64::from(held.dirty);
         self.counts.remote_invalidations +=
             held.workers.iter().filter(|&&other| other != worker).count() as u64;
+        self.evictions += 1;
+        if matches!(self.kind, Kind::Cmcp { .. }) && self.evictions.is_multiple_of(16) {
+            let (now, frame) = (self.now(), self.hand);
+            self.hand = (self.hand + 1) % self.frames.len();
+            if let Some(held) = self.frames[frame].as_mut() {
+                if held.rank > 0 && !held.young {
+                    held.rank = 0;
+                    held.since = now;
+                }
+                held.young = false;
+            }
+        }
         victim
     }
 
     pub(crate) fn tick(&mut self) {
         let visits = match self.kind {
-            Kind::Fifo => 0,
-            Kind::Lru { scan } => scan.min(self.frames.len()),
-            Kind::Cmcp { .. } => self.frames.len().div_ceil(64),
+            Kind::Fifo | Kind::Cmcp { .. } => 0,
+            Kind::Lru { scan, .. } => scan.min(self.frames.len()),
         };
         for _ in 0..visits {
             let now = self.now();
@@ -137,18 +158,14 @@ impl Slow {
             let frame = self.hand;
             self.hand = (self.hand + 1) % self.frames.len();
             let Some(held) = self.frames[frame].as_mut() else { continue };
-            if matches!(self.kind, Kind::Cmcp { .. }) {
-                if held.rank > 0 && !held.young {
-                    held.rank = 0;
-                    held.since = now;
-                }
-                held.young = false;
-            } else if !held.young {
+            if !held.young {
                 held.young = true;
                 self.counts.scan_unmappings += 1;
                 self.counts.remote_invalidations += held.workers.len() as u64;
                 held.workers.clear();
-            } else if held.rank > 0 && active > inactive {
+            } else if held.rank > 0
+                && (active > inactive || matches!(self.kind, Kind::Lru { linux: true, .. }))
+            {
                 held.rank = 0;
                 held.since = now;
             }

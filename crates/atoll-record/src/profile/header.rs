@@ -125,12 +125,19 @@ pub struct Trailer {
     pub harvest_seconds: f64,
     /// How the program ended.
     pub ending: Ending,
+    /// The file of the program that most samples are of, as the kernel names it; empty: not known.
+    pub program: String,
 }
 
 impl Trailer {
+    /// What the program would have used without sampling, in seconds of processor time: what overheads are shares of.
+    pub fn own_seconds(&self) -> f64 {
+        (self.cpu_seconds - self.sampling_seconds).max(0.0)
+    }
+
     /// Sampling's share of the program's processor time, harvesting included; 0 where nothing ran.
     pub fn overhead(&self) -> f64 {
-        let own = self.cpu_seconds - self.sampling_seconds;
+        let own = self.own_seconds();
         if own > 0.0 { (self.sampling_seconds + self.harvest_seconds) / own } else { 0.0 }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::event::Event;
 use super::reader::Profile;
 use super::sample::Sample;
-use super::span::{Kind, Layer};
+use super::span::{Kind, Layer, Variable};
 
 /// What a sample touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +22,46 @@ pub struct Place {
     pub code: Option<u32>,
     /// An index of [`Profile::regions`]; none: outside of any.
     pub region: Option<u32>,
+}
+
+/// OpenMP runtimes that programs bring, by how their libraries' names begin.
+const RUNTIMES: [&str; 3] = ["libgomp.so", "libomp.so", "libiomp5.so"];
+
+/// What a thread was doing when it was sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// It made the access.
+    Access,
+    /// The access faulted, and atoll's runtime was at work for it.
+    Paging,
+    /// OpenMP's own work, most of it waiting.
+    Waiting,
+    /// What else atoll does within the program that it profiles.
+    Own,
+}
+
+impl Place {
+    /// What the thread was doing.
+    pub fn doing(&self, profile: &Profile, sample: &Sample) -> Doing {
+        let variable = |number: Option<u32>| profile.variables.get(number? as usize);
+        let worker = profile.workers.get(sample.worker as usize);
+        if sample.is_paging() {
+            return Doing::Paging;
+        }
+        match variable(self.code) {
+            Some(code) if RUNTIMES.iter().any(|runtime| code.name.starts_with(runtime)) => Doing::Waiting,
+            // Its threads beside the workers evict, and resolve faults for them.
+            Some(code) if code.name.starts_with("libatoll_openmp.so") => {
+                match worker.and_then(|w| w.number) {
+                    Some(_) => Doing::Waiting,
+                    None => Doing::Paging,
+                }
+            }
+            Some(code) if code.is_atolls() => Doing::Own,
+            _ if variable(self.variable).is_some_and(Variable::is_atolls) => Doing::Own,
+            _ => Doing::Access,
+        }
+    }
 }
 
 /// Narrower kinds of memory lie over wider ones.
@@ -45,6 +85,7 @@ struct Space {
 enum Step {
     Died(u32),
     Ended(u32),
+    Executed(u32),
     Forked(u32, u32),
     Born(u32),
     Began(u32),
@@ -63,8 +104,10 @@ impl<'a> Locator<'a> {
     pub(super) fn new(profile: &'a Profile) -> Self {
         let mut steps = Vec::new();
         for event in &profile.events {
-            if let Event::Fork { time_ns, space, parent } = *event {
-                steps.push((time_ns, Step::Forked(space, parent)));
+            match *event {
+                Event::Fork { time_ns, space, parent } => steps.push((time_ns, Step::Forked(space, parent))),
+                Event::Exec { time_ns, space, .. } => steps.push((time_ns, Step::Executed(space))),
+                _ => {}
             }
         }
         for (number, span) in profile.spans.iter().enumerate() {
@@ -83,7 +126,8 @@ impl<'a> Locator<'a> {
         let rank = |step: &Step| match *step {
             Step::Died(_) | Step::Ended(_) => 0,
             Step::Forked(..) => 1,
-            Step::Born(_) | Step::Began(_) => 2,
+            Step::Executed(_) => 2,
+            Step::Born(_) | Step::Began(_) => 3,
         };
         steps.sort_by_key(|(time, step)| (*time, rank(step)));
         Self { profile, steps, next: 0, spaces: HashMap::new() }
@@ -136,6 +180,8 @@ impl<'a> Locator<'a> {
                     space.region = None;
                 }
             }
+            // What it had of its parent's is gone, too.
+            Step::Executed(space) => drop(self.spaces.remove(&space)),
             Step::Forked(child, parent) => {
                 let state = self.spaces.get(&parent).cloned().unwrap_or_default();
                 self.spaces.insert(child, state);

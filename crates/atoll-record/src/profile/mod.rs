@@ -19,10 +19,10 @@ mod writer;
 
 pub use event::{Event, Loss};
 pub use header::{Access, Header, SamplerInfo, SamplerTotals, Trailer};
-pub use locator::{Locator, Place};
+pub use locator::{Doing, Locator, Place};
 pub use names::{CodeLine, ModuleNames, Names};
 pub use reader::{Batch, Batches, Profile, ProfileError, Wakeup, Worker, is_profile};
-pub use sample::Sample;
+pub use sample::{PAGING, Sample};
 pub use span::{Kind, Phase, Region, Span, Variable};
 pub use writer::ProfileWriter;
 

@@ -272,6 +272,23 @@ impl Profile {
         Locator::new(self)
     }
 
+    /// Why the profile is not whole: it was cut off or damaged, or is still being written. None: it is whole.
+    pub fn lacks(&self) -> Option<String> {
+        match (&self.cut, &self.trailer) {
+            (Some(ReadError::Cut { .. }), _) | (None, None) => Some(
+                "it was not finished: whoever wrote it was killed, or the machine stopped, or it is still being written".to_owned(),
+            ),
+            (Some(error), _) => Some(error.to_string()),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// The file of the program that most samples are of; of a profile that does not say, what was started.
+    pub fn program(&self) -> &str {
+        let sampled = self.trailer.as_ref().map_or("", |trailer| &*trailer.program);
+        if sampled.is_empty() { &self.header.program } else { sampled }
+    }
+
     /// Seconds from the first to the last that is known.
     pub fn seconds(&self) -> f64 {
         self.end_ns as f64 * 1e-9

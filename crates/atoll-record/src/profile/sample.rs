@@ -21,10 +21,22 @@ pub struct Sample {
     pub access: Access,
     /// What the sampler says of it ([`SamplerInfo::weight`](super::SamplerInfo::weight)); 0: nothing.
     pub weight: u64,
-    /// Where the data came from, in the kernel's encoding (`perf_mem_data_src`); 0: not known.
+    /// Where the data came from, in the kernel's encoding (`perf_mem_data_src`); 0: not known; [`PAGING`]: from far memory, for which the
+    /// sample was taken.
     pub source: u64,
     /// Physical address; 0: not known.
     pub physical: u64,
+}
+
+/// The source of a sample that saw no access but atoll's runtime at work for one: the access at this address, by this instruction,
+/// faulted. No source of the kernel's has this bit.
+pub const PAGING: u64 = 1 << 63;
+
+impl Sample {
+    /// Was it taken while the access faulted?
+    pub fn is_paging(&self) -> bool {
+        self.source == PAGING
+    }
 }
 
 /// Most samples of a chunk.

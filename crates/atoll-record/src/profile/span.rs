@@ -67,6 +67,18 @@ impl Variable {
     }
 }
 
+/// The name of memory that atoll maps into a program for itself.
+const OWN: &str = "memory of atoll's own";
+
+impl Variable {
+    /// Is it memory or code of atoll's own, which is in the program only as it is profiled?
+    pub fn is_atolls(&self) -> bool {
+        let file = self.module.rsplit('/').next().unwrap_or_default();
+        let library = ["libatoll_profile.so", "libatoll_openmp.so", "libatoll_hooks.so"];
+        (self.kind == Kind::Anonymous && self.name == OWN) || library.iter().any(|l| file.starts_with(l))
+    }
+}
+
 /// Memory that a variable had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
@@ -229,8 +241,11 @@ impl Builder<'_> {
             Event::Map { time_ns, space, start, bytes, offset, ref path, code } => {
                 let end = start.saturating_add(bytes);
                 self.unmap(time_ns, space, start..end);
-                // The runtime's own files hold the program's memory.
+                // The runtime's own files hold the program's memory, but for these.
                 let runtime = path.starts_with("/memfd:atoll-");
+                let own = ["control", "journal", "tables"].iter().any(|file| {
+                    path.strip_prefix("/memfd:atoll-").is_some_and(|name| name.starts_with(file))
+                });
                 let kind = match &**path {
                     _ if runtime => Kind::Anonymous,
                     "[stack]" => Kind::Stack,
@@ -239,6 +254,7 @@ impl Builder<'_> {
                     _ => Kind::File,
                 };
                 let name = match &**path {
+                    _ if own => OWN,
                     "/memfd:atoll-pinned (deleted)" => "small blocks, stacks and small globals",
                     _ if kind == Kind::Anonymous => "anonymous memory",
                     path => path,
@@ -277,7 +293,11 @@ impl Builder<'_> {
             Event::RegionBegin { time_ns, space, function } => {
                 self.end_phase(space, time_ns);
                 let line = self.line(space, function).map(|(line, _)| line.clone()).unwrap_or_default();
-                let name = if line.function.is_empty() { format!("{function:#x}") } else { line.function };
+                let name = if line.function.is_empty() {
+                    self.offset_in_file(space, function).0
+                } else {
+                    line.function
+                };
                 let region = Region { name, file: line.file, line: line.line };
                 let regions = &mut self.memory.regions;
                 let region = *self.regions.entry(region).or_insert_with_key(|region| {
@@ -288,8 +308,12 @@ impl Builder<'_> {
                 self.memory.phases.push(Phase { region, space, begin_ns: time_ns, end_ns: u64::MAX });
             }
             Event::RegionEnd { time_ns, space } => self.end_phase(space, time_ns),
-            Event::Fork { .. }
-            | Event::Number { .. }
+            Event::Fork { space, parent, .. } => {
+                // Until it executes another program, its code is where its parent's is.
+                let files = self.spaces.get(&parent).map(|parent| parent.files.clone()).unwrap_or_default();
+                self.spaces.entry(space).or_default().files = files;
+            }
+            Event::Number { .. }
             | Event::Worker { .. }
             | Event::WorkerEnd { .. }
             | Event::Wakeup { .. }
@@ -365,14 +389,28 @@ impl Builder<'_> {
         module.lines.get(&inside).map(|line| (line, &*mapped.path))
     }
 
+    /// A code address that has no name, by its file: `libfoo.so.1+0x1234`, as the file's own tools count, and the file; a bare address
+    /// where no file is known.
+    fn offset_in_file(&self, space: u32, address: u64) -> (String, &str) {
+        let mapped = self.spaces.get(&space).and_then(|s| s.files.at(address));
+        let Some(mapped) = mapped.map(|number| &self.mapped[number as usize]) else {
+            return (format!("{address:#x}"), "");
+        };
+        let offset = mapped.offset.wrapping_add(address.wrapping_sub(mapped.start));
+        let inside = self.names.modules.get(&mapped.path).and_then(|module| module.address_of(offset));
+        let file = mapped.path.rsplit('/').next().unwrap_or_default();
+        (format!("{file}+{:#x}", inside.unwrap_or(offset)), &mapped.path)
+    }
+
     fn block(&mut self, space: u32, site: u64) -> u32 {
         let found = self.line(space, site).map(|(line, path)| (line.clone(), path.to_owned()));
-        let (line, module) = found.unwrap_or_default();
+        let (place, file) = self.offset_in_file(space, site);
+        let (line, module) = found.unwrap_or_else(|| (CodeLine::default(), file.to_owned()));
         let name = match (line.target.is_empty(), line.function.is_empty()) {
             (false, _) => line.target,
             (true, false) => format!("block of {}", line.function),
             (true, true) if site == 0 => "block".to_owned(),
-            (true, true) => format!("block of {site:#x}"),
+            (true, true) => format!("block of {place}"),
         };
         self.variable(Variable {
             kind: Kind::Heap,

@@ -32,7 +32,7 @@ pub struct ProfileWriter<W: Write> {
 }
 
 impl<W: Write> ProfileWriter<W> {
-    /// Starts with the header.
+    /// Starts with the header, which is in the file when this returns.
     ///
     /// # Errors
     /// What writing says.
@@ -40,6 +40,7 @@ impl<W: Write> ProfileWriter<W> {
         let mut to = Writer::new(to)?;
         let json = serde_json::to_vec(header)?;
         to.chunk(TAG_HEADER, &json)?;
+        to.flush()?;
         let samples = vec![Vec::new(); header.samplers.len().max(1)];
         Ok(Self { to, samples, events: Vec::new(), bytes: json.len() as u64 })
     }
@@ -73,13 +74,14 @@ impl<W: Write> ProfileWriter<W> {
         if self.events.len() >= CHUNK_BYTES { self.flush_events() } else { Ok(()) }
     }
 
-    /// Writes what was pushed.
+    /// Writes what was pushed, so that it outlives this process.
     ///
     /// # Errors
     /// What writing says.
     pub fn flush(&mut self) -> io::Result<()> {
         self.flush_events()?;
-        (0..self.samples.len()).try_for_each(|sampler| self.flush_samples(sampler))
+        (0..self.samples.len()).try_for_each(|sampler| self.flush_samples(sampler))?;
+        self.to.flush()
     }
 
     /// Adds what is known at the end and hands back what was written to.

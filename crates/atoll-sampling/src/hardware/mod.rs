@@ -92,6 +92,7 @@ pub fn found(kind: Kind, number: usize, s: &Sample<'_>) -> Option<Found> {
         weight: s.weight,
         source: s.source,
         physical: s.physical,
+        paging: false,
     };
     match kind {
         // Loads are the first event, stores the second.
@@ -219,6 +220,7 @@ mod tests {
             weight: 57,
             source: 0x1810_0842,
             physical: 0x1_3b9a_7140,
+            paging: false,
         };
         assert_eq!(found(Kind::Pebs, 0, sample), Some(want));
         // Stores of older processors do not say what they are; their event does.

@@ -39,7 +39,9 @@ fn is_memory(fd: i32) -> bool {
     // SAFETY: plain data, for which zeros are valid.
     let (mut system, mut file): (libc::statfs, libc::stat) = unsafe { std::mem::zeroed() };
     // SAFETY: valid for writes.
-    if unsafe { libc::fstat(fd, &raw mut file) } == 0 && file.st_mode & libc::S_IFMT == libc::S_IFCHR {
+    if unsafe { libc::syscall(libc::SYS_fstat, fd, &raw mut file) } == 0
+        && file.st_mode & libc::S_IFMT == libc::S_IFCHR
+    {
         // 1 and 2 of the memory devices: physical and the kernel's.
         return libc::major(file.st_rdev) == 1 && [1, 2].contains(&libc::minor(file.st_rdev));
     }

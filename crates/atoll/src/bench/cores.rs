@@ -10,6 +10,7 @@ use atoll_memory::segment::PageKind;
 
 use super::segment::{CORES_BUDGET, graph500, judged, randomaccess};
 use super::table::{Cell, Table};
+use crate::said;
 use crate::translations::rounds::{output, rate, speed};
 use crate::translations::{Core, Measured, Plan, Way, measure};
 
@@ -31,8 +32,7 @@ fn number(command: Command, label: &str, limit: Duration) -> Result<f64, String>
     let (stdout, stderr) = output(command, limit, || ())?;
     let found = stdout.lines().find_map(|line| line.strip_prefix(label));
     let found = found.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    let said = stderr.lines().last().unwrap_or("it said nothing");
-    found.ok_or_else(|| said.strip_prefix("atoll: ").unwrap_or(said).to_owned())
+    found.ok_or_else(|| said::last(&stderr).unwrap_or("it said nothing").to_owned())
 }
 
 /// Microseconds of a `getppid` of the program `calls`: delegated, and by Linux alone.

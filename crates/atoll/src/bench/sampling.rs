@@ -18,6 +18,7 @@ use crate::report::agreement::Agreement;
 use crate::report::open;
 use crate::report::truth::Truth;
 use crate::run::summary::write_aligned;
+use crate::said;
 
 /// A program as it is measured.
 #[derive(Debug, Clone, Copy)]
@@ -224,8 +225,9 @@ fn finished(mut command: Command, what: &str) -> Result<(), BenchError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("atoll: ").to_owned();
-    Err(BenchError::Other(if said.is_empty() { format!("{what}: {}", output.status) } else { said }))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let why = said::why(output.status, &stderr).unwrap_or_else(|| format!("{what}: {}", output.status));
+    Err(BenchError::Other(why))
 }
 
 /// What so many iterations of a program touch.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use atoll_pages::Size;
 use clap::{Args, Subcommand, ValueHint};
 
+use super::help::flow;
+
 /// What `--help` says below the flags.
 const MACHINE: &str = "\
 Each number is measured by the kernel calls that atoll's pager makes, and printed with how it was found. It takes some seconds;
@@ -48,29 +50,29 @@ It takes some ten minutes; other work disturbs it.";
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Bench {
     /// Measure what page walks, faults, interrupts and copies cost here, as a machine for `atoll sim`
-    #[command(after_long_help = MACHINE)]
+    #[command(after_long_help = flow(MACHINE))]
     Machine {
         /// Write the machine's description to FILE, for atoll sim --machine FILE
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
     },
     /// Measure how long a load waits for every kind of memory here
-    #[command(after_long_help = LATENCY)]
+    #[command(after_long_help = flow(LATENCY))]
     Latency(BenchArgs),
     /// Measure how fast engines copy, by direction and size
-    #[command(after_long_help = THROUGHPUT)]
+    #[command(after_long_help = flow(THROUGHPUT))]
     Throughput(BenchArgs),
     /// Measure messages between two processes
-    #[command(after_long_help = CHANNEL)]
+    #[command(after_long_help = flow(CHANNEL))]
     Channel(BenchArgs),
     /// Measure names and the starting of programs
-    #[command(after_long_help = NAMES)]
+    #[command(after_long_help = flow(NAMES))]
     Names(BenchArgs),
     /// Measure programs in a direct segment beside small and large pages
-    #[command(after_long_help = SEGMENT)]
+    #[command(after_long_help = flow(SEGMENT))]
     Segment(SegmentBenchArgs),
     /// Measure samplers against exact traces
-    #[command(after_long_help = SAMPLING)]
+    #[command(after_long_help = flow(SAMPLING))]
     Sampling(SamplingBenchArgs),
 }
 

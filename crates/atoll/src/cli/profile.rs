@@ -10,23 +10,28 @@ use super::RunArgs;
 
 pub(super) const ABOUT: &str = "\
 Samplers:
-  timer   at times spread over each thread's processor time, what it touches next: the instruction that a timer interrupts is
-          decoded. Any program, no PMU. --reset counts nanoseconds.
+  timer    at times spread over each thread's processor time, what it touches next: the instruction that a timer interrupts is
+           decoded. Any program, no PMU. --reset counts nanoseconds.
   pebs, ibs, spe
-          what the processor samples itself; --reset counts accesses (pebs) or operations.
-  faults  the kernel's page faults: first touches, and what came back from swap. --reset counts faults.
-  touches pages dropped at random from a worker's page table, and who comes back; under atoll's runtime. --reset counts
-          nanoseconds between two pages of a worker.
-  writes  pages write-protected at random, and which of them were written (asynchronous write-protection, Linux 6.7); for programs
-          that run as they are, without perf. --reset counts nanoseconds between two pages.
-  damon   the kernel's own monitor, where it is built for virtual addresses (CONFIG_DAMON_VADDR), as root; stretches of pages, not
-          pages. --reset counts microseconds between two checks.
+           what the processor samples itself; --reset counts accesses (pebs) or operations.
+  faults   the kernel's page faults: first touches, and what came back from swap. --reset counts faults.
+  touches  pages dropped at random from a worker's page table, and who comes back; under atoll's runtime. --reset counts
+           nanoseconds between two pages of a worker.
+  writes   pages write-protected at random, and which of them were written (asynchronous write-protection, Linux 6.7); for programs
+           that run as they are, without perf. --reset counts nanoseconds between two pages.
+  damon    the kernel's own monitor, where it is built for virtual addresses (CONFIG_DAMON_VADDR), as root; stretches of pages, not
+           pages. --reset counts microseconds between two checks.
 auto takes the processor's where it can be used, else the timer; without perf touches under the runtime, writes without it.
 
-A profile is a record: `atoll report`, `atoll diff` and `atoll export` read it, also when the program or the machine died
-half way. Samples and marks that are lost are counted in it.
+A profile is a record: `atoll report`, `atoll diff`, `atoll export` and `atoll show` read it, also when the program or the machine died
+half way: what was sampled is in the file half a second later. Samples and marks that are lost are counted in it. Without -o a profile
+of the same name that is there already is kept, under the next free number (app.1.atoll).
 
 Exit status: the program's own, or as that of atoll run.";
+
+pub(super) const HALF: &str = "\
+Exit status 3 where a profile is not whole (it was not finished, or is damaged), which a line says: what was printed or written is of the
+part that could be read. 70 where nothing could be read.";
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ProfileArgs {
@@ -182,10 +187,13 @@ pub(crate) struct DiffArgs {
 
 pub(super) const EXPORT: &str = "\
 Formats:
-  csv      a line a sample: time, worker, address, access, variable, region, source line
-  parquet  the same columns, for pandas and polars; where atoll was built with the feature parquet
-  firefox  for https://profiler.firefox.com: workers, their samples by region, function and variable
-  perfetto for https://ui.perfetto.dev: regions, and samples a second of the hottest variables";
+  csv       a line a sample: time, worker, address, access, variable, region, source line
+  parquet   the same columns, for pandas and polars; where atoll was built with the feature parquet
+  firefox   for https://profiler.firefox.com: workers, their samples by region, function and variable
+  perfetto  for https://ui.perfetto.dev: regions, and samples a second of the hottest variables
+
+Exit status 3 where a profile is not whole (it was not finished, or is damaged), which a line says: what was written is of the part
+that could be read. 70 where nothing could be read.";
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ExportArgs {

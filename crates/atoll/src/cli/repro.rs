@@ -6,8 +6,9 @@ use clap::{Args, ValueEnum, ValueHint};
 
 pub(super) const ABOUT: &str = "\
 cmcp: figures 6, 7a to 7d, 8, 9, 10 and table 1 of the CMCP paper, on the simulated machine knc-5110p, from traces of cg, lu, bt
-and stencil. One number is calibrated: the cycles of an instruction, so that bt at 56 cores with FIFO, private page tables and
-64% of its memory near has 55% of its speed without data movement (the paper: between 50 and 60%). All else is prediction.
+and stencil. One number is calibrated: the work of a major fault, so that bt at 56 cores with FIFO, private page tables and
+64% of its memory near has 55% of its speed without data movement (the paper: between 50 and 60%); another, how often a core is asked
+for a page that leaves, is fitted on CG's invalidations a fault at 56 cores. All else is prediction.
 
 segmentation: RandomAccess and Graph500 with 1 and 2 workers on this machine, with pages of 4K, 2M and 1G, in direct segments (atoll run
 --translation segment) and on segmentation cores (atoll segment run), beside the talk's 81% over 4K pages and 9% over 2M pages; OS noise as

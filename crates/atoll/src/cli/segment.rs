@@ -5,6 +5,7 @@ use atoll_segment::Kind;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::ProgramArgs;
+use super::help::flow;
 
 /// What `--help` says below the flags.
 const RUN: &str = "\
@@ -19,7 +20,7 @@ machine has no such cores or the program cannot run on them, 126 and 127 as for 
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Segment {
     /// Run a static program in a segment
-    #[command(after_long_help = RUN)]
+    #[command(after_long_help = flow(RUN))]
     Run(SegmentRunArgs),
 }
 

@@ -18,8 +18,20 @@ pub(crate) enum Share {
 pub(crate) enum ShareError {
     #[error("a share is a percentage above 0, as in 50%")]
     Percent,
+    #[error("a program with no near memory at all cannot run: say a size, as in 64M, or a share, as in 50%")]
+    Nothing,
     #[error("{0}")]
     Size(#[from] atoll_pages::size::SizeError),
+}
+
+impl Share {
+    /// The size, if it is one.
+    pub(crate) fn size(self) -> Option<Size> {
+        match self {
+            Self::Size(size) => Some(size),
+            Self::Percent(_) => None,
+        }
+    }
 }
 
 impl FromStr for Share {

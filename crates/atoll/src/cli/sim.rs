@@ -7,7 +7,7 @@ use atoll_machine::{PageMode, Replacement};
 use atoll_pages::Size;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{PageTablesArg, Share};
+use super::{ConsistencyArg, OnOff, PageTablesArg, Share};
 
 /// What `--help` says below the flags.
 pub(super) const SIM: &str = "\
@@ -35,17 +35,6 @@ pub(crate) enum PagerArg {
     Atoll,
 }
 
-/// Protocols between nodes.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ConsistencyArg {
-    /// Sequential consistency: one writer of a page at a time
-    Sc,
-    /// Many writers of a page in every region, merged at its end
-    Mw,
-    /// Many writers where that saves invalidations
-    Smart,
-}
-
 impl From<ConsistencyArg> for Consistency {
     fn from(arg: ConsistencyArg) -> Self {
         match arg {
@@ -54,15 +43,6 @@ impl From<ConsistencyArg> for Consistency {
             ConsistencyArg::Smart => Self::Smart,
         }
     }
-}
-
-/// Whether something is done.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnOff {
-    /// It is
-    On,
-    /// It is not
-    Off,
 }
 
 /// `atoll sim`.

@@ -68,7 +68,7 @@ pub(crate) struct TraceArgs {
     pub(crate) export: Option<ExportArg>,
 
     /// The program, looked for in PATH, and its arguments; or the trace to import or export
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true,
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true,
           value_hint = ValueHint::CommandWithArguments)]
     pub(crate) words: Vec<OsString>,
 }

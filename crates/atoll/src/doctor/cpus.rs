@@ -1,6 +1,7 @@
 //! CPUs and their counters.
 
-use super::{Finding, memory};
+use super::Finding;
+use crate::cgroup;
 use crate::machine::{cpus_online, line, usable_cpus};
 
 pub(crate) fn look() -> Vec<Finding> {
@@ -20,24 +21,17 @@ fn cpus() -> Finding {
 }
 
 fn quota() -> Finding {
-    let quotas = memory::groups().into_iter().filter_map(|dir| {
-        let (quota, period) = parse_quota(&line(&dir.join("cpu.max").display().to_string()))?;
-        Some((quota / period, dir))
-    });
-    match quotas.min_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((share, dir)) if share < f64::from(usable_cpus()) => Finding::slow(
+    match cgroup::cpus() {
+        Some(quota) if quota.limit < f64::from(usable_cpus()) => Finding::slow(
             "CPU group",
-            format!("only {share:.2} CPUs' time: workers that wait for each other are stopped in turn"),
-            format!("echo max > {}/cpu.max", dir.display()),
+            format!(
+                "only {:.2} CPUs' time: workers that wait for each other are stopped in turn",
+                quota.limit
+            ),
+            format!("echo {} > {}", quota.none, quota.file.display()),
         ),
         _ => Finding::ok("CPU group", "no quota below the CPUs"),
     }
-}
-
-/// `cpu.max`: quota and period; `None` where there is no quota.
-fn parse_quota(text: &str) -> Option<(f64, f64)> {
-    let (quota, period) = text.split_once(' ')?;
-    Some((quota.parse().ok()?, period.parse().ok().filter(|&p| p > 0.0)?))
 }
 
 fn clock() -> Finding {
@@ -80,17 +74,5 @@ fn pmu() -> Finding {
             format!("no hardware counters ({error}): usual in virtual machines; only sampling needs them"),
             "give the virtual machine a PMU (qemu: -cpu host,pmu=on)",
         ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotas_are_read() {
-        assert_eq!(parse_quota("150000 100000"), Some((150_000.0, 100_000.0)));
-        assert_eq!(parse_quota("max 100000"), None);
-        assert_eq!(parse_quota(""), None);
     }
 }

@@ -1,8 +1,9 @@
 //! Memory: huge pages, swap, control groups, overcommit.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Finding;
+use crate::cgroup;
 use crate::machine::{line, meminfo};
 use crate::run::summary::bytes;
 
@@ -52,32 +53,19 @@ fn overcommit() -> Finding {
     Finding::ok("overcommit", format!("vm.overcommit_memory is {mode}"))
 }
 
-/// The directories of this process's memory group, inner first.
-pub(crate) fn groups() -> Vec<PathBuf> {
-    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(path) = text.lines().find_map(|l| l.strip_prefix("0::")) else { return Vec::new() };
-    let root = Path::new("/sys/fs/cgroup");
-    let inner = root.join(path.trim_start_matches('/'));
-    inner.ancestors().take_while(|dir| dir.starts_with(root)).map(Path::to_owned).collect()
-}
-
 fn group() -> Finding {
-    let limits = groups().into_iter().filter_map(|dir| Some((number(dir.join("memory.max"))?, dir)));
-    match limits.min() {
-        None => Finding::ok("memory group", "no limit"),
-        Some((limit, dir)) => {
-            let used = number(dir.join("memory.current")).unwrap_or(0);
-            let found = format!("limit {} in {}, {} in use", bytes(limit), dir.display(), bytes(used));
-            if limit.saturating_sub(used) < 256 << 20 {
-                let mend = format!("echo max > {}/memory.max", dir.display());
-                Finding::slow(
-                    "memory group",
-                    format!("{found}: keep --near and far memory below what is left"),
-                    mend,
-                )
-            } else {
-                Finding::ok("memory group", format!("{found}; --near and far memory in RAM count against it"))
-            }
-        }
+    let Some(limit) = cgroup::memory() else { return Finding::ok("memory group", "no limit") };
+    let left = limit.limit.saturating_sub(limit.used);
+    let found = format!(
+        "limit {} in {}, {} in use",
+        bytes(limit.limit),
+        limit.file.parent().unwrap_or(&limit.file).display(),
+        bytes(limit.used)
+    );
+    if left < 256 << 20 {
+        let mend = format!("echo {} > {}", limit.none, limit.file.display());
+        Finding::slow("memory group", format!("{found}: keep --near and far memory below what is left"), mend)
+    } else {
+        Finding::ok("memory group", format!("{found}; --near and far memory in RAM count against it"))
     }
 }

@@ -34,7 +34,7 @@ enum ExportError {
 /// Exports what the command line names.
 pub(crate) fn export(args: &ExportArgs) -> ExitCode {
     match exported(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(whole) => report::status(whole),
         Err(error) => {
             eprintln!("atoll: {error}");
             ExitCode::from(EXIT_SETUP as u8)
@@ -42,9 +42,10 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
     }
 }
 
-fn exported(args: &ExportArgs) -> Result<(), ExportError> {
+fn exported(args: &ExportArgs) -> Result<bool, ExportError> {
     let of = |error| ExportError::Profile(args.file.display().to_string(), error);
     let profile = report::open(&args.file).map_err(of)?;
+    let whole = report::is_whole(&args.file, &profile);
     let name = args.output.as_ref().map_or("standard output".to_owned(), |path| path.display().to_string());
     let failed = |error| ExportError::Write(name.clone(), error);
     let form = args.form.form();
@@ -52,7 +53,9 @@ fn exported(args: &ExportArgs) -> Result<(), ExportError> {
         let Some(path) = &args.output else {
             return Err(ExportError::Parquet("Parquet needs a file: add -o FILE".into()));
         };
-        return parquet::write(&profile, path).map_err(|e| ExportError::Parquet(e.to_string()));
+        return parquet::write(&profile, path)
+            .map(|()| whole)
+            .map_err(|e| ExportError::Parquet(e.to_string()));
     }
     let mut to: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(BufWriter::new(File::create(path).map_err(failed)?)),
@@ -64,7 +67,7 @@ fn exported(args: &ExportArgs) -> Result<(), ExportError> {
         ExportForm::Csv | ExportForm::Parquet => csv::write(&profile, &mut to),
     };
     match written {
-        Ok(()) => to.flush().map_err(failed),
+        Ok(()) => to.flush().map(|()| whole).map_err(failed),
         Err(Failed::Write(error)) => Err(failed(error)),
         Err(Failed::Profile(error)) => Err(of(error)),
     }

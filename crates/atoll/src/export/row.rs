@@ -35,8 +35,11 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Read, write, or nothing.
+    /// Read, write, nothing, or that the access faulted and was waiting for its page.
     pub(super) fn access(&self) -> &'static str {
+        if self.sample.is_paging() {
+            return "paging";
+        }
         match self.sample.access {
             Access::Read => "read",
             Access::Write => "write",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atoll_memory::control::Control;
 use atoll_record::figures::{Race, Races};
 
-use crate::trace::names::Names;
+use crate::names::Names;
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)

@@ -8,7 +8,7 @@ use atoll_memory::region_counts::{self, Key};
 use atoll_memory::region_spread::{self, Why, Writers};
 use atoll_record::figures::{Region, Spread};
 
-use crate::trace::names::Names;
+use crate::names::Names;
 
 /// What was counted by region: on one node that with most time in faults first, on several that with most time; empty where it
 /// was not counted. `program` is the file that names the regions' functions.
@@ -112,6 +112,7 @@ fn reason(counted: &region_spread::Spread, why: Why, names: &mut Names) -> Strin
         Why::Unknown => String::new(),
         Why::Construct => format!("{text} cannot be spread"),
         Why::Small => "fewer threads than nodes".to_owned(),
+        Why::Library => "a library was loaded on this node".to_owned(),
         Why::Home => "measured: takes less time".to_owned(),
         Why::TryHome => "to measure it".to_owned(),
         Why::Code => format!("code not safe: {text} at {}", place(get(&counted.address), names)),

@@ -12,7 +12,7 @@ use atoll_sampling::faults::Faults;
 use atoll_sampling::hardware::Hardware;
 use atoll_sampling::hardware::pmu::{Kind, Pmu};
 use atoll_sampling::sampler::{Knobs, Sampler, SamplerError};
-use atoll_sampling::timer::{LEAST_PERIOD_NS, Timer};
+use atoll_sampling::timer::{self, LEAST_PERIOD_NS, Timer};
 use atoll_sampling::touches::{self, Touches};
 use atoll_sampling::writes::{self, Writes};
 
@@ -20,6 +20,9 @@ use crate::cli::{ProfileArgs, RuntimeArg, SamplerArg};
 
 /// Of the overhead to hold, what samples may take; the rest is for harvesting.
 const SHARE: f64 = 0.85;
+/// Of the overhead to hold, what the timer's first samples may take, harvesting included: what beginning costs comes on top, and a short run is
+/// over before the period has been changed.
+const FIRST_SHARE: f64 = 0.5;
 /// Accesses between two hardware samples where the overhead is to hold it: held by changing it.
 const FIRST_RESET: u64 = 10_000;
 
@@ -65,6 +68,7 @@ pub(super) fn managed(args: &ProfileArgs) -> bool {
         RuntimeArg::Off => false,
         RuntimeArg::Auto => {
             args.run.near.is_some()
+                || args.run.require
                 || args.run.nodes.is_some_and(|n| n > 1)
                 || matches!(args.sampler, SamplerArg::Touches | SamplerArg::Both)
         }
@@ -178,7 +182,8 @@ fn hardware(args: &ProfileArgs, wanted: Option<Kind>) -> Result<Hardware, Sample
 /// A timer that holds `share` of the overhead.
 fn timer(args: &ProfileArgs, share: f64) -> Result<Timer, SamplerError> {
     let cost = calibrate::timer_sample_seconds()?;
-    let held = (cost / (SHARE * share * args.overhead.0) * 1e9) as u64;
+    let each = cost + timer::HARVEST_SECONDS;
+    let held = (each / (FIRST_SHARE * share * args.overhead.0) * 1e9) as u64;
     let period = args.reset.unwrap_or(held).max(LEAST_PERIOD_NS);
     Timer::new(knobs(args, period), cost)
 }

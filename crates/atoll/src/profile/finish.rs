@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 use atoll_record::profile::{Header, SamplerTotals, Trailer};
 use atoll_record::{Figures, Run};
@@ -36,12 +37,16 @@ pub(super) fn finish(
         }
     };
     let trailer = trailer(&recorded, over);
+    let mut place = output.to_owned();
     let written = match (recorded.writer, recorded.failed) {
         (Some(writer), _) => {
             let names = symbols::names(&recorded.wanted);
             let run = over.under_runtime.as_ref().map(|(run, _)| run);
             let figures = over.under_runtime.as_ref().map(|(_, figures)| figures);
-            writer.finish(&names, run, figures, &trailer).and_then(|mut file| file.flush())
+            writer.finish(&names, run, figures, &trailer).and_then(|mut file| {
+                place = place_of(file.get_ref(), output);
+                file.flush()
+            })
         }
         (None, Some(error)) => Err(error),
         (None, None) => Ok(()),
@@ -60,16 +65,35 @@ pub(super) fn finish(
         let threads: u64 = trailer.samplers.iter().map(|t| t.unsampled).sum();
         eprintln!("atoll: {} threads could not be sampled: {error}", count(threads));
     }
-    eprintln!(
-        "atoll: overhead {:.2}% of {:.2} s of processor time ({:.2}% in the program, {:.2}% beside it); {}",
-        100.0 * trailer.overhead(),
-        trailer.cpu_seconds,
-        100.0 * trailer.sampling_seconds / trailer.cpu_seconds.max(1e-9),
-        100.0 * trailer.harvest_seconds / trailer.cpu_seconds.max(1e-9),
-        header.choice
-    );
-    eprintln!("atoll: `atoll report {}` shows it", output.display());
+    let target: f64 = header.samplers.iter().filter_map(|info| info.overhead_target).sum();
+    let short = target > 0.0 && trailer.overhead() > target && trailer.own_seconds() < SHORT_SECONDS;
+    let short = if short { ", as it ended before it could be held" } else { "" };
+    eprintln!("atoll: {}{short}; {}", overhead(&trailer), header.choice);
+    eprintln!("atoll: `atoll report {}` shows it", place.display());
     true
+}
+
+/// Runs of less processor time may cost more than is to be held: what beginning costs is not spread over anything.
+const SHORT_SECONDS: f64 = 0.1;
+
+/// What sampling cost, in parts that add up to the whole: all are shares of what the program would have used without.
+fn overhead(trailer: &Trailer) -> String {
+    let own = trailer.own_seconds();
+    let percent = |seconds: f64| if own > 0.0 { 100.0 * seconds / own } else { 0.0 };
+    // Rounded as they are printed, so that they add up there, too.
+    let printed = |percent: f64| (100.0 * percent).round() / 100.0;
+    let (whole, inside) = (printed(100.0 * trailer.overhead()), printed(percent(trailer.sampling_seconds)));
+    format!(
+        "overhead {whole:.2}% of the program's own {own:.3} s of processor time ({inside:.2}% in the program, {:.2}% beside it)",
+        (whole - inside).max(0.0)
+    )
+}
+
+/// What the file is called now: another profile of the program that began later may have taken its name.
+fn place_of(file: &File, output: &Path) -> PathBuf {
+    let now = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let same = |now: &PathBuf| output.canonicalize().is_ok_and(|output| output == *now);
+    now.ok().filter(|now| now.is_file() && !same(now)).unwrap_or_else(|| output.to_owned())
 }
 
 fn say(name: &str, totals: &SamplerTotals) {
@@ -103,5 +127,35 @@ fn trailer<W: Write>(recorded: &Recorded<W>, over: &Over) -> Trailer {
         sampling_seconds: recorded.samplers.iter().map(cost).sum(),
         harvest_seconds: recorded.harvest_seconds,
         ending: over.ending.into(),
+        program: recorded.program.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole was a share of the program's own time, its parts of all the time that was used.
+    #[test]
+    fn overheads_did_not_add_up() {
+        let trailer =
+            Trailer { cpu_seconds: 1.5, sampling_seconds: 0.5, harvest_seconds: 0.25, ..Trailer::default() };
+        assert_eq!(
+            overhead(&trailer),
+            "overhead 75.00% of the program's own 1.000 s of processor time (50.00% in the program, 25.00% beside it)"
+        );
+        let trailer = Trailer {
+            cpu_seconds: 1.000_04,
+            sampling_seconds: 0.000_04,
+            harvest_seconds: 0.000_04,
+            ..Trailer::default()
+        };
+        // Each part would be rounded to nothing, and the whole not.
+        assert!(
+            overhead(&trailer).ends_with("(0.00% in the program, 0.01% beside it)"),
+            "{}",
+            overhead(&trailer)
+        );
+        assert!(overhead(&Trailer::default()).starts_with("overhead 0.00%"));
     }
 }

@@ -8,9 +8,9 @@ use atoll_record::run::Settings;
 use super::choose;
 use super::finish::{self, Over};
 use super::session::{self, Ended, ProfileError};
-use crate::cli::ProfileArgs;
+use crate::cli::{ProfileArgs, Share};
 use crate::run::check::path;
-use crate::run::{finish as run_finish, launch};
+use crate::run::{applied, finish as run_finish, launch};
 
 /// Runs the program to its end.
 ///
@@ -44,16 +44,20 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
         ending,
         under_runtime: Some((run_finish::describe(&args.run, &finished), run_finish::collect(&finished))),
     };
+    run_finish::keep_footprint(&args.run, &finished);
     if let Some((_, figures)) = &over.under_runtime {
-        run_finish::print(args.run.summary, figures, finished.checked);
+        run_finish::print(args.run.summary, figures);
     }
-    Ok(Ended { ending, failed: !finish::finish(&session.header, &session.output, recorded, &over) })
+    let name = over.under_runtime.as_ref().map_or("", |(_, figures)| &figures.program);
+    let none = applied::at_end(&args.run, finished.checked, finished.control, name);
+    Ok(Ended { ending, failed: !finish::finish(&session.header, &session.output, recorded, &over) || none })
 }
 
 /// What is decided already; the record of the run at the end has all of it.
 fn settings(args: &ProfileArgs) -> Settings {
     Settings {
-        near_bytes: args.run.near.map(|size| size.0),
+        // Of a share the runtime knows what it is.
+        near_bytes: args.run.near.and_then(Share::size).map(|size| size.0),
         page_bytes: 1 << args.run.page.shift(),
         page_tables: args.run.memory.page_tables.word().to_owned(),
         faults: args.run.memory.faults.word().to_owned(),

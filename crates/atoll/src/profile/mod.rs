@@ -9,10 +9,12 @@ mod harvest;
 mod managed;
 mod native;
 mod session;
+mod show;
 
 use std::process::ExitCode;
 
 pub(crate) use managed::children_seconds;
+pub(crate) use show::show;
 
 use crate::cli::ProfileArgs;
 use crate::run::signals;

@@ -78,6 +78,28 @@ fn output(args: &ProfileArgs) -> PathBuf {
     })
 }
 
+/// Makes room for a profile whose name nobody chose: one that is there already gets the next free number.
+///
+/// # Errors
+/// It cannot be renamed.
+fn keep_the_last(output: &Path) -> io::Result<()> {
+    if !output.is_file() {
+        return Ok(());
+    }
+    let stem = output.file_stem().unwrap_or_default();
+    for number in 1.. {
+        let mut name = stem.to_owned();
+        name.push(format!(".{number}.atoll"));
+        let other = output.with_file_name(name);
+        if !other.exists() {
+            std::fs::rename(output, &other)?;
+            eprintln!("atoll: the profile that was in {} is in {} now", output.display(), other.display());
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Where that of one of several nodes goes: of the first where it was asked for, of others beside it.
 fn output_of(node: u32, output: PathBuf) -> PathBuf {
     if node == 0 {
@@ -94,7 +116,7 @@ fn output_of(node: u32, output: PathBuf) -> PathBuf {
 
 fn header(args: &ProfileArgs, program: &Path, settings: Option<Settings>, chosen: &Chosen) -> Header {
     let text = |text: &OsStr| text.to_string_lossy().into_owned();
-    let is_openmp = |name: &str| name.starts_with("OMP_") || name.starts_with("GOMP_");
+    let is_openmp = |name: &str| ["OMP_", "GOMP_", "KMP_"].iter().any(|begin| name.starts_with(begin));
     let directory = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
@@ -143,6 +165,9 @@ pub(super) fn begin(
     let node = if several { nodes::own_number() } else { 0 };
     let output = output_of(node, output(args));
     let create = |e| ProfileError::Create(output.display().to_string(), e);
+    if args.output.is_none() {
+        keep_the_last(&output).map_err(create)?;
+    }
     let managed = settings.is_some();
     let header = header(args, program, settings, &chosen);
     let file = BufWriter::new(File::create(&output).map_err(create)?);
@@ -172,6 +197,23 @@ pub(super) fn begin(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two profiles of one program overwrote each other.
+    #[test]
+    fn a_second_profile_overwrote_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        keep_the_last(&file("app.atoll")).unwrap();
+        for text in ["first", "second", "third"] {
+            keep_the_last(&file("app.atoll")).unwrap();
+            std::fs::write(file("app.atoll"), text).unwrap();
+        }
+        let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
+        assert_eq!(
+            [read("app.1.atoll"), read("app.2.atoll"), read("app.atoll")],
+            ["first", "second", "third"]
+        );
+    }
 
     #[test]
     fn each_node_has_a_file_of_its_own() {

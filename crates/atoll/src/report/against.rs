@@ -5,8 +5,8 @@ use std::path::Path;
 use atoll_record::profile::ProfileError;
 
 use super::agreement::Agreement;
-use super::open;
 use super::truth::{Truth, TruthError};
+use super::{is_whole, open};
 
 /// Why nothing can be compared.
 #[derive(thiserror::Error, Debug)]
@@ -22,15 +22,16 @@ pub(super) enum AgainstError {
     Apart,
 }
 
-/// Compares and prints.
+/// Compares and prints; `false`: the profile is not whole.
 ///
 /// # Errors
 /// See [`AgainstError`].
-pub(super) fn against(file: &Path, trace: &Path) -> Result<(), AgainstError> {
+pub(super) fn against(file: &Path, trace: &Path) -> Result<bool, AgainstError> {
     let failed = |e| AgainstError::Profile(file.display().to_string(), e);
     let profile = open(file).map_err(failed)?;
+    let whole = is_whole(file, &profile);
     let truth = Truth::read(trace)?;
     let agreement = Agreement::of(&profile, &truth).map_err(failed)?.ok_or(AgainstError::Apart)?;
     print!("{}", agreement.text());
-    Ok(())
+    Ok(whole)
 }

@@ -58,7 +58,7 @@ impl Agreement {
         for span in &profile.spans {
             let variable = &profile.variables[span.variable as usize];
             let shift = match variable.kind {
-                Kind::Global if variable.module == profile.header.program => Some(globals),
+                Kind::Global if variable.module == profile.program() => Some(globals),
                 Kind::Heap => heap.as_ref().and_then(|heap| heap.shift_of(span.start)),
                 _ => continue,
             };
@@ -200,7 +200,7 @@ fn heap_shift(profile: &Profile, truth: &Truth, globals: u64) -> Option<Heap> {
     // The heap is the first that was mapped behind the program itself.
     let own = |span: &&atoll_record::profile::Span| {
         let variable = &profile.variables[span.variable as usize];
-        variable.kind == Kind::Global && variable.module == profile.header.program
+        variable.kind == Kind::Global && variable.module == profile.program()
     };
     let image = profile.spans.iter().filter(own).map(|span| span.start.saturating_add(span.bytes)).max()?;
     let behind = (image >> 12).wrapping_add(globals);
@@ -212,7 +212,7 @@ fn heap_shift(profile: &Profile, truth: &Truth, globals: u64) -> Option<Heap> {
 fn sampled(profile: &Profile) -> Result<HashMap<u64, u64>, ProfileError> {
     let mut pages = HashMap::new();
     for batch in profile.batches()? {
-        for sample in &batch?.samples {
+        for sample in batch?.samples.iter().filter(|sample| !sample.is_paging()) {
             *pages.entry(sample.address >> 12).or_default() += 1;
         }
     }

@@ -10,7 +10,7 @@ use atoll_memory::control::EXIT_SETUP;
 use atoll_record::profile::{Profile, ProfileError};
 
 use super::tally::Tally;
-use super::{open, plain};
+use super::{is_whole, open, plain, status};
 use crate::cli::DiffArgs;
 
 /// Rows of a table.
@@ -18,12 +18,16 @@ const ROWS: usize = 20;
 
 /// Compares what the command line names.
 pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
-    let load = |path| -> Result<Side, ProfileError> { Side::of(&open(path)?) };
+    let load = |path| -> Result<(Side, bool), ProfileError> {
+        let profile = open(path)?;
+        let whole = is_whole(path, &profile);
+        Ok((Side::of(&profile)?, whole))
+    };
     let sides = [&args.before, &args.after].map(|path| load(path).map_err(|e| (path, e)));
     match sides {
-        [Ok(before), Ok(after)] => {
+        [Ok((before, first)), Ok((after, second))] => {
             print!("{}", table(&before, &after));
-            ExitCode::SUCCESS
+            status(first && second)
         }
         [Err((path, error)), _] | [_, Err((path, error))] => {
             eprintln!("atoll: {}: {error}", path.display());

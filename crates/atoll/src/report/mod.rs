@@ -18,9 +18,13 @@ use atoll_report::ReportError;
 use atoll_sampling::symbols;
 
 use crate::cli::ReportArgs;
+use crate::run::summary::many;
 pub(crate) use diff::diff;
 pub(crate) use tally::Tally;
 pub(crate) use text::plain;
+
+/// Exit status where what was read is half a profile, and what was written is of that half.
+pub(crate) const EXIT_HALF: u8 = 3;
 
 /// Reports on the profile that the command line names.
 pub(crate) fn report(args: &ReportArgs) -> ExitCode {
@@ -29,12 +33,29 @@ pub(crate) fn report(args: &ReportArgs) -> ExitCode {
         None => shown(args).map_err(|error| format!("{}: {error}", args.file.display())),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(whole) => status(whole),
         Err(error) => {
             eprintln!("atoll: {error}");
             ExitCode::from(EXIT_SETUP as u8)
         }
     }
+}
+
+/// What a command ends by that has done what it was asked for, of profiles that are all whole or not.
+pub(crate) fn status(whole: bool) -> ExitCode {
+    if whole { ExitCode::SUCCESS } else { ExitCode::from(EXIT_HALF) }
+}
+
+/// Is the profile whole? Says so if not.
+pub(crate) fn is_whole(path: &Path, profile: &Profile) -> bool {
+    let Some(lacks) = profile.lacks() else { return true };
+    eprintln!(
+        "atoll: {} is half a profile: {lacks}. What follows is of the {:.2} s and {} that could be read",
+        path.display(),
+        profile.seconds(),
+        many(profile.samples, "sample")
+    );
+    false
 }
 
 /// Opens a profile; one that was cut off before its names gets them from the program's files as they are now.
@@ -50,12 +71,14 @@ pub(crate) fn open(path: &Path) -> Result<Profile, ProfileError> {
     Ok(profile)
 }
 
-fn shown(args: &ReportArgs) -> Result<(), ReportError> {
+fn shown(args: &ReportArgs) -> Result<bool, ReportError> {
     let profile = open(&args.file)?;
-    if !args.text {
-        return html::html(args, &profile);
+    let whole = is_whole(&args.file, &profile);
+    if args.text {
+        let tally = Tally::of(&profile)?;
+        print!("{}", text::text(&profile, &tally, args.least.0));
+    } else {
+        html::html(args, &profile)?;
     }
-    let tally = Tally::of(&profile)?;
-    print!("{}", text::text(&profile, &tally, args.least.0));
-    Ok(())
+    Ok(whole)
 }

@@ -2,9 +2,10 @@
 //!
 //! One pass over the record. The texts, tables and comparisons of a profile are made from it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use atoll_record::profile::{Access, Profile, ProfileError};
+use atoll_record::profile::{Access, Doing, Profile, ProfileError};
+use atoll_report::coverage::{Coverage, Sightings};
 
 /// Reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +37,12 @@ pub(crate) struct Tally {
     pub(crate) all: Counts,
     /// Samples of OpenMP's own code, which waits: in no other count.
     pub(crate) waiting: u64,
+    /// Samples of atoll's runtime at work for accesses that faulted: in no other count but `paging_of`.
+    pub(crate) paging: u64,
+    /// Of these, by variable of the access.
+    pub(crate) paging_of: Vec<u64>,
+    /// Samples of what else atoll does within the program: in no other count.
+    pub(crate) own: u64,
     /// Samples in memory that is not known.
     pub(crate) nowhere: u64,
     /// By variable.
@@ -48,6 +55,8 @@ pub(crate) struct Tally {
     pub(crate) workers: Vec<Counts>,
     /// By region.
     pub(crate) regions: Vec<Counts>,
+    /// How much of what was touched the samples saw.
+    pub(crate) coverage: Coverage,
     /// By address space and page.
     pub(crate) pages: HashMap<(u32, u64), Counts>,
 }
@@ -60,24 +69,34 @@ impl Tally {
     pub(crate) fn of(profile: &Profile) -> Result<Tally, ProfileError> {
         let mut tally = Tally {
             variables: vec![Counts::default(); profile.variables.len()],
+            paging_of: vec![0; profile.variables.len()],
             workers: vec![Counts::default(); profile.workers.len()],
             regions: vec![Counts::default(); profile.regions.len()],
             ..Tally::default()
         };
         let page = u64::from(profile.header.page_bytes.max(1));
-        let is_openmp = |name: &str| ["libgomp.so", "libatoll_openmp.so"].iter().any(|l| name.starts_with(l));
-        let waits: HashSet<u32> = (0..)
-            .zip(&profile.variables)
-            .filter(|(_, v)| is_openmp(&v.name))
-            .map(|(number, _)| number)
-            .collect();
+        let mut sightings = Sightings::default();
         let mut locator = profile.locator();
         for batch in profile.batches()? {
             for sample in &batch?.samples {
                 let place = locator.place(sample);
-                if place.code.is_some_and(|code| waits.contains(&code)) {
-                    tally.waiting += 1;
-                    continue;
+                match place.doing(profile, sample) {
+                    Doing::Access => {}
+                    Doing::Waiting => {
+                        tally.waiting += 1;
+                        continue;
+                    }
+                    Doing::Paging => {
+                        tally.paging += 1;
+                        if let Some(variable) = place.variable {
+                            tally.paging_of[variable as usize] += 1;
+                        }
+                        continue;
+                    }
+                    Doing::Own => {
+                        tally.own += 1;
+                        continue;
+                    }
                 }
                 tally.all.add(sample.access);
                 if let Some(worker) = tally.workers.get_mut(sample.worker as usize) {
@@ -96,17 +115,20 @@ impl Tally {
                     None => tally.nowhere += 1,
                 }
                 let space = profile.workers.get(sample.worker as usize).map_or(0, |w| w.space);
+                sightings.see(space, sample.address / page, sample.worker, sample.time_ns);
                 tally.pages.entry((space, sample.address / page)).or_default().add(sample.access);
             }
         }
+        tally.coverage = sightings.coverage();
         Ok(tally)
     }
 
     /// Variables with samples, the hottest first.
     pub(crate) fn hottest(&self) -> Vec<(u32, Counts)> {
-        let mut all: Vec<(u32, Counts)> =
-            (0..).zip(self.variables.iter().copied()).filter(|(_, counts)| counts.total() > 0).collect();
-        all.sort_by_key(|(number, counts)| (std::cmp::Reverse(counts.total()), *number));
+        let samples = |number: u32, counts: &Counts| counts.total() + self.paging_of[number as usize];
+        let mut all: Vec<(u32, Counts)> = (0..).zip(self.variables.iter().copied()).collect();
+        all.retain(|(number, counts)| samples(*number, counts) > 0);
+        all.sort_by_key(|(number, counts)| (std::cmp::Reverse(samples(*number, counts)), *number));
         all
     }
 }

@@ -43,6 +43,9 @@ fn head(out: &mut String, profile: &Profile, tally: &Tally) -> std::fmt::Result 
             .as_ref()
             .map_or(", end unknown".to_owned(), |t| format!(", {}", ending_text(t.ending)))
     )?;
+    if let Some(program) = sampled_program(profile) {
+        writeln!(out, "  most samples are of {}, which it started", plain(program))?;
+    }
     for (number, info) in header.samplers.iter().enumerate() {
         let totals =
             profile.trailer.as_ref().and_then(|t| t.samplers.get(number)).cloned().unwrap_or_default();
@@ -63,28 +66,53 @@ fn head(out: &mut String, profile: &Profile, tally: &Tally) -> std::fmt::Result 
     if let Some(trailer) = &profile.trailer {
         writeln!(
             out,
-            "  overhead {:.2}% of {:.3} s of processor time",
+            "  overhead {:.2}% of the program's own {:.3} s of processor time",
             100.0 * trailer.overhead(),
-            trailer.cpu_seconds
+            trailer.own_seconds()
         )?;
     }
     if let Some(cut) = &profile.cut {
         writeln!(out, "  this profile is not whole: {cut}")?;
     }
-    if tally.waiting > 0 {
-        let share = 100.0 * tally.waiting as f64 / (tally.waiting + tally.all.total()) as f64;
-        writeln!(
-            out,
-            "  {share:.0}% of the samples are of OpenMP's own code, most of it waiting; the rest:"
-        )?;
+    let every = tally.all.total() + tally.waiting + tally.paging + tally.own;
+    let others = [
+        (tally.waiting, "of OpenMP's own code, most of it waiting"),
+        (tally.paging, "of atoll's paging, while accesses of the program faulted (column paging)"),
+        (tally.own, "of atoll's own code and memory"),
+    ];
+    for (n, what) in others.into_iter().filter(|(n, _)| *n > 0) {
+        writeln!(out, "  {:.1}% of {} samples are {what}", 100.0 * n as f64 / every as f64, count(every))?;
     }
     writeln!(
         out,
-        "  {} samples on {} pages, {:.0}% of them writes",
+        "  {}{} samples of accesses on {} pages, {:.0}% of them writes",
+        if tally.all.total() < every { "the rest: " } else { "" },
         count(tally.all.total()),
         count(tally.pages.len() as u64),
         100.0 * tally.all.writes as f64 / tally.all.total().max(1) as f64
-    )
+    )?;
+    let coverage = &tally.coverage;
+    if tally.all.total() == 0 {
+        return Ok(());
+    }
+    // Few samples look like a small program.
+    let pages = count(coverage.pages as u64);
+    if coverage.tells() {
+        writeln!(out, "  about {pages} pages are touched")
+    } else {
+        writeln!(
+            out,
+            "  too few to tell how much memory is used: at least {pages} pages are touched, about {:.0}% of the accesses go to pages that no \
+             sample saw",
+            100.0 * coverage.unseen
+        )
+    }
+}
+
+/// The file of the program that was sampled, where what was started only started it.
+fn sampled_program(profile: &Profile) -> Option<&str> {
+    let program = profile.trailer.as_ref().map(|trailer| &*trailer.program)?;
+    (!program.is_empty() && program != profile.header.program).then_some(program)
 }
 
 /// Bytes that a variable had at most at one time.
@@ -106,10 +134,18 @@ pub(crate) fn peak_bytes(profile: &Profile, variable: u32) -> u64 {
 
 fn variables(out: &mut String, profile: &Profile, tally: &Tally, least: u64) -> std::fmt::Result {
     let all = tally.all.total().max(1) as f64;
+    // Of the paging, where there was some.
+    let paging =
+        |n: &dyn std::fmt::Display| if tally.paging > 0 { format!(" {n:>7}") } else { String::new() };
     writeln!(
         out,
-        "\n  {:>6} {:>7} {:>8} {:>8}  {:<9} variable",
-        "share", "writes", "bytes", "workers", "kind"
+        "\n  {:>6} {:>7}{} {:>8} {:>8}  {:<9} variable",
+        "share",
+        "writes",
+        paging(&"paging"),
+        "bytes",
+        "workers",
+        "kind"
     )?;
     let hottest = tally.hottest();
     let mut shown = 0;
@@ -133,9 +169,13 @@ fn variables(out: &mut String, profile: &Profile, tally: &Tally, least: u64) -> 
         }
         writeln!(
             out,
-            "  {:>5.1}% {:>6.0}% {:>8} {:>8}  {:<9} {name}",
+            "  {:>5.1}% {:>6.0}%{} {:>8} {:>8}  {:<9} {name}",
             100.0 * counts.total() as f64 / all,
-            100.0 * counts.writes as f64 / counts.total() as f64,
+            100.0 * counts.writes as f64 / counts.total().max(1) as f64,
+            paging(&format!(
+                "{:.1}%",
+                100.0 * tally.paging_of[number as usize] as f64 / tally.paging.max(1) as f64
+            )),
             if matches!(variable.kind, Kind::Heap | Kind::Global) { bytes(bytes_of) } else { String::new() },
             workers,
             variable.kind.word()

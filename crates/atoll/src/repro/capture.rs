@@ -23,6 +23,8 @@ pub(super) struct Run {
     pub(super) class: &'static str,
     /// Its own `--iterations`.
     pub(super) iterations: u32,
+    /// What else it is told.
+    pub(super) options: &'static [&'static str],
     /// How often the regions that count come: the programs do an iteration first that they do not count.
     pub(super) steps: u32,
     /// The regions of an iteration; none: all of the program counts.
@@ -33,7 +35,9 @@ pub(super) struct Run {
 
 impl Run {
     fn file(&self, workers: u32) -> String {
-        format!("{}.{}.{}it.{}w.{}f.trace", self.program, self.class, self.iterations, workers, self.filter)
+        let Self { program, class, iterations, filter, .. } = self;
+        let options: String = self.options.iter().map(|option| format!("{option}.")).collect();
+        format!("{program}.{class}.{options}{iterations}it.{workers}w.{filter}f.trace")
     }
 
     /// The trace of a run with so many workers, captured if it is not there, and the addresses of the regions that count.
@@ -82,7 +86,9 @@ impl Run {
         } else {
             format!("./{}", program.display())
         };
-        vec![program, self.class.into(), "--iterations".into(), self.iterations.to_string()]
+        let mut words = vec![program, self.class.into(), "--iterations".into(), self.iterations.to_string()];
+        words.extend(self.options.iter().map(|&option| option.to_owned()));
+        words
     }
 
     fn arguments(&self, path: &Path, workers: u32) -> Vec<OsString> {

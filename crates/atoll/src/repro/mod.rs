@@ -11,7 +11,9 @@ mod plan;
 mod report;
 mod segment_runs;
 mod segmentation;
+mod steps;
 mod store;
+mod table1;
 
 use std::process::ExitCode;
 

@@ -57,6 +57,13 @@ pub(super) struct Program {
     pub(super) private_percent: Option<f64>,
 }
 
+impl Program {
+    /// Does it lose speed with so many percent of its memory near (section 5.3)?
+    pub(super) fn loses_at(&self, near: f64) -> bool {
+        self.shows_at_once || self.turning_percent.is_some_and(|turning| near < turning)
+    }
+}
+
 /// What it says of all.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,6 +110,8 @@ mod tests {
                 }
             }
         }
+        let losing = paper.programs.iter().filter(|program| program.loses_at(50.0));
+        assert_eq!(losing.map(|program| &*program.name).collect::<Vec<_>>(), ["bt", "lu", "stencil"]);
         assert_eq!(paper.cell("cg", "lru", "faults", 16), Some(204_362));
         assert_eq!(paper.cell("bt", "fifo", "tlb_misses", 56), Some(45_131_883));
         assert_eq!(paper.cell("bt", "fifo", "faults", 12), None);

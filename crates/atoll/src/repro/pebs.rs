@@ -14,8 +14,10 @@ use atoll_record::profile::{Profile, ProfileError};
 use super::ReproError;
 use super::claims::{self, Claim};
 use super::noise::{Noise, Scaling};
+use super::steps::Steps;
 use crate::cli::ReproArgs;
 use crate::run::summary::write_aligned;
+use crate::said;
 
 const RESETS: [u64; 3] = [64, 128, 256];
 const BUFFERS: [u64; 3] = [8, 16, 32];
@@ -53,7 +55,9 @@ pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
     let mut cells: HashMap<(usize, u64, u64), Cell> = HashMap::new();
     let mut touched = Vec::new();
     let mut threads = Vec::new();
-    for (number, (_, program)) in programs.iter().enumerate() {
+    let mut steps = Steps::new("pebs", programs.len() * (1 + RESETS.len() * BUFFERS.len()));
+    for (number, (name, program)) in programs.iter().enumerate() {
+        steps.next(&format!("{name} {class} by itself, with every fault, and with a thread that harvests"));
         let alone = median((0..runs.max(3)).map(|_| alone(program, class)).collect::<Result<_, _>>()?);
         touched
             .push(pages(&profile(program, class, &["--sampler", "faults", "--reset", "1"], &file)?.1)?.len());
@@ -63,6 +67,8 @@ pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
         threads.push(profile(program, class, &options, &file)?.1);
         for reset in RESETS {
             for buffer in BUFFERS {
+                let times = if runs > 1 { format!(", {runs} times") } else { String::new() };
+                steps.next(&format!("{name} {class}, reset value {reset}, buffer {buffer}K{times}"));
                 let (reset_arg, buffer_arg) = ((reset * TIMER_NS).to_string(), format!("{buffer}K"));
                 let options = ["--reset", &reset_arg, "--buffer", &buffer_arg];
                 let mut seconds = Vec::new();
@@ -134,7 +140,8 @@ fn profile(program: &Path, class: &str, options: &[&str], file: &Path) -> Result
     command.arg("profile").args(options).arg("-o").arg(file).arg("--").arg(program).arg(class);
     let output = command.stdout(Stdio::null()).output().map_err(ReproError::Start)?;
     if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(said::why(output.status, &stderr).unwrap_or_else(|| output.status.to_string())));
     }
     let profile = Profile::open(file).map_err(|e| failed(e.to_string()))?;
     Ok((profile.trailer.as_ref().map_or(f64::NAN, |t| t.wall_seconds), profile))

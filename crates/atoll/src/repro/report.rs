@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
-use atoll_machine::Counts;
 use atoll_pages::PageSize;
 
 use super::cmcp::Results;
 use super::paper::Program;
 use super::plan::{self, Line, TOP};
+use super::store::{REPLAYS, WITHIN};
+use super::table1::{self, COUNTS, POLICIES, What};
 use crate::run::summary::{bytes, count, write_aligned};
 
 /// Prints all of them.
@@ -23,9 +24,9 @@ fn whole(out: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(out, "CMCP (Gerofi and others, HPDC'14) on the simulated machine knc-5110p")?;
     writeln!(
         out,
-        "calibrated: {:.3} cycles an instruction, so that bt at {TOP} cores with FIFO, private page tables and 64% near has {:.3} \
-         of its speed without data movement (wanted: {:.3}); everything else is prediction",
-        results.cycles, results.calibrated.1, results.calibrated.0
+        "calibrated: a major fault's work takes {:.0} ns, at {:.2} cycles an instruction, so that bt at {TOP} cores with FIFO, private \
+         page tables and 64% near has {:.3} of its speed without data movement (wanted: {:.3}); everything else is prediction",
+        results.major, results.cycles, results.calibrated.1, results.calibrated.0
     )?;
     for program in &paper.programs {
         if let Some(run) = results.run(program) {
@@ -43,10 +44,21 @@ fn whole(out: &mut String, results: &Results) -> std::fmt::Result {
             )?;
         }
     }
+    let ((some, some_not), (more, more_not)) = (results.store.settled(), results.large.settled());
+    writeln!(
+        out,
+        "each of {} simulations was replayed until two iterations brought as many pages within {}%, {} of them the most that \
+         is done, {REPLAYS} times",
+        some + more,
+        WITHIN * 100.0,
+        some_not + more_not
+    )?;
     figure6(out, results)?;
     figure7(out, results)?;
     table1(out, results)?;
+    table1::print(out, results)?;
     figure8(out, results)?;
+    half(out, results)?;
     figure9(out, results)?;
     figure10(out, results)
 }
@@ -106,16 +118,6 @@ fn figure7(out: &mut String, results: &Results) -> std::fmt::Result {
     Ok(())
 }
 
-/// What is counted of a worker.
-type What = fn(&Counts) -> u64;
-
-/// Table 1's counts: names in `papers/cmcp.toml`, words, and what we count.
-const COUNTS: [(&str, &str, What); 3] = [
-    ("faults", "page faults", Counts::faults),
-    ("invalidations", "remote TLB invalidations", |counts| counts.remote_invalidations),
-    ("tlb_misses", "dTLB misses", |counts| counts.tlb_misses),
-];
-
 fn table1(out: &mut String, results: &Results) -> std::fmt::Result {
     let table = &results.paper.table1;
     writeln!(out, "\n{}{}", table.about, if table.exact { "" } else { " (read off)" })?;
@@ -123,14 +125,13 @@ fn table1(out: &mut String, results: &Results) -> std::fmt::Result {
         out,
         "paper / ours, ours times the paper's iterations over ours where it says how many; then relative to FIFO"
     )?;
-    let policies = [("fifo", Line::Fifo), ("lru", Line::Lru), ("cmcp", Line::Cmcp)];
     let cores: Vec<u32> =
         table.cores.iter().copied().filter(|cores| results.plan.cores.contains(cores)).collect();
     for program in &results.paper.programs {
         for (key, words, what) in COUNTS {
             let mut rows =
                 vec![head(&format!("{} {words}", program.paper), cores.iter().map(|n| format!("{n} cores")))];
-            for (policy, line) in policies {
+            for (policy, line) in POLICIES {
                 let cell = |&cores: &u32| cell(results, program, (policy, line), (key, what), cores);
                 rows.push(head(policy, cores.iter().map(cell)));
             }
@@ -147,10 +148,7 @@ fn cell(
     (key, what): (&str, What),
     cores: u32,
 ) -> String {
-    let ours = |line: Line| {
-        let outcome = results.store.get(&program.name, &results.point(program, line, cores))?;
-        Some(outcome.per_worker(what))
-    };
+    let ours = |line: Line| table1::ours(results, program, line, cores, what);
     let theirs = |policy: &str| results.paper.cell(&program.name, policy, key, cores);
     let (Some(mine), Some(paper)) = (ours(line), theirs(policy)) else { return "-".to_owned() };
     let scale = match (program.iterations, results.run(program)) {
@@ -180,6 +178,23 @@ fn figure8(out: &mut String, results: &Results) -> std::fmt::Result {
         rows.push(head(&program.name, results.plan.near.iter().map(cell)));
     }
     write_aligned(out, &rows)
+}
+
+/// Section 7: what is left of the speed with half of the memory.
+fn half(out: &mut String, results: &Results) -> std::fmt::Result {
+    writeln!(
+        out,
+        "\nHalf of the memory: speed relative to 4K pages without data movement, private, {TOP} cores"
+    )?;
+    let halves = |program: &Program| plan::halves(results.best.get(&program.name).copied().unwrap_or(0.5));
+    let words = |point: &plan::Point| format!("{} {}", point.policy, point.page);
+    for program in &results.paper.programs {
+        let mut rows = vec![head("", halves(program).iter().map(words))];
+        let cell = |point| share(results.store.relative(&program.name, point, &plan::by_near(None)));
+        rows.push(head(&program.name, halves(program).iter().map(cell)));
+        write_aligned(out, &rows)?;
+    }
+    Ok(())
 }
 
 fn figure9(out: &mut String, results: &Results) -> std::fmt::Result {

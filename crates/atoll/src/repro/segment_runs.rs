@@ -9,6 +9,7 @@ use atoll_memory::segment::PageKind;
 
 use super::claims::Claim;
 use super::segmentation::{OVER_2M, OVER_4K};
+use super::steps::Steps;
 use crate::bench::segment::{graph500, randomaccess};
 use crate::cli::ReproArgs;
 use crate::machine::usable_cpus;
@@ -47,12 +48,14 @@ const NOISE_WAYS: [Way; 8] = [
     Way::Core(Core::Kvm32),
     Way::Core(Core::Kvm64),
 ];
+/// Programs that are run under all ways.
+const LOADS: usize = 2;
 /// Points of percent by which a gain may miss the talk's.
 const MARGIN: f64 = 5.0;
 
 /// Runs everything and prints it; what of the talk's claims holds on this machine.
-pub(super) fn runs(args: &ReproArgs) -> Vec<Claim> {
-    let loads = if args.quick {
+pub(super) fn runs(args: &ReproArgs, steps: &mut Steps) -> Vec<Claim> {
+    let loads: [Workload; LOADS] = if args.quick {
         [randomaccess(24, 4), graph500('A', 4)]
     } else {
         [randomaccess(26, 2), graph500('B', 4)]
@@ -69,8 +72,10 @@ pub(super) fn runs(args: &ReproArgs) -> Vec<Claim> {
         "the talk, on a Xeon Phi with one thread: {OVER_4K}% over 4K pages and {OVER_2M}% over 2M pages (Graph500)"
     );
     let mut claims = Vec::new();
-    for workers in 1..=usable_cpus().min(2) {
+    for workers in 1..=most_workers() {
         for load in &loads {
+            let with = if workers > 1 { format!("{workers} workers") } else { "one worker".to_owned() };
+            steps.next(&format!("{} with {with} under pages and segments of all kinds", load.program));
             let all = measure(&WAYS, load, &plan(workers));
             println!(
                 "\n{} of {} with {workers} worker{}",
@@ -85,9 +90,21 @@ pub(super) fn runs(args: &ReproArgs) -> Vec<Claim> {
             }
         }
     }
+    steps.next("noise");
     noise(args, &plan(1));
+    steps.next("QEMU, for correctness");
     qemu(&plan(1));
     claims
+}
+
+/// Programs run with one worker, and with two where there are two CPUs.
+fn most_workers() -> u32 {
+    usable_cpus().min(2)
+}
+
+/// How many steps [`runs`] has.
+pub(super) fn steps() -> usize {
+    LOADS * most_workers() as usize + 2
 }
 
 fn aligned(rows: &[Vec<String>]) -> String {

@@ -11,6 +11,7 @@ use super::ReproError;
 use super::capture::Run;
 use super::claims::{self, Claim};
 use super::segment_runs;
+use super::steps::Steps;
 use super::store::{Point, Store};
 use crate::cli::ReproArgs;
 use crate::run::summary::{bytes, write_aligned};
@@ -24,6 +25,9 @@ const REACH: u32 = 128;
 /// Points of percent by which a gain may miss.
 const MARGIN: f64 = 5.0;
 
+/// Programs that are simulated; the first one is calibrated on.
+const SIMULATED: [&str; 2] = ["graph500", "randomaccess"];
+
 fn point(page: PageMode) -> Point {
     Point { cores: 1, near: None, page, tables: Tables::Private, policy: Replacement::None }
 }
@@ -32,8 +36,9 @@ const MODES: [PageMode; 3] = [PageMode::One(PageSize::K4), PageMode::One(PageSiz
 
 /// Runs it, simulates it and prints both. The claims about this machine are printed also where the simulation fails.
 pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
-    let mut judged = segment_runs::runs(args);
-    let simulated = simulation(args);
+    let mut steps = Steps::new("segmentation", segment_runs::steps() + SIMULATED.len() + 1);
+    let mut judged = segment_runs::runs(args, &mut steps);
+    let simulated = simulation(args, &mut steps);
     if let Ok(claim) = &simulated {
         judged.extend(claim.clone());
     }
@@ -42,17 +47,23 @@ pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
 }
 
 /// The talk's machine, simulated; what of its claims holds there.
-fn simulation(args: &ReproArgs) -> Result<Option<Claim>, ReproError> {
+fn simulation(args: &ReproArgs, steps: &mut Steps) -> Result<Option<Claim>, ReproError> {
     let class = if args.quick { "A" } else { "B" };
     // The filter is smaller than any TLB, so that misses are those of the program.
-    let run = |program| Run { program, class, iterations: 1, steps: 1, regions: &[], filter: 8 };
+    let run =
+        |program| Run { program, class, iterations: 1, options: &[], steps: 1, regions: &[], filter: 8 };
     let machine = Machine::shipped("knc-5110p").map_err(SimError::from)?;
     let mut node = machine.node().clone();
-    let traces = [run("graph500"), run("randomaccess")]
+    let traces = SIMULATED
+        .map(run)
         .into_iter()
-        .map(|run| Ok((run, run.trace(args, 1)?.0)))
+        .map(|run| {
+            steps.next(&format!("the trace of {} {}", run.program, run.class));
+            Ok((run, run.trace(args, 1)?.0))
+        })
         .collect::<Result<Vec<_>, ReproError>>()?;
     let Some((calibrated_on, _)) = traces.first() else { return Ok(None) };
+    steps.next("simulating the talk's machine");
     let cycles = calibrate(&mut node, &traces[0].1, calibrated_on.program)?;
     println!("\nSegments (Soma, Gerofi, Ishikawa, 2014) on one core of the simulated machine knc-5110p");
     println!(

@@ -2,12 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 
-use atoll_machine::{Node, Outcome, PageMode, Pager, Replacement, Setup, Tables};
+use atoll_machine::{Node, Outcome, PageMode, Pager, Replacement, Setup, Tables, Warm};
 use atoll_pages::PageSize;
 
 use crate::cli::Share;
 use crate::sim::replay::{SimError, Trace};
 use crate::sim::table;
+
+/// Replays before the one that counts. The paper's programs do 75 to 250 iterations, of which only the first few see what their
+/// beginning left in near memory.
+const WARM: Warm = Warm::Settled { within: WITHIN, most: REPLAYS };
+/// The share of the pages by which two replays may differ.
+pub(super) const WITHIN: f64 = 0.02;
+/// Replays at most.
+pub(super) const REPLAYS: u32 = 12;
 
 /// A cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,12 +73,18 @@ impl Store {
             }
         }
         let setups: Vec<Setup> = new.iter().map(|point| point.setup(trace)).collect();
-        let outcomes = trace.replay(node, &setups, 1, regions)?;
+        let outcomes = trace.replay(node, &setups, WARM, regions)?;
         self.outcomes.extend(new.iter().map(|point| point.key(program)).zip(outcomes));
         let cores = points.first().map_or(0, |point| point.cores);
         self.distributions.insert((program.to_owned(), cores), trace.distribution());
         self.footprints.insert(program.to_owned(), trace.footprint(PageSize::K4));
         Ok(())
+    }
+
+    /// Simulations, and those of them whose last replays still differed in the pages they brought.
+    pub(super) fn settled(&self) -> (usize, usize) {
+        let unsettled = self.outcomes.values().filter(|outcome| !outcome.settled).count();
+        (self.outcomes.len(), unsettled)
     }
 
     /// The result at a point.

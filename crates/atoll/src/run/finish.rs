@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
 use atoll_memory::control::EXIT_SETUP;
 use atoll_record::{Figures, Record, Run, run};
 
-use super::check::program::Checked;
+use super::applied;
+use super::footprints::{self, Key};
 use super::launch::Finished;
 use super::signals;
 use super::summary;
@@ -30,8 +32,10 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     let figures = collect(&finished);
     let ending = finished.ending;
     let form = if finished.is_first { args.summary } else { SummaryForm::None };
-    print(form, &figures, finished.checked);
-    let mut failed = false;
+    print(form, &figures);
+    let mut failed =
+        finished.is_first && applied::at_end(args, finished.checked, finished.control, &figures.program);
+    keep_footprint(args, &finished);
     if let Some(file) = finished.record.take() {
         let record = Record { run: describe(args, &finished), figures, others: Vec::new() };
         if let Err(error) = record.save(file) {
@@ -60,38 +64,34 @@ pub(crate) fn collect(finished: &Finished) -> Figures {
     figures
 }
 
-/// Prints the summary, or why there is none.
-pub(crate) fn print(form: SummaryForm, figures: &Figures, checked: Checked) {
-    if form == SummaryForm::None {
+/// Keeps what the program needed for the next run, if it ended well on one node: what one that failed needed says nothing.
+pub(crate) fn keep_footprint(args: &RunArgs, finished: &Finished) {
+    let control = finished.control;
+    let bytes = control.totals.footprint_peak.load(Ordering::Relaxed);
+    if bytes == 0 || finished.ending != Ending::Status(0) || control.settings.several_nodes() {
         return;
     }
-    if form == SummaryForm::Json {
-        match serde_json::to_string(figures) {
+    let key = Key::new(&finished.path, &args.program.words, args.page.bytes() as u64);
+    footprints::keep(&key, control.settings.workers, bytes);
+}
+
+/// Prints the summary.
+pub(crate) fn print(form: SummaryForm, figures: &Figures) {
+    match form {
+        SummaryForm::None => {}
+        SummaryForm::Json => match serde_json::to_string(figures) {
             Ok(text) => eprintln!("{text}"),
             Err(error) => eprintln!("atoll: the summary cannot be written as JSON: {error}"),
-        }
-    } else if figures.managed {
-        eprint!("{}", summary::text(figures));
-    }
-    if figures.managed {
-        return;
-    }
-    match checked {
-        Checked::Other => eprintln!(
-            "atoll: nothing was managed: {} does not use libgomp, nor did a program that it started",
-            figures.program
-        ),
-        Checked::OpenMp | Checked::Mpi => eprintln!(
-            "atoll: nothing was managed: {} ended before atoll's runtime was set up in it",
-            figures.program
-        ),
+        },
+        SummaryForm::Text if figures.managed => eprint!("{}", summary::text(figures)),
+        SummaryForm::Text => {}
     }
 }
 
 /// What was run, how, where and when.
 pub(crate) fn describe(args: &RunArgs, finished: &Finished) -> Run {
     let text = |text: &OsStr| text.to_string_lossy().into_owned();
-    let is_openmp = |name: &str| name.starts_with("OMP_") || name.starts_with("GOMP_");
+    let is_openmp = |name: &str| ["OMP_", "GOMP_", "KMP_"].iter().any(|begin| name.starts_with(begin));
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (text(&name), text(&value)))
         .chain(args.memory.workers.map(|n| ("OMP_NUM_THREADS".to_owned(), n.to_string())))

@@ -1,20 +1,20 @@
 //! A run on a list of hosts: this process starts `atoll run` again on each, which is the launcher of a node there (`job`).
 //!
-//! `run` calls it. `atoll_channel::start` has the rest: the remote shell, agents, standard streams, signals.
+//! `run` calls it. `atoll_transport::start` has the rest: the remote shell, agents, standard streams, signals.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use atoll_channel::start::{LAUNCH_VARIABLE, Launch, LaunchError, Outcome, Rsh, Why};
 use atoll_memory::control::EXIT_SETUP;
+use atoll_transport::start::{LAUNCH_VARIABLE, Launch, LaunchError, Outcome, Rsh, Why};
 
 use super::{library, nodes, signals};
 use crate::cli::{RunArgs, TransportArg};
 
 /// What is set for the program here and is wanted on all hosts begins so, or is one of these.
-const CARRIED: [&[u8]; 4] = [b"OMP_", b"GOMP_", b"UCX_", b"LD_LIBRARY_PATH"];
+const CARRIED: [&[u8]; 5] = [b"OMP_", b"GOMP_", b"KMP_", b"UCX_", b"LD_LIBRARY_PATH"];
 
 /// How long nodes may take to end after one failed, until they are killed: with what follows, less than five seconds.
 const GRACE: Duration = Duration::from_secs(3);
@@ -81,7 +81,7 @@ fn end(outcome: &Outcome) -> ExitCode {
 
 /// Does nothing but be the agent on one of the hosts.
 pub(crate) fn agent() -> ! {
-    atoll_channel::start::agent_main()
+    atoll_transport::start::agent_main()
 }
 
 #[cfg(test)]
@@ -91,7 +91,9 @@ mod tests {
     #[test]
     fn what_openmp_ucx_and_the_linker_read_goes_along_and_nothing_else() {
         let carried = |name: &str| is_carried(&OsString::from(name));
-        for name in ["OMP_SCHEDULE", "GOMP_SPINCOUNT", "UCX_TLS", "LD_LIBRARY_PATH", "ATOLL_LIBRARY"] {
+        for name in
+            ["OMP_SCHEDULE", "GOMP_SPINCOUNT", "KMP_STACKSIZE", "UCX_TLS", "LD_LIBRARY_PATH", "ATOLL_LIBRARY"]
+        {
             assert!(carried(name), "{name}");
         }
         for name in ["HOME", "PATH", "LD_PRELOAD", "ATOLL_NODE", "PMIX_RANK"] {

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::start::relay::{self, Meeting, MeetingWay};
-use atoll_channel::start::{Start, StartError};
+use atoll_transport::start::relay::{self, Meeting, MeetingWay};
+use atoll_transport::start::{Start, StartError};
 use serde::{Deserialize, Serialize};
 
 use super::network::{self, Network};
@@ -77,7 +77,7 @@ pub(crate) struct Card {
 
 impl Card {
     fn of_this_node() -> std::io::Result<Card> {
-        let random = atoll_channel::transport::Secret::random()?;
+        let random = atoll_transport::transport::Secret::random()?;
         let mut name = [0; 16];
         name.copy_from_slice(&random[..16]);
         Ok(Card {

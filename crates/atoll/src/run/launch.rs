@@ -10,15 +10,19 @@ use std::time::SystemTime;
 use atoll_memory::control::{
     self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings,
 };
+use atoll_memory::limits;
 use atoll_pages::PolicySpec;
 
+use super::applied::{self, NotApplied};
 use super::check::path::{self, PathError};
 use super::check::program::{self, CheckError, Checked};
 use super::clock::Clock;
 use super::interrupts;
 use super::library::{self, LibraryError};
+use super::near::{self, NearError};
 use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
+use super::spare;
 use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
 use crate::cli::{CheckArg, ConsistencyArg, OnOff, RunArgs};
@@ -32,12 +36,18 @@ pub(crate) enum LaunchError {
     /// It is one that atoll cannot run.
     #[error("{0}")]
     Check(#[from] CheckError),
+    /// It cannot be managed, and has to be.
+    #[error("{0}")]
+    NotApplied(#[from] NotApplied),
     /// The runtime is not there.
     #[error("{0}")]
     Library(#[from] LibraryError),
     /// `--cmcp-p` is no ratio, or the policy is not CMCP.
     #[error("--cmcp-p {0}: {1}")]
     CmcpP(String, String),
+    /// `--near` with a share that means nothing here.
+    #[error("{0}")]
+    Near(#[from] NearError),
     /// Flags about pages and about a segment.
     #[error("{0}")]
     Translation(#[from] TranslationError),
@@ -47,6 +57,9 @@ pub(crate) enum LaunchError {
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
+    /// The shell's limits.
+    #[error("{0}")]
+    Limited(#[from] limits::Limited),
     /// No shared memory for the control block.
     #[error("no shared memory for the control block ({0}): `atoll doctor` says what is missing")]
     Control(atoll_memory::sys::Errno),
@@ -76,7 +89,7 @@ impl LaunchError {
             Self::Path(PathError::NotFound(..)) => 127,
             Self::Path(PathError::NotExecutable(..)) | Self::Exec { .. } => 126,
             Self::Check(e) if e.is_not_executable() => 126,
-            Self::CmcpP(..) | Self::Translation(_) | Self::CheckAlone => 2,
+            Self::CmcpP(..) | Self::Near(_) | Self::Translation(_) | Self::CheckAlone => 2,
             _ => EXIT_SETUP as u8,
         }
     }
@@ -137,16 +150,23 @@ pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32)
 }
 
 /// The control block's settings.
-fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
+fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &args.memory.far.to_string());
-    settings.near_bytes = args.near.map_or(u64::MAX, |size| size.0);
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
     settings.count_regions = u32::from(args.record.is_some());
     settings.page_shift = args.page.shift();
-    settings.page_tables = PageTables::from(args.memory.page_tables) as u32;
+    settings.page_tables = (PageTables::from(args.memory.page_tables) as u32).into();
     settings.faults = Faults::from(args.memory.faults) as u32;
     let (cpus, asked) = nodes.team();
     settings.workers = workers(args.memory.workers, asked.as_deref(), cpus)?;
+    settings.near_bytes = near::limit(
+        args,
+        path,
+        settings.workers,
+        nodes.count(),
+        checked != Checked::Alone || applied::applies_to_all(args),
+    )?;
+    settings.far_memory_bytes = spare::memory(settings.near_bytes, nodes.count());
     settings.consistency = match args.consistency {
         ConsistencyArg::Sc => Consistency::Single,
         ConsistencyArg::Mw => Consistency::Many,
@@ -158,6 +178,7 @@ fn settings(args: &RunArgs, nodes: &Nodes) -> Result<Settings, LaunchError> {
         return Err(LaunchError::CheckAlone);
     }
     settings.home_alone = u32::from(args.home_alone == OnOff::On);
+    settings.require = u32::from(args.require);
     translation::settle(args, nodes.count(), &mut settings)?;
     Ok(settings)
 }
@@ -225,9 +246,11 @@ pub(crate) fn launch_with(
     let path = path::find(name, std::env::var_os("PATH").as_deref())?;
     let executable = std::env::current_exe().unwrap_or_default();
     let library = library::find(std::env::var_os(library::ENVIRONMENT).as_deref(), &executable)?;
-    let checked = program::check(&path, &library, std::env::var_os("LD_LIBRARY_PATH").as_deref())?;
+    let (places, preloaded) = (std::env::var_os("LD_LIBRARY_PATH"), std::env::var_os("LD_PRELOAD"));
+    let checked = program::check(&path, &library, places.as_deref(), preloaded.as_deref())?;
+    applied::before(args, checked)?;
     let mut nodes = Nodes::prepare(args, checked)?;
-    let mut settings = settings(args, &nodes)?;
+    let mut settings = settings(args, &path, checked, &nodes)?;
     nodes.describe(&mut settings);
     change(&mut settings);
     let record = args
@@ -236,19 +259,19 @@ pub(crate) fn launch_with(
         .filter(|_| nodes.is_first())
         .map(|path| File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e)));
     let record = record.transpose()?;
+    limits::check()?;
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
     let fd = out_of_the_way(fd);
 
     let mut command = Command::new(&path);
     command.arg0(name).args(&args.program.words[1..]);
     command.env(control::ENVIRONMENT, fd.to_string());
-    let own = std::env::var_os("LD_PRELOAD");
-    command.env("LD_PRELOAD", preload(&library, own.as_deref()));
+    command.env("LD_PRELOAD", preload(&library, preloaded.as_deref()));
     if args.check.is_some() {
         // A function that the dynamic linker binds at its first call looks like a word that every node writes.
         command.env("LD_BIND_NOW", "1");
     }
-    if let Some(own) = own {
+    if let Some(own) = preloaded {
         command.env(control::ENVIRONMENT_PRELOAD, own);
     }
     if args.memory.workers.is_some() || nodes.count() > 1 {
@@ -264,6 +287,7 @@ pub(crate) fn launch_with(
     let child =
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
     nodes.release();
+    applied::look_on(args, checked, control, child.id() as i32);
     let watched = watch::watch(child.id() as i32, control, &signals, &nodes.launchers())?;
     let Watched { ending, program, launchers } = watched;
     let ending = nodes.end(ending, launchers);
@@ -296,6 +320,6 @@ mod tests {
         assert_eq!(size(None, Some(" 4,2")), 4);
         assert_eq!(size(None, Some("many")), 3);
         assert_eq!(size(None, None), 3);
-        assert!(matches!(workers(None, Some(OsStr::new("300")), 1), Err(LaunchError::TooManyWorkers(300))));
+        assert!(matches!(workers(None, Some(OsStr::new("3000")), 1), Err(LaunchError::TooManyWorkers(3000))));
     }
 }

@@ -1,22 +1,30 @@
 //! `atoll run`: starts the program with the runtime in it, looks after its workers and says what happened.
 
+mod advice;
+pub(crate) mod applied;
 pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod finish;
+mod footprints;
 pub(crate) mod hosts;
 mod interrupts;
 mod job;
 pub(crate) mod launch;
 pub(crate) mod library;
+mod near;
 mod network;
 pub(crate) mod nodes;
 pub(crate) mod process;
 mod segment;
+pub(crate) mod shown;
 pub(crate) mod signals;
+mod spare;
+mod stuck;
 pub(crate) mod summary;
 mod summary_nodes;
 mod translation;
 pub(crate) mod watch;
+mod witness;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

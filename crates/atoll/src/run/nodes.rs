@@ -13,14 +13,14 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use atoll_channel::start::LAUNCH_VARIABLE;
-use atoll_channel::transport::mesh;
 use atoll_memory::control::{EXIT_NODE, Settings};
+use atoll_transport::start::LAUNCH_VARIABLE;
+use atoll_transport::transport::mesh;
 
 use super::check::program::Checked;
 use super::job::{Job, JobError};
 use super::launch::out_of_the_way;
-use super::signals::signal_text;
+use super::signals::{QUIET, signal_text};
 use super::watch::{self, Ending};
 use crate::cli::RunArgs;
 use crate::machine;
@@ -30,10 +30,6 @@ pub(crate) const ENVIRONMENT: &str = "ATOLL_NODE";
 
 /// How long nodes may take to end behind the first.
 const LAST_WAIT: Duration = Duration::from_secs(2);
-
-/// Signals that users end programs by: they know.
-const QUIET: [i32; 6] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGALRM];
 
 /// Why the nodes cannot be started.
 #[derive(thiserror::Error, Debug)]

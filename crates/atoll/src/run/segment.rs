@@ -7,7 +7,7 @@ use std::fmt::Write;
 use atoll_record::Figures;
 use atoll_record::segment::Segment;
 
-use super::summary::{bytes, count, write_aligned};
+use super::summary::{bytes, count, many, write_aligned};
 
 /// Writes the rest of the first line, and the lines below it.
 pub(super) fn write(out: &mut String, f: &Figures, s: &Segment) -> std::fmt::Result {
@@ -17,8 +17,8 @@ pub(super) fn write(out: &mut String, f: &Figures, s: &Segment) -> std::fmt::Res
     };
     writeln!(
         out,
-        "{} workers, direct segment of {} in {pages} pages",
-        f.workers.len().max(1),
+        "{}, direct segment of {} in {pages} pages",
+        many(f.workers.len().max(1) as u64, "worker"),
         bytes(s.bytes)
     )?;
     write!(out, "  segment: in use at most {}", bytes(s.peak_bytes))?;

@@ -4,11 +4,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 
+use super::witness::Witness;
+
 /// The signals that reach the launcher, taken by descriptor instead of by handler. Stop signals are not among
 /// them: Ctrl-Z stops launcher and program together, as a shell expects.
 pub(crate) struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
+    witness: Option<Witness>,
 }
 
 const TAKEN: [i32; 12] = [
@@ -47,7 +50,8 @@ impl Signals {
             if fd < 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            Ok(Signals { fd: OwnedFd::from_raw_fd(fd), before: before.assume_init() })
+            let fd = OwnedFd::from_raw_fd(fd);
+            Ok(Signals { fd, before: before.assume_init(), witness: Witness::start(&set.assume_init()) })
         }
     }
 
@@ -72,10 +76,17 @@ impl Signals {
         }
         // SAFETY: filled by the kernel.
         let info = unsafe { info.assume_init() };
+        let signal = info.ssi_signo as i32;
         // The terminal's signals come from the kernel, to the whole foreground group.
-        Some((info.ssi_signo as i32, info.ssi_code <= 0))
+        let by_somebody = info.ssi_code <= 0 && signal != libc::SIGCHLD;
+        let to_group = || self.witness.as_ref().is_some_and(|witness| witness.also_got(signal));
+        Some((signal, by_somebody && !to_group()))
     }
 }
+
+/// Signals that users end programs by: they know.
+pub(crate) const QUIET: [i32; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGALRM];
 
 /// The signal's name in words.
 pub(crate) fn signal_text(signal: i32) -> String {

@@ -5,9 +5,10 @@ use std::fmt::Write;
 use atoll_record::figures::{Counters, Figures, Races};
 use atoll_record::run::Ending;
 
-use super::segment;
+use super::shown::{counts_in_lines, shown};
 use super::signals::signal_text;
 use super::summary_nodes::{write_nodes, write_regions, write_spread};
+use super::{advice, segment};
 
 /// Longest bar of the distribution by core-map count.
 const BAR: usize = 32;
@@ -31,8 +32,8 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "{} workers, {} page tables, {} pages, {}, far {}, faults by {}",
-        f.workers.len().max(1),
+        "{}, {} page tables, {} pages, {}, far {}, faults by {}",
+        many(f.workers.len().max(1) as u64, "worker"),
         s.page_tables,
         bytes(s.page_bytes),
         s.policy,
@@ -42,18 +43,7 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     if !f.managed {
         return writeln!(out, "  nothing was managed");
     }
-    let m = &f.memory;
-    writeln!(
-        out,
-        "  memory: near limit {}  resident peak {}  footprint {}  pinned {}  tables {}  far {} held in {}",
-        s.near_bytes.map_or("none".to_owned(), bytes),
-        bytes(m.resident_peak_bytes),
-        bytes(m.footprint_peak_bytes),
-        bytes(m.pinned_peak_bytes),
-        bytes(m.table_bytes),
-        bytes(m.far_bytes),
-        bytes(m.far_stored_bytes)
-    )?;
+    write_memory(out, f)?;
     write_table(out, f)?;
     write_nodes(out, &f.nodes)?;
     for region in &f.one_writer_regions {
@@ -67,7 +57,48 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
         writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;
     }
     write_spread(out, &f.regions)?;
-    write_regions(out, &f.regions)
+    write_regions(out, &f.regions)?;
+    advice::of(f).map_or(Ok(()), |advice| writeln!(out, "atoll: {advice}"))
+}
+
+/// What the program needs, what it may have near, and where it is. Records of an atoll that did not know footprints have none.
+fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
+    let m = &f.memory;
+    let footprint = m.footprint_peak_bytes;
+    let parts = m.data_peak_bytes + m.pinned_peak_bytes;
+    match f.settings.near_bytes {
+        Some(near) if near >= footprint => {
+            write!(
+                out,
+                "  memory: near limit {}, no less than its footprint {}",
+                bytes(near),
+                bytes(footprint)
+            )?;
+        }
+        Some(near) => write!(
+            out,
+            "  memory: near limit {}, {:.0}% of its footprint {}",
+            bytes(near),
+            100.0 * near as f64 / footprint as f64,
+            bytes(footprint)
+        )?,
+        None => write!(out, "  memory: no near limit; footprint {}", bytes(footprint))?,
+    }
+    if m.data_peak_bytes > 0 {
+        let rest = footprint.saturating_sub(parts);
+        write!(
+            out,
+            " (data {}, pinned {}, tables and spare pages {})",
+            bytes(m.data_peak_bytes),
+            bytes(m.pinned_peak_bytes),
+            bytes(rest)
+        )?;
+    }
+    write!(out, "  resident at most {}", bytes(m.resident_peak_bytes))?;
+    if m.far_bytes > 0 {
+        write!(out, "  far {} held in {}", bytes(m.far_bytes), bytes(m.far_stored_bytes))?;
+    }
+    writeln!(out)
 }
 
 /// Races that are printed: the JSON has them all.
@@ -105,9 +136,31 @@ fn write_races(out: &mut String, races: &Races) -> std::fmt::Result {
 }
 
 const HEADS: [&str; 14] = [
-    "worker", "minor", "major", "first", "write", "prefetch", "clean", "dirty", "in", "out", "inval",
-    "waits", "faults s", "% wall",
+    "worker",
+    "minor",
+    "major",
+    "first",
+    "write",
+    "prefetch",
+    "clean",
+    "dirty",
+    "in",
+    "out",
+    "inval",
+    "waits",
+    "in faults",
+    "of wall",
 ];
+
+const UNITS: [&str; 14] = [
+    "", "faults", "faults", "faults", "faults", "pages", "evicted", "evicted", "bytes", "bytes", "TLBs",
+    "faults", "s", "%",
+];
+
+/// The head of a table: names of the columns, below them what is counted.
+pub(crate) fn head<const N: usize>(names: [&str; N], units: [&str; N]) -> Vec<Vec<String>> {
+    [names, units].map(|row| row.map(str::to_owned).to_vec()).into()
+}
 
 fn row(name: String, c: &Counters, wall: f64, workers: usize) -> Vec<String> {
     vec![
@@ -133,8 +186,9 @@ fn row(name: String, c: &Counters, wall: f64, workers: usize) -> Vec<String> {
 }
 
 fn write_table(out: &mut String, f: &Figures) -> std::fmt::Result {
-    let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
-    for worker in &f.workers {
+    let mut rows = head(HEADS, UNITS);
+    let shown = shown(&f.workers);
+    for worker in &shown.workers {
         rows.push(row(worker.index.to_string(), &worker.counters, f.wall_seconds, 1));
     }
     if f.background != Counters::default() {
@@ -142,12 +196,14 @@ fn write_table(out: &mut String, f: &Figures) -> std::fmt::Result {
     }
     rows.push(row("total".into(), &f.total, f.wall_seconds, f.workers.len().max(1)));
     write_aligned(out, &rows)?;
+    if let Some(note) = shown.note() {
+        writeln!(out, "  {note}")?;
+    }
+    let whose = if f.workers.len() > 1 { "; of the total all workers' together" } else { "" };
+    writeln!(out, "  wall: the {:.3} s from start to end{whose}", f.wall_seconds)?;
     if f.total.scan_unmapped_pages > 0 {
-        writeln!(
-            out,
-            "  unmapped only to see use (LRU's scan): {} pages",
-            count(f.total.scan_unmapped_pages)
-        )?;
+        let pages = many(f.total.scan_unmapped_pages, "page");
+        writeln!(out, "  unmapped only to see use (LRU's scan): {pages}")?;
     }
     Ok(())
 }
@@ -174,19 +230,30 @@ pub(crate) fn write_aligned_behind(out: &mut String, indent: &str, rows: &[Vec<S
 
 fn write_counts(out: &mut String, counts: &[u64]) -> std::fmt::Result {
     let total: u64 = counts.iter().sum();
-    let Some(most) = counts.iter().max().filter(|&&most| most > 0) else { return Ok(()) };
+    let lines = counts_in_lines(counts);
+    let Some(most) = lines.iter().map(|(_, n)| *n).max() else { return Ok(()) };
     writeln!(out, "  pages by core-map count (how many workers map them):")?;
-    for (i, &n) in counts.iter().enumerate().filter(|(_, n)| **n > 0) {
-        let bar = "#".repeat(((n as f64 / *most as f64) * BAR as f64).ceil() as usize);
+    let names = lines.iter().map(|(range, _)| match (range.start(), range.end()) {
+        (from, to) if from == to => from.to_string(),
+        (from, to) => format!("{from}-{to}"),
+    });
+    let names: Vec<String> = names.collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max(5);
+    for (name, (_, n)) in names.iter().zip(lines) {
+        let bar = "#".repeat(((n as f64 / most as f64) * BAR as f64).ceil() as usize);
         writeln!(
             out,
-            "  {:>5}  {bar:<BAR$}  {:>5.1}%  {}",
-            i + 1,
+            "  {name:>width$}  {bar:<BAR$}  {:>5.1}%  {}",
             100.0 * n as f64 / total as f64,
             count(n)
         )?;
     }
     Ok(())
+}
+
+/// So many of what is called `one`.
+pub(crate) fn many(n: u64, one: &str) -> String {
+    format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// How a program ended, in words.
@@ -259,8 +326,34 @@ mod tests {
         };
         let text = text(&figures);
         let line = |start: &str| text.lines().find(|l| l.trim_start().starts_with(start)).unwrap().to_owned();
-        assert!(line("total").ends_with("1.000    50.0"), "{text}");
+        assert_eq!(
+            line("total").split_whitespace().rev().take(2).collect::<Vec<_>>(),
+            ["50.0", "1.000"],
+            "{text}"
+        );
         assert!(line("1 ").contains(" 10 "), "{text}");
         assert!(line("3 ").contains("25.0%"), "{text}");
+    }
+
+    /// A thousand workers filled a thousand lines, and as many of core-map counts.
+    #[test]
+    fn the_summary_of_a_thousand_workers_was_a_thousand_lines() {
+        let counters = Counters { major_faults: 10, fault_seconds: 0.5, ..Counters::default() };
+        let mut workers: Vec<Worker> = (0..1000).map(|index| Worker { index, pid: 1, counters }).collect();
+        workers[777].counters.fault_seconds = 0.75;
+        let figures = Figures {
+            program: "cg".into(),
+            managed: true,
+            wall_seconds: 1.0,
+            total: counters,
+            workers,
+            pages_by_core_map_count: vec![1; 1000],
+            ..Figures::default()
+        };
+        let text = text(&figures);
+        assert!(text.lines().count() < 45, "{text}");
+        for start in ["0 ", "3 ", "777 ", "total ", "of 1000 workers", "513-1000 "] {
+            assert!(text.lines().any(|line| line.trim_start().starts_with(start)), "{start}: {text}");
+        }
     }
 }

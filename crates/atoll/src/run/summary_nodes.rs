@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use atoll_record::figures::{Node, Region};
 
-use super::summary::{bytes, count, write_aligned};
+use super::summary::{bytes, count, head, many, write_aligned};
 
 /// What each node did; nothing where there is one.
 pub(super) fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result {
@@ -12,25 +12,14 @@ pub(super) fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result 
         return Ok(());
     }
     let heads = [
-        "node",
-        "reads",
-        "writes",
-        "waited s",
-        "sent",
-        "inval",
-        "batched",
-        "twins",
-        "diffs",
-        "bytes",
-        "ahead",
-        "used",
-        "stream",
-        "barriers",
-        "at them s",
-        "messages",
-        "bytes",
+        "node", "reads", "writes", "waited", "sent", "inval", "batched", "twins", "diffs", "diffs", "ahead",
+        "used", "stream", "barriers", "at them", "messages", "sent",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let units = [
+        "", "faults", "faults", "s", "pages", "copies", "copies", "pages", "pages", "bytes", "pages",
+        "pages", "pages", "", "s", "sent", "bytes",
+    ];
+    let mut rows = head(heads, units);
     for (number, n) in nodes.iter().enumerate() {
         rows.push(vec![
             number.to_string(),
@@ -64,20 +53,37 @@ pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Re
         "region",
         "runs",
         "alone",
-        "time s",
+        "time",
         "reads",
         "writes",
         "inval",
         "batched",
         "saved",
         "diffs",
-        "bytes",
+        "diffs",
         "used",
         "wasted",
-        "at barriers s",
+        "at barriers",
         "writers: why",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let units = [
+        "",
+        "",
+        "runs",
+        "s",
+        "faults",
+        "faults",
+        "copies",
+        "copies",
+        "messages",
+        "pages",
+        "bytes",
+        "pages",
+        "pages",
+        "s by node",
+        "",
+    ];
+    let mut rows = head(heads, units);
     for (region, s) in regions.iter().filter_map(|r| Some((r, r.spread.as_ref()?))).take(REGIONS) {
         let waited: Vec<String> = s.barrier_seconds.iter().map(|s| format!("{s:.2}")).collect();
         rows.push(vec![
@@ -98,12 +104,12 @@ pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Re
             format!("{}: {}", s.writers, s.why),
         ]);
     }
-    if rows.len() == 1 {
+    if rows.len() == 2 {
         return Ok(());
     }
     write_aligned(out, &rows)?;
     if regions.len() > REGIONS {
-        writeln!(out, "  and {} more regions", regions.len() - REGIONS)?;
+        writeln!(out, "  and {}", many((regions.len() - REGIONS) as u64, "more region"))?;
     }
     Ok(())
 }
@@ -113,8 +119,9 @@ pub(super) fn write_regions(out: &mut String, regions: &[Region]) -> std::fmt::R
     if regions.iter().all(|region| region.entered == 0) {
         return Ok(());
     }
-    let heads = ["region", "entered", "minor", "major", "first", "write", "prefetch", "faults s", "% of it"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let heads = ["region", "entered", "minor", "major", "first", "write", "prefetch", "in faults", "of it"];
+    let units = ["", "times", "faults", "faults", "faults", "faults", "pages", "s", "%"];
+    let mut rows = head(heads, units);
     for r in regions.iter().take(REGIONS) {
         let share = if r.worker_seconds > 0.0 { 100.0 * r.fault_seconds / r.worker_seconds } else { 0.0 };
         let counts =
@@ -126,7 +133,7 @@ pub(super) fn write_regions(out: &mut String, regions: &[Region]) -> std::fmt::R
     }
     write_aligned(out, &rows)?;
     if regions.len() > REGIONS {
-        writeln!(out, "  and {} more regions", regions.len() - REGIONS)?;
+        writeln!(out, "  and {}", many((regions.len() - REGIONS) as u64, "more region"))?;
     }
     Ok(())
 }

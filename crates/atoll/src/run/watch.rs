@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
 
 use super::process::{Process, stat};
-use super::signals::{Signals, signal_text};
+use super::signals::{QUIET, Signals, signal_text};
+use super::stuck::Stuck;
 
 /// Between two looks for new workers.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -97,6 +98,7 @@ struct Watch<'a> {
     death: Option<Death>,
     /// When the runtime gave the program up.
     given_up: Option<Instant>,
+    stuck: Stuck,
     /// Other nodes' launchers that have ended, of these.
     launchers: BTreeMap<i32, Ending>,
     known_launchers: &'a [i32],
@@ -124,6 +126,7 @@ pub(crate) fn watch(
         workers: BTreeMap::new(),
         death: None,
         given_up: None,
+        stuck: Stuck::new(),
         launchers: BTreeMap::new(),
         known_launchers: launchers,
     };
@@ -146,6 +149,11 @@ impl Watch<'_> {
             }
             if let Some(blamed) = self.look_for_deaths(program_over) {
                 return Some(blamed);
+            }
+            if let Some(program) = self.program.as_ref().filter(|program| !program.is_over())
+                && let Some(signal) = self.stuck.look(program.pid, self.control)
+            {
+                return Some(Ending::Signal(signal));
             }
         }
     }
@@ -312,6 +320,9 @@ impl Watch<'_> {
 }
 
 fn report(death: &Death, control: &Control) {
+    if matches!(death.how, Some(Ending::Signal(signal)) if QUIET.contains(&signal)) {
+        return;
+    }
     let worker = match &control.settings {
         settings if settings.several_nodes() => format!("worker {} of node {}", death.index, settings.node),
         _ => format!("worker {}", death.index),

@@ -9,7 +9,7 @@ pub(crate) mod table;
 
 use std::process::ExitCode;
 
-use atoll_machine::{Machine, Outcome, Pager, Replacement, Setup, Tables};
+use atoll_machine::{Machine, Outcome, Pager, Replacement, Setup, Tables, Warm};
 use atoll_memory::control::EXIT_SETUP;
 use atoll_pages::PageSize;
 
@@ -59,7 +59,7 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
     let footprint = trace.footprint(PageSize::K4);
     let points = points(args, trace.workers, footprint);
     let setups: Vec<Setup> = points.iter().map(|(_, setup)| *setup).collect();
-    let outcomes = trace.replay(machine.node(), &setups, args.warm, regions.as_ref())?;
+    let outcomes = trace.replay(machine.node(), &setups, Warm::Times(args.warm), regions.as_ref())?;
     let with = |((share, setup), outcome): ((Option<Share>, Setup), Outcome)| Cell { share, setup, outcome };
     let cells: Vec<Cell> = points.into_iter().zip(outcomes).map(with).collect();
     println!(

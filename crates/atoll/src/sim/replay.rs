@@ -5,19 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
+use std::fmt::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use atoll_machine::job::{JobError, JobOutcome, JobSetup, Simulation};
 use atoll_machine::{
-    Machine, MachineError, Node, Outcome, RunError, Setup, SetupError, SimulateError, Survey,
+    Machine, MachineError, Node, Outcome, Part, RunError, Setup, SetupError, SimulateError, Survey, Warm,
 };
 use atoll_pages::PageSize;
 use atoll_record::trace::reader::read_trailer;
 use atoll_record::trace::{Event, Header, Reader, TraceError};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::select::Select;
 use crate::machine::usable_cpus;
@@ -126,17 +128,22 @@ impl Trace {
         self.survey.distribution(&self.areas)
     }
 
-    /// Replays the trace under every setup, `warm` times whole and once more for what counts, of which only the regions at
-    /// these addresses are taken, if given. Results are in the setups' order.
+    /// Replays the trace under every setup, first as `warm` says and then once more for what counts, of which only the regions
+    /// at these addresses are taken, if given. Results are in the setups' order.
     pub(crate) fn replay(
         &self,
         node: &Node,
         setups: &[Setup],
-        warm: u32,
+        warm: Warm,
         regions: Option<&HashSet<u64>>,
     ) -> Result<Vec<Outcome>, SimError> {
-        let rounds = u64::from(warm) + 1;
-        let bar = progress(setups.len() as u64 * rounds * self.survey.events, "replaying");
+        // Nobody knows how many replays it takes until near memory has settled.
+        let bar = match warm {
+            Warm::Times(warm) => {
+                progress(setups.len() as u64 * (u64::from(warm) + 1) * self.survey.events, "replaying")
+            }
+            Warm::Settled { .. } => ProgressBar::hidden(),
+        };
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<Result<Outcome, SimError>>>> =
             Mutex::new(setups.iter().map(|_| None).collect());
@@ -186,14 +193,13 @@ impl Trace {
         &self,
         node: &Node,
         setup: &Setup,
-        (warm, regions): (u32, Option<&HashSet<u64>>),
+        (warm, regions): (Warm, Option<&HashSet<u64>>),
         bar: &ProgressBar,
     ) -> Result<Outcome, SimError> {
-        let mut round = 0;
-        let open = || {
+        let open = |part| {
             let mut reader = Reader::open(&self.path)?;
-            let mut select = Select::new(self.areas.clone(), regions.filter(|_| round == warm).cloned());
-            round += 1;
+            let mut select =
+                Select::new(self.areas.clone(), regions.filter(|_| part == Part::Counted).cloned());
             Ok(move |into: &mut Vec<Event>| {
                 let before = into.len();
                 let more = reader.next_chunk(into)?;
@@ -220,9 +226,51 @@ fn progress(events: u64, what: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(events);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}%, {eta} left, {msg}") {
-        bar.set_style(style);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}%, {left}{msg}") {
+        let left = |state: &ProgressState, out: &mut dyn Write| {
+            if let Some(left) = left(state.elapsed(), state.pos(), state.len().unwrap_or(0)) {
+                // A line that cannot be drawn is drawn again soon.
+                let _ = write!(out, "{left}, ");
+            }
+        };
+        bar.set_style(style.with_key("left", left));
     }
     bar.set_message(what.to_owned());
+    bar.enable_steady_tick(TICK);
     bar
+}
+
+/// Between two drawings of a bar.
+const TICK: Duration = Duration::from_millis(500);
+/// From this time on, and this share of the events, what is left is estimated.
+const ESTIMATED_AFTER: (Duration, f64) = (Duration::from_secs(1), 0.005);
+
+/// The time left at the pace so far; none while that is not known, and none where all has been read and only the last of it is
+/// simulated yet.
+fn left(elapsed: Duration, done: u64, all: u64) -> Option<String> {
+    let share = done as f64 / all.max(1) as f64;
+    if elapsed < ESTIMATED_AFTER.0 || share < ESTIMATED_AFTER.1 || done >= all {
+        return None;
+    }
+    let seconds = (elapsed.as_secs_f64() * (1.0 - share) / share).ceil() as u64;
+    Some(match seconds {
+        0..120 => format!("{seconds} s left"),
+        _ => format!("{} min left", seconds.div_ceil(60)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bars said "0s left" until the first events were through, and again from the last one read to the end.
+    #[test]
+    fn nothing_was_done_yet_and_0_s_were_left() {
+        let after = |seconds, done| left(Duration::from_secs(seconds), done, 1000);
+        assert_eq!((after(0, 0), after(60, 0), after(0, 500), after(60, 1000)), (None, None, None, None));
+        assert_eq!(after(10, 500).as_deref(), Some("10 s left"));
+        assert_eq!(after(1000, 999).as_deref(), Some("2 s left"));
+        assert_eq!(after(60, 100).as_deref(), Some("9 min left"));
+        assert_eq!(left(Duration::from_secs(9), 0, 0), None);
+    }
 }

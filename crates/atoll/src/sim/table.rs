@@ -201,6 +201,7 @@ mod tests {
             scanned: 0,
             distribution: vec![],
             frames: None,
+            settled: false,
         };
         Cell { share: share.map(|s| s.parse().unwrap()), setup, outcome }
     }

@@ -12,7 +12,7 @@ use atoll_pages::{PageSize, Size};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{Share, SweepArgs};
-use crate::run::summary::bytes;
+use crate::run::summary::many;
 use measure::{MeasureError, Outcome, Point, measure};
 use table::Cell;
 
@@ -54,18 +54,18 @@ fn try_sweep(args: &SweepArgs) -> Result<(), SweepError> {
         all_near.push(run(args, None, point, &progress)?);
     }
     let program = args.program.words[0].display().to_string();
-    // The smallest page size rounds least.
-    let Some(footprint) = all_near.first().and_then(Cell::footprint) else {
+    if all_near.iter().all(|cell| cell.footprint().is_none()) {
         progress.finish_and_clear();
         let how = all_near.iter().flat_map(|c| &c.outcomes).find_map(|outcome| match outcome {
             Outcome::Failed(how) => Some(how.clone()),
             Outcome::Done(_) => None,
         });
         return Err(SweepError::NoFootprint(program, how.unwrap_or_default()));
-    };
+    }
     let mut cells = Vec::new();
     for &policy in &args.policy {
         for &page in &pages {
+            let footprint = footprint(&all_near, page);
             for &share in &args.near {
                 let point = Point { near: Some(near(share, footprint, page)), policy, page };
                 cells.push(run(args, Some(share), point, &progress)?);
@@ -73,11 +73,7 @@ fn try_sweep(args: &SweepArgs) -> Result<(), SweepError> {
         }
     }
     progress.finish_and_clear();
-    println!(
-        "{program}: footprint {}; medians of {} runs; relative: time all near / time",
-        bytes(footprint),
-        args.runs
-    );
+    println!("{program}: medians of {}; relative: time all near / time", many(args.runs.into(), "run"));
     println!();
     print!("{}", table::text(&cells, &all_near));
     if let Some(path) = &args.csv {
@@ -94,13 +90,20 @@ fn pages(args: &SweepArgs) -> Vec<PageSize> {
     pages
 }
 
-/// A share in bytes, in whole pages.
+/// What the program needs near with pages of this size: larger ones take more. Where it did not run with them, what it needs with the
+/// first ones with which it ran.
+fn footprint(all_near: &[Cell], page: PageSize) -> u64 {
+    let own = all_near.iter().find(|cell| cell.point.page == page).and_then(Cell::footprint);
+    own.or_else(|| all_near.iter().find_map(Cell::footprint)).unwrap_or(0)
+}
+
+/// A share in bytes, in whole pages, of which there is at least one: a limit of nothing would be no limit that `atoll run` takes.
 fn near(share: Share, footprint: u64, page: PageSize) -> Size {
     let bytes = match share {
         Share::Percent(percent) => (footprint as f64 * percent / 100.0) as u64,
         Share::Size(size) => size.0,
     };
-    Size(page.pages(bytes) * page.bytes() as u64)
+    Size(page.pages(bytes).max(1) * page.bytes() as u64)
 }
 
 fn run(

@@ -8,7 +8,7 @@ use atoll_record::figures::{Counters, Figures};
 use super::measure::{Outcome, Point};
 use crate::cli::Share;
 use crate::csv;
-use crate::run::summary::{bytes, count, write_aligned};
+use crate::run::summary::{bytes, count, head, write_aligned};
 
 /// All runs at one point.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl Cell {
         self.median(|figures| figures.wall_seconds)
     }
 
-    /// The most data in use at any time, pinned memory included.
+    /// The most that any of the runs needed near, so that nothing would have been evicted.
     pub(super) fn footprint(&self) -> Option<u64> {
-        self.median(|f| (f.memory.footprint_peak_bytes + f.memory.pinned_peak_bytes) as f64).map(|n| n as u64)
+        self.done().map(|f| f.memory.footprint_peak_bytes).max()
     }
 }
 
@@ -61,7 +61,8 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 const HEADS: [&str; 10] =
-    ["near", "limit", "seconds", "relative", "minor", "major", "write", "evicted", "inval", ""];
+    ["near", "limit", "time", "relative", "minor", "major", "write", "evicted", "inval", ""];
+const UNITS: [&str; 10] = ["", "bytes", "s", "speed", "faults", "faults", "faults", "pages", "TLBs", ""];
 
 /// One block a policy and page size, each with all shares of near memory. `all_near` are the runs without limit.
 pub(super) fn text(cells: &[Cell], all_near: &[Cell]) -> String {
@@ -74,11 +75,14 @@ pub(super) fn text(cells: &[Cell], all_near: &[Cell]) -> String {
             continue;
         }
         shown.push(key);
-        let base = all_near.iter().find(|c| c.point.page == page).and_then(Cell::seconds);
+        let all = all_near.iter().find(|c| c.point.page == page);
+        let base = all.and_then(Cell::seconds);
         let base_text = base.map_or("failed".to_owned(), |s| format!("{s:.3} s"));
+        let needs =
+            all.and_then(Cell::footprint).map_or(String::new(), |n| format!(", footprint {}", bytes(n)));
         // Writing to a string does not fail.
-        let _ = writeln!(out, "{policy}, {page} pages (all near: {base_text})");
-        let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
+        let _ = writeln!(out, "{policy}, {page} pages (all near: {base_text}{needs})");
+        let mut rows = head(HEADS, UNITS);
         let block = cells.iter().filter(|c| c.point.policy == policy && c.point.page == page);
         rows.extend(block.map(|cell| row(cell, base)));
         let _ = write_aligned(&mut out, &rows);
@@ -110,7 +114,7 @@ fn row(cell: &Cell, base: Option<f64>) -> Vec<String> {
 const CSV_HEAD: &str = "policy,page_bytes,near,near_bytes,run,status,wall_seconds,relative,minor_faults,major_faults,\
 first_faults,write_faults,prefetched_pages,evictions_clean,evictions_dirty,bytes_in,bytes_out,\
 remote_tlb_invalidations,scan_unmapped_pages,fault_seconds,waits,resident_peak_bytes,footprint_peak_bytes,\
-pinned_peak_bytes,table_bytes,far_stored_bytes,kernel_tlb_shootdowns\n";
+data_peak_bytes,pinned_peak_bytes,table_bytes,far_stored_bytes,kernel_tlb_shootdowns\n";
 
 /// Every run on a line.
 pub(super) fn csv<'a>(cells: impl Iterator<Item = &'a Cell>, all_near: &[Cell]) -> String {
@@ -158,6 +162,7 @@ fn csv_figures(out: &mut String, f: &Figures, base: Option<f64>) {
     for n in [
         m.resident_peak_bytes,
         m.footprint_peak_bytes,
+        m.data_peak_bytes,
         m.pinned_peak_bytes,
         m.table_bytes,
         m.far_stored_bytes,
@@ -196,12 +201,12 @@ mod tests {
         let cells = [cell(Some("50%"), &[Some(4.0), None]), cell(Some("25%"), &[None, None])];
         let text = text(&cells, &all);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "cmcp:p=0.5, 4K pages (all near: 2.000 s)");
+        assert!(lines[0].starts_with("cmcp:p=0.5, 4K pages (all near: 2.000 s, footprint"), "{text}");
         assert!(
-            lines[2].contains("50%") && lines[2].contains("0.500") && lines[2].ends_with("failed: exit 75"),
+            lines[3].contains("50%") && lines[3].contains("0.500") && lines[3].ends_with("failed: exit 75"),
             "{text}"
         );
-        assert!(lines[3].contains("25%") && lines[3].contains(" - "), "{text}");
+        assert!(lines[4].contains("25%") && lines[4].contains(" - "), "{text}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use atoll_record::Figures;
 
 use crate::figures;
 use crate::machine::line;
+use crate::run::process::stat;
 
 /// A control block seen from outside. Its program may end at any time; the memory stays.
 #[derive(Debug)]
@@ -27,9 +28,18 @@ impl Drop for Attached {
     }
 }
 
-/// The runs whose launcher or program is `pid`, or all, by launcher.
-pub(crate) fn find(pid: Option<i32>) -> Vec<Attached> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+/// The runs that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Those that run, by launcher.
+    pub(crate) running: Vec<Attached>,
+    /// Those whose program has ended though their launcher lives: what started the program may go on for long.
+    pub(crate) ended: Vec<Attached>,
+}
+
+/// The runs whose launcher or program is `pid`, or all.
+pub(crate) fn find(pid: Option<i32>) -> Found {
+    let Ok(entries) = fs::read_dir("/proc") else { return Found::default() };
     let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let mut found: Vec<Attached> = pids
         .filter(|launcher| line(&format!("/proc/{launcher}/comm")) == "atoll")
@@ -42,7 +52,8 @@ pub(crate) fn find(pid: Option<i32>) -> Vec<Attached> {
     found.retain(|a| {
         a.control().settings.node == 0 || !parent(a.launcher).is_some_and(|p| launchers.contains(&p))
     });
-    found
+    let (running, ended) = found.into_iter().partition(Attached::is_running);
+    Found { running, ended }
 }
 
 fn parent(pid: i32) -> Option<i32> {
@@ -93,9 +104,13 @@ impl Attached {
         self.control().program.load(Ordering::Relaxed)
     }
 
-    /// Does the launcher still live?
+    /// Does the launcher still live, and the program if there was one? A process that nobody has waited for yet keeps its number
+    /// and its name, but is over.
     pub(crate) fn is_running(&self) -> bool {
-        line(&format!("/proc/{}/comm", self.launcher)) == "atoll"
+        let lives = |pid| stat(pid).is_some_and(|stat| !stat.is_zombie);
+        let program = self.program();
+        let is_launcher = line(&format!("/proc/{}/comm", self.launcher)) == "atoll";
+        is_launcher && lives(self.launcher) && (program == 0 || lives(program))
     }
 
     /// What is counted now. `rate` is in ticks a second.

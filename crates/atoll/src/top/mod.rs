@@ -25,7 +25,7 @@ pub(crate) fn top(args: &TopArgs) -> ExitCode {
         };
     }
     let clock = Clock::start();
-    let found = attach::find(args.pid);
+    let attach::Found { running: found, ended } = attach::find(args.pid);
     let rate = clock.rate();
     let figures: Vec<Figures> = found.iter().map(|a| a.figures(rate)).collect();
     if args.json {
@@ -38,12 +38,22 @@ pub(crate) fn top(args: &TopArgs) -> ExitCode {
             if figures.managed {
                 print!("{}", summary::text(figures));
             } else {
-                println!("atoll: launcher {}: its program has not started yet", attached.launcher);
+                println!("atoll: launcher {}: no program that is managed has started yet", attached.launcher);
             }
         }
     }
     if !found.is_empty() {
         return ExitCode::SUCCESS;
+    }
+    for attached in &ended {
+        eprintln!(
+            "atoll: launcher {}: its program, process {}, has ended; what the launcher started goes on",
+            attached.launcher,
+            attached.program()
+        );
+    }
+    if !ended.is_empty() {
+        return ExitCode::FAILURE;
     }
     match args.pid {
         Some(pid) => eprintln!("atoll: no program of `atoll run` has process {pid}"),

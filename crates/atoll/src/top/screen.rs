@@ -14,6 +14,7 @@ use ratatui::{DefaultTerminal, Frame};
 
 use super::attach::{self, Attached};
 use crate::run::clock::Clock;
+use crate::run::shown::shown;
 use crate::run::summary::{bytes, count};
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -75,7 +76,7 @@ impl State {
         for view in &mut self.views {
             view.before = std::mem::replace(&mut view.now, view.attached.figures(rate));
         }
-        for attached in attach::find(self.pid) {
+        for attached in attach::find(self.pid).running {
             if !self.views.iter().any(|v| v.attached.launcher == attached.launcher) {
                 let now = attached.figures(rate);
                 self.views.push(View { attached, before: now.clone(), now });
@@ -168,7 +169,7 @@ const HEADS: [&str; 12] = [
 fn rates(view: &View) -> Table<'static> {
     let seconds = (view.now.wall_seconds - view.before.wall_seconds).max(0.01);
     let mut rows: Vec<Row<'static>> = Vec::new();
-    for worker in &view.now.workers {
+    for worker in shown(&view.now.workers).workers {
         let before = view.before.workers.iter().find(|w| w.index == worker.index);
         let before = before.map_or(Counters::default(), |w| w.counters);
         rows.push(Row::new(cells(worker.index.to_string(), &worker.counters, &before, seconds, 1)));

@@ -9,7 +9,6 @@ mod engine;
 mod export;
 mod import;
 mod launch;
-pub(crate) mod names;
 mod output;
 pub(crate) mod select;
 mod show;

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 use atoll_record::trace::{Event, Writer};
 
-use super::names::Names;
 use super::select::Regions;
+use crate::names::Names;
 
 /// Instructions are gathered until there are this many: finer than any cost a page can have.
 pub(crate) const COMPUTE_QUANTUM: u32 = 256;

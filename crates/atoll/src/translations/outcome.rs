@@ -4,6 +4,8 @@
 
 use atoll_record::Figures;
 
+use crate::said;
+
 /// A run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outcome {
@@ -42,8 +44,8 @@ impl Outcome {
                 |line: &&str| ["atoll:", "error:", "Verification:"].iter().any(|head| line.starts_with(head));
             let lines = || stderr.lines().chain(stdout.lines());
             let said = lines().find(told).or(lines().next());
-            if let Some(refused) = said.and_then(|line| line.strip_prefix("atoll: ")) {
-                return Err(refused.to_owned());
+            if let Some(refused) = said.filter(|line| line.starts_with("atoll:")) {
+                return Err(said::without_name(refused).to_owned());
             }
             return Err(format!("it did not verify: {}", said.unwrap_or("it said nothing")));
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use atoll_memory::control::{Control, Figures};
+use atoll_memory::control::{Control, Figures, Totals};
 
 /// A directory of the test's own, with a runtime that does nothing in it.
 pub(crate) struct Bench {
@@ -51,6 +51,7 @@ impl Bench {
             ("STEP", size_of::<Figures>()),
             ("PID", offset_of!(Figures, pid)),
             ("MAJOR", offset_of!(Figures, major_faults)),
+            ("FOOTPRINT", offset_of!(Control, totals) + offset_of!(Totals, footprint_peak)),
         ];
         let flags: Vec<String> = offsets.iter().map(|(name, n)| format!("-D{name}={n}")).collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();

@@ -51,6 +51,7 @@ int main(int argc, char **argv) {
     if (control == MAP_FAILED) return 99;
     *at(PROGRAM) = getpid();
     *(long *)(control + FIGURES + MAJOR) = 42;
+    *(long *)(control + FOOTPRINT) = 1 << 20;
     *at(FIGURES + PID) = getpid();
     void (*does)(int) = !strcmp(what, "worker-signal")     ? by_signal
                         : !strcmp(what, "worker-exit")     ? by_exit

@@ -1,4 +1,4 @@
-//! Random OpenMP programs on several nodes at random settings, against what they print with one thread.
+//! Random OpenMP programs on several nodes at random settings, against what they print, and how they end, with one thread.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use atoll_e2e::{generated, soak};
 
 const USAGE: &str = "usage: soak [--seconds N] [--seed S] [--faults] [--print]
-Makes random OpenMP programs, from seed S on (the time), builds them with gcc, and runs them for N seconds (60) on 1 to 4
-nodes under all protocols, page sizes and near sizes. What a program prints must be what it prints with one thread. --print:
+Makes random OpenMP programs, from seed S on (the time), builds them with gcc and, every second one, with clang where it is installed, and
+runs them for N seconds (60) on 1 to 4 nodes under all protocols, page sizes and near sizes. Two programs of three have threads of their own, signals, or a thread that
+ends the program. What a program prints and how it ends must be as with one thread. --print:
 only prints the program of that seed. --faults: messages between nodes are late, refused and sent twice. Ends with `N passed, N failed`; status 1 if any failed.";
 
 fn main() -> ExitCode {

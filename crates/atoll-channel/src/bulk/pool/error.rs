@@ -4,8 +4,8 @@ use std::io;
 
 use crate::bulk::error::MemoryError;
 use crate::bulk::pool::Buffer;
-use crate::channel::SendError;
-use crate::socket::SocketError;
+use atoll_transport::SendError;
+use atoll_transport::socket::SocketError;
 
 /// Why a pool cannot be made, attached to or handed over.
 #[derive(thiserror::Error, Debug)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::bulk::pool::error::PoolError;
 use crate::bulk::pool::owner::Pool;
-use crate::clock::Deadline;
-use crate::socket;
+use atoll_transport::clock::Deadline;
+use atoll_transport::socket;
 
 /// The byte that the descriptor travels with.
 const MARK: u8 = b'P';

@@ -11,7 +11,7 @@ use crate::bulk::pool::error::{ProtocolError, Unsent, Why};
 use crate::bulk::pool::holders::LinkId;
 use crate::bulk::pool::message::{MOST_GIVEN_BACK, PoolMessage};
 use crate::bulk::pool::owner::Shared;
-use crate::channel::{Peer, SendError, Sender};
+use atoll_transport::{Peer, SendError, Sender};
 
 /// What a message of the pool's brought.
 #[derive(Debug)]

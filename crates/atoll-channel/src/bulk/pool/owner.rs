@@ -15,7 +15,7 @@ use crate::bulk::pool::buffer::Buffer;
 use crate::bulk::pool::error::PoolError;
 use crate::bulk::pool::holders::{Holders, LinkId};
 use crate::bulk::pool::link::Link;
-use crate::channel::Peer;
+use atoll_transport::Peer;
 
 /// Most buffers of a pool.
 pub const MOST_BUFFERS: u32 = 1 << 16;

@@ -13,9 +13,11 @@ use atoll_pages::Prefetcher;
 use super::super::chunks::Wish;
 use super::super::locks::Taken;
 use super::super::mail::{self, Kind, Number, Question};
+use super::super::pools::{self, Ask};
 use super::super::wire::Packet;
-use super::super::{ORIGIN, measure, region, tls};
-use super::{Go, Server};
+use super::super::{ORIGIN, calls, futexes, measure, region, tls};
+use super::Server;
+use crate::omp::contention;
 
 /// What a worker does with a page that it faults on: each kind has streams of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,7 +55,7 @@ impl Server {
     pub(super) fn asked(&mut self, question: Question) {
         let Question { number, kind, words } = question;
         match kind {
-            Kind::Fault if !self.agent.released() => self.late.push(question),
+            Kind::Fault if !self.agent.released() && !self.agent.is_out() => self.late.push(question),
             Kind::Fault => {
                 let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
                 let mode = if region::is_many() { Mode::Many } else { Mode::Single };
@@ -92,22 +94,37 @@ impl Server {
                 self.unlock(words[0]);
                 mail::answer(number, [0; 2]);
             }
+            Kind::Touched => self.touched(words[0], words[1] as u32, number),
+            Kind::Forget => self.have_forgotten(words, number),
+            Kind::Pool => self.pool(words, (self.me, number)),
+            Kind::Call => {
+                // SAFETY: the worker's, which waits.
+                let call = unsafe { &mut *(words[0] as *mut calls::Call) };
+                let (to, words, bytes) = (call.to, call.words, std::mem::take(&mut call.bytes));
+                self.calls.insert(number, std::ptr::from_mut(call) as usize);
+                self.peers.send(to, Packet::Call { by: number, words, bytes });
+            }
+            Kind::Called => {
+                // SAFETY: the thread's, which waits.
+                let calls::Done { to, by, reply } = unsafe { &mut *(words[0] as *mut calls::Done) };
+                let calls::Reply { result, errno, bytes } = std::mem::take(reply);
+                self.peers.send(*to, Packet::Called { by: *by, result, errno, bytes });
+                mail::answer(number, [0; 2]);
+            }
+            Kind::Futex => self.futex(words, (self.me, number)),
+            Kind::Threads => {
+                let [wanted, limit, back] = words.map(|word| word as u32);
+                self.threads([wanted, limit, back], (self.me, number));
+            }
+            Kind::Single => self.single(words[0], (self.me, number)),
             Kind::Chunk => {
                 let (chunks, guided) = ((words[0] >> 1) as u16, words[0] & 1 != 0);
                 let wish = Wish { count: words[1], chunk: words[2], chunks, guided };
                 self.chunk(words[0] >> 17, wish, (self.me, number));
             }
-            Kind::Region => {
-                self.chunks.restart();
-                let (order, variables) = (region::order(), tls::take());
-                if !variables.is_empty() {
-                    self.peers.broadcast(|| Packet::Variables(variables.clone()));
-                }
-                self.peers.broadcast(|| Packet::Region(order));
-                self.watch();
-                self.begin_phase(order.key().number());
-                self.go_on(Go::Worker(number));
-            }
+            Kind::Region if self.agent.is_settled() => self.begin_region(number),
+            // What is asked for ahead: it would take pages from nodes that write them beside others already.
+            Kind::Region => self.begins = Some(number),
             Kind::Publish => {
                 self.peers.broadcast(|| Packet::Publish(words[0]));
                 region::set_published(words[0]);
@@ -115,6 +132,10 @@ impl Server {
             }
             Kind::Free => {
                 self.peers.send(words[1] as u32, Packet::Free(words[0]));
+                mail::answer(number, [0; 2]);
+            }
+            Kind::Signal => {
+                self.peers.send(ORIGIN, Packet::Signal { signal: words[0] as i32, raised: true });
                 mail::answer(number, [0; 2]);
             }
             Kind::Exit if self.me == ORIGIN => {
@@ -176,6 +197,107 @@ impl Server {
         } else if let Some(next) = self.locks.give(name) {
             self.locked(next, true);
         }
+    }
+
+    pub(super) fn pool(&mut self, words: [u64; 3], (node, by): (u32, Number)) {
+        if self.me != ORIGIN {
+            return self.peers.send(ORIGIN, Packet::Pool { words, by });
+        }
+        let (pools, [_, block, bytes]) = (&mut self.pools, words.map(|word| word as usize));
+        let answer = match pools::parse(words[0]) {
+            Some((Ask::Make, handle)) => {
+                pools.make(handle, block);
+                0
+            }
+            Some((Ask::Forget, handle)) => {
+                pools.forget(handle);
+                0
+            }
+            Some((Ask::Take, handle)) => pools.take(handle, block, bytes).into(),
+            Some((Ask::Give, block)) => pools.give(block).unwrap_or(0),
+            Some((Ask::Of, block)) => pools.of(block).unwrap_or(0),
+            None => 0,
+        } as u64;
+        self.answer((node, by), answer);
+    }
+
+    /// To a worker of this node or, from the origin, of another.
+    fn answer(&mut self, (node, by): (u32, Number), answer: u64) {
+        if node == self.me {
+            mail::answer(by, [answer, 0]);
+        } else {
+            self.peers.send(node, Packet::Answer { by, answer });
+        }
+    }
+
+    pub(super) fn futex(&mut self, words: [u64; 3], who: (u32, Number)) {
+        if self.me != ORIGIN {
+            return self.peers.send(ORIGIN, Packet::Futex { words, by: who.1 });
+        }
+        let Some((ask, address)) = futexes::parse(words[0]) else { return self.answer(who, 0) };
+        match ask {
+            futexes::Ask::Enter => {
+                self.futexes.enter(address, who, words[1] as u32);
+                self.answer(who, 0);
+            }
+            futexes::Ask::Leave => {
+                let woken = self.futexes.leave(address, who);
+                self.answer(who, woken.into());
+            }
+            futexes::Ask::Sleep => {
+                let limit = (words[1] != u64::MAX).then(|| Duration::from_nanos(words[1]));
+                if self.futexes.sleep(address, who, limit) {
+                    self.answer(who, 1);
+                }
+            }
+            futexes::Ask::Wake => {
+                let (count, slept) = self.futexes.wake(address, words[1] as u32, words[2] as u32);
+                slept.into_iter().for_each(|sleeper| self.answer(sleeper, 1));
+                self.answer(who, count.into());
+            }
+        }
+    }
+
+    /// On the origin: those who have slept for as long as they wanted go on; returns how many.
+    pub(super) fn wake_in_time(&mut self) -> usize {
+        let over = self.futexes.over();
+        over.iter().for_each(|sleeper| self.answer(*sleeper, 0));
+        over.len()
+    }
+
+    /// Threads wanted, how many there may be, threads given back.
+    pub(super) fn threads(&mut self, [wanted, limit, back]: [u32; 3], (node, by): (u32, Number)) {
+        if self.me != ORIGIN {
+            return self.peers.send(ORIGIN, Packet::Threads { wanted, limit, back, by });
+        }
+        self.more_threads = self.more_threads.saturating_sub(back);
+        let threads = contention::room(self.more_threads, wanted, limit);
+        self.more_threads += threads;
+        if node == self.me {
+            mail::answer(by, [threads.into(), 0]);
+        } else {
+            self.peers.send(node, Packet::Granted { by, threads });
+        }
+    }
+
+    pub(super) fn single(&mut self, number: u64, who: (u32, Number)) {
+        if self.me != ORIGIN {
+            return self.peers.send(ORIGIN, Packet::Single { number, by: who.1 });
+        }
+        if let Some(has) = self.singles.take(number, who, who.0 == ORIGIN) {
+            self.locked(who, has);
+        }
+        self.answer_singles();
+    }
+
+    /// On the origin: tells those of their `single` constructs who have waited long enough; returns how many.
+    pub(super) fn answer_singles(&mut self) -> usize {
+        let mut done = 0;
+        while let Some((who, has)) = self.singles.answer() {
+            self.locked(who, has);
+            done += 1;
+        }
+        done
     }
 
     pub(super) fn chunk(&mut self, share: u64, wish: Wish, (node, by): (u32, Number)) {

@@ -8,13 +8,12 @@ use atoll_coherence::agent::Message;
 use atoll_coherence::copy::State;
 use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
-use atoll_memory::control::EXIT_NODE;
 
+use super::super::calls::{self, Come, Reply};
 use super::super::mail;
 use super::super::wire::{Content, Diff, Packet};
-use super::super::{ORIGIN, measure, races, region, tls};
+use super::super::{ORIGIN, measure, nonsense, races, region, tls};
 use super::{GOODBYE, Server};
-use crate::state;
 
 impl Server {
     /// Another node's agent says something.
@@ -22,10 +21,7 @@ impl Server {
         match packet {
             Packet::Coherence(message) => {
                 if !self.is_sound(&message) {
-                    state::give_up(
-                        EXIT_NODE,
-                        &format!("node {from} speaks of pages or nodes that do not exist"),
-                    );
+                    nonsense(&format!("node {from} speaks of pages or nodes that do not exist"));
                 }
                 match self.taken(&message).filter(|page| self.hold.keeps(*page)) {
                     Some(page) if self.some_run() => self.hold.wait(page, from, message),
@@ -47,12 +43,40 @@ impl Server {
             Packet::Publish(value) if from == ORIGIN => region::set_published(value),
             Packet::Lock { name, by, wait } if self.me == ORIGIN => self.lock(name, (from, by), wait),
             Packet::Unlock(name) if self.me == ORIGIN => self.unlock(name),
+            Packet::Touched { at, by } => self.lend_file(from, at, by),
+            Packet::Mapped { by, found } if mail::is_number(by) => self.told(from, by, found),
+            Packet::Forget { at, len, by } => self.forget(from, at, len, by),
+            Packet::Forgotten { by } if mail::is_number(by) => self.forgotten(by),
+            Packet::Pool { words, by } if self.me == ORIGIN => self.pool(words, (from, by)),
+            Packet::Futex { words, by } if self.me == ORIGIN => self.futex(words, (from, by)),
+            Packet::Answer { by, answer } if from == ORIGIN && mail::is_number(by) => {
+                mail::answer(by, [answer, 0]);
+            }
+            Packet::Call { by, words, bytes } => calls::come(Come { from, by, words, bytes }),
+            Packet::Called { by, result, errno, bytes } if mail::is_number(by) => {
+                if let Some(at) = self.calls.remove(&by) {
+                    // SAFETY: the worker's that called, which waits.
+                    unsafe { (*(at as *mut calls::Call)).reply = Reply { result, errno, bytes } };
+                    mail::answer(by, [0; 2]);
+                }
+            }
+            Packet::Threads { wanted, limit, back, by } if self.me == ORIGIN => {
+                self.threads([wanted, limit, back], (from, by));
+            }
+            Packet::Granted { by, threads } if from == ORIGIN && mail::is_number(by) => {
+                mail::answer(by, [threads.into(), 0]);
+            }
+            Packet::Single { number, by } if self.me == ORIGIN => self.single(number, (from, by)),
             Packet::Locked { by, taken } if from == ORIGIN && mail::is_number(by) => {
                 mail::answer(by, [u64::from(taken), 0]);
             }
             Packet::Chunk { share, wish, by } if self.me == ORIGIN => self.chunk(share, wish, (from, by)),
             Packet::Chunks { by, from: first, to } if from == ORIGIN && mail::is_number(by) => {
                 mail::answer(by, [first, to]);
+            }
+            Packet::Actions(actions) if from == ORIGIN => crate::wrap::replay::actions_came(&actions),
+            Packet::Signal { signal, raised } if self.me == ORIGIN => {
+                crate::wrap::raise::came(signal, raised);
             }
             Packet::Free(block) => crate::heap::foreign::give_back(block as usize),
             Packet::Exit(_) if from == ORIGIN => {
@@ -82,7 +106,7 @@ impl Server {
                 self.end_others(status);
                 crate::wrap::end_by_node(status);
             }
-            _ => state::give_up(EXIT_NODE, &format!("node {from} says what it should not say now")),
+            _ => nonsense(&format!("node {from} says what it should not say now")),
         }
     }
 
@@ -115,6 +139,7 @@ impl Server {
             | Message::Data(p, ..)
             | Message::Diff(p, _) => page(*p),
             Message::Forward(p, to, _) => page(*p) && node(*to),
+            Message::Withdraw | Message::Withdrawn => true,
             Message::Written(pages) => pages.iter().all(|p| page(*p)),
             Message::Merge(orders) => {
                 orders.drop.iter().chain(&orders.keep).all(|p| page(*p))

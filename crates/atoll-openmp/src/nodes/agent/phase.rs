@@ -8,7 +8,7 @@ use atoll_memory::control::NodeCount;
 
 use super::super::mail::{self, Number};
 use super::super::wire::Packet;
-use super::super::{ORIGIN, measure, races, region};
+use super::super::{ORIGIN, measure, races, region, tls};
 use super::Server;
 use crate::futex;
 
@@ -49,6 +49,27 @@ impl Server {
             self.pages.settle();
             go.now();
         }
+    }
+
+    /// On the origin: a region begins, on all nodes.
+    pub(super) fn begin_region(&mut self, number: Number) {
+        let (order, variables) = (region::order(), tls::take());
+        self.chunks.restart();
+        self.singles.restart();
+        let (threads, _) = order.part(ORIGIN);
+        self.more_threads = threads.of.saturating_sub(1);
+        region::begins_here(&order);
+        if !variables.is_empty() {
+            self.peers.broadcast(|| Packet::Variables(variables.clone()));
+        }
+        let actions = crate::wrap::replay::new_actions();
+        if !actions.is_empty() {
+            self.peers.broadcast(|| Packet::Actions(actions.clone()));
+        }
+        self.peers.broadcast(|| Packet::Region(order));
+        self.watch();
+        self.begin_phase(order.key().number());
+        self.go_on(Go::Worker(number));
     }
 
     /// The region that this node was told of begins, once it is past the barrier before.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_channel::transport::{
+use atoll_transport::transport::{
     Buffer, Event, Memory, Remote, Shm, ShmSettings, Transport, TransportError, Ucx, UcxSettings, mesh,
 };
 

@@ -27,6 +27,8 @@ pub(crate) enum ElfError {
 pub(crate) struct Elf {
     /// Names a dynamic linker to load it with; what is executed without one is static.
     pub(crate) interpreter: bool,
+    /// The dynamic linker that it asks for is musl's.
+    pub(crate) musl: bool,
     /// Libraries it needs, by name.
     pub(crate) needed: Vec<String>,
     /// DT_RUNPATH, or DT_RPATH where there is none, split at colons.
@@ -35,6 +37,8 @@ pub(crate) struct Elf {
     pub(crate) imports: Vec<String>,
     /// OpenMP symbols it exports.
     pub(crate) exports: Vec<String>,
+    /// It imports functions that start other programs or load libraries.
+    pub(crate) goes_on: bool,
 }
 
 /// What the first bytes of a file say.
@@ -72,9 +76,17 @@ pub(crate) fn kind(head: &[u8]) -> Kind {
     }
 }
 
+/// Does this function start another program, or load a library?
+fn goes_on(name: &str) -> bool {
+    const STARTS: [&str; 5] = ["exec", "fexecve", "posix_spawn", "dlopen", "dlmopen"];
+    const NAMES: [&str; 8] = ["fork", "vfork", "_Fork", "clone", "clone3", "system", "popen", "syscall"];
+    STARTS.iter().any(|start| name.starts_with(start)) || NAMES.contains(&name)
+}
+
 /// Is this the name of something an OpenMP runtime provides?
 fn is_openmp(name: &str) -> bool {
-    name.starts_with("GOMP_") || name.starts_with("omp_")
+    const BEGINS: [&str; 6] = ["GOMP_", "omp_", "__kmpc_", "kmp_", "kmpc_", "ompc_"];
+    BEGINS.iter().any(|begin| name.starts_with(begin))
 }
 
 impl Elf {
@@ -98,6 +110,8 @@ impl Elf {
         let mut found = Elf::default();
         for header in file.elf_program_headers() {
             found.interpreter |= header.p_type(endian) == elf::PT_INTERP;
+            let linker = header.interpreter(endian, data)?.unwrap_or_default();
+            found.musl |= String::from_utf8_lossy(linker).contains("ld-musl");
         }
         let (mut run_path, mut r_path) = (None, None);
         let sections = file.elf_header().sections(endian, data)?;
@@ -121,6 +135,7 @@ impl Elf {
         found.run_path = paths.split(':').filter(|p| !p.is_empty()).map(str::to_owned).collect();
         for symbol in file.dynamic_symbols() {
             let Ok(name) = symbol.name() else { continue };
+            found.goes_on |= symbol.is_undefined() && goes_on(name);
             if !is_openmp(name) {
                 continue;
             }

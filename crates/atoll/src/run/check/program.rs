@@ -24,6 +24,9 @@ pub(crate) enum CheckError {
     /// Without a dynamic linker nothing can be loaded into it.
     #[error("{0} is a static executable, into which atoll cannot load its runtime: link it dynamically")]
     Static(String),
+    /// Our runtime cannot be loaded beside another C library than glibc.
+    #[error("{0} is linked with musl's C library, and atoll's runtime needs glibc's: use a build for glibc")]
+    Musl(String),
     /// 32 bits.
     #[error("{0} is a 32-bit program, and atoll runs 64-bit ones: build it with -m64")]
     Bits32(String),
@@ -43,7 +46,7 @@ pub(crate) enum CheckError {
     },
     /// Another OpenMP runtime.
     #[error(
-        "{object} uses the OpenMP runtime {library}, which atoll cannot replace: build it with gcc -fopenmp"
+        "{object} uses the OpenMP runtime {library}, which atoll cannot replace: build it with gcc or clang -fopenmp"
     )]
     OtherRuntime {
         /// Program or library.
@@ -74,15 +77,17 @@ impl CheckError {
 /// What was found out about a program that can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
-    /// It uses libgomp, and every symbol it needs is there.
+    /// It uses libgomp, libomp or libiomp5, and every symbol it needs is there.
     OpenMp,
     /// The same; and it is a program of MPI, of which each process runs by itself.
     Mpi,
-    /// It does not; but may start one that does.
+    /// It does not; but may start a program that does, or load a library.
     Other,
+    /// It does not, and does neither.
+    Alone,
 }
 
-/// Looks at the program at `path`, to be run with the runtime at `runtime`.
+/// Looks at the program at `path`, to be run with the runtime at `runtime`, with these LD_LIBRARY_PATH and LD_PRELOAD.
 ///
 /// # Errors
 /// Why atoll cannot run it.
@@ -90,18 +95,27 @@ pub(crate) fn check(
     path: &Path,
     runtime: &Path,
     library_path: Option<&OsStr>,
+    preload: Option<&OsStr>,
 ) -> Result<Checked, CheckError> {
     let path = native(path)?;
-    let program = open(&path)?;
+    let mut program = open(&path)?;
     if !program.interpreter {
         return Err(CheckError::Static(shown(&path)));
     }
+    if program.musl {
+        return Err(CheckError::Musl(shown(&path)));
+    }
+    // What is loaded into every program counts as if it were linked.
+    let preload = preload.map(OsStr::to_string_lossy).unwrap_or_default();
+    let names = preload.split([' ', ':']).filter(|name| !name.is_empty());
+    program.needed.extend(names.map(str::to_owned));
     let objects = closure(&path, program, &Libraries::new(library_path))?;
-    if !objects.iter().any(|(path, _)| is_libgomp(path)) {
-        return Ok(Checked::Other);
+    if !objects.iter().any(|(path, _)| is_replaced(path)) {
+        let may = objects.iter().any(|(path, elf)| elf.goes_on && !is_libc(path));
+        return Ok(if may { Checked::Other } else { Checked::Alone });
     }
     let runtime_elf = Elf::open(runtime).map_err(|e| CheckError::Runtime(shown(runtime), e))?;
-    let others = objects.iter().filter(|(path, _)| !is_libgomp(path));
+    let others = objects.iter().filter(|(path, _)| !is_replaced(path));
     let there: BTreeSet<&str> = others
         .clone()
         .flat_map(|(_, elf)| &elf.exports)
@@ -173,12 +187,20 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn is_libgomp(path: &Path) -> bool {
-    file_name(path).starts_with("libgomp.so")
+/// Is it an OpenMP runtime in whose place ours stands: gcc's, LLVM's or Intel's?
+fn is_replaced(path: &Path) -> bool {
+    let name = file_name(path);
+    ["libgomp.so", "libomp.so", "libomp5.so", "libiomp5.so"].iter().any(|runtime| name.starts_with(runtime))
+}
+
+/// Parts of libc have all of its functions, whoever uses them.
+fn is_libc(path: &Path) -> bool {
+    let name = file_name(path);
+    ["libc.so", "ld-linux", "libdl.so", "libpthread.so", "librt.so"].iter().any(|part| name.starts_with(part))
 }
 
 fn is_other_runtime(name: &str) -> bool {
-    ["libomp.so", "libomp5.so", "libiomp5.so"].iter().any(|other| name.starts_with(other))
+    ["libnvomp.so", "libpgmp.so", "libxlsmp.so", "libcraymp.so"].iter().any(|other| name.starts_with(other))
 }
 
 /// The program and all libraries it loads at its start. Libraries that are not found are the dynamic linker's to

@@ -34,7 +34,7 @@ impl Bench {
         if !runtime.exists() {
             self.gcc("runtime.so", "void GOMP_parallel(void) {}", &["-shared", "-fPIC"]);
         }
-        check(program, &runtime, None).map_err(|e| e.to_string())
+        check(program, &runtime, None, None).map_err(|e| e.to_string())
     }
 }
 
@@ -46,9 +46,23 @@ const CRITICAL: &str =
 fn programs_are_told_apart() {
     let bench = Bench::new();
     let plain = bench.gcc("plain", "int main(void) { return 0; }", &[]);
-    assert_eq!(bench.check(&plain), Ok(Checked::Other));
+    assert_eq!(bench.check(&plain), Ok(Checked::Alone));
     let openmp = bench.gcc("openmp", PARALLEL, &["-fopenmp"]);
     assert_eq!(bench.check(&openmp), Ok(Checked::OpenMp));
+}
+
+#[test]
+fn a_program_of_musls_was_started_and_failed_in_its_linker() {
+    let bench = Bench::new();
+    let options = ["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"];
+    let program = bench.gcc("musl", "int main(void) { return 0; }", &options);
+    let error = bench.check(&program).unwrap_err();
+    assert!(
+        error.ends_with(
+            "is linked with musl's C library, and atoll's runtime needs glibc's: use a build for glibc"
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -83,18 +97,39 @@ fn weak_symbols_and_own_definitions_are_no_reason() {
 #[test]
 fn another_runtime_is_refused() {
     let bench = Bench::new();
-    let library = bench.gcc(
-        "libomp.so",
-        "void __kmpc_fork_call(void) {}",
-        &["-shared", "-fPIC", "-Wl,-soname,libomp.so.5"],
-    );
+    let library =
+        bench.gcc("libnvomp.so", "void mp_begin(void) {}", &["-shared", "-fPIC", "-Wl,-soname,libnvomp.so"]);
     let program = bench.gcc(
-        "clang",
-        "void __kmpc_fork_call(void); int main(void) { __kmpc_fork_call(); return 0; }",
+        "other",
+        "void mp_begin(void); int main(void) { mp_begin(); return 0; }",
         &[library.to_str().unwrap()],
     );
     let error = bench.check(&program).unwrap_err();
-    assert!(error.contains("uses the OpenMP runtime libomp.so.5"), "{error}");
+    assert!(error.contains("uses the OpenMP runtime libnvomp.so"), "{error}");
+}
+
+/// A program of clang's with a stand-in for LLVM's runtime, that needs `needs`.
+fn of_llvm(bench: &Bench, runtime: &str, needs: &str) -> Result<Checked, String> {
+    let source = format!("void {needs}(void) {{}}");
+    let soname = format!("-Wl,-soname,{runtime}");
+    let library = bench.gcc(runtime, &source, &["-shared", "-fPIC", &soname]);
+    let dir = library.parent().unwrap().display().to_string();
+    let program = bench.gcc(
+        "clang",
+        &format!("void {needs}(void); int main(void) {{ {needs}(); return 0; }}"),
+        &["-L", &dir, &format!("-l:{runtime}"), "-Wl,-rpath,$ORIGIN"],
+    );
+    bench.gcc("runtime.so", "void __kmpc_fork_call(void) {}", &["-shared", "-fPIC"]);
+    bench.check(&program)
+}
+
+#[test]
+fn runtimes_of_llvm_and_intel_are_replaced() {
+    for runtime in ["libomp.so.5", "libiomp5.so"] {
+        assert_eq!(of_llvm(&Bench::new(), runtime, "__kmpc_fork_call"), Ok(Checked::OpenMp), "{runtime}");
+        let error = of_llvm(&Bench::new(), runtime, "__kmpc_new").unwrap_err();
+        assert!(error.ends_with("needs __kmpc_new, which atoll's OpenMP runtime does not have"), "{error}");
+    }
 }
 
 #[test]
@@ -102,11 +137,11 @@ fn what_cannot_be_loaded_into_is_refused() {
     let bench = Bench::new();
     match bench.try_gcc("static", "int main(void) { return 0; }", &["-static"]) {
         Some(program) => assert!(bench.check(&program).unwrap_err().contains("is a static executable")),
-        None => eprintln!("skipped: no static libc here"),
+        None => atoll_skips::skip_part!("no static libc here"),
     }
     match bench.try_gcc("small", "int main(void) { return 0; }", &["-m32"]) {
         Some(program) => assert!(bench.check(&program).unwrap_err().contains("is a 32-bit program")),
-        None => eprintln!("skipped: no 32-bit libc here"),
+        None => atoll_skips::skip_part!("no 32-bit libc here: apt-get install gcc-multilib"),
     }
     // The head alone tells; no compiler is needed for other machines.
     let head = |class: u8, machine: u16| {
@@ -133,7 +168,7 @@ fn privileged_programs_are_refused() {
     for (mode, word) in [(0o4755, "setuid"), (0o2755, "setgid")] {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
         if program.metadata().unwrap().permissions().mode() & 0o6000 == 0 {
-            eprintln!("skipped: {word} cannot be set here");
+            atoll_skips::skip_part!("{word} cannot be set here");
             continue;
         }
         assert!(bench.check(&program).unwrap_err().contains(word));
@@ -153,4 +188,23 @@ fn scripts_are_as_good_as_their_interpreters() {
     assert!(with("true").unwrap_err().contains("neither a program nor a script"));
     let itself = format!("#!{}", script.display());
     assert!(with(&itself).unwrap_err().contains("neither a program nor a script"));
+}
+
+#[test]
+fn a_program_that_starts_others_may_start_one_that_is_managed() {
+    let bench = Bench::new();
+    let program =
+        bench.gcc("starts", "#include <stdlib.h>\nint main(void) { return system(\"true\"); }", &[]);
+    assert_eq!(bench.check(&program), Ok(Checked::Other));
+}
+
+/// A library in LD_PRELOAD counts as if the program were linked with it.
+#[test]
+fn a_libgomp_that_is_preloaded_manages_any_program() {
+    let bench = Bench::new();
+    let program = bench.gcc("plain", "int main(void) { return 0; }", &[]);
+    assert_eq!(bench.check(&program), Ok(Checked::Alone));
+    let runtime = bench.path("runtime.so");
+    let checked = check(&program, &runtime, None, Some("libm.so.6:libgomp.so.1".as_ref()));
+    assert_eq!(checked.map_err(|e| e.to_string()), Ok(Checked::OpenMp));
 }

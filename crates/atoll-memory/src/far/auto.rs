@@ -1,0 +1,221 @@
+//! Far memory in compressed memory as long as there is some, and in a file behind it: `auto`.
+//!
+//! The two stores do the work: `compressed` with LZ4, and `file`. A page is in one of them at most. Memory has a budget, fixed when the
+//! run begins, and takes no more pages while the machine has little left. Where no file can be made memory has no budget.
+//!
+//! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::compressed::CompressedStore;
+use super::file::FileStore;
+use super::lane::{Lane, Lanes};
+use super::lz4::Lz4;
+use super::pressure;
+use super::shared::{Mapping, SharedWord};
+use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
+
+/// Pages that go to the file without a try when memory was full.
+const SKIPPED: u32 = 64;
+/// Bytes stored between two looks at what the machine has left.
+const LOOK_BYTES: usize = 16 << 20;
+/// Pages that one call moves between far memory's file and near memory, at most.
+const BATCH: usize = 64;
+
+/// Shared by all workers.
+#[repr(C)]
+struct State {
+    /// Pages that go straight to the file from now on.
+    skip: AtomicU32,
+    /// Pages stored since the last look.
+    since_look: AtomicU32,
+    /// The machine has little memory left: 1.
+    is_short: AtomicU32,
+}
+
+// SAFETY: atomics alone, less than a base page.
+unsafe impl SharedWord for State {}
+
+/// Compressed memory with a file behind it; see the module.
+pub struct AutoStore {
+    memory: CompressedStore<Lz4>,
+    file: Option<FileStore>,
+    lanes: Arc<Lanes>,
+    state: Mapping,
+    page_size: usize,
+}
+
+impl AutoStore {
+    /// Sets both stores up; in the master, before workers exist. Memory takes `memory_bytes` of the configuration at most; the limit is
+    /// for both together.
+    ///
+    /// # Errors
+    /// `Io` or `Unavailable` if memory cannot be mapped or the configuration makes no sense.
+    pub fn new(config: &FarConfig) -> Result<Self, FarError> {
+        config.check()?;
+        let scratch_at = CompressedStore::<Lz4>::scratch_bytes(config);
+        let lanes = CompressedStore::<Lz4>::lanes(config, FileStore::SCRATCH_BYTES, FileStore::RING)?;
+        let budget = config.memory_bytes.min(config.limit_bytes.unwrap_or(u64::MAX));
+        let behind = FarConfig { limit_bytes: config.limit_bytes.map(|limit| limit - budget), ..*config };
+        let file = FileStore::with_lanes(None, &behind, Arc::clone(&lanes), 1, scratch_at).ok();
+        let limit_bytes = if file.is_some() { Some(budget) } else { config.limit_bytes };
+        Ok(Self {
+            memory: CompressedStore::with_lanes(&FarConfig { limit_bytes, ..*config }, Arc::clone(&lanes))?,
+            file,
+            lanes,
+            state: Mapping::new(size_of::<State>() as u64, c"atoll far tiers", false)?,
+            page_size: config.page_size,
+        })
+    }
+
+    fn state(&self) -> &State {
+        self.state.get(0)
+    }
+
+    /// Should the next page be tried in memory?
+    fn memory_takes_more(&self) -> bool {
+        let state = self.state();
+        if self.file.is_none() {
+            return true;
+        }
+        // Racing workers may look or skip once more or less: no harm.
+        let stored = state.since_look.load(Relaxed) + 1;
+        let look = stored as usize >= LOOK_BYTES / self.page_size;
+        state.since_look.store(if look { 0 } else { stored }, Relaxed);
+        if look {
+            state.is_short.store(u32::from(pressure::machine_is_short()), Relaxed);
+        }
+        let skip = state.skip.load(Relaxed);
+        if skip > 0 {
+            state.skip.store(skip - 1, Relaxed);
+        }
+        skip == 0 && state.is_short.load(Relaxed) == 0
+    }
+
+    /// Stores a page in memory; `false` if it belongs in the file.
+    fn store_in_memory(&self, lane: &mut Lane, transfer: Transfer) -> Result<bool, FarError> {
+        let Some(file) = &self.file else {
+            return self.memory.store(lane, &[transfer]).map(|()| true);
+        };
+        if self.memory_takes_more() {
+            match self.memory.store(lane, &[transfer]) {
+                Ok(()) => {
+                    file.forget(transfer.page);
+                    return Ok(true);
+                }
+                Err(FarError::Full) => self.state().skip.store(SKIPPED, Relaxed),
+                Err(error) => return Err(error),
+            }
+        } else if self.memory.holds(transfer.page) {
+            self.memory.discard(transfer.page, 1);
+        }
+        Ok(false)
+    }
+
+    /// The file takes no more pages than it has: memory may have room again.
+    fn store_anywhere(&self, file: &FileStore, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+        for transfer in pages {
+            match self.memory.store(lane, &[*transfer]) {
+                Ok(()) => file.forget(transfer.page),
+                Err(FarError::Full) => file.store(lane, &[*transfer])?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FarStore for AutoStore {
+    fn lane(&self, index: u32) -> Result<Lane, FarError> {
+        self.lanes.lane(index)
+    }
+
+    fn store(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+        self.lanes.enter(lane)?;
+        self.memory.check_range(pages)?;
+        for group in pages.chunks(BATCH) {
+            let mut rest = Rest::new();
+            let mut result = Ok(());
+            for transfer in group {
+                match self.store_in_memory(lane, *transfer) {
+                    Ok(true) => {}
+                    Ok(false) => rest.push(*transfer),
+                    Err(error) => result = Err(error),
+                }
+            }
+            if let (Some(file), false) = (&self.file, rest.pages().is_empty()) {
+                match file.store(lane, rest.pages()) {
+                    Err(FarError::Full) => self.store_anywhere(file, lane, rest.pages())?,
+                    done => done?,
+                }
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    fn load(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+        self.lanes.enter(lane)?;
+        self.memory.check_range(pages)?;
+        let Some(file) = &self.file else { return self.memory.load(lane, pages) };
+        for group in pages.chunks(BATCH) {
+            let mut rest = Rest::new();
+            for transfer in group {
+                if self.memory.holds(transfer.page) {
+                    self.memory.load(lane, &[*transfer])?;
+                } else {
+                    rest.push(*transfer);
+                }
+            }
+            if !rest.pages().is_empty() {
+                file.load(lane, rest.pages())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&self, first: u64, count: u64) {
+        self.memory.discard(first, count);
+        if let Some(file) = &self.file {
+            file.discard(first, count);
+        }
+    }
+
+    fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
+        self.memory.direct(lane, page, access)
+    }
+
+    fn usage(&self) -> Usage {
+        // The lanes count for both.
+        let mut usage = self.memory.usage();
+        if let Some(file) = &self.file {
+            usage.bytes_after += self.lanes.held(1).load(Relaxed) * self.page_size as u64;
+            usage.bytes_reserved += file.usage().bytes_reserved;
+        }
+        usage
+    }
+}
+
+/// The pages of a group that belong to the file.
+struct Rest {
+    pages: [Transfer; BATCH],
+    count: usize,
+}
+
+impl Rest {
+    fn new() -> Self {
+        Self { pages: [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; BATCH], count: 0 }
+    }
+
+    fn push(&mut self, transfer: Transfer) {
+        if let Some(place) = self.pages.get_mut(self.count) {
+            *place = transfer;
+            self.count += 1;
+        }
+    }
+
+    fn pages(&self) -> &[Transfer] {
+        self.pages.get(..self.count).unwrap_or_default()
+    }
+}

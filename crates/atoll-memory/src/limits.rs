@@ -1,0 +1,70 @@
+//! Limits of the process (`ulimit`) under which a program cannot be managed, told before anything is set up, and what the machine has left.
+//!
+//! Asked by the launcher, which makes shared memory first, and by the runtime, as a shell script behind `atoll run` may set limits of
+//! its own.
+
+/// A limit that is in the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Limited {
+    /// The size of files: shared memory counts as files to the kernel, and a write beyond ends the process by SIGXFSZ.
+    #[error(
+        "files may have {0} bytes at most here, and atoll's shared memory is files to the kernel: lift the limit with \
+         `ulimit -f unlimited` in the shell or job script that starts atoll"
+    )]
+    FileSize(u64),
+    /// The size of the address space.
+    #[error(
+        "a process may have {0} bytes of addresses here, and atoll reserves terabytes, of which it fills what is used: lift \
+         the limit with `ulimit -v unlimited` in the shell or job script that starts atoll"
+    )]
+    AddressSpace(u64),
+}
+
+/// Addresses that a managed program has reserved, at least.
+const ADDRESSES: u64 = 32 << 40;
+
+/// Are the limits such that a program can be managed?
+///
+/// # Errors
+/// The first limit that is in the way.
+pub fn check() -> Result<(), Limited> {
+    let soft = |resource| {
+        // SAFETY: plain data, valid for writes.
+        unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            let known = libc::getrlimit(resource, &raw mut limit) == 0;
+            if known { limit.rlim_cur } else { libc::RLIM_INFINITY }
+        }
+    };
+    judge(soft(libc::RLIMIT_FSIZE), soft(libc::RLIMIT_AS))
+}
+
+fn judge(file_size: u64, address_space: u64) -> Result<(), Limited> {
+    if file_size < ADDRESSES {
+        return Err(Limited::FileSize(file_size));
+    }
+    if address_space < ADDRESSES {
+        return Err(Limited::AddressSpace(address_space));
+    }
+    Ok(())
+}
+
+/// Bytes of this machine's memory that may be had without taking them from others; `None` if that cannot be read. Allocates.
+pub fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_has_its_sentence() {
+        let none = libc::RLIM_INFINITY;
+        assert_eq!(judge(none, none), Ok(()));
+        assert_eq!(judge(1 << 20, none), Err(Limited::FileSize(1 << 20)));
+        assert_eq!(judge(none, 4 << 30), Err(Limited::AddressSpace(4 << 30)));
+    }
+}

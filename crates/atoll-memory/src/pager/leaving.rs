@@ -1,0 +1,252 @@
+//! Pages that are about to leave: every worker drops its own mappings of them first, so that evicting them interrupts nobody.
+//!
+//! Used by `evict`, which takes its victims from here, and by `fault`, where each worker does its part. Taking a page from a
+//! page table that is in use on another CPU costs an interruption of that CPU, 17 to 21 µs on a virtual machine; a worker that
+//! drops a mapping of its own page table interrupts nobody, as no other thread runs on that table. So victims are chosen some
+//! hundred pages ahead of need. They stay usable meanwhile: whoever touches one maps it again, and that is a use the policy sees.
+//!
+//! Where threads share page tables victims leave at once. A worker that has no fault for long drops nothing: what it maps is
+//! taken from it by interruption, as ever.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use atoll_pages::{Policy, pacing};
+
+use super::Pager;
+use super::evict::{NO_VICTIM, VICTIMS, Victim};
+use super::executor::Executor;
+use super::page_word::{self, PageWord, State};
+use super::room::Room;
+
+/// Pages that are about to leave, at most.
+const MOST: usize = pacing::LEAVING + VICTIMS;
+/// Announced pages that are kept for workers that have not heard of them; a power of two.
+const ANNOUNCED: usize = 1024;
+
+/// A page that is about to leave. The policy has given it up.
+#[derive(Clone, Copy)]
+struct Entry {
+    page: u32,
+    frame: u32,
+    token: u32,
+    /// Its core-map count when it was chosen.
+    count: u32,
+}
+
+/// The pages that are about to leave, oldest first. The room lock guards it.
+pub(super) struct Leaving {
+    entries: [Entry; MOST],
+    first: usize,
+    len: usize,
+}
+
+impl Leaving {
+    pub(super) const fn new() -> Leaving {
+        let none = Entry { page: 0, frame: 0, token: 0, count: 0 };
+        Leaving { entries: [none; MOST], first: 0, len: 0 }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        debug_assert!(self.len < MOST);
+        self.entries[(self.first + self.len) % MOST] = entry;
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        if self.len == 0 {
+            return None;
+        }
+        let entry = self.entries[self.first];
+        self.first = (self.first + 1) % MOST;
+        self.len -= 1;
+        Some(entry)
+    }
+}
+
+/// Pages whose mappings workers are to drop: written under the room lock, read by each worker at its faults.
+pub(super) struct Announced {
+    head: AtomicU32,
+    slots: [AtomicU64; ANNOUNCED],
+}
+
+impl Announced {
+    pub(super) const fn new() -> Announced {
+        Announced { head: AtomicU32::new(0), slots: [const { AtomicU64::new(0) }; ANNOUNCED] }
+    }
+
+    fn put(&self, page: u32, frame: u32) {
+        let head = self.head.load(Ordering::Relaxed);
+        self.slots[head as usize % ANNOUNCED]
+            .store(u64::from(page) << 32 | u64::from(frame), Ordering::Relaxed);
+        // Release: pairs with the Acquire in `drop_leaving`.
+        self.head.store(head.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// What became of a page that was about to leave.
+enum Turn {
+    Leaves(Victim),
+    /// It was used meanwhile, or is pinned.
+    Stays,
+    /// Somebody works on it.
+    Busy,
+    /// It is not near any more.
+    Gone,
+}
+
+impl Pager {
+    /// Chooses victims, all of them locked; each was announced a while ago where there is somebody to hear of it.
+    pub(super) fn choose(&self, room: &mut Room, victims: &mut [Victim], target: u32) -> usize {
+        let depth = self.leaving_depth(target);
+        if depth == 0 && room.leaving.len == 0 {
+            return self.choose_now(room, victims);
+        }
+        self.announce(room, depth + victims.len());
+        let mut count = 0;
+        // Once around: what is busy goes to the end.
+        for _ in 0..room.leaving.len {
+            if count == victims.len() {
+                break;
+            }
+            let Some(entry) = room.leaving.pop() else { break };
+            match self.turn(entry) {
+                Turn::Leaves(victim) => {
+                    victims[count] = victim;
+                    count += 1;
+                }
+                Turn::Stays => room.policy.rescued(entry.frame, self.frames.count(entry.frame), entry.token),
+                Turn::Busy => room.leaving.push(entry),
+                Turn::Gone => {}
+            }
+        }
+        count
+    }
+
+    /// How many pages are announced ahead of need: none where that is of no use.
+    fn leaving_depth(&self, target: u32) -> usize {
+        let workers = self.control.workers.load(Ordering::Relaxed);
+        if workers < 2 || self.shift >= 21 || self.threads_share_tables() {
+            return 0;
+        }
+        pacing::leaving(self.batch(target), target)
+    }
+
+    /// Asks the policy for victims until `wanted` pages are about to leave.
+    fn announce(&self, room: &mut Room, wanted: usize) {
+        let wanted = wanted.min(MOST);
+        while room.leaving.len < wanted {
+            let mut chosen = [NO_VICTIM; VICTIMS];
+            let most = (wanted - room.leaving.len).min(VICTIMS);
+            let count = self.choose_now(room, &mut chosen[..most]);
+            if count == 0 {
+                return;
+            }
+            let chosen = &mut chosen[..count];
+            // Neighbours together: who drops them does so in runs.
+            chosen.sort_unstable_by_key(|v| v.page);
+            for v in chosen {
+                self.frames.set_leaving(v.frame);
+                page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.habit));
+                room.leaving.push(Entry { page: v.page, frame: v.frame, token: v.token, count: v.count });
+                self.announced.put(v.page, v.frame);
+            }
+        }
+    }
+
+    fn turn(&self, entry: Entry) -> Turn {
+        let seen = page_word::load(self.word(entry.page));
+        match seen.state() {
+            State::Busy => return Turn::Busy,
+            State::Resident if seen.frame() == entry.frame => {}
+            _ => return Turn::Gone,
+        }
+        if self.frames.pinned(entry.frame) || self.wants.second_chance && !self.frames.leaving(entry.frame) {
+            return Turn::Stays;
+        }
+        match self.lock_victim(entry.page, entry.frame, entry.token) {
+            Some(victim) => Turn::Leaves(Victim { count: entry.count, ..victim }),
+            None => Turn::Busy,
+        }
+    }
+
+    /// Drops the calling worker's mappings of pages that were announced since it was here last. At the worker's own faults, when
+    /// it holds no page.
+    #[inline]
+    pub(super) fn drop_leaving(&self, x: &mut Executor) {
+        // Acquire: pairs with the Release in `put`.
+        let head = self.announced.head.load(Ordering::Acquire);
+        if x.heard != head
+            && let Some(table) = x.table
+            && !self.threads_share_tables()
+        {
+            self.drop_announced(x, table, head);
+        }
+    }
+
+    #[cold]
+    fn drop_announced(&self, x: &mut Executor, table: usize, head: u32) {
+        if head.wrapping_sub(x.heard) as usize > ANNOUNCED {
+            x.heard = head.wrapping_sub(ANNOUNCED as u32);
+        }
+        let mut run = Run { page: 0, count: 0, end: 0 };
+        while x.heard != head {
+            let entry = self.announced.slots[x.heard as usize % ANNOUNCED].load(Ordering::Relaxed);
+            x.heard = x.heard.wrapping_add(1);
+            let (page, frame) = ((entry >> 32) as u32, entry as u32);
+            let word = self.word(page);
+            let seen = page_word::load(word);
+            if seen.state() != State::Resident
+                || seen.frame() != frame
+                || !self.frames.mapped_by(frame, table)
+                || !page_word::try_lock(word, seen)
+            {
+                continue;
+            }
+            // Looked at again now that the page is locked.
+            let frames = &self.frames;
+            if !frames.leaving(frame) || !frames.mapped_by(frame, table) || frames.pinned(frame) {
+                page_word::unlock(word, seen);
+                continue;
+            }
+            let (at, end) = self.address_of(page);
+            if run.count == 0
+                || run.page + run.count != page
+                || run.end != end
+                || run.count as usize == VICTIMS
+            {
+                self.drop_run(&run, table);
+                run = Run { page, count: 0, end };
+            }
+            debug_assert!(at < end);
+            run.count += 1;
+        }
+        self.drop_run(&run, table);
+    }
+
+    /// Drops the mappings of a run of locked pages in `table`, the caller's, and unlocks them.
+    fn drop_run(&self, run: &Run, table: usize) {
+        if run.count == 0 {
+            return;
+        }
+        let at = self.address_of(run.page).0;
+        let dropped = self.unmap_here(at, (run.count as usize) << self.shift).is_ok();
+        for page in run.page..run.page + run.count {
+            let word = self.word(page);
+            // A locked word keeps its frame and its habit.
+            let locked = page_word::load(word);
+            if dropped {
+                self.frames.remove_mapper(locked.frame(), table);
+            }
+            page_word::unlock(word, PageWord::resident(locked.frame(), locked.habit()));
+        }
+    }
+}
+
+/// Neighbouring pages of a stretch that ends at `end`, all locked.
+struct Run {
+    page: u32,
+    count: u32,
+    end: usize,
+}

@@ -1,0 +1,153 @@
+//! Tasks as LLVM's compilers see them: a block that they fill with the task's variables.
+//!
+//! `tasks` sends them off; the runtime's own task lies before the block, where no compiler looks.
+//!
+//! Source: LLVM's openmp/runtime/src/kmp.h, `kmp_task_t` and `kmp_tasking_flags_t`.
+
+use super::super::task::{DETACHABLE, Task};
+use super::super::team::{Thread, me};
+use super::super::{env, tasks};
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+/// A task's outlined function: gets the thread's number and the block.
+pub(super) type Routine = extern "C" fn(i32, *mut Block) -> i32;
+
+/// `kmp_task_t`; the task's own variables follow, then the addresses of shared ones. What comes behind the first three words is there
+/// only where the task's flags ask for it: the compiler says how long the block is.
+#[repr(C)]
+pub(super) struct Block {
+    shareds: *mut u8,
+    routine: Option<Routine>,
+    part: i32,
+    destructors: Option<Routine>,
+    priority: i32,
+}
+
+/// What lies before each block.
+#[repr(C, align(16))]
+struct Header {
+    task: *const Task,
+    routine: Option<Routine>,
+    /// Bytes of the block, with all that follows, and of the shared variables' addresses.
+    bytes: usize,
+    shareds: usize,
+    flags: u32,
+}
+
+const TIED: u32 = 1;
+const FINAL: u32 = 1 << 1;
+const DESTRUCTORS: u32 = 1 << 3;
+const PROXY: u32 = 1 << 4;
+const PRIORITY: u32 = 1 << 5;
+
+impl Block {
+    fn header<'a>(block: *mut Block) -> &'a Header {
+        // SAFETY: a block is from `make`, which put a header before it.
+        unsafe { &*block.cast::<Header>().sub(1) }
+    }
+
+    /// The runtime's task.
+    pub(super) fn task(block: *mut Block) -> &'static Task {
+        // SAFETY: a task lives until it is complete, and the program does not name it after.
+        unsafe { &*Block::header(block).task }
+    }
+
+    /// Bytes of the block and of what follows.
+    pub(super) fn bytes(block: *mut Block) -> usize {
+        Block::header(block).bytes
+    }
+
+    /// The task gets its priority from the block, where the program put it since the task was made.
+    pub(super) fn settle(block: *mut Block) {
+        if Block::header(block).flags & PRIORITY != 0 {
+            // SAFETY: the program has filled the block.
+            let asked = unsafe { (*block).priority };
+            Block::task(block).priority.set(asked.clamp(0, env::max_task_priority()));
+        }
+    }
+
+    /// Makes a child of the current task, with its block to be filled by the program.
+    pub(super) fn make(
+        thread: &Thread,
+        flags: u32,
+        bytes: usize,
+        shareds: usize,
+        routine: Option<Routine>,
+    ) -> *mut Block {
+        let own = bytes.max(offset_of!(Block, destructors)).next_multiple_of(8);
+        let parent = thread.task();
+        let all = own + shareds;
+        // SAFETY: just made; lives until it completes.
+        let task = unsafe { &*Task::explicit(parent, size_of::<Header>() + all, align_of::<Header>()) };
+        let header = task.data.get().cast::<Header>();
+        let block = header.wrapping_add(1).cast::<Block>();
+        // SAFETY: the task's memory has room for the header and the block.
+        unsafe {
+            header.write(Header { task, routine, bytes: all, shareds, flags });
+            let shareds = if shareds == 0 { ptr::null_mut() } else { block.cast::<u8>().add(own) };
+            block.cast::<u8>().write_bytes(0, own.min(size_of::<Block>()));
+            (*block).shareds = shareds;
+            (*block).routine = routine;
+        }
+        task.data.set(block.cast());
+        task.function.set(Some(run));
+        task.is_final.set(parent.is_final.get() || flags & FINAL != 0);
+        task.team.set(thread.state.get().team);
+        task.home.set(thread.id());
+        if flags & DESTRUCTORS != 0 {
+            task.ending.set(Some(destroy));
+        }
+        if flags & (TIED | PROXY) == 0 {
+            task.untied.set(true);
+        }
+        if flags & PROXY != 0 {
+            task.detach.store(DETACHABLE, Ordering::Relaxed);
+        }
+        block
+    }
+
+    /// A task like this one, with what its block holds.
+    pub(super) fn copy(thread: &Thread, block: *mut Block) -> *mut Block {
+        let header = Block::header(block);
+        let new =
+            Block::make(thread, header.flags, header.bytes - header.shareds, header.shareds, header.routine);
+        // SAFETY: both blocks have so many bytes; the addresses of shared variables lie at the same place in both.
+        unsafe {
+            let shareds = (*new).shareds;
+            ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), header.bytes);
+            (*new).shareds = shareds;
+        }
+        Block::settle(new);
+        new
+    }
+}
+
+/// A task's body, or its next part.
+extern "C" fn run(place: *mut u8) {
+    let block = place.cast::<Block>();
+    // SAFETY: the program has filled the block, before it sent the task off.
+    if let Some(routine) = unsafe { (*block).routine } {
+        routine(me().kmp.number(), block);
+    }
+}
+
+/// The task's variables are to be destroyed.
+extern "C" fn destroy(place: *mut u8) {
+    let block = place.cast::<Block>();
+    // SAFETY: as above.
+    if let Some(destructors) = unsafe { (*block).destructors } {
+        destructors(me().kmp.number(), block);
+    }
+}
+
+/// Is the task one that waits for an event when its body is over?
+pub(super) fn is_detachable(task: &Task) -> bool {
+    task.detach.load(Ordering::Relaxed) & DETACHABLE != 0
+}
+
+/// The task of a block is not wanted any more.
+pub(super) fn forget(thread: &Thread, block: *mut Block) {
+    tasks::drop_unbegun(thread.team(), Block::task(block));
+}

@@ -1,0 +1,84 @@
+//! Reductions over a team: what the compiler's code is to do with the thread's own result.
+//!
+//! One of two ways: thread after thread (`sync`'s critical regions), or, where the compiler made such code, by atomic operations.
+
+use super::super::barrier;
+use super::super::team::me;
+use super::kept::Reducing;
+use super::kinds::Location;
+use super::sync;
+
+/// Add it as if nobody else did, and call the construct's end.
+const ALONE: i32 = 1;
+/// Add it by atomic operations.
+const ATOMICALLY: i32 = 2;
+
+/// How the calling thread goes on.
+fn begin(location: *const Location, lock: *mut i32) -> i32 {
+    let thread = me();
+    let team = thread.team();
+    let in_turn = |reducing| thread.update(|state| state.kmp.reducing = reducing);
+    if team.threads() == 1 {
+        in_turn(Reducing::Freely);
+        return ALONE;
+    }
+    // Other nodes' atomic operations are as dear as a lock, and take one after the other besides.
+    if !team.spans() && Location::may_reduce_atomically(location) {
+        in_turn(Reducing::Freely);
+        return ATOMICALLY;
+    }
+    sync::enter(lock);
+    in_turn(Reducing::InTurn);
+    ALONE
+}
+
+fn end(lock: *mut i32) {
+    if me().state.get().kmp.reducing == Reducing::InTurn {
+        sync::leave(lock);
+    }
+}
+
+type Combine = extern "C" fn(*mut u8, *mut u8);
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_reduce_nowait(
+    location: *const Location,
+    _: i32,
+    _count: i32,
+    _size: usize,
+    _data: *mut u8,
+    _combine: Option<Combine>,
+    lock: *mut i32,
+) -> i32 {
+    begin(location, lock)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_end_reduce_nowait(_: *const Location, _: i32, lock: *mut i32) {
+    end(lock);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_reduce(
+    location: *const Location,
+    _: i32,
+    _count: i32,
+    _size: usize,
+    _data: *mut u8,
+    _combine: Option<Combine>,
+    lock: *mut i32,
+) -> i32 {
+    begin(location, lock)
+}
+
+extern "C" fn end_together(_: *const Location, _: i32, lock: *mut i32, site: usize) {
+    end(lock);
+    barrier::meet_from(site);
+}
+
+/// `void __kmpc_end_reduce(location, thread, lock)`: passes on where it returns to, behind the construct's barrier.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_end_reduce() {
+    std::arch::naked_asm!("mov rcx, [rsp]", "jmp {body}", body = sym end_together)
+}

@@ -1,0 +1,164 @@
+//! Barriers, the constructs that one thread executes, critical and ordered regions.
+//!
+//! `barrier`, `single`, `critical` and `ordered` do it; `reduce` ends with the same barrier.
+
+use super::super::barrier;
+use super::super::ordered;
+use super::super::single;
+use super::super::team::me;
+use super::kinds::Location;
+use crate::futex::{word_lock, word_unlock};
+use crate::{hooks, nodes};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// A barrier of the calling thread's team, from which it goes on at `site`.
+extern "C" fn meet(_: *const Location, _: i32, site: usize) {
+    barrier::meet_from(site);
+}
+
+/// `void __kmpc_barrier(location, thread)`: passes on where it returns to.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_barrier() {
+    std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym meet)
+}
+
+/// The same where the region may be cancelled; not 0 if it is.
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_cancel_barrier(_: *const Location, _: i32) -> i32 {
+    i32::from(barrier::meet_cancellable(me()))
+}
+
+/// All come; the first thread goes on alone until `__kmpc_end_barrier_master`.
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_barrier_master(_: *const Location, _: i32) -> i32 {
+    let thread = me();
+    barrier::meet(thread);
+    if thread.number() == 0 {
+        return 1;
+    }
+    barrier::meet(thread);
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_end_barrier_master(_: *const Location, _: i32) {
+    barrier::meet(me());
+}
+
+/// All come and go on; 1 for the first thread.
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_barrier_master_nowait(_: *const Location, _: i32) -> i32 {
+    let thread = me();
+    barrier::meet(thread);
+    hooks::barrier_passed(0);
+    i32::from(thread.number() == 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_master(_: *const Location, _: i32) -> i32 {
+    i32::from(me().number() == 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_masked(_: *const Location, _: i32, wanted: i32) -> i32 {
+    i32::from(me().number() as i32 == wanted)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_single(_: *const Location, _: i32) -> i32 {
+    i32::from(single::first(me()))
+}
+
+macro_rules! nothing {
+    ($($name:ident)*) => {$(
+        /// The end of a construct that needs none.
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(_: *const Location, _: i32) {}
+    )*};
+}
+
+nothing! { __kmpc_end_master __kmpc_end_masked __kmpc_end_single __kmpc_end_ordered }
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_scope(_: *const Location, _: i32, _: *mut u8) {}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_end_scope(_: *const Location, _: i32, _: *mut u8) {}
+
+/// Gives the variables of the thread that executed a `single` to the others: each calls `copy` with the places of its own and of
+/// those.
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_copyprivate(
+    location: *const Location,
+    thread: i32,
+    _size: usize,
+    data: *mut u8,
+    copy: extern "C" fn(*mut u8, *mut u8),
+    executed: i32,
+) {
+    let from =
+        __kmpc_copyprivate_light(location, thread, if executed != 0 { data } else { std::ptr::null_mut() });
+    if executed == 0 {
+        copy(data, from);
+    }
+    // The variables may be gone once all have them.
+    barrier::meet(me());
+}
+
+/// The place of the variables of the thread that executed a `single`: that thread gives it, the others null. The program has a
+/// barrier behind it.
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_copyprivate_light(_: *const Location, _: i32, data: *mut u8) -> *mut u8 {
+    let thread = me();
+    let team = thread.team();
+    if team.spans() {
+        nodes::unsupported("single with copyprivate");
+    }
+    if !data.is_null() {
+        team.copy_private.store(data, Ordering::Relaxed);
+    }
+    barrier::meet(thread);
+    team.copy_private.load(Ordering::Relaxed)
+}
+
+/// The word of a critical region's name, which is the program's and zero at first.
+fn word<'a>(name: *mut i32) -> &'a AtomicU32 {
+    // SAFETY: the program gives a zeroed place of eight such words for each name, which nobody else uses.
+    unsafe { AtomicU32::from_ptr(name.cast()) }
+}
+
+/// Enters the critical region of this name.
+pub(super) fn enter(name: *mut i32) {
+    word_lock(word(name));
+}
+
+/// Leaves it.
+pub(super) fn leave(name: *mut i32) {
+    word_unlock(word(name));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_critical(_: *const Location, _: i32, name: *mut i32) {
+    enter(name);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_critical_with_hint(_: *const Location, _: i32, name: *mut i32, _hint: u32) {
+    enter(name);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_end_critical(_: *const Location, _: i32, name: *mut i32) {
+    leave(name);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_ordered(_: *const Location, _: i32) {
+    ordered::wait_for_turn(me());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_flush(_: *const Location) {
+    fence(Ordering::SeqCst);
+}

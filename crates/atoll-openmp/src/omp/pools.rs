@@ -1,0 +1,80 @@
+//! Pools of allocators: how much of each the program has, and in which blocks.
+//!
+//! `alloc` asks; on several nodes the origin's agent keeps them for all (`nodes::pools`).
+
+use std::collections::BTreeMap;
+
+/// What a pool's blocks may take together, and what they take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pool {
+    limit: usize,
+    used: usize,
+}
+
+/// By the handles of their allocators.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    pools: BTreeMap<usize, Pool>,
+    /// The handle and the bytes that each block counts against, by its address.
+    blocks: BTreeMap<usize, (usize, usize)>,
+}
+
+impl Pools {
+    pub(crate) const fn new() -> Pools {
+        Pools { pools: BTreeMap::new(), blocks: BTreeMap::new() }
+    }
+
+    /// An allocator was made.
+    pub(crate) fn make(&mut self, handle: usize, limit: usize) {
+        self.pools.insert(handle, Pool { limit, used: 0 });
+    }
+
+    /// It is gone; its blocks are the program's.
+    pub(crate) fn forget(&mut self, handle: usize) {
+        self.pools.remove(&handle);
+        self.blocks.retain(|_, (of, _)| *of != handle);
+    }
+
+    /// Is there room for a block of so many bytes? If so it counts from now on.
+    pub(crate) fn take(&mut self, handle: usize, block: usize, bytes: usize) -> bool {
+        let Some(pool) = self.pools.get_mut(&handle) else { return false };
+        let used = pool.used.saturating_add(bytes);
+        if used > pool.limit {
+            return false;
+        }
+        pool.used = used;
+        self.blocks.insert(block, (handle, bytes));
+        true
+    }
+
+    /// A block is free; if it counted, against which allocator's pool.
+    pub(crate) fn give(&mut self, block: usize) -> Option<usize> {
+        let (handle, bytes) = self.blocks.remove(&block)?;
+        if let Some(pool) = self.pools.get_mut(&handle) {
+            pool.used -= bytes;
+        }
+        Some(handle)
+    }
+
+    /// Whose pool a block counts against.
+    pub(crate) fn of(&self, block: usize) -> Option<usize> {
+        self.blocks.get(&block).map(|(handle, _)| *handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_can_be_had_again() {
+        let mut pools = Pools::new();
+        pools.make(100, 64);
+        assert!(pools.take(100, 1, 40) && !pools.take(100, 2, 40) && pools.take(100, 3, 24));
+        assert_eq!((pools.of(1), pools.of(2)), (Some(100), None));
+        assert_eq!((pools.give(1), pools.give(1)), (Some(100), None));
+        assert!(pools.take(100, 2, 40));
+        pools.forget(100);
+        assert!(pools.of(2).is_none() && !pools.take(100, 4, 1));
+    }
+}

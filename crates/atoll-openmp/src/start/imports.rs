@@ -1,0 +1,114 @@
+//! What the loaded objects ask of each other: which libraries the executable names itself, and whether anybody calls `fork`.
+//!
+//! `constructor` asks before it has the program managed: an interpreter whose libraries bring OpenMP, as R's and Octave's do, starts
+//! other programs by `fork`, which processes that share their memory with workers cannot (`wrap::process`).
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use libc::{Elf64_Phdr, Elf64_Sym};
+
+/// An entry of a dynamic section.
+#[repr(C)]
+struct Entry {
+    tag: i64,
+    value: usize,
+}
+
+const DT_NEEDED: i64 = 1;
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_GNU_HASH: i64 = 0x6fff_fef5;
+
+/// What is known of all objects.
+#[derive(Default)]
+struct Found {
+    /// How many objects were looked at.
+    objects: usize,
+    /// The executable names an OpenMP runtime.
+    openmp_of_executable: bool,
+    /// An object that is no part of libc calls `fork`.
+    forks: bool,
+}
+
+/// Does OpenMP come with libraries only, in a program that may fork?
+pub(super) fn is_interpreter() -> bool {
+    let mut found = Found::default();
+    // SAFETY: the callback gets the structure it expects.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found.forks && !found.openmp_of_executable
+}
+
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the dynamic linker's description of one loaded object, and the structure given above.
+    unsafe {
+        let (info, found) = (&*info, &mut *found.cast::<Found>());
+        let first = found.objects == 0;
+        found.objects += 1;
+        let headers: &[Elf64_Phdr] = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
+        let name = CStr::from_ptr(info.dlpi_name).to_string_lossy();
+        let file = name.rsplit('/').next().unwrap_or("");
+        let of_libc = ["libc.so", "ld-linux", "libpthread", "linux-vdso", "libatoll"];
+        if !first && of_libc.iter().any(|part| file.starts_with(part)) {
+            return 0;
+        }
+        let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) else { return 0 };
+        Dynamic::read((info.dlpi_addr + dynamic.p_vaddr) as *const Entry).enter(found, first);
+    }
+    0
+}
+
+/// Parts of a dynamic section.
+struct Dynamic {
+    needed: Vec<usize>,
+    strings: usize,
+    symbols: usize,
+    hash: usize,
+}
+
+impl Dynamic {
+    /// # Safety
+    /// The dynamic section of an object that the dynamic linker has loaded: it has made the addresses in it real ones.
+    unsafe fn read(mut entry: *const Entry) -> Dynamic {
+        let mut dynamic = Dynamic { needed: Vec::new(), strings: 0, symbols: 0, hash: 0 };
+        // SAFETY: by the caller; the last entry has tag 0.
+        unsafe {
+            while (*entry).tag != 0 {
+                match (*entry).tag {
+                    DT_NEEDED => dynamic.needed.push((*entry).value),
+                    DT_STRTAB => dynamic.strings = (*entry).value,
+                    DT_SYMTAB => dynamic.symbols = (*entry).value,
+                    DT_GNU_HASH => dynamic.hash = (*entry).value,
+                    _ => {}
+                }
+                entry = entry.add(1);
+            }
+        }
+        dynamic
+    }
+
+    /// # Safety
+    /// As for [`read`](Self::read).
+    unsafe fn enter(&self, found: &mut Found, is_executable: bool) {
+        if self.strings == 0 {
+            return;
+        }
+        // SAFETY: by the caller: offsets into the object's strings.
+        let text =
+            |offset: usize| unsafe { CStr::from_ptr((self.strings + offset) as *const c_char).to_bytes() };
+        if is_executable {
+            let runtimes: [&[u8]; 4] = [b"libgomp.so", b"libomp.so", b"libomp5.so", b"libiomp5.so"];
+            found.openmp_of_executable =
+                self.needed.iter().any(|at| runtimes.iter().any(|r| text(*at).starts_with(r)));
+        }
+        if self.symbols == 0 || self.hash == 0 || found.forks {
+            return;
+        }
+        // SAFETY: by the caller. The second word of the table is the first symbol that is defined; what is asked for comes before.
+        let asked = unsafe {
+            let count = *(self.hash as *const u32).add(1) as usize;
+            std::slice::from_raw_parts(self.symbols as *const Elf64_Sym, count)
+        };
+        found.forks =
+            asked.iter().any(|symbol| symbol.st_shndx == 0 && text(symbol.st_name as usize) == b"fork");
+    }
+}

@@ -1,0 +1,74 @@
+//! The lifeline: how a worker's process hears that the program has ended, however it ended.
+//!
+//! Each worker's process has a thread that does nothing else, or little (`process::help`), and waits here. The kernel's signal for
+//! a parent's death is of no use, as it comes when the *thread* that made the process ends, which may be any thread of the program.
+//!
+//! Rules: no allocation, no locks, no thread-local data (the waiting thread runs with another thread's), no libc.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use atoll_memory::control::Control;
+use atoll_memory::sys::{self, Errno};
+
+use super::forward;
+
+/// A descriptor of the program's first process, readable once it has ended. Shared by all workers, as all descriptors are.
+static PROGRAM: AtomicI32 = AtomicI32::new(-1);
+/// The number of that process.
+static NUMBER: AtomicI32 = AtomicI32::new(0);
+
+/// Where the kernel has no such descriptor, or the program closed it, the process is looked for this often.
+const LOOK_NS: i64 = 100_000_000;
+
+/// The calling process is the program's first.
+pub(super) fn begin() {
+    // SAFETY: values only.
+    let opened = unsafe {
+        let number = sys::syscall(libc::SYS_getpid, [0; 6]).unwrap_or(0);
+        NUMBER.store(number as i32, Ordering::Relaxed);
+        sys::syscall(libc::SYS_pidfd_open, [number, 0, 0, 0, 0, 0])
+    };
+    forward::begin();
+    PROGRAM.store(opened.map_or(-1, |fd| sys::out_of_the_way(fd as i32)), Ordering::Release);
+}
+
+/// Waits until `fd` (if it is not negative) can be read or `ns` nanoseconds are over; whether `fd` can be read. Ends the
+/// calling process once the program has ended. With the control block, also sends on the process's signals, and may come back
+/// sooner for them.
+pub(super) fn wait(fd: i32, ns: i64, signals_of: Option<&Control>) -> bool {
+    let program = PROGRAM.load(Ordering::Acquire);
+    let signals = signals_of.map_or(-1, |_| forward::descriptor());
+    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polled = [entry(program), entry(fd), entry(signals)];
+    let time = if program < 0 { ns.min(LOOK_NS) } else { ns };
+    let timeout = libc::timespec { tv_sec: time / 1_000_000_000, tv_nsec: time % 1_000_000_000 };
+    // SAFETY: three entries and a time, valid for the call.
+    let ready = unsafe {
+        let polled = (&raw mut polled) as usize;
+        sys::syscall(libc::SYS_ppoll, [polled, 3, (&raw const timeout) as usize, 0, 8, 0])
+    };
+    if polled[0].revents & libc::POLLNVAL != 0 {
+        // The program closed it; the number may be another file's soon.
+        PROGRAM.store(-1, Ordering::Release);
+    } else if polled[0].revents != 0 || program < 0 && is_gone() {
+        end();
+    }
+    if let Some(control) = signals_of {
+        forward::see(control, polled[2].revents);
+    }
+    ready.is_ok() && polled[1].revents & libc::POLLIN != 0
+}
+
+/// Is there no process of the program's number? One that has ended and was not waited for yet still counts.
+fn is_gone() -> bool {
+    let number = NUMBER.load(Ordering::Relaxed) as usize;
+    // SAFETY: values only; signal 0 asks.
+    unsafe { sys::syscall(libc::SYS_kill, [number, 0, 0, 0, 0, 0]) == Err(Errno(libc::ESRCH)) }
+}
+
+fn end() -> ! {
+    loop {
+        // SAFETY: ends this process.
+        let _ = unsafe { sys::syscall(libc::SYS_exit_group, [1, 0, 0, 0, 0, 0]) };
+    }
+}

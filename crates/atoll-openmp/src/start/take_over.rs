@@ -1,0 +1,281 @@
+//! Programs without OpenMP, as Python, R and servers are: managed from the moment on at which they need memory that counts.
+//!
+//! `constructor` has a process watched that has no OpenMP at its start, or OpenMP in libraries alone and calls of `fork` (`imports`). What comes first in a run is often a shell, `env` or a script's
+//! little helper, so nobody is taken for the program before it asks for memory: then the heap, the arena and the pager are set up, and
+//! what the process asks for from then on is paged. Its threads share one page table, and an OpenMP runtime that it loads later is ours
+//! (`omp`), whose workers are threads, too. `forked` has what becomes of processes that it forks.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use atoll_memory::arena::{self, SetupError};
+use atoll_memory::control::{Control, EXIT_FAR, EXIT_SETUP, PageTables};
+use atoll_memory::{layout, sys};
+
+use super::share::PinnedFile;
+use super::{constructor, forked, objects, process, signal};
+use crate::{heap, state, wrap};
+
+/// Nothing is to happen here: no limit, a program of OpenMP, a process that is left as it is.
+const NOT: u32 = 0;
+/// The process has not needed memory yet.
+const WATCHED: u32 = 1;
+/// One of its threads has it managed now.
+const STARTING: u32 = 2;
+/// It is managed.
+const TAKEN: u32 = 3;
+
+static STATE: AtomicU32 = AtomicU32::new(NOT);
+static HEAP_PRIVATE: AtomicBool = AtomicBool::new(false);
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A thread has the process looked at when it has asked for this many bytes.
+const STEP: usize = 256 << 10;
+/// A process is taken over when it has an eighth of near memory in use, but not before it has the first, and not after the second.
+const LEAST: u64 = 8 << 20;
+const MOST: u64 = 64 << 20;
+/// Who reserves this many bytes at once without any use of them yet hands them out itself, as Java and JavaScript do.
+const RESERVED: usize = 1 << 30;
+/// The same if it chooses the place, too.
+const CHOSEN: usize = 128 << 10;
+
+thread_local! {
+    /// Bytes that the thread has asked for since the last look.
+    static SINCE: Cell<usize> = const { Cell::new(0) };
+    /// Is it the thread that has the process managed?
+    static SETTING_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Are programs managed that have no OpenMP: is there a limit, on one node, and memory that is paged?
+pub(super) fn applies(control: &Control) -> bool {
+    let s = &control.settings;
+    s.near_bytes != u64::MAX && !s.several_nodes() && !s.segment.is_on()
+}
+
+/// This process has no OpenMP. With a limit it is watched from now on; the control block is behind `fd`.
+pub(super) fn watch(fd: i32) {
+    let Some(control) = Control::map(fd) else { return };
+    if !applies(control) || control.program.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    CONTROL.store(std::ptr::from_ref(control).cast_mut(), Ordering::Relaxed);
+    forked::begin();
+    wrap::begin_ends();
+    STATE.store(WATCHED, Ordering::Release);
+}
+
+/// Is the process one that may be managed later?
+#[inline]
+pub(crate) fn is_watched() -> bool {
+    matches!(STATE.load(Ordering::Relaxed), WATCHED | STARTING)
+}
+
+/// Is it managed although it had no OpenMP at its start?
+#[inline]
+pub(crate) fn is_taken() -> bool {
+    STATE.load(Ordering::Relaxed) == TAKEN
+}
+
+/// This is a process that a managed one forked: it goes on by itself.
+pub(super) fn leave() {
+    STATE.store(NOT, Ordering::Relaxed);
+}
+
+/// This is a process that was forked: the thread that had its parent managed at that moment is not here.
+pub(super) fn stop_starting() {
+    let _ = STATE.compare_exchange(STARTING, NOT, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Is the heap private memory of this process, as it is of one that was taken over and of those that it forks?
+#[inline]
+pub(crate) fn is_heap_private() -> bool {
+    HEAP_PRIVATE.load(Ordering::Relaxed)
+}
+
+/// Is the calling thread the first of a process that was taken over, and has no executor yet?
+pub(crate) fn is_first_without_number() -> bool {
+    // SAFETY: no arguments.
+    is_taken() && unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
+}
+
+/// The code at `caller` asks for `size` bytes of memory.
+#[inline]
+pub(crate) fn asked(size: usize, caller: usize) {
+    match STATE.load(Ordering::Relaxed) {
+        WATCHED => look(size, caller),
+        STARTING if size >= heap::large::LEAST => wait(),
+        _ => {}
+    }
+}
+
+/// Another thread has the process managed at this moment: what is large waits, to be paged. Not for ever, as the calling thread may
+/// hold a lock of libc's that the other one needs.
+#[cold]
+fn wait() {
+    const NAP_NS: i64 = 200_000;
+    const NAPS: u32 = 5_000;
+    for _ in 0..NAPS {
+        if STATE.load(Ordering::Acquire) != STARTING || SETTING_UP.get() {
+            return;
+        }
+        sys::sleep_ns(NAP_NS);
+    }
+}
+
+/// The program reserves `size` bytes of addresses; `chosen`: where it wants them.
+pub(crate) fn reserved(size: usize, chosen: bool) {
+    let least = if chosen { CHOSEN } else { RESERVED };
+    if size < least || STATE.compare_exchange(WATCHED, NOT, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return;
+    }
+    // SAFETY: null or a mapping that stays.
+    let Some(control) = (unsafe { CONTROL.load(Ordering::Relaxed).as_ref() }) else { return };
+    say(
+        control,
+        &format!(
+            "reserves addresses, {} MiB at once, and hands memory out itself, as Java and JavaScript do: it runs as it is, and --near is not \
+             applied to it",
+            size.div_ceil(1 << 20)
+        ),
+    );
+}
+
+#[cold]
+fn look(size: usize, caller: usize) {
+    let since = SINCE.get().saturating_add(size);
+    SINCE.set(since);
+    // libc may hold locks of its own while it asks.
+    if since < STEP || objects::is_private_code(caller) || objects::is_own_code(caller) {
+        return;
+    }
+    SINCE.set(0);
+    // SAFETY: null or a mapping that stays.
+    let Some(control) = (unsafe { CONTROL.load(Ordering::Relaxed).as_ref() }) else { return };
+    let threshold = (control.settings.near_bytes / 8).clamp(LEAST, MOST);
+    if sys::private_bytes().saturating_add(size as u64) < threshold {
+        return;
+    }
+    // SAFETY: errno is this thread's, and a call for memory that succeeds leaves it alone.
+    unsafe {
+        let errno = *libc::__errno_location();
+        take(control);
+        *libc::__errno_location() = errno;
+    }
+}
+
+fn take(control: &'static Control) {
+    if STATE.compare_exchange(WATCHED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return wait();
+    }
+    SETTING_UP.set(true);
+    let me = std::process::id() as i32;
+    if control.program.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        STATE.store(NOT, Ordering::Release);
+        return say(
+            control,
+            "needs memory, too, and is left alone: one program a run, and --near is not applied to it",
+        );
+    }
+    if let Some(why) = missing(control) {
+        control.program.store(0, Ordering::Release);
+        STATE.store(NOT, Ordering::Release);
+        return say(control, &format!("cannot be managed, and runs as it is: {why}"));
+    }
+    let blocked = state::SignalsBlocked::new();
+    control.blocked.store(blocked.before(), Ordering::Relaxed);
+    control.settings.page_tables.store(PageTables::Shared as u32, Ordering::Relaxed);
+    if let Err(message) = constructor::on_large_stack(|| set_up(control)) {
+        sys::complain(&format!("atoll: {message}\n"));
+        let _ = control.failure.compare_exchange(0, EXIT_SETUP, Ordering::Relaxed, Ordering::Relaxed);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(control.failure.load(Ordering::Relaxed)) };
+    }
+    let cmcp = if control.settings.policy().starts_with("cmcp") {
+        ". CMCP has no core maps to go by there, and evicts first what came first"
+    } else {
+        ""
+    };
+    sys::complain(&format!(
+        "atoll: {} (process {me}) is not linked with OpenMP itself: what it allocates from here on is paged, with shared page tables{cmcp}\n",
+        name()
+    ));
+}
+
+/// What is needed and not there, told before anything was changed.
+fn missing(control: &Control) -> Option<String> {
+    match constructor::open_faults(control) {
+        Err(why) => return Some(why),
+        Ok(faults) => sys::close(faults.0),
+    }
+    let taken = layout::ALL.iter().find(|(start, bytes)| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: NOREPLACE: nothing that exists is touched. What was mapped is unmapped at once.
+        unsafe {
+            let mapped = sys::mmap(*start, *bytes, libc::PROT_NONE, flags, -1, 0);
+            if let Ok(at) = mapped {
+                let _ = sys::syscall(libc::SYS_munmap, [at, *bytes, 0, 0, 0, 0]);
+            }
+            mapped != Ok(*start)
+        }
+    });
+    taken.map(|(start, _)| format!("addresses that atoll needs are in use, from {start:#x} on"))
+}
+
+fn name() -> String {
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// Says something of this process, once a run.
+fn say(control: &Control, what: &str) {
+    let me = std::process::id() as i32;
+    if control.late.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        sys::complain(&format!("atoll: {} (process {me}) {what}\n", name()));
+    }
+    if control.settings.require != 0 {
+        sys::complain("atoll: --require: so it is ended\n");
+        control.failure.store(EXIT_SETUP, Ordering::Release);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(EXIT_SETUP) };
+    }
+}
+
+/// What the constructor does for a program of OpenMP, as far as it is needed where nothing has to be moved: all of the process's
+/// threads are here.
+fn set_up(control: &'static Control) -> Result<(), String> {
+    let faults = constructor::open_faults(control)?;
+    PinnedFile::none_but_private().map_err(|e| format!("cannot map memory at its place: {e}"))?;
+    HEAP_PRIVATE.store(true, Ordering::Relaxed);
+    if !heap::small::init() {
+        return Err("mimalloc does not take the pinned memory".into());
+    }
+    state::set_heap_ready();
+    let pager = arena::create(control).map_err(|e| {
+        if matches!(e, SetupError::Far(_)) {
+            control.failure.store(EXIT_FAR, Ordering::Relaxed);
+        }
+        e.to_string()
+    })?;
+    pager.set_pinned_private();
+    pager.attach_table(0, faults).map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
+    state::set_serves_faults();
+    control.workers.store(1, Ordering::Relaxed);
+    control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
+    signal::adopt();
+    state::manage(pager);
+    STATE.store(TAKEN, Ordering::Release);
+    // The calling thread's number, which for the first thread is the first.
+    let index = state::executor_index();
+    if index == 0 {
+        wrap::keep_alternate_stack();
+        if !process::make_alternate_stack(0) {
+            return Err("there is no room for stacks".into());
+        }
+    }
+    if let Err(e) = pager.check_near() {
+        signal::end(e);
+    }
+    process::master_helper(pager, faults)?;
+    control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! libomp's regions: the first thread marks where one begins and ends.
+//!
+//! As `regions` does for libgomp's. The regions of a league's teams are marked one by one.
+
+use std::ffi::c_void;
+
+use atoll_libgomp::frames::{self, Member};
+use atoll_libgomp::{framed, real};
+
+use crate::regions::Region;
+
+unsafe extern "C" fn member(global: *const i32, bound: *const i32, frame: *mut u8) {
+    // SAFETY: `fork` passes the frame, and waits for the region's end.
+    unsafe { frames::call(frame.cast(), global, bound) };
+}
+
+extern "C" fn fork(location: *const c_void, frame: *mut u8) {
+    // SAFETY: from `framed`.
+    let _region = Region::begin(unsafe { frames::outlined(frame) });
+    // libomp's takes any number of arguments, of which this is one.
+    real!(__kmpc_fork_call, fn(*const c_void, i32, Member, *mut u8))(location, 1, member, frame);
+}
+
+framed! {
+    /// `void __kmpc_fork_call(location, count, function, ...)`.
+    __kmpc_fork_call fork;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_fork_call_if(
+    location: *const c_void,
+    count: i32,
+    function: Member,
+    condition: i32,
+    argument: *mut u8,
+) {
+    let _region = Region::begin(function as usize);
+    real!(__kmpc_fork_call_if, fn(*const c_void, i32, Member, i32, *mut u8))(
+        location, count, function, condition, argument,
+    );
+}

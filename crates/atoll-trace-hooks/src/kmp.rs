@@ -1,0 +1,73 @@
+//! libomp's regions and barriers: a mark before and behind each member's part, and once a barrier is passed.
+//!
+//! As `regions` and `barriers` do for libgomp's; marks are made in `mark`. Compilers call a barrier at the end of each loop and
+//! section of their own accord.
+
+use std::ffi::c_void;
+
+use atoll_libgomp::frames::{self, Member};
+use atoll_libgomp::{framed, real};
+use atoll_trace_wire::word::Kind;
+
+use crate::mark;
+
+unsafe extern "C" fn member(global: *const i32, bound: *const i32, frame: *mut u8) {
+    // SAFETY: from `framed`, or made like one in `__kmpc_fork_call_if`; who made it waits for the region's end.
+    let function = unsafe { frames::outlined(frame) };
+    mark::region(Kind::Begin, function);
+    // SAFETY: as above.
+    unsafe { frames::call(frame.cast(), global, bound) };
+    mark::region(Kind::End, function);
+}
+
+extern "C" fn fork(location: *const c_void, frame: *mut u8) {
+    // libomp's takes any number of arguments, of which this is one.
+    real!(__kmpc_fork_call, fn(*const c_void, i32, Member, *mut u8))(location, 1, member, frame);
+}
+
+framed! {
+    /// `void __kmpc_fork_call(location, count, function, ...)`.
+    __kmpc_fork_call fork;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_fork_call_if(
+    location: *const c_void,
+    count: i32,
+    function: Member,
+    condition: i32,
+    argument: *mut u8,
+) {
+    // Function, number of arguments, and the words that a call may read.
+    let mut frame = [function as usize, count as usize, argument as usize, 0, 0, 0];
+    real!(__kmpc_fork_call_if, fn(*const c_void, i32, Member, i32, *mut u8))(
+        location,
+        1,
+        member,
+        condition,
+        frame.as_mut_ptr().cast(),
+    );
+}
+
+extern "C" fn barrier(location: *const c_void, thread: i32, site: usize) {
+    real!(__kmpc_barrier, fn(*const c_void, i32))(location, thread);
+    mark::barrier(site);
+}
+
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_barrier() {
+    std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym barrier)
+}
+
+extern "C" fn cancel_barrier(location: *const c_void, thread: i32, site: usize) -> i32 {
+    let cancelled = real!(__kmpc_cancel_barrier, fn(*const c_void, i32) -> i32)(location, thread);
+    mark::barrier(site);
+    cancelled
+}
+
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_cancel_barrier() {
+    std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym cancel_barrier)
+}

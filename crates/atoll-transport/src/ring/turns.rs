@@ -1,0 +1,149 @@
+//! Whose turn it is in a wait set: its members, a queue of those with something to look at, and those to be armed
+//! again.
+//!
+//! `wait_set.rs` puts receivers in it, the model checker (`model.rs`) consumers; it stands on `ready.rs`. A member is
+//! at any time armed (its sender will mark its seat), queued, or unarmed; what was handed out is unarmed until the
+//! next call.
+
+use std::collections::VecDeque;
+
+use crate::ring::ready::ReadySet;
+
+/// What can be a member.
+pub(crate) trait Watched {
+    /// There is something to look at.
+    fn ready(&self) -> bool;
+    /// Asks that the set be told of what comes; false if there is something already.
+    fn arm(&self) -> bool;
+    /// Takes back what `arm` asked.
+    fn disarm(&self);
+}
+
+struct Member<W> {
+    watched: W,
+    /// It is in the queue.
+    queued: bool,
+    /// It is among the unarmed.
+    unarmed: bool,
+}
+
+/// The members of a set, by their seats.
+pub(crate) struct Turns<W> {
+    members: Vec<Option<Member<W>>>,
+    count: usize,
+    /// Seats with something to look at, in turn.
+    queue: VecDeque<u32>,
+    /// Seats whose senders do not tell the set of anything.
+    unarmed: Vec<u32>,
+    /// The seat at which [`look_round`](Turns::look_round) goes on.
+    round: usize,
+}
+
+impl<W: Watched> Turns<W> {
+    /// `seats` empty seats.
+    pub(crate) fn new(seats: u32) -> Turns<W> {
+        let members = (0..seats).map(|_| None).collect();
+        Turns { members, count: 0, queue: VecDeque::new(), unarmed: Vec::new(), round: 0 }
+    }
+
+    /// How many members there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Puts a member on an empty seat.
+    pub(crate) fn insert(&mut self, seat: u32, watched: W) {
+        self.members[seat as usize] = Some(Member { watched, queued: false, unarmed: true });
+        self.count += 1;
+        self.unarmed.push(seat);
+    }
+
+    /// The member at `seat`. What is done with it may take back what was asked of its sender.
+    pub(crate) fn get(&mut self, seat: u32) -> Option<&mut W> {
+        let member = self.members.get_mut(seat as usize)?.as_mut()?;
+        if !member.unarmed {
+            member.unarmed = true;
+            self.unarmed.push(seat);
+        }
+        Some(&mut member.watched)
+    }
+
+    /// Takes the member from `seat`.
+    pub(crate) fn remove(&mut self, seat: u32) -> Option<W> {
+        let member = self.members.get_mut(seat as usize)?.take()?;
+        self.count -= 1;
+        if member.queued {
+            self.queue.retain(|other| *other != seat);
+        }
+        if member.unarmed {
+            self.unarmed.retain(|other| *other != seat);
+        }
+        member.watched.disarm();
+        Some(member.watched)
+    }
+
+    /// Queues the member at `seat`, if there is one, after something happened to it that no sender tells.
+    pub(crate) fn rouse(&mut self, seat: u32, happened: impl FnOnce(&mut W)) {
+        if let Some(Some(member)) = self.members.get_mut(seat as usize) {
+            happened(&mut member.watched);
+            enqueue(&mut self.members, &mut self.queue, seat);
+        }
+    }
+
+    /// Looks at `most` seats, each time at the next ones, and queues those that are ready. A sender's mark can be lost: every
+    /// sender of a set can write to all its marks, and a broken one may clear them.
+    pub(crate) fn look_round(&mut self, most: usize) {
+        let Turns { members, queue, round, .. } = self;
+        for _ in 0..most.min(members.len()) {
+            *round = (*round + 1) % members.len();
+            if members[*round].as_ref().is_some_and(|member| member.watched.ready()) {
+                enqueue(members, queue, *round as u32);
+            }
+        }
+    }
+
+    /// The next in turn that is ready. If there is none, all are armed, and `set` will be told of the first.
+    pub(crate) fn next(&mut self, set: &ReadySet) -> Option<u32> {
+        loop {
+            self.arm();
+            let Turns { members, queue, .. } = self;
+            set.collect(|seat| enqueue(members, queue, seat));
+            while let Some(seat) = self.queue.pop_front() {
+                let Some(Some(member)) = self.members.get_mut(seat as usize) else { continue };
+                member.queued = false;
+                // Its sender may have answered already, and tells nothing any more.
+                if !member.unarmed {
+                    member.unarmed = true;
+                    self.unarmed.push(seat);
+                }
+                if member.watched.ready() {
+                    return Some(seat);
+                }
+            }
+            if self.unarmed.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Arms the unarmed, or queues those that have something.
+    fn arm(&mut self) {
+        let Turns { members, queue, unarmed, .. } = self;
+        for seat in unarmed.drain(..) {
+            let Some(Some(member)) = members.get_mut(seat as usize) else { continue };
+            member.unarmed = false;
+            if !member.watched.arm() {
+                enqueue(members, queue, seat);
+            }
+        }
+    }
+}
+
+fn enqueue<W>(members: &mut [Option<Member<W>>], queue: &mut VecDeque<u32>, seat: u32) {
+    if let Some(Some(member)) = members.get_mut(seat as usize)
+        && !member.queued
+    {
+        member.queued = true;
+        queue.push_back(seat);
+    }
+}

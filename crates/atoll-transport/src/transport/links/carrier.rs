@@ -1,0 +1,141 @@
+//! The thread that moves a node's transport: takes what links are to send, and puts what comes into their queues.
+//!
+//! It waits for the transport alone, never for who uses a link.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::{Event, LostWhy, Transport, TransportError};
+use super::Shared;
+use super::wire::{Frame, Word};
+use crate::Node;
+use crate::link::LinkError;
+
+/// How soon a transport is tried again that had no room.
+const RETRY: Duration = Duration::from_millis(10);
+/// How long the others have, once it is over, to make room for what was sent.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The thread's own.
+pub(super) struct Carrier {
+    shared: Arc<Shared>,
+    transport: Box<dyn Transport>,
+    /// What is to be sent to each node.
+    out: Vec<VecDeque<Frame>>,
+    /// Nodes that broke the rules in the last progress.
+    cuts: Vec<Node>,
+}
+
+impl Carrier {
+    pub(super) fn new(shared: Arc<Shared>, transport: Box<dyn Transport>) -> Carrier {
+        let out = (0..transport.nodes()).map(|_| VecDeque::new()).collect();
+        Carrier { shared, transport, out, cuts: Vec::new() }
+    }
+
+    /// Carries until it is told to stop, or the transport fails.
+    pub(super) fn run(mut self) {
+        let mut end = None;
+        let why = loop {
+            let stop = self.fetch();
+            let full = self.send();
+            if stop {
+                let end = *end.get_or_insert_with(|| Instant::now() + LINGER);
+                if !full || Instant::now() >= end {
+                    break LinkError::Closed;
+                }
+            }
+            match self.progress() {
+                Ok(0) => {}
+                Ok(_) => continue,
+                Err(why) => break LinkError::Broken(why.to_string()),
+            }
+            if let Err(why) = self.transport.wait(full.then_some(RETRY)) {
+                break LinkError::Broken(why.to_string());
+            }
+        };
+        for node in 0..self.out.len() as u32 {
+            self.shared.lock().lose(Node(node), why.clone());
+        }
+        self.shared.opened.notify_all();
+    }
+
+    /// Takes what links are to send. True if it is over.
+    fn fetch(&mut self) -> bool {
+        let mut state = self.shared.lock();
+        for frame in state.out.drain(..) {
+            if let Some(out) = self.out.get_mut(frame.to.0 as usize) {
+                out.push_back(frame);
+            }
+        }
+        state.stop
+    }
+
+    /// Sends as much as there is room for. True if there is more.
+    fn send(&mut self) -> bool {
+        let mut full = false;
+        for out in &mut self.out {
+            while let Some(Frame { to, kind, bytes }) = out.front() {
+                match self.transport.send(*to, *kind, bytes) {
+                    Ok(()) => drop(out.pop_front()),
+                    // Joining yet, or no room.
+                    Err(TransportError::Full(_) | TransportError::NotProven(_)) => {
+                        full = true;
+                        break;
+                    }
+                    Err(TransportError::Lost(_)) => out.clear(),
+                    Err(why) => {
+                        self.shared.lock().lose(*to, LinkError::Broken(why.to_string()));
+                        self.shared.opened.notify_all();
+                        self.cuts.push(*to);
+                        out.clear();
+                    }
+                }
+            }
+        }
+        full
+    }
+
+    fn progress(&mut self) -> Result<usize, TransportError> {
+        let Carrier { shared, transport, out, cuts } = self;
+        let told = transport.progress(&mut |event| match event {
+            Event::Message { from, kind, bytes } => {
+                let mut state = shared.lock();
+                let Some(streams) = state.streams(from) else { return };
+                if streams.end().is_some() {
+                    return;
+                }
+                let word = Word::read(kind, bytes);
+                let opens = matches!(word, Some(Word::Open { .. }));
+                match streams.take(word) {
+                    Ok(Some(stream)) => state.rouse(from, stream),
+                    Ok(None) if opens => shared.opened.notify_all(),
+                    Ok(None) => {}
+                    Err(what) => {
+                        state.lose(from, LinkError::Broken(what.to_owned()));
+                        shared.opened.notify_all();
+                        cuts.push(from);
+                    }
+                }
+            }
+            Event::Lost { node, why } => {
+                let why = match why {
+                    LostWhy::Closed => LinkError::Closed,
+                    LostWhy::Broken(what) => LinkError::Broken(what.to_owned()),
+                    LostWhy::WrongSecret => LinkError::Broken(why.to_string()),
+                    LostWhy::Died(_) | LostWhy::Cut | LostWhy::CutByPeer => LinkError::Died,
+                };
+                shared.lock().lose(node, why);
+                shared.opened.notify_all();
+                if let Some(out) = out.get_mut(node.0 as usize) {
+                    out.clear();
+                }
+            }
+            Event::Joined(_) | Event::Done { .. } => {}
+        })?;
+        for node in cuts.drain(..) {
+            transport.cut(node);
+        }
+        Ok(told)
+    }
+}

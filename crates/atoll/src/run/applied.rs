@@ -1,0 +1,117 @@
+//! Whether anything of a run is managed at all, so that its near limit means something: said as soon as it is known.
+//!
+//! On one node a limit applies to programs without OpenMP, too, once they need memory (the runtime's `start::take_over`). Else: before the start `launch` knows that a program has no OpenMP and can start nothing that has; while it runs, that nothing has been
+//! managed so far; a library that brings OpenMP too late is told by the runtime in that process; and `finish` knows the end.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use atoll_memory::control::Control;
+
+use super::check::program::Checked;
+use super::process::Process;
+use crate::cli::{RunArgs, SummaryForm, Translation};
+
+/// How long a run may take to come to the program that is meant: a shell, `timeout` or `env` in front of it is quick.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// What has it managed although it is not linked with OpenMP.
+const MEND: &str =
+    "LD_PRELOAD=libgomp.so.1 in front of atoll has a program managed that is not linked with it";
+
+/// The program cannot be managed, and `--require` makes that an error.
+#[derive(thiserror::Error, Debug, PartialEq, Eq)]
+#[error("{0} cannot be managed, which --require asks for: {1}. {MEND}")]
+pub(crate) struct NotApplied(String, &'static str);
+
+const ALONE: &str =
+    "it is not linked with OpenMP (libgomp, libomp or libiomp5), nor does it start programs that could be";
+
+/// Does a limit apply to programs without OpenMP, too, as soon as they need memory? On one node, whose memory is paged.
+pub(super) fn applies_to_all(args: &RunArgs) -> bool {
+    let several = args.nodes.is_some_and(|nodes| nodes > 1) || !args.hosts.is_empty();
+    args.near.is_some() && !several && args.translation.translation == Translation::Paging
+}
+
+/// Says before the start that nothing will be managed, if that is known.
+///
+/// # Errors
+/// `--require` was given.
+pub(super) fn before(args: &RunArgs, checked: Checked) -> Result<(), NotApplied> {
+    if checked != Checked::Alone || applies_to_all(args) {
+        return Ok(());
+    }
+    let name = args.program.words[0].display();
+    if args.require {
+        return Err(NotApplied(name.to_string(), ALONE));
+    }
+    if let Some(near) = args.near {
+        eprintln!("atoll: --near {near} is not applied: {name} cannot be managed, as {ALONE}. {MEND}");
+    }
+    Ok(())
+}
+
+/// Looks on while the program runs, in a thread of its own, until something is managed or it was said that nothing is.
+pub(super) fn look_on(args: &RunArgs, checked: Checked, control: &'static Control, child: i32) {
+    let Some(near) = args.near.filter(|_| checked == Checked::Other && !applies_to_all(args)) else { return };
+    let name = args.program.words[0].display().to_string();
+    let Some(child) = Process::open(child) else { return };
+    let look = move || {
+        let began = Instant::now();
+        // A process that was refused, or came to OpenMP too late, said so itself.
+        let unknown = || {
+            [&control.program, &control.failure, &control.late].iter().all(|n| n.load(Ordering::Relaxed) == 0)
+        };
+        while unknown() && !child.is_over() {
+            if began.elapsed() > PATIENCE {
+                eprintln!(
+                    "atoll: --near {near} is not applied to anything so far: {name} is not linked with OpenMP (libgomp, libomp or libiomp5), and has \
+                     started no program that is. {MEND}"
+                );
+                return;
+            }
+            std::thread::sleep(PERIOD);
+        }
+    };
+    // Without a thread it is said at the end.
+    let _ = std::thread::Builder::new().name("atoll-applied".into()).spawn(look);
+}
+
+/// Says at the end that nothing was managed, and why; `true` if that is an error.
+pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: &str) -> bool {
+    if control.program.load(Ordering::Relaxed) > 0 {
+        return false;
+    }
+    // What was refused by the runtime was said by it.
+    if control.failure.load(Ordering::Relaxed) != 0 {
+        return args.require;
+    }
+    let why = match checked {
+        Checked::Alone | Checked::Other if applies_to_all(args) => {
+            if control.late.load(Ordering::Relaxed) != 0 {
+                "the program that needed memory runs as it is".to_owned()
+            } else {
+                format!(
+                    "neither {name} nor what it started uses OpenMP, and none of them needed an eighth of near memory, or 8M"
+                )
+            }
+        }
+        _ if control.late.load(Ordering::Relaxed) != 0 => {
+            "a library brought OpenMP after the start, too late".to_owned()
+        }
+        Checked::Alone => format!("{name} is not linked with OpenMP (libgomp, libomp or libiomp5)"),
+        Checked::Other => {
+            format!(
+                "atoll saw no program linked with OpenMP (libgomp, libomp or libiomp5), neither {name} nor one that it started"
+            )
+        }
+        Checked::OpenMp | Checked::Mpi => format!("{name} ended before atoll's runtime was set up in it"),
+    };
+    if args.summary != SummaryForm::None || args.require {
+        let required = if args.require { ", which --require asks for" } else { "" };
+        eprintln!("atoll: nothing was managed{required}: {why}");
+    }
+    args.require
+}

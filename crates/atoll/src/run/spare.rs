@@ -1,0 +1,35 @@
+//! Memory that the machine has to spare beside near memory: what the far store `auto` may take before it goes to its file.
+//!
+//! `launch` asks when it settles a run. Source: proc(5), cgroups(7).
+
+use crate::cgroup;
+use crate::machine::meminfo;
+
+/// A part of what is available that is left to others, and to what the program needs besides paged memory.
+const LEFT_PART: u64 = 8;
+
+/// Bytes of memory that each of `nodes` on this machine may take for far memory beside `near` bytes (`u64::MAX`: no limit) of near memory.
+pub(super) fn memory(near: u64, nodes: u32) -> u64 {
+    let machine = meminfo("MemAvailable").unwrap_or(0);
+    let available =
+        cgroup::memory().map_or(machine, |group| group.limit.saturating_sub(group.used).min(machine));
+    spare(available, near, nodes)
+}
+
+fn spare(available: u64, near: u64, nodes: u32) -> u64 {
+    let nodes = u64::from(nodes.max(1));
+    (available - available / LEFT_PART).saturating_sub(near.saturating_mul(nodes)) / nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spare;
+
+    #[test]
+    fn near_memory_and_a_part_for_others_come_first() {
+        assert_eq!(spare(8 << 30, 2 << 30, 1), 5 << 30);
+        assert_eq!(spare(8 << 30, 2 << 30, 2), 3 << 29);
+        assert_eq!(spare(8 << 30, 7 << 30, 1), 0);
+        assert_eq!(spare(8 << 30, u64::MAX, 2), 0);
+    }
+}

@@ -1,0 +1,94 @@
+//! What is printed as needed is enough: footprints and near limits count the same.
+
+use std::process::Command;
+
+use atoll_e2e::build::{atoll, helper};
+use atoll_e2e::{Atoll, built};
+
+const FOOTPRINT: &str = "memory/footprint_peak_bytes";
+
+/// The footprint that was printed left out tables and pinned memory, which the limit counts: at "100%" of it a program that sweeps
+/// its data evicted a third of its pages in each round.
+#[test]
+fn the_footprint_that_was_printed_was_too_small_a_limit() {
+    let mut failed = Vec::new();
+    for (program, arguments) in [("stencil", "W"), ("sweep", "A"), ("kmeans", "W")] {
+        for way in [
+            "--workers 2",
+            "--workers 2 --page 64K",
+            "--workers 2 --policy lru --page-tables shared",
+            "--workers 4",
+        ] {
+            let run = |more: &str| {
+                let options = format!("--far ram {way} {more}");
+                Atoll::new(built(program)).args(arguments).with(&options).run().exits(0)
+            };
+            let alone = run("");
+            let limited = run(&format!("--near {}", alone.figure(FOOTPRINT)));
+            let gone = limited.figure("total/evictions_clean") + limited.figure("total/evictions_dirty");
+            if gone > 0 {
+                failed.push(format!("{gone} pages evicted: {}", limited.told()));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// A program that keeps its data in small blocks needs more room with a limit, as they are paged then.
+#[test]
+fn a_limit_as_large_as_the_footprint_of_small_blocks_was_too_small() {
+    let program = helper("rows.c");
+    for way in ["--workers 2", "--workers 2 --page 64K"] {
+        let alone = Atoll::new(&program).with(way).run().exits(0);
+        let limit = format!("{way} --far ram --near {}", alone.figure(FOOTPRINT));
+        let limited = Atoll::new(&program).with(&limit).run().exits(0);
+        assert_eq!(limited.figure("total/evictions_dirty"), 0, "{}", limited.told());
+    }
+}
+
+/// A run under half a limit tells the same footprint as one without.
+#[test]
+fn the_footprint_is_the_same_under_any_limit() {
+    for way in ["--page 4K", "--page 64K", "--page 4K --policy fifo --far lz4"] {
+        let run = |more: &str| {
+            Atoll::new(built("hotspot")).arg("W").with(&format!("--workers 2 {way} {more}")).run().exits(0)
+        };
+        let alone = run("").figure(FOOTPRINT);
+        let limited = run(&format!("--near {}", alone * 6 / 10));
+        let under = limited.figure(FOOTPRINT);
+        assert!(limited.figure("total/evictions_dirty") > 0, "{}", limited.told());
+        assert!(alone.abs_diff(under) < alone / 32, "{alone} and {under}: {}", limited.told());
+    }
+}
+
+/// A large array of the program's had a word of pinned memory for each of its pages, touched or not.
+#[test]
+fn an_array_that_is_not_touched_pinned_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("large.c"), folder.path().join("large"));
+    let text = "char large[1L << 30]; int main(int n, char **v) {\n#pragma omp parallel\n large[n] = 1; return large[n] - 1; }\n";
+    std::fs::write(&source, text).expect("written");
+    let compiled = Command::new("gcc").args(["-fopenmp", "-o"]).arg(&program).arg(&source).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "it compiles");
+    let run = Atoll::new(&program).with("--workers 2 --near 8M").run().exits(0);
+    assert!(run.figure("memory/pinned_peak_bytes") < 2 << 20, "{}", run.told());
+}
+
+/// `atoll sweep` at 100%.
+#[test]
+fn a_sweep_at_a_hundred_percent_evicted() {
+    let sweep = Command::new(atoll())
+        .args(["sweep", "--near", "100%", "--policy", "adaptive", "--page", "4K,64K", "--workers", "2", "--"])
+        .arg(built("stencil"))
+        .arg("W")
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&sweep.stdout);
+    let rows: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("100%")).collect();
+    assert_eq!(rows.len(), 2, "{text}");
+    for row in rows {
+        // near, limit, time, relative, minor, major, write, evicted
+        assert_eq!(row.split_whitespace().nth(7), Some("0"), "{text}");
+    }
+    assert_eq!(text.matches("footprint").count(), 2, "{text}");
+}

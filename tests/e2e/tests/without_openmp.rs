@@ -1,0 +1,147 @@
+//! Programs without OpenMP under a near limit: managed once they need memory, with shared page tables; what they fork goes on by itself.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use atoll_e2e::build::{helper_with, installed};
+use atoll_e2e::{Atoll, Outcome, native, skip};
+
+const TAKEN: &str =
+    "is not linked with OpenMP itself: what it allocates from here on is paged, with shared page tables";
+
+fn plain(source: &str) -> PathBuf {
+    helper_with(source, &["-fno-openmp", "-pthread"])
+}
+
+/// The program under a limit that it does not fit into, as it runs natively.
+fn as_natively(program: &Atoll, atoll: &Atoll, near: &str) -> Outcome {
+    let run = atoll.clone().with(&format!("--near {near} --far lz4")).run().exits(0).like(&program.run());
+    assert_eq!(run.stderr.matches(TAKEN).count(), 1, "{}", run.told());
+    assert!(run.figure("total/major_faults") > 0, "nothing came back from far memory: {}", run.told());
+    let near = run.figure("settings/near_bytes");
+    assert!(run.figure("memory/resident_peak_bytes") <= near, "{}", run.told());
+    run
+}
+
+fn helper_as_natively(source: &str, near: &str) {
+    for _ in 0..2 {
+        as_natively(&native(plain(source)), &Atoll::new(plain(source)), near);
+    }
+}
+
+/// Blocks that threads asked for while another one had the program managed were pinned, all of them.
+#[test]
+fn blocks_of_threads_that_came_meanwhile_were_pinned() {
+    helper_as_natively("plain_threads.cc", "40M");
+}
+
+/// `mprotect` of paged memory did nothing: a collector that protects pages heard of no write.
+#[test]
+fn protections_were_ignored() {
+    helper_as_natively("protections.c", "24M");
+}
+
+/// A process that was forked shared the arena with its parent, whose copy counted against the near limit.
+#[test]
+fn forked_processes_shared_paged_memory() {
+    helper_as_natively("plain_forks.c", "32M");
+}
+
+/// Of a block of libc's that is a mapping of its own, more was copied than it holds.
+#[test]
+fn a_block_of_libcs_was_read_beyond_its_end() {
+    helper_as_natively("grown_blocks.c", "24M");
+}
+
+/// Threads from before faulted on alternate stacks that are too small, or with SIGBUS blocked.
+#[test]
+fn threads_from_before_could_not_fault() {
+    helper_as_natively("threads_before.c", "20M");
+}
+
+/// What is before the program in a run, or only reserves addresses, is left as it is.
+#[test]
+fn nobody_else_is_taken_for_the_program() {
+    let program = plain("plain_threads.cc").display().to_string();
+    let script = format!("mkdir -p /tmp; true; {program} | cat");
+    let run = Atoll::new("sh").arg("-c").arg(&script).with("--near 40M").run().exits(0);
+    assert!(run.stderr.contains("plain_threads_c") && run.stderr.contains(TAKEN), "{}", run.told());
+    let reserves = plain("reserves.c");
+    let run = Atoll::new(&reserves).with("--near 16M").no_summary().run().like(&native(&reserves).run());
+    let run = run.says("reserves addresses, 1048576 MiB at once, and hands memory out itself");
+    assert!(!run.stderr.contains(TAKEN), "{}", run.told());
+    Atoll::new(&reserves).with("--near 16M --require").no_summary().run().exits(70).says("so it is ended");
+    // Without a limit nothing changes, and nothing is said.
+    let run = Atoll::new(&program).no_summary().run().like(&native(&program).run());
+    assert!(run.stderr.is_empty(), "{}", run.told());
+}
+
+/// A runtime that came after the program was managed: its regions' workers are threads, also in what the program forks.
+#[test]
+fn a_runtime_that_came_late_left_the_program_unmanaged() {
+    let program = helper_with("late_runtime.c", &["-fno-openmp", "-pthread"]);
+    let library = helper_with("late_sum.c", &["-shared", "-fPIC"]);
+    let run = |run: Atoll| run.arg(&library);
+    let told = as_natively(&run(native(&program)), &run(Atoll::new(&program).with("--workers 3")), "24M");
+    assert_eq!(
+        told.summary.as_ref().and_then(|s| s["workers"].as_array()).map_or(0, Vec::len),
+        3,
+        "{}",
+        told.told()
+    );
+}
+
+/// A limit below what is small was exceeded in silence.
+#[test]
+fn a_limit_that_is_too_small_is_said() {
+    let run = Atoll::new(plain("plain_forks.c")).with("--near 2M").no_summary().run().exits(75);
+    run.says("is less than what must stay near");
+}
+
+/// The command of Python that has NumPy.
+fn numpy() -> Option<&'static str> {
+    ["/usr/bin/python3", "python3"].into_iter().find(|python| {
+        Command::new(python).args(["-c", "import numpy"]).output().is_ok_and(|output| output.status.success())
+    })
+}
+
+/// Python was not managed; its `fork` failed where it was.
+#[test]
+fn numpy_and_processes_of_pythons_were_not_managed() {
+    const TEXT: &str = "
+import multiprocessing, os, subprocess, threading
+import numpy
+a = numpy.arange(6_000_000, dtype=numpy.float64)
+b = (a * 3).reshape(2000, 3000)
+c = numpy.random.default_rng(1).random((600, 600))
+def part(i):
+    s = float(b[i::4].sum())
+    b[:] = 0
+    return s
+print(float((c @ c).sum()), float(numpy.sort(b.ravel())[12345]))
+print(subprocess.run(['echo', 'spawned'], capture_output=True).stdout)
+print(subprocess.run(['echo', 'forked'], preexec_fn=os.getpid, capture_output=True).stdout)
+with multiprocessing.get_context('fork').Pool(2) as pool:
+    print(pool.map(part, range(4)))
+sums = []
+threads = [threading.Thread(target=lambda i=i: sums.append(float(numpy.sort(b[i::4], axis=None).sum()))) for i in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(sorted(sums), float(b.sum()), sum(map(len, [str(i) for i in range(200_000)])))
+";
+    let Some(python) = numpy() else { skip!("no Python with NumPy here") };
+    let run = |run: Atoll| run.arg("-c").arg(TEXT).env("PYTHONHASHSEED", "0");
+    as_natively(&run(native(python)), &run(Atoll::new(python)), "64M");
+}
+
+/// R's libraries bring OpenMP: its `fork` failed.
+#[test]
+fn forks_of_interpreters_whose_libraries_bring_openmp_failed() {
+    const TEXT: &str = "set.seed(1); l <- lapply(1:12, function(i) rnorm(500000)); x <- sort(unlist(l)); cat(x[7], sum(x), '\\n');
+print(system('echo spawned', intern = TRUE)); print(unlist(parallel::mclapply(1:4, function(i) sum(l[[i]]), mc.cores = 2)))";
+    if !installed("Rscript") {
+        skip!("no R here");
+    }
+    let run = |run: Atoll| run.arg("-e").arg(TEXT);
+    as_natively(&run(native("Rscript")), &run(Atoll::new("Rscript")), "110M");
+}
