@@ -511,9 +511,6 @@ impl Server {
             self.arrived = None;
             self.pages.merging = false;
             self.counts.add(NodeCount::Barriers, 1);
-            if std::mem::take(&mut self.pages.crowded) {
-                self.crowded(region::order().function);
-            }
             self.counts.add(NodeCount::BarrierNs, self.arrived_at.elapsed().as_nanos() as u64);
             if self.last {
                 // Before anybody goes on: what is written from now on has one writer at a time.
@@ -536,8 +533,12 @@ impl Server {
         }
     }
 
-    /// The twins of a region take too much of near memory.
-    fn crowded(&mut self, function: u64) {
+    /// Tells the origin if the twins of the region that is under way take too much of this node's near memory.
+    fn tell_if_crowded(&mut self) {
+        if !std::mem::take(&mut self.pages.crowded) {
+            return;
+        }
+        let function = region::order().function;
         if self.me == ORIGIN {
             region::crowded(function);
         } else {

@@ -78,6 +78,8 @@ impl Server {
                 self.pages.merging = region::is_many();
                 self.arrived = Some(number);
                 (self.site, self.last) = (words[0], words[1] != 0);
+                // Before this node's arrival: the origin knows when it begins the next region.
+                self.tell_if_crowded();
                 if self.last && self.me != ORIGIN {
                     // Before what this node wrote: the origin goes on when it has heard of that.
                     let variables = tls::changed();
