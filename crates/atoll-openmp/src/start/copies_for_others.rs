@@ -13,44 +13,47 @@ use atoll_memory::sys::{self, Errno};
 use crate::state;
 use crate::wrap::paged;
 
-/// What begins a request.
-const MAGIC: u64 = u64::from_le_bytes(*b"atoll-cp");
-/// The upper bits of a signal's value that comes with a request; the lower ones are its address.
-const MARK: usize = 0xA701 << 48;
+/// The upper bits of a signal's value that comes with a request: a mark and the request's number; the lower ones are its address.
+const MARK: usize = 0xA7;
+const MARK_SHIFT: u32 = 56;
+const NUMBER_SHIFT: u32 = 48;
 
-/// The value that a signal for the request at `at` carries.
-pub(crate) fn value(at: usize) -> usize {
-    at | MARK
+/// The value that a signal for request `number` at `at` carries.
+pub(crate) fn value(at: usize, number: u8) -> usize {
+    at | usize::from(number) << NUMBER_SHIFT | MARK << MARK_SHIFT
 }
 
-/// The address of the request for which a signal with `value` was sent; none if it means something else.
-pub(super) fn address(value: usize) -> Option<usize> {
-    (value & 0xFFFF << 48 == MARK).then_some(value ^ MARK)
+/// The address and number of the request for which a signal with `value` was sent; none if it means something else.
+pub(super) fn of_value(value: usize) -> Option<(usize, u8)> {
+    let at = value & ((1 << NUMBER_SHIFT) - 1);
+    (value >> MARK_SHIFT == MARK).then_some((at, (value >> NUMBER_SHIFT) as u8))
 }
 
 /// What a process wants copied. It lies in that process's memory, on a stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
-    magic: u64,
     /// Where in the memory of the process that serves.
-    pub(crate) theirs: usize,
+    theirs: usize,
     /// Where in the memory of the process that asks; the kernel reaches all of it.
-    pub(crate) ours: usize,
+    ours: usize,
     /// How many bytes.
-    pub(crate) len: usize,
+    len: usize,
     /// 1: the memory of the process that serves is written; 0: it is read.
-    pub(crate) write: u64,
-    /// [`WAITING`], then the number of bytes copied, or an error's negative number.
+    write: u64,
+    /// [`waiting`], then the number of bytes copied, or an error's negative number.
     pub(crate) answer: isize,
 }
 
-/// The answer of a request that has none yet.
-pub(crate) const WAITING: isize = isize::MIN;
+/// The answer of request `number` while it has none. It tells a request from the one that lay at the same address before: a signal
+/// that was sent twice may come when that one is being written.
+pub(crate) fn waiting(number: u8) -> isize {
+    isize::MIN + isize::from(number)
+}
 
 impl Request {
-    pub(crate) fn new(theirs: usize, ours: usize, len: usize, write: bool) -> Request {
-        Request { magic: MAGIC, theirs, ours, len, write: write.into(), answer: WAITING }
+    pub(crate) fn new(theirs: usize, ours: usize, len: usize, write: bool, number: u8) -> Request {
+        Request { theirs, ours, len, write: write.into(), answer: waiting(number) }
     }
 }
 
@@ -73,22 +76,22 @@ fn transfer(pid: i32, here: usize, there: usize, len: usize, inward: bool) -> Re
 /// came to nothing, only one may be served: the other would copy when the process has gone on.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Serves the request at `at` in process `pid`, unless it has been served, or its process is gone.
-pub(super) fn serve(pager: &'static Pager, pid: i32, at: usize) {
+/// Serves request `number` at `at` in process `pid`, unless it has been served, or its process is gone.
+pub(super) fn serve(pager: &'static Pager, pid: i32, at: usize, number: u8) {
     // Acquire: pairs with the Release below, so that what the last request wrote is there.
     if BUSY.swap(true, Ordering::Acquire) {
         return;
     }
-    serve_one(pager, pid, at);
+    serve_one(pager, pid, at, number);
     // Release: pairs with the Acquire above.
     BUSY.store(false, Ordering::Release);
 }
 
-fn serve_one(pager: &'static Pager, pid: i32, at: usize) {
-    let mut request = Request { magic: 0, ..Request::new(0, 0, 0, false) };
+fn serve_one(pager: &'static Pager, pid: i32, at: usize, number: u8) {
+    let mut request = Request { answer: 0, ..Request::new(0, 0, 0, false, number) };
     let bytes = size_of::<Request>();
     let read = transfer(pid, (&raw mut request) as usize, at, bytes, true) == Ok(bytes);
-    if read && request.magic == MAGIC && request.answer == WAITING {
+    if read && request.answer == waiting(number) {
         request.answer = copy(pager, pid, &request);
         let answer = at + std::mem::offset_of!(Request, answer);
         // A process that is gone needs no answer.

@@ -72,10 +72,10 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             // Sent by somebody, not caused by an access: another process that copies, a worker that wants to exec, or the program.
             let value = (*info).si_value().sival_ptr as usize;
             if (*info).si_code == libc::SI_QUEUE
-                && let Some(request) = copies_for_others::address(value)
+                && let Some((at, number)) = copies_for_others::of_value(value)
             {
                 HANDLING.set(true);
-                copies_for_others::serve(pager, (*info).si_pid(), request);
+                copies_for_others::serve(pager, (*info).si_pid(), at, number);
                 HANDLING.set(false);
                 *errno_at = errno;
                 return;

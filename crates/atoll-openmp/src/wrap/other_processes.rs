@@ -5,13 +5,13 @@
 //! (`start::copies_for_others`). What is written there is always written by that process, as the kernel might write to a page
 //! that is on its way to far memory.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use atoll_memory::sys;
 
 use super::paged::{self, Cut};
-use crate::start::copies_for_others::{self, Request, WAITING};
+use crate::start::copies_for_others::{self, Request, waiting};
 use crate::state;
 
 type Vectors =
@@ -185,8 +185,10 @@ fn ask(pid: usize, theirs: &[libc::iovec], local: usize, mut done: usize, write:
     let sum = length(theirs);
     while done < sum {
         let Some(v) = part(theirs, done, AT_ONCE).first().copied() else { break };
-        let mut request = Request::new(v.iov_base as usize, local + done, v.iov_len, write);
-        match wait(pid, &mut request) {
+        static NUMBER: AtomicU8 = AtomicU8::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut request = Request::new(v.iov_base as usize, local + done, v.iov_len, write, number);
+        match wait(pid, &mut request, number) {
             Ok(n) => {
                 done += n;
                 if n < v.iov_len {
@@ -201,7 +203,7 @@ fn ask(pid: usize, theirs: &[libc::iovec], local: usize, mut done: usize, write:
 }
 
 /// Sends the request and waits for its answer: the number of bytes, or an errno value.
-fn wait(pid: usize, request: &mut Request) -> Result<usize, i32> {
+fn wait(pid: usize, request: &mut Request, number: u8) -> Result<usize, i32> {
     let at = std::ptr::from_mut(request);
     // SAFETY: plain data; the fields that a signal with a value has.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -212,7 +214,7 @@ fn wait(pid: usize, request: &mut Request) -> Result<usize, i32> {
         let own = sys::syscall(libc::SYS_getpid, [0; 6]).unwrap_or(0) as u64;
         let user = sys::syscall(libc::SYS_getuid, [0; 6]).unwrap_or(0) as u64;
         words.write(own | user << 32);
-        words.add(1).write(copies_for_others::value(at as usize) as u64);
+        words.add(1).write(copies_for_others::value(at as usize, number) as u64);
     }
     loop {
         let send = [pid, libc::SIGBUS as usize, (&raw const info) as usize, 0, 0, 0];
@@ -222,7 +224,7 @@ fn wait(pid: usize, request: &mut Request) -> Result<usize, i32> {
         while sent.elapsed() < AGAIN {
             // SAFETY: this thread's own; the kernel writes it for the other process.
             let answer = unsafe { (&raw const (*at).answer).read_volatile() };
-            if answer != WAITING {
+            if answer != waiting(number) {
                 return usize::try_from(answer).map_err(|_| -answer as i32);
             }
             if sent.elapsed() < Duration::from_micros(200) {
