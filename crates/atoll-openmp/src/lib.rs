@@ -2,7 +2,6 @@
 //!
 //! Stands on `atoll-memory` for pages; the `atoll` command injects it.
 
-mod futex;
 mod heap;
 mod hooks;
 mod journal;

@@ -24,6 +24,7 @@ use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
 use atoll_memory::control::{EXIT_NODE, EXIT_SETUP, NodeCount, NodeFigures};
 use atoll_memory::pager::Pager;
+use atoll_memory::pager::node_rights::AskNode;
 use atoll_memory::sys;
 use atoll_pages::Prefetcher;
 use atoll_transport::Node;
@@ -232,7 +233,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Meeting { peers, processes } = meeting;
     let (me, nodes) = (peers.me(), peers.nodes());
     prefer_short_waits();
-    pager.serve_by(ask);
+    pager.serve_by(&Workers);
     let mut server = Box::new(Server {
         peers,
         pager,
@@ -304,9 +305,13 @@ fn prefer_short_waits() {
     };
 }
 
-/// A worker may not do what it does with a page: waits until it may try again, or is to take a signal first.
-fn ask(page: u32, write: bool) -> bool {
-    mail::post_fault([page.into(), write.into(), 0])
+/// The workers of this node, which ask its agent by mail.
+struct Workers;
+
+impl AskNode for Workers {
+    fn ask(&self, page: u32, write: bool) -> bool {
+        mail::post_fault([page.into(), write.into(), 0])
+    }
 }
 
 impl Server {

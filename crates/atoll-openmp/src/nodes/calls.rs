@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atoll_memory::control::EXIT_SETUP;
 
 use super::mail::{self, Kind, Number};
-use crate::futex::{Gate, Lock};
 use crate::state;
+use atoll_memory::futex::{Gate, Lock};
 
 /// Threads at most.
 const MOST: usize = 64;

@@ -18,9 +18,9 @@ use atoll_memory::region_spread::{Spread, Why, Writers};
 use super::division::Division;
 use super::safety::{self, How, SinglePhases};
 use super::{agent, measure, races, region, tls};
-use crate::futex::Lock;
 use crate::start::late;
 use crate::state;
+use atoll_memory::futex::Lock;
 
 /// How a run goes that is spread over the nodes.
 #[derive(Clone, Copy, Debug)]

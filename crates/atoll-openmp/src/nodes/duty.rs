@@ -19,10 +19,9 @@ use atoll_transport::transport::Doze;
 
 use super::agent::{MUCH, Server};
 use super::{mail, measure, stack};
-use crate::futex::{Guard, Lock};
 use crate::heap::agent::Inside;
-use crate::start::signal;
 use crate::state;
+use atoll_memory::futex::{Guard, Lock};
 
 /// What who is on duty uses.
 pub(super) struct Shared {
@@ -78,7 +77,7 @@ pub(super) fn serve(server: Box<Server>) -> ! {
 fn serve_alone(mut server: Box<Server>) -> ! {
     loop {
         // The worker that it answers may want the same CPU.
-        let mut patience = Patience { eager: 0, ..Patience::new(!crate::futex::is_crowded()) };
+        let mut patience = Patience { eager: 0, ..Patience::new(!atoll_memory::futex::is_crowded()) };
         loop {
             if server.round(true) > 0 {
                 patience.begin_again();
@@ -101,7 +100,7 @@ pub(super) fn look(done: impl Fn() -> bool) {
         // It has looked already, on duty.
         return;
     }
-    let mut patience = Patience::new(!crate::futex::is_crowded());
+    let mut patience = Patience::new(!atoll_memory::futex::is_crowded());
     while !done() && !patience.is_over() {
         patience.pause();
     }
@@ -135,7 +134,7 @@ impl Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         if let Some(Err(e)) = self.pager.map(|pager| pager.unpark(state::table())) {
-            signal::end(e);
+            atoll_memory::ending::end(e);
         }
     }
 }

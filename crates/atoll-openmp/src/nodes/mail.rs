@@ -11,7 +11,6 @@ use atoll_memory::control::{EXIT_SETUP, MAX_THREADS, MAX_WORKERS};
 use atoll_transport::transport::Waker;
 
 use super::duty;
-use crate::start::signal;
 use crate::state::{self, SignalsBlocked};
 
 /// What is asked for.
@@ -154,14 +153,14 @@ fn post_in(number: usize, kind: Kind, words: [u64; 3]) -> u64 {
 ///
 /// What was asked for comes nevertheless: the answer may meet the worker's next question, which is then asked once more.
 pub(crate) fn post_fault(words: [u64; 3]) -> bool {
-    let handling = signal::is_handling();
+    let handling = atoll_memory::signals::is_handling();
     let blocked = (!handling).then(SignalsBlocked::new);
     let slot = ask(2 * state::executor_index() + 1, Kind::Fault, words);
     while !is_answered(slot) {
         sleep(slot);
         match &blocked {
             Some(blocked) if state::signal_waits(blocked.before()) => blocked.let_pass(),
-            None if state::signal_waits(signal::blocked_before()) => {
+            None if state::signal_waits(atoll_memory::signals::blocked_before()) => {
                 slot.state.store(IDLE, Ordering::Relaxed);
                 return false;
             }
@@ -195,7 +194,7 @@ fn ask(number: usize, kind: Kind, words: [u64; 3]) -> &'static Slot {
     fence(Ordering::SeqCst);
     // Other side: the swap in `answer`.
     let done = move || slot.state.load(Ordering::Acquire) == DONE;
-    if !duty::help(!crate::futex::is_crowded(), done) && ASLEEP.load(Ordering::Relaxed) != 0 {
+    if !duty::help(!atoll_memory::futex::is_crowded(), done) && ASLEEP.load(Ordering::Relaxed) != 0 {
         wake_agent();
     }
     duty::look(done);
@@ -216,7 +215,7 @@ fn is_answered(slot: &Slot) -> bool {
 fn sleep(slot: &Slot) {
     let slept = slot.state.compare_exchange(POSTED, SLEEPING, Ordering::Acquire, Ordering::Acquire);
     if matches!(slept, Ok(_) | Err(SLEEPING)) {
-        crate::futex::sleep_a_while(&slot.state, SLEEPING);
+        atoll_memory::futex::sleep_a_while(&slot.state, SLEEPING);
     }
 }
 
@@ -276,7 +275,7 @@ pub(super) fn answer(number: Number, answers: [u64; 2]) -> bool {
     // Other side: the loads in `is_answered` and `sleep`.
     let slept = slot.state.swap(DONE, Ordering::Release) == SLEEPING;
     if slept {
-        crate::futex::wake(&slot.state, 1);
+        atoll_memory::futex::wake(&slot.state, 1);
     }
     slept
 }

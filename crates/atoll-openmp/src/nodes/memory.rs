@@ -20,7 +20,6 @@ use super::races::{self, Finder};
 use super::together::{Reads, Together};
 use super::twins::{Room, Twin};
 use super::wire::{Content, Diff};
-use crate::start::signal;
 use crate::state;
 
 /// Twins may take one part of so many of near memory.
@@ -151,7 +150,7 @@ impl Pages {
 fn done<T>(result: Result<T, FaultError>) -> T {
     match result {
         Ok(value) => value,
-        Err(e) => signal::end(e),
+        Err(e) => atoll_memory::ending::end(e),
     }
 }
 

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::division::{Division, Share};
 use super::safety::SinglePhases;
 use super::{ORIGIN, mail, measure};
-use crate::futex::{Gate, Lock};
 use crate::omp::icv::Icv;
 use crate::{omp, state};
+use atoll_memory::futex::{Gate, Lock};
 
 /// What a node must know to take part in a region.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -208,7 +208,7 @@ pub(crate) extern "C" fn lead(_: *mut c_void) -> *mut c_void {
         let begun = move || BEGUN.load(Ordering::Acquire) != done;
         {
             let _blocked = state::SignalsBlocked::new();
-            super::duty::help(!crate::futex::is_crowded(), begun);
+            super::duty::help(!atoll_memory::futex::is_crowded(), begun);
         }
         GATE.wait_until(begun);
         done = done.wrapping_add(1);

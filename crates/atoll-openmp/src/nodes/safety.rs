@@ -11,7 +11,7 @@ use atoll_code::{Phase, Reach, Verdict, loaded};
 use atoll_memory::region_spread::Why;
 use serde::{Deserialize, Serialize};
 
-use crate::futex::Lock;
+use atoll_memory::futex::Lock;
 
 /// What may be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

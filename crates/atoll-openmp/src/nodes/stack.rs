@@ -119,7 +119,7 @@ const PRESENT: usize = 8 << 20;
 /// For whatever holds a lock that a fault may need: a page's, the room's, one that the agent takes, whose part a worker that
 /// waits for a page of its own stack takes itself. What `work` refers to may not be on the stack either; what it owns is moved.
 pub(crate) fn off_paged<R, W: FnOnce() -> R>(work: W) -> R {
-    let _blocked = (!signal::is_handling()).then(SignalsBlocked::new);
+    let _blocked = (!atoll_memory::signals::is_handling()).then(SignalsBlocked::new);
     off_paged_blocked(work)
 }
 

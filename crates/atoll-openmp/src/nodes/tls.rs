@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::wire::Diff;
-use crate::futex::Lock;
 use crate::start::objects::Object;
+use atoll_memory::futex::Lock;
 
 /// Compared and sent at once.
 const PIECE: usize = 1024;

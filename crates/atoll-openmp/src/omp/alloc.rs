@@ -4,9 +4,9 @@
 
 use super::pools::Pools;
 use super::team::me;
-use crate::futex::Lock;
 use crate::heap::{large, overflow};
 use crate::nodes;
+use atoll_memory::futex::Lock;
 use std::ptr;
 
 const DEFAULT: usize = 1;

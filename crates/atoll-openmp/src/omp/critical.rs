@@ -1,9 +1,10 @@
 //! `critical`, named and not, and the lock for atomic operations that have no instruction.
 //!
-//! A name is a word in program memory; `crate::futex`'s parking lot holds those who wait for it.
+//! A name is a word in program memory; `atoll_memory::futex`'s parking lot holds those who wait for it.
 
-use crate::futex::{Lock, word_lock, word_unlock};
+use super::word_lock::{word_lock, word_unlock};
 use crate::nodes;
+use atoll_memory::futex::Lock;
 use std::sync::atomic::AtomicU32;
 
 static UNNAMED: Lock<()> = Lock::new(());

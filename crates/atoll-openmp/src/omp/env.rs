@@ -11,8 +11,8 @@ use super::icv::{
 };
 use super::kmp;
 use super::places;
-use crate::futex::{self, Lock};
 use crate::nodes;
+use atoll_memory::futex::{self, Lock};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;

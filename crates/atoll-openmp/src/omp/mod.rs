@@ -1,7 +1,7 @@
 //! libgomp's ABI: what `gcc -fopenmp` programs call instead of libgomp once this library is preloaded; and in `kmp` that of LLVM.
 //!
 //! `team` holds the structures, `parallel` and `barrier` the regions; each family of entry points has a file.
-//! Workers may be processes: everything here lives in runtime memory and sleeps through `crate::futex`.
+//! Workers may be processes: everything here lives in runtime memory and sleeps through `atoll_memory::futex`.
 
 // The ABI's names are libgomp's.
 #![allow(non_snake_case)]
@@ -39,6 +39,7 @@ mod taskgroup;
 mod taskloop;
 mod tasks;
 mod team;
+mod word_lock;
 mod workshare;
 
 pub(crate) use crew::forget as forget_workers;

@@ -141,7 +141,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     state::manage(pager);
     state::become_worker(0, 0);
     if let Err(e) = pager.check_near() {
-        signal::end(e);
+        atoll_memory::ending::end(e);
     }
     late::begin(file, objects);
     process::master_helper(pager, faults)?;

@@ -71,7 +71,7 @@ pub(super) fn set_up(
         state::become_worker(0, 0);
         begin.attach()?;
         if let Err(e) = pager.check_near() {
-            signal::end(e);
+            atoll_memory::ending::end(e);
         }
         wrap::elsewhere::begin();
         late::begin(file, objects);
@@ -111,7 +111,7 @@ impl Node {
             // SAFETY: this thread's own executor, and nothing faults yet.
             let x = unsafe { state::executor(pager) };
             if let Err(e) = pager.adopt(x, main_stack.used, main_stack.top) {
-                signal::end(e);
+                atoll_memory::ending::end(e);
             }
         }
         pager

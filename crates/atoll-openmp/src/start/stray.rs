@@ -14,10 +14,11 @@ use std::mem::MaybeUninit;
 use atoll_memory::control::EXIT_SETUP;
 use atoll_memory::layout;
 
-use super::signal::{Text, pass_on, real_sigaction};
+use super::signal::{pass_on, real_sigaction};
 use crate::nodes::files::{self, Fetched};
 use crate::wrap::replay;
 use crate::{nodes, state};
+use atoll_memory::ending::Text;
 
 /// The node that memory at `address` belongs to, and what it is.
 fn owner(address: usize, nodes: u32) -> Option<(usize, &'static str)> {

@@ -273,7 +273,7 @@ fn set_up(control: &'static Control) -> Result<(), String> {
         }
     }
     if let Err(e) = pager.check_near() {
-        signal::end(e);
+        atoll_memory::ending::end(e);
     }
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);

@@ -5,8 +5,8 @@
 
 use super::lend::Argument as _;
 use super::travel;
-use crate::futex::Lock;
 use crate::nodes;
+use atoll_memory::futex::Lock;
 
 /// Objects share them by address.
 static LOCKS: [Lock<()>; 64] = [const { Lock::new(()) }; 64];

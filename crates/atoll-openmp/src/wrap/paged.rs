@@ -10,7 +10,6 @@ use atoll_memory::layout;
 use atoll_memory::pager::Pager;
 
 use crate::nodes;
-use crate::start::signal;
 use crate::state;
 
 /// The most that is pinned for one call, before near memory is looked at.
@@ -85,7 +84,7 @@ fn pin(pager: &'static Pager, start: usize, len: usize, write: bool) -> Hold {
             // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
             let x = unsafe { state::executor(pager) };
             if let Err(e) = pager.pin(x, table, at, len, write) {
-                signal::end(e);
+                atoll_memory::ending::end(e);
             }
         });
     });

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lend::{self, Argument as _};
 use super::{paged, stdio};
-use crate::start::{forked, signal, take_over};
+use crate::start::{forked, take_over};
 use crate::{nodes, state};
 
 pub(super) fn pid() -> i32 {
@@ -197,7 +197,7 @@ pub(crate) fn exit_for_node(status: c_int) {
     }
     // The first worker may be waiting meanwhile.
     if let Some(Err(e)) = state::pager().map(|pager| pager.end_parking(state::table())) {
-        signal::end(e);
+        atoll_memory::ending::end(e);
     }
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the thread takes a number and ends the process.

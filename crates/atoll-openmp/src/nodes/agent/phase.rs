@@ -10,7 +10,7 @@ use super::super::mail::{self, Number};
 use super::super::wire::Packet;
 use super::super::{ORIGIN, measure, races, region, tls};
 use super::Server;
-use crate::futex;
+use atoll_memory::futex;
 
 /// Pages of a plan that are fetched at once where near memory is limited.
 const MOST_IN_MESSAGES: usize = 64;

@@ -6,8 +6,8 @@ use super::super::barrier;
 use super::super::ordered;
 use super::super::single;
 use super::super::team::me;
+use super::super::word_lock::{word_lock, word_unlock};
 use super::kinds::Location;
-use crate::futex::{word_lock, word_unlock};
 use crate::{hooks, nodes};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 

@@ -6,8 +6,8 @@
 use super::super::alloc;
 use super::super::team::me;
 use super::kinds::Location;
-use crate::futex::Lock;
 use crate::nodes;
+use atoll_memory::futex::Lock;
 use std::collections::BTreeMap;
 
 type Construct = extern "C" fn(usize) -> usize;

@@ -1,8 +1,7 @@
 //! Sleeping and waking between workers, which may be processes: shared futexes, a brief spin before each sleep.
 //!
-//! Everything in `omp` that waits, waits here; the words slept on lie in runtime memory, never in the program's.
+//! Whatever waits in the runtime and in a node's agent waits here. The words slept on lie in runtime memory, never in the program's.
 
-use crate::nodes;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -41,13 +40,13 @@ fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::t
 }
 
 /// Sleeps while `word` holds `expected`. May return early for any reason: callers look again.
-pub(crate) fn sleep(word: &AtomicU32, expected: u32) {
+pub fn sleep(word: &AtomicU32, expected: u32) {
     // EAGAIN, EINTR and EFAULT (a page not mapped yet) all mean the same to callers: read the word again.
     let _ = futex(word, FUTEX_WAIT, expected, std::ptr::null());
 }
 
-/// The same for [`A_WHILE`] at most.
-pub(crate) fn sleep_a_while(word: &AtomicU32, expected: u32) {
+/// Sleeps while `word` holds `expected`, for 20 ms at most.
+pub fn sleep_a_while(word: &AtomicU32, expected: u32) {
     let _ = futex(word, FUTEX_WAIT, expected, &raw const A_WHILE);
 }
 
@@ -55,7 +54,7 @@ pub(crate) fn sleep_a_while(word: &AtomicU32, expected: u32) {
 static A_WHILE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Wakes up to `count` sleepers on `word`.
-pub(crate) fn wake(word: &AtomicU32, count: u32) {
+pub fn wake(word: &AtomicU32, count: u32) {
     let _ = futex(word, FUTEX_WAKE, count, std::ptr::null());
 }
 
@@ -67,29 +66,29 @@ static BUSY: AtomicU32 = AtomicU32::new(1);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
 /// Sets how long waiters spin, and on how many CPUs.
-pub(crate) fn configure(spins: u32, spins_crowded: u32, cpus: u32) {
+pub fn configure(spins: u32, spins_crowded: u32, cpus: u32) {
     SPINS.store(spins, Ordering::Relaxed);
     SPINS_CROWDED.store(spins_crowded, Ordering::Relaxed);
     CPUS.store(cpus, Ordering::Relaxed);
 }
 
 /// `count` more workers have something to do.
-pub(crate) fn busier(count: u32) {
+pub fn busier(count: u32) {
     BUSY.fetch_add(count, Ordering::Relaxed);
 }
 
 /// `count` workers less have something to do.
-pub(crate) fn calmer(count: u32) {
+pub fn calmer(count: u32) {
     BUSY.fetch_sub(count, Ordering::Relaxed);
 }
 
 /// CPUs that this node's workers have.
-pub(crate) fn cpus() -> u32 {
+pub fn cpus() -> u32 {
     CPUS.load(Ordering::Relaxed)
 }
 
 /// Have more workers something to do than there are CPUs?
-pub(crate) fn is_crowded() -> bool {
+pub fn is_crowded() -> bool {
     BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed)
 }
 
@@ -98,7 +97,7 @@ fn spins() -> u32 {
 }
 
 /// Looks at `done` a while; true as soon as it holds.
-fn spin_until(mut done: impl FnMut() -> bool) -> bool {
+pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
     if done() {
         return true;
     }
@@ -113,18 +112,20 @@ fn spin_until(mut done: impl FnMut() -> bool) -> bool {
 
 /// Where workers wait for a condition on other words to come true.
 #[repr(align(64))]
-pub(crate) struct Gate {
+pub struct Gate {
     turns: AtomicU32,
     sleepers: AtomicU32,
 }
 
 impl Gate {
-    pub(crate) const fn new() -> Self {
+    /// A gate at which nobody waits.
+    #[expect(clippy::new_without_default, reason = "gates are statics and fields that are made in constants")]
+    pub const fn new() -> Self {
         Gate { turns: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
     }
 
     /// Returns once `done` holds. Whoever makes it hold calls `notify` afterwards.
-    pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) {
+    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
         if spin_until(&mut done) {
             return;
         }
@@ -143,7 +144,7 @@ impl Gate {
 
     /// Lets all waiters look at their conditions again, after a change that may fulfil one.
     #[inline]
-    pub(crate) fn notify(&self) {
+    pub fn notify(&self) {
         // Other side: the fence in `wait_until`, between announcing the sleeper and its last look.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) != 0 {
@@ -158,7 +159,7 @@ const HELD: u32 = 1;
 const HELD_WANTED: u32 = 2;
 
 /// A lock in runtime memory around some data.
-pub(crate) struct Lock<T> {
+pub struct Lock<T> {
     word: AtomicU32,
     data: UnsafeCell<T>,
 }
@@ -170,19 +171,21 @@ unsafe impl<T> Sync for Lock<T> {}
 unsafe impl<T> Send for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(data: T) -> Self {
+    /// A lock that is free, around `data`.
+    pub const fn new(data: T) -> Self {
         Lock { word: AtomicU32::new(FREE), data: UnsafeCell::new(data) }
     }
 
+    /// Takes the lock, and sleeps until it can.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         self.acquire();
         Guard { lock: self }
     }
 
-    /// Takes it if it is free.
+    /// Takes the lock if it is free.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // Other side: the swap in `release`.
         let taken = self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // A guard that is made is also dropped.
@@ -191,7 +194,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock without a guard; `release` gives it back.
     #[inline]
-    pub(crate) fn acquire(&self) {
+    pub fn acquire(&self) {
         // Other side: the swap in `release`.
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.acquire_slowly();
@@ -211,8 +214,9 @@ impl<T> Lock<T> {
         }
     }
 
+    /// Gives back a lock that was taken by [`acquire`](Self::acquire).
     #[inline]
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         // Other side: the acquiring operations above.
         if self.word.swap(FREE, Ordering::Release) == HELD_WANTED {
             wake(&self.word, 1);
@@ -221,7 +225,7 @@ impl<T> Lock<T> {
 }
 
 /// The right to use a lock's data, until dropped.
-pub(crate) struct Guard<'a, T> {
+pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
@@ -243,70 +247,5 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         self.lock.release();
-    }
-}
-
-/// A word to sleep on for many program words; aligned so that busy ones do not share a line.
-#[repr(align(64))]
-struct Bay(AtomicU32);
-
-/// The parking lot: program words hash to these, since nobody may sleep on memory that can be paged out.
-static BAYS: [Bay; 64] = [const { Bay(AtomicU32::new(0)) }; 64];
-
-fn bay(word: &AtomicU32) -> &'static AtomicU32 {
-    let hash = (word.as_ptr() as usize).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    &BAYS[hash >> 58].0
-}
-
-/// Takes the lock whose word lies in program memory: 0 is free.
-#[inline]
-pub(crate) fn word_lock(word: &AtomicU32) {
-    if nodes::active() {
-        // Between nodes the word's address is the lock's name, and nobody looks at the word.
-        return nodes::lock(word.as_ptr() as usize);
-    }
-    // Other side: the swap in `word_unlock`.
-    if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        word_lock_slowly(word);
-    }
-}
-
-#[cold]
-fn word_lock_slowly(word: &AtomicU32) {
-    if spin_until(|| word.load(Ordering::Relaxed) == FREE && word_try_lock(word)) {
-        return;
-    }
-    let bay = bay(word);
-    loop {
-        let turn = bay.load(Ordering::Acquire);
-        // An unlock after this swap sees HELD_WANTED and turns the bay, so that the sleep below ends at once.
-        if word.swap(HELD_WANTED, Ordering::AcqRel) == FREE {
-            return;
-        }
-        sleep(bay, turn);
-    }
-}
-
-/// Takes the lock if it is free.
-#[inline]
-pub(crate) fn word_try_lock(word: &AtomicU32) -> bool {
-    if nodes::active() {
-        return nodes::try_lock(word.as_ptr() as usize);
-    }
-    word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
-}
-
-/// Gives the lock back.
-#[inline]
-pub(crate) fn word_unlock(word: &AtomicU32) {
-    if nodes::active() {
-        return nodes::unlock(word.as_ptr() as usize);
-    }
-    // Other side: the acquiring operations of `word_lock` and `word_try_lock`.
-    if word.swap(FREE, Ordering::AcqRel) == HELD_WANTED {
-        let bay = bay(word);
-        bay.fetch_add(1, Ordering::Release);
-        // Sleepers of other words may share the bay: all look again.
-        wake(bay, i32::MAX as u32);
     }
 }
