@@ -5,7 +5,8 @@
 use atoll_memory::control::{Figures, MAX_WORKERS};
 use atoll_memory::region_counts::Key;
 
-use crate::{journal, nodes, start, state, wrap};
+use crate::omp::spread::measure;
+use crate::{journal, start, state, wrap};
 
 /// The calling worker is about to send a team off; the team does not run yet.
 #[inline]
@@ -26,7 +27,7 @@ pub(crate) fn region_enter(key: Key) {
             let key = if control.settings.several_nodes() { key } else { alike };
             control.regions.enter(index, key, &control.figures[index]);
         }
-        nodes::measure::enter(index);
+        measure::enter(index);
         wrap::replay::catch_up();
         if index == 0 {
             journal::region_enter(key.function as usize);
@@ -59,7 +60,7 @@ pub(crate) fn region_leave() {
     if control.settings.count_regions != 0 {
         control.regions.leave(index, &control.figures[index]);
     }
-    nodes::measure::leave(index);
+    measure::leave(index);
     if index == 0 {
         journal::region_leave();
     }

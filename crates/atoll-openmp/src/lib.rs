@@ -5,7 +5,6 @@
 mod heap;
 mod hooks;
 mod journal;
-mod nodes;
 mod omp;
 mod start;
 mod state;

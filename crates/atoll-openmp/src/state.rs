@@ -14,7 +14,7 @@ use atoll_memory::sys;
 pub(crate) use atoll_memory::ending::give_up;
 pub(crate) use atoll_memory::managed::{control, end_thread, manage, pager, table};
 pub(crate) use atoll_memory::signals::{
-    SignalsBlocked, block_asynchronous, mask, set_all_blocked, set_mask, signal_waits, unblock,
+    SignalsBlocked, block_asynchronous, mask, set_all_blocked, set_mask, unblock,
 };
 
 static FAULTS: AtomicBool = AtomicBool::new(false);

@@ -33,6 +33,7 @@ pub(crate) mod pools;
 mod routines;
 mod sections;
 mod single;
+pub(crate) mod spread;
 mod target;
 mod task;
 mod taskgroup;
@@ -43,8 +44,7 @@ mod word_lock;
 mod workshare;
 
 pub(crate) use crew::forget as forget_workers;
-pub(crate) use parallel::take_part_of_region;
-pub(crate) use team::{Function, retire};
+pub(crate) use team::retire;
 
 /// Writes a line to standard error, as libgomp words it but with our name, without any buffer or lock of std.
 pub(crate) fn say(message: &str) {

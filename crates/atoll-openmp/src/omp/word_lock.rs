@@ -3,11 +3,11 @@
 //! `critical` and `locks` call it. Nobody may sleep on memory that can be paged out, so that waiting words hash to words of the
 //! runtime's (`atoll_memory::futex` sleeps and wakes). On several nodes the origin's agent has the locks.
 
+use super::spread;
+use atoll_nodes::ask;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_memory::futex::{sleep, spin_until, wake};
-
-use crate::nodes;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -28,9 +28,9 @@ fn bay(word: &AtomicU32) -> &'static AtomicU32 {
 /// Takes the lock whose word lies in program memory: 0 is free.
 #[inline]
 pub(crate) fn word_lock(word: &AtomicU32) {
-    if nodes::active() {
+    if atoll_nodes::active() {
         // Between nodes the word's address is the lock's name, and nobody looks at the word.
-        return nodes::lock(word.as_ptr() as usize);
+        return spread::lock(word.as_ptr() as usize);
     }
     // Other side: the swap in `word_unlock`.
     if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -57,8 +57,8 @@ fn word_lock_slowly(word: &AtomicU32) {
 /// Takes the lock if it is free.
 #[inline]
 pub(crate) fn word_try_lock(word: &AtomicU32) -> bool {
-    if nodes::active() {
-        return nodes::try_lock(word.as_ptr() as usize);
+    if atoll_nodes::active() {
+        return ask::try_lock(word.as_ptr() as usize);
     }
     word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
@@ -66,8 +66,8 @@ pub(crate) fn word_try_lock(word: &AtomicU32) -> bool {
 /// Gives the lock back.
 #[inline]
 pub(crate) fn word_unlock(word: &AtomicU32) {
-    if nodes::active() {
-        return nodes::unlock(word.as_ptr() as usize);
+    if atoll_nodes::active() {
+        return ask::unlock(word.as_ptr() as usize);
     }
     // Other side: the acquiring operations of `word_lock` and `word_try_lock`.
     if word.swap(FREE, Ordering::AcqRel) == HELD_WANTED {

@@ -202,6 +202,9 @@ pub(crate) fn make_alternate_stack(index: usize) -> bool {
     if let Some(slot) = slot {
         ALTERNATES[index].store(slot.alternate(), Ordering::Relaxed);
         signal::use_stack(slot.alternate());
+        if index == 0 {
+            atoll_nodes::stack::handles_signals_below(slot.alternate() + signal::STACK_BYTES);
+        }
     }
     slot.is_some()
 }

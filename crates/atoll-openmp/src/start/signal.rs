@@ -26,7 +26,7 @@ fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
     match signal {
         libc::SIGBUS if state::pager().is_some() => Some(&PROGRAM[0]),
         // Memory that only another node has.
-        libc::SIGSEGV if crate::nodes::active() => Some(&PROGRAM[1]),
+        libc::SIGSEGV if atoll_nodes::active() => Some(&PROGRAM[1]),
         _ => None,
     }
 }
