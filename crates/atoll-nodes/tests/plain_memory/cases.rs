@@ -7,7 +7,7 @@ use atoll_memory::control::NodeCount;
 use atoll_nodes::region::SinglePhases;
 use atoll_nodes::{ask, calls, futexes};
 
-use crate::nodes::{Setup, run};
+use crate::nodes::{Setup, run, seed};
 use crate::program::{Array, COUNT, ENDED, FREED, HEARD, LATE, Loop, Node, PAGE, Part, RAISED, Words};
 
 /// Nodes are busy, machines are slow: this is for what hangs.
@@ -18,6 +18,9 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("loops_with_one_writer", || on_any_number(|node| loops(node, false))),
     ("loops_with_many_writers", || on_any_number(|node| loops(node, true))),
     ("random_accesses", || on_any_number(random_accesses)),
+    ("random_accesses_over_a_bad_way", || {
+        well(Setup { bad_way: true, ..Setup::of(3) }, random_accesses);
+    }),
     ("random_accesses_in_little_near_memory", || {
         well(Setup { near: Some(NEAR), ..Setup::of(2) }, random_accesses_of_much);
     }),
@@ -46,10 +49,6 @@ pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
-}
-
-fn seed() -> u64 {
-    std::env::var("ATOLL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
 fn plain(part: Part, seed: u64, many: bool) -> Loop {

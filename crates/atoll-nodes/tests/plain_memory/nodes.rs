@@ -51,13 +51,20 @@ pub(crate) struct Setup {
     /// Bytes of near memory of each; none: no limit.
     pub(crate) near: Option<u64>,
     pub(crate) check_races: bool,
+    /// Are messages late, refused and sent twice?
+    pub(crate) bad_way: bool,
 }
 
 impl Setup {
     /// So many nodes, with nothing limited.
     pub(crate) fn of(nodes: u32) -> Setup {
-        Setup { nodes, near: None, check_races: false }
+        Setup { nodes, near: None, check_races: false, bad_way: false }
     }
+}
+
+/// What random numbers begin with.
+pub(crate) fn seed() -> u64 {
+    std::env::var("ATOLL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
 /// How a node ended: its exit status, or less than 0 the signal.
@@ -115,6 +122,10 @@ fn wait(children: Vec<c_int>, limit: Duration) -> Vec<Status> {
 fn serve(setup: Setup, node: u32, sockets: Vec<Option<OwnedFd>>, main: fn(&Node)) {
     // SAFETY: no pointers. The node ends with who started it.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if setup.bad_way {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::set_var("ATOLL_TEST_FAULTS", (u64::from(node) + seed()).to_string()) };
+    }
     let control = control(setup, node);
     let pager = pager(control);
     let number = |socket: Option<OwnedFd>| socket.map_or("-".to_owned(), |fd| fd.into_raw_fd().to_string());
