@@ -22,17 +22,20 @@ pub fn is_handling() -> bool {
 }
 
 /// The calling thread enters the handler of a fault; `before` are the signals that were blocked until then (bit n−1: signal n).
+#[inline]
 pub fn enter_handler(before: u64) {
     HANDLING.set(true);
     BEFORE.set(before);
 }
 
 /// The calling thread leaves the handler of a fault.
+#[inline]
 pub fn leave_handler() {
     HANDLING.set(false);
 }
 
 /// The signals that were blocked before the handler in which the calling thread is (bit n−1: signal n).
+#[inline]
 pub fn blocked_before() -> u64 {
     BEFORE.get()
 }

@@ -3,7 +3,6 @@
 //! Stands on `atoll-memory` for pages; the `atoll` command injects it.
 
 mod heap;
-mod hooks;
 mod journal;
 mod omp;
 mod start;

@@ -19,6 +19,13 @@ pub(crate) use atoll_memory::signals::{
 
 static FAULTS: AtomicBool = AtomicBool::new(false);
 static HEAP: AtomicBool = AtomicBool::new(false);
+/// Any thread may have had the program managed, so that the first one gets its executor when it asks.
+static FIRST_WITHOUT_NUMBER: AtomicBool = AtomicBool::new(false);
+
+/// The program is managed since one of its threads needed memory, whichever that was; or it is managed no longer.
+pub(crate) fn set_first_without_number(without: bool) {
+    FIRST_WITHOUT_NUMBER.store(without, Ordering::Relaxed);
+}
 
 /// Are faults served yet? Before, no page is missing, and none can be fetched.
 #[inline]
@@ -66,8 +73,7 @@ pub(crate) fn executor_index() -> usize {
 #[cold]
 fn without_number() -> usize {
     let _blocked = (!atoll_memory::signals::is_handling()).then(SignalsBlocked::new);
-    // The first thread of a program that another of its threads had managed.
-    if pager().is_some() && crate::start::take_over::is_first_without_number() {
+    if pager().is_some() && FIRST_WITHOUT_NUMBER.load(Ordering::Relaxed) && is_first_of_process() {
         become_worker(0, 0);
         return 0;
     }
@@ -95,6 +101,10 @@ pub(crate) fn is_first_thread() -> bool {
     if pager().is_some() {
         return managed::own_executor() == Some(0);
     }
+    is_first_of_process()
+}
+
+fn is_first_of_process() -> bool {
     // SAFETY: no arguments.
     unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
 }

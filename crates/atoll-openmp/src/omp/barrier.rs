@@ -2,10 +2,10 @@
 //!
 //! `parallel` ends regions with one of these; `tasks` tells when the last task is complete.
 
+use super::hooks;
 use super::spread;
 use super::tasks;
 use super::team::{Team, Thread, me};
-use crate::hooks;
 use crate::wrap::replay;
 use std::sync::atomic::{AtomicU32, Ordering};
 

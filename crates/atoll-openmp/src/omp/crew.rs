@@ -4,10 +4,11 @@
 
 use super::barrier;
 use super::env;
+use super::hooks;
 use super::places;
 use super::spread;
 use super::team::{Team, Thread, adopt};
-use crate::{hooks, workers};
+use crate::workers;
 use atoll_memory::futex::{Gate, Lock};
 use std::cell::Cell;
 use std::ffi::c_void;

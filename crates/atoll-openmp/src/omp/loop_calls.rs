@@ -4,13 +4,13 @@
 
 use super::barrier;
 use super::doacross::Doacross;
+use super::hooks;
 use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
 use super::loops::{self, Plan};
 use super::ordered;
 use super::taskgroup;
 use super::team::{Thread, me};
 use super::workshare::{self, WorkShare};
-use crate::hooks;
 use std::ptr;
 
 /// What a construct can ask for beside its iterations.

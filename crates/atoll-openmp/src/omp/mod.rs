@@ -19,6 +19,7 @@ mod display;
 mod doacross;
 mod env;
 mod fortran;
+mod hooks;
 pub(crate) mod icv;
 mod kmp;
 mod locks;

@@ -6,6 +6,7 @@
 use super::barrier;
 use super::crew;
 use super::env;
+use super::hooks;
 use super::loops::Plan;
 use super::places;
 use super::spread::decide::Way;
@@ -15,7 +16,6 @@ use super::task::Group;
 use super::taskgroup;
 use super::team::{Body, Function, Span, Team, Thread, me};
 use super::workshare;
-use crate::hooks;
 use atoll_memory::futex;
 use atoll_memory::region_counts::Key;
 use std::ptr;

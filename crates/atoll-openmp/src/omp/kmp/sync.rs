@@ -3,12 +3,12 @@
 //! `barrier`, `single`, `critical` and `ordered` do it; `reduce` ends with the same barrier.
 
 use super::super::barrier;
+use super::super::hooks;
 use super::super::ordered;
 use super::super::single;
 use super::super::team::me;
 use super::super::word_lock::{word_lock, word_unlock};
 use super::kinds::Location;
-use crate::hooks;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// A barrier of the calling thread's team, from which it goes on at `site`.

@@ -1,22 +1,22 @@
-//! What the rest of the runtime wants to know about regions: called by `omp`, filled by whoever tracks pages.
+//! What the rest of the runtime wants to know about regions: called where they begin, pass barriers and end.
 //!
 //! Every function runs in the worker it speaks of, outside of any lock of the OpenMP runtime.
 
 use atoll_memory::control::{Figures, MAX_WORKERS};
 use atoll_memory::region_counts::Key;
 
-use crate::omp::spread::measure;
+use super::spread::measure;
 use crate::{journal, start, state, wrap};
 
 /// The calling worker is about to send a team off; the team does not run yet.
 #[inline]
-pub(crate) fn before_region() {
+pub(super) fn before_region() {
     start::late::share();
 }
 
 /// The calling worker starts its part of the region of `key`.
 #[inline]
-pub(crate) fn region_enter(key: Key) {
+pub(super) fn region_enter(key: Key) {
     if let Some(pager) = state::pager() {
         let index = state::executor_index().min(MAX_WORKERS);
         let control = pager.control();
@@ -38,7 +38,7 @@ pub(crate) fn region_enter(key: Key) {
 
 /// The calling worker has passed a barrier, from which it returns to `site` (0 where the entry point does not tell).
 #[inline]
-pub(crate) fn barrier_passed(site: usize) {
+pub(super) fn barrier_passed(site: usize) {
     if let Some(pager) = state::pager()
         && state::executor_index() == 0
     {
@@ -54,7 +54,7 @@ fn number(one: usize, other: usize) -> u32 {
 
 /// The calling worker has ended its part of the region; it has not yet told the team.
 #[inline]
-pub(crate) fn region_leave() {
+pub(super) fn region_leave() {
     let Some(pager) = state::pager() else { return };
     let (control, index) = (pager.control(), state::executor_index().min(MAX_WORKERS));
     if control.settings.count_regions != 0 {
