@@ -51,7 +51,7 @@ use services::Services;
 
 /// Between two reports of what a node counted.
 const LIVE: Duration = Duration::from_millis(900);
-/// A round that did so much may have left something that came.
+/// A round that did so much may have left undone something that came meanwhile.
 pub(crate) const MUCH: usize = 256;
 
 /// The agent at work.
@@ -70,11 +70,11 @@ pub(crate) struct Server {
     phase: Phase,
     services: Services,
     files: Files,
-    /// Where the calls lie that workers of this node wait for.
+    /// The calls that workers of this node wait for, by address.
     calls: HashMap<Number, usize>,
     ending: Ending,
     desk: Desk,
-    /// When the origin heard of this node's counts.
+    /// The last time at which the origin heard of this node's counts.
     told_at: Instant,
     counts: &'static NodeFigures,
 }
@@ -82,15 +82,15 @@ pub(crate) struct Server {
 /// Questions that are not answered yet.
 #[derive(Default)]
 struct Desk {
-    /// What only the agent's own thread may do is due.
+    /// Something is due that only the agent's own thread may do.
     for_thread: bool,
-    /// Of that, what workers asked for.
+    /// Questions of workers that only the agent's own thread may answer.
     later: Vec<Question>,
-    /// Kept for its memory.
+    /// Questions of the round that is under way; empty between rounds, and kept for its memory.
     questions: Vec<Question>,
 }
 
-/// Copies that the message has its receivers drop.
+/// The number of copies that the receivers of `message` drop.
 fn invalidations(message: &Message<Content, Diff>) -> u64 {
     match message {
         Message::Invalidate(_) | Message::Forward(_, _, Want::Write) => 1,
@@ -99,10 +99,10 @@ fn invalidations(message: &Message<Content, Diff>) -> u64 {
     }
 }
 
-/// What the agent does before it serves: it learns who has which page at first.
+/// The work of the agent before it serves: it learns which node has which page at first.
 type Begin = Box<dyn FnOnce() -> Result<Layout, String> + Send>;
 
-/// What the agent's thread begins with.
+/// All that the agent's thread begins with.
 type Start = (Meeting, Box<dyn Program>, Begin);
 
 /// Starts the agent's thread, which runs `begin` first and then serves `program`.
@@ -116,7 +116,7 @@ pub fn start(
 ) -> Result<(), String> {
     let begin: Begin = Box::new(begin);
     let start: *mut Start = Box::into_raw(Box::new((meeting, program, begin)));
-    // Not those that this thread's own faults on its stack are.
+    // A signal that is a fault of this thread's own stack is not blocked.
     let _blocked = SignalsBlocked::new();
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the thread takes the box and never ends; it inherits blocked signals.
@@ -227,7 +227,7 @@ impl Server {
         1
     }
 
-    /// How long until something is due that waits for its time; none if nothing does.
+    /// The time until something is due that waits for its time; none if nothing waits.
     fn next_time(&self) -> Option<Duration> {
         [self.faults.hold.longest_sleep(), self.late_sleep(), self.services_sleep()]
             .into_iter()
@@ -235,14 +235,14 @@ impl Server {
             .min()
     }
 
-    /// How long the thread may sleep at most.
+    /// The longest time that the agent's thread may sleep.
     pub(crate) fn longest_sleep(&self) -> Duration {
         let others = if self.me == ORIGIN { Duration::MAX } else { LIVE };
         let longest = self.ending.longest_sleep().unwrap_or(others);
         self.next_time().map_or(longest, |left| left.min(longest))
     }
 
-    /// What lets one thread sleep while others step this, where they may.
+    /// The bell at which the agent's thread sleeps while workers step the agent; none where they may not.
     pub(crate) fn doze(&self) -> Option<Doze> {
         if cpus::is_apart() { None } else { self.peers.doze() }
     }
@@ -252,12 +252,12 @@ impl Server {
         self.peers.wait(self.longest_sleep().min(Duration::from_secs(1)));
     }
 
-    /// Does something that was said wait for room?
+    /// Does a message of this node wait for room on its way?
     pub(crate) fn is_behind(&self) -> bool {
         self.peers.is_behind()
     }
 
-    /// Does something wait for its time?
+    /// Does anything wait for its time?
     pub(crate) fn holds(&self) -> bool {
         self.faults.hold.waits() || self.next_time().is_some()
     }
@@ -267,7 +267,8 @@ impl Server {
         self.desk.for_thread
     }
 
-    /// Does what is to be done now, by the agent's `thread` or a worker that waits; returns how much that was.
+    /// One round: does all that can be done now, in the agent's own thread if `thread`, else in a worker that waits. Returns how much
+    /// that was.
     pub(crate) fn round(&mut self, thread: bool) -> usize {
         let mut done = self.peers.receive();
         if thread {
@@ -316,7 +317,7 @@ impl Server {
         done
     }
 
-    /// Sends what was said: what it says of pages is so then. Returns how much that was.
+    /// Settles what was put off, so that messages about pages are true, and sends them. Returns how many were sent.
     fn flush(&mut self) -> usize {
         self.pages.settle();
         self.peers.flush()
@@ -331,7 +332,8 @@ impl Server {
         }
     }
 
-    /// What follows from a step of the protocol: its messages, workers whose pages are here, a barrier that is over.
+    /// Does what follows from a step of the protocol: sends its messages, lets workers go on whose pages are here, passes the barrier
+    /// that is over.
     fn step(&mut self, result: Result<(), Impossible>) {
         if let Err(e) = result {
             give_up(EXIT_NODE, &e.to_string());

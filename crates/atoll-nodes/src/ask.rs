@@ -1,4 +1,4 @@
-//! What a worker asks its node's agent for, besides pages: locks, barriers, regions, the program's end.
+//! Questions of workers to their node's agent that are not about pages: locks, barriers, regions, the program's end.
 //!
 //! `mail` carries the questions. `futexes`, `files` and `calls` ask for more. Each function returns when the agent has answered.
 

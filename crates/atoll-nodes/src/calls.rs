@@ -19,14 +19,14 @@ use crate::mail::{self, Kind, Number};
 /// Threads at most.
 const MOST: usize = 64;
 
-/// What a call gives back.
+/// The outcome of a call.
 #[derive(Debug, Default)]
 pub struct Reply {
-    /// What the function returned.
+    /// The value that the function returned.
     pub result: i64,
-    /// What `errno` was behind it; 0: not changed.
+    /// The value of `errno` after it; 0 where it was not changed.
     pub errno: i32,
-    /// What it wrote for the caller.
+    /// The bytes that it wrote for the caller.
     pub bytes: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Call {
     pub(crate) reply: Reply,
 }
 
-/// Has node `to` carry out what `words` and `bytes` say ([`Program::carry_out`](crate::Program::carry_out)).
+/// Lets node `to` carry out what `words` and `bytes` say ([`Program::carry_out`](crate::Program::carry_out)).
 pub fn call(to: u32, words: [u64; 4], bytes: &[u8]) -> Reply {
     let mut call = Box::new(Call { to, words, bytes: bytes.to_vec(), reply: Reply::default() });
     mail::post(Kind::Call, [std::ptr::from_mut(&mut *call) as u64, 0, 0]);

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Nodes on this machine, where there are several nodes; else 0.
 static HERE: AtomicU32 = AtomicU32::new(0);
 
-/// So many nodes share this machine's CPUs.
+/// Says how many nodes share this machine's CPUs.
 pub(crate) fn share(nodes: u32) {
     HERE.store(nodes, Ordering::Relaxed);
 }
 
-/// Does the agent's thread do all of its work, so that it needs a CPU? Else workers that wait do it.
+/// The agent's thread does all of the agent's work, so that it needs a CPU. Else workers that wait do it.
 static APART: AtomicBool = AtomicBool::new(true);
 
 pub(crate) fn set_apart(apart: bool) {

@@ -19,7 +19,7 @@ const ALL_LEND: u32 = 8;
 
 /// Whose files this node reads, and who reads its own.
 pub(crate) struct Direct {
-    /// Does this node offer its files?
+    /// This node offers its files to the others.
     lends: bool,
     theirs: Vec<Option<ArenaFiles>>,
     readers: Nodes,
@@ -30,12 +30,12 @@ impl Direct {
         Direct { lends: lends(settings), theirs: vec![None; settings.nodes as usize], readers: Nodes::NONE }
     }
 
-    /// See the field.
+    /// Does this node offer its files to the others?
     pub(crate) fn lends(&self) -> bool {
         self.lends
     }
 
-    /// What the others must know to read this node's files.
+    /// The message by which other nodes can read this node's files.
     pub(crate) fn offer(pager: &Pager) -> Packet {
         Packet::Files(Numbers::own(), pager.files().numbers())
     }
@@ -53,12 +53,12 @@ impl Direct {
         place.is_some()
     }
 
-    /// Node `from` can read this node's files.
+    /// Notes that node `from` can read this node's files.
     pub(crate) fn is_read_by(&mut self, from: u32) {
         self.readers = self.readers.with(from as Node);
     }
 
-    /// May it, instead of being sent a page?
+    /// May node `to` read a page in this node's files, instead of being sent it?
     pub(crate) fn may_lend(&self, to: Node) -> bool {
         self.lends && self.readers.has(to)
     }
@@ -69,8 +69,8 @@ impl Direct {
     }
 }
 
-/// May others read this node's pages later than it says so? Not if it may have made twins of them by then. Nor while things go to
-/// far memory, or where a worker cannot step the agent.
+/// May other nodes read this node's pages later than they hear of them? They may not where this node could have made twins by then,
+/// while pages go to far memory, or where a worker cannot step the agent.
 fn lends(settings: &Settings) -> bool {
     let never_many = settings.consistency == Consistency::Single as u32;
     let may = settings.node == ORIGIN || never_many && settings.nodes <= ALL_LEND;

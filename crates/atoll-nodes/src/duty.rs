@@ -1,4 +1,4 @@
-//! Who steps the node's agent: its own thread, or a worker that waits for it, so that nobody need be woken to go on.
+//! Duty: the node's agent is stepped by its own thread, or by a worker that waits for it, so that nobody need be woken to go on.
 //!
 //! `mail` comes here with a worker that waits; `agent` has what is done on duty. One at a time is on duty, under a lock. The
 //! agent's thread sleeps at the transport's bell while a worker is, hushed: what comes wakes nobody, as the worker looks
@@ -23,7 +23,7 @@ use crate::agent::{MUCH, Server};
 use crate::heap::Inside;
 use crate::{clock, mail, stack};
 
-/// What who is on duty uses.
+/// The agent, and the bell of its transport, for whoever is on duty.
 pub(crate) struct Shared {
     server: Box<Server>,
     doze: Doze,
@@ -31,24 +31,24 @@ pub(crate) struct Shared {
 
 /// The agent, where workers may step it.
 static DUTY: Lock<Option<Shared>> = Lock::new(None);
-/// May workers step the agent?
+/// Workers may step the agent.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// How long a worker that has a CPU to itself looks while nothing comes.
+/// The time for which a worker that has a CPU to itself looks while nothing comes.
 const LONG: Duration = Duration::from_millis(2);
-/// Looks between two at the clock.
+/// A worker looks at the clock once in so many looks.
 const LOOKS: u32 = 64;
-/// `Patience::eager` of a worker.
+/// The value of `Patience::eager` for a worker.
 const EAGER: u32 = 256;
 /// A call that offers the CPU and takes longer than this had takers who want it for long.
 const TAKEN_NS: u64 = 1_000_000;
-/// How long nobody looks for long then.
+/// The time for which nobody looks for long after such a call.
 const CALM_NS: u64 = 20_000_000;
-/// Until when, by `clock::now`.
+/// The end of that time, by `clock::now`.
 static CONTENDED: AtomicU64 = AtomicU64::new(0);
-/// Looks of a worker that has no CPU to itself.
+/// A worker that has no CPU to itself looks so often.
 const FEW: u32 = 3;
-/// How soon the thread looks again whether there is room for what was said.
+/// The agent's thread looks so soon again whether there is room for messages that wait.
 const RETRY: Duration = Duration::from_micros(100);
 
 /// The agent's thread: steps it whenever no worker does.
@@ -72,8 +72,8 @@ pub(crate) fn serve(server: Box<Server>) -> ! {
     }
 }
 
-/// As only the agent's thread may: looks a while longer than there is something to do. Much of what comes is followed by more,
-/// and waking a thread takes longer than most ways between nodes.
+/// Steps the agent where only its thread may. The thread looks a while longer than there is something to do: much of what comes is
+/// followed by more, and waking a thread takes longer than most ways between nodes.
 fn serve_alone(mut server: Box<Server>) -> ! {
     loop {
         // The worker that it answers may want the same CPU.
@@ -154,7 +154,7 @@ fn take_part(alone: bool, done: &impl Fn() -> bool) -> bool {
     false
 }
 
-/// How long a worker looks.
+/// The patience of a worker that looks for its answer.
 struct Patience {
     alone: bool,
     /// Looks before it offers the CPU to others at each.

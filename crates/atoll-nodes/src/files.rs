@@ -25,13 +25,13 @@ pub struct Mapped {
     pub at: u64,
     /// Its bytes.
     pub len: u64,
-    /// What may be done with it, as `mmap` has it.
+    /// Its protection, as `mmap` has it.
     pub prot: i32,
-    /// As `mmap` has them.
+    /// Its flags, as `mmap` has them.
     pub flags: i32,
     /// A descriptor of the node's processes.
     pub fd: i32,
-    /// Where in the file it begins.
+    /// The offset in the file at which it begins.
     pub offset: i64,
 }
 
@@ -40,7 +40,7 @@ impl Mapped {
         self.at + self.len
     }
 
-    /// What of it lies in `from..to`.
+    /// The part of the mapping that lies in `from..to`.
     fn part(&self, from: u64, to: u64) -> Option<Mapped> {
         let (at, end) = (self.at.max(from), self.end().min(to));
         let offset = self.offset + (at as i64 - self.at as i64);
@@ -77,7 +77,7 @@ impl Table {
     }
 }
 
-/// Where this node maps files that may lie anywhere, of the `bytes` bytes from [`layout::FILES`] on.
+/// The addresses at which this node maps files that may lie anywhere, within the `bytes` bytes from [`layout::FILES`] on.
 pub fn part(bytes: usize) -> Range<usize> {
     let (node, nodes) = crate::several().unwrap_or((0, 1));
     let (offset, len) = layout::part(bytes, node, nodes);
@@ -176,20 +176,22 @@ pub(crate) fn lend(at: u64, by: u32) -> Option<Mapped> {
     Some(*map)
 }
 
-/// What came of asking another node for what lies at an address.
+/// The outcome of asking another node for what lies at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fetched {
-    /// There is nothing.
+    /// Nothing lies there.
     Nothing,
-    /// This node's workers are to map it.
+    /// This node's workers are to map the file that lies there.
     Here,
-    /// It has a file mapped that this node cannot.
+    /// This node of another machine has a file mapped there, which cannot be mapped here.
     NotHere(u32),
 }
 
-/// Numbers that stand for it.
+/// Answers of the agent: nothing lies there.
 pub(crate) const NOTHING: u64 = 0;
+/// The workers are to map the file that lies there.
 pub(crate) const HERE: u64 = 1;
+/// The file that lies there cannot be mapped here.
 pub(crate) const NOT_HERE: u64 = 2;
 
 /// Asks the node that should know what lies at `address`, which a worker touched in vain.

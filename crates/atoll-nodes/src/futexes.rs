@@ -11,23 +11,23 @@ use std::time::{Duration, Instant};
 use crate::mail::{self, Kind, Service};
 use crate::program::Who;
 
-/// What is asked, in the upper bits of the first word, above an address.
+/// A question, which travels in the upper bits of the first word, above an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
-    /// With a mask: from now on a wake counts.
+    /// The thread looks at the word once more, with a mask: from now on a wake counts.
     Enter,
-    /// It does not sleep after all. Answer: 1 if it was woken meanwhile.
+    /// The thread does not sleep after all. Answer: 1 if it was woken meanwhile.
     Leave,
-    /// For so many nanoseconds at most. Answer: 1 if it was woken.
+    /// The thread sleeps, for so many nanoseconds at most. Answer: 1 if it was woken.
     Sleep,
-    /// So many, with a mask that shares a bit. Answer: how many were woken.
+    /// So many threads are woken whose masks share a bit with this one. Answer: how many were.
     Wake,
 }
 
 const ASKS: [Ask; 4] = [Ask::Enter, Ask::Leave, Ask::Sleep, Ask::Wake];
 const SHIFT: u32 = 60;
 
-/// What a question's first word means.
+/// The meaning of a question's first word.
 pub(crate) fn parse(word: u64) -> Option<(Ask, u64)> {
     let ask = ASKS.get((word >> SHIFT) as usize)?;
     Some((*ask, word & ((1 << SHIFT) - 1)))
@@ -38,7 +38,7 @@ struct Sleeper {
     who: Who,
     mask: u32,
     woken: bool,
-    /// It sleeps, until then if that comes first.
+    /// The thread sleeps, until this time if that comes first.
     asleep: Option<Option<Instant>>,
 }
 
@@ -70,13 +70,13 @@ impl Futexes {
         self.sleepers.get(&address)?.iter().position(|sleeper| sleeper.who == who)
     }
 
-    /// It does not sleep after all; was it woken?
+    /// `who` does not sleep after all; returns whether it was woken.
     pub(crate) fn leave(&mut self, address: u64, who: Who) -> bool {
         let at = self.position(address, who);
         at.and_then(|at| self.remove(address, at)).is_some_and(|gone| gone.woken)
     }
 
-    /// It sleeps; true if it was woken before that.
+    /// `who` sleeps from now on; true if it was woken before.
     pub(crate) fn sleep(&mut self, address: u64, who: Who, limit: Option<Duration>) -> bool {
         let Some(at) = self.position(address, who) else { return true };
         let sleeper = &mut self.sleepers.entry(address).or_default()[at];
@@ -89,7 +89,7 @@ impl Futexes {
         false
     }
 
-    /// Wakes up to `count`; returns how many that were, and those of them who slept.
+    /// Wakes up to `count` threads; returns how many that were, and those of them who slept.
     pub(crate) fn wake(&mut self, address: u64, count: u32, mask: u32) -> (u32, Vec<Who>) {
         let (mut woken, mut slept, mut at) = (0, Vec::new(), 0);
         while woken < count {
@@ -111,7 +111,7 @@ impl Futexes {
         (woken, slept)
     }
 
-    /// Those whose time is over.
+    /// Takes out the sleepers whose time is over.
     pub(crate) fn over(&mut self) -> Vec<Who> {
         if self.timed == 0 {
             return Vec::new();
@@ -128,7 +128,7 @@ impl Futexes {
         found.into_iter().map(|(_, who)| who).collect()
     }
 
-    /// How long until there is one.
+    /// The time until a sleeper's time is over; none if nobody's is limited.
     pub(crate) fn longest_sleep(&self) -> Option<Duration> {
         if self.timed == 0 {
             return None;
@@ -142,14 +142,14 @@ fn post(ask: Ask, address: usize, words: [u64; 2]) -> u64 {
     mail::post(Kind::Origin(Service::Futex), [(ask as u64) << SHIFT | address as u64, words[0], words[1]])[0]
 }
 
-/// How a sleep ended.
+/// The way in which a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slept {
-    /// Somebody woke it.
+    /// Somebody woke the sleeper.
     Woken,
     /// The word was another one.
     Changed,
-    /// So much time went by.
+    /// The time for which it was to sleep went by.
     TimeOver,
 }
 

@@ -53,7 +53,7 @@ unsafe impl Send for Heap {}
 
 static HEAP: Spin<Heap> = Spin::new(Heap { blocks: Tlsf::new(), begun: false });
 
-/// Where its blocks lie: first byte, and the byte behind the last.
+/// The stretch in which the agent's blocks lie: its first byte, and the byte behind its last.
 static RANGE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// The agent's blocks lie in `range`, which is mapped and used by nobody else. Once, before the first of them, where there are several
@@ -90,7 +90,7 @@ pub fn alloc(layout: Layout) -> *mut u8 {
 /// Gives a block back.
 ///
 /// # Safety
-/// It is from here, and nobody uses it.
+/// The block is from here, and nobody uses it.
 pub unsafe fn free(block: *mut u8, layout: Layout) {
     let Some(block) = NonNull::new(block) else { return };
     // SAFETY: as promised; it was made with this layout.

@@ -1,5 +1,5 @@
-//! Which pages a node keeps for a moment though others want them: those that it has only just been given, as its worker would
-//! otherwise find each gone before it was used once, and pages that several nodes write would do nothing but travel.
+//! Pages that a node keeps for a moment though others want them, as it has only just been given them. Otherwise its worker would find
+//! each gone before it was used once, and pages that several nodes write would do nothing but travel.
 //!
 //! `agent` asks before it does what a message says, and comes back to those that wait. A page's home serves one request of it at a
 //! time, and a node that asks comes to no barrier before it is served, so nothing overtakes what is held.
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use atoll_coherence::merge::Page;
 
-/// How long a worker that looks for its page keeps it.
+/// A worker that looks for its page keeps it for so long.
 const WINDOW: Duration = Duration::from_micros(30);
-/// What it takes longer to begin if it sleeps.
+/// A worker that sleeps takes so much longer to begin.
 const WAKE: Duration = Duration::from_micros(70);
 
 /// Pages that were given to workers, and messages (`M`) that would take them, with who sent them.
 pub(crate) struct Hold<M> {
-    /// Until when each is kept.
+    /// The time until which each page is kept.
     until: HashMap<Page, Instant>,
-    /// The same, in the order in which they were given.
+    /// The same times and pages, in the order in which pages were given.
     given: VecDeque<(Instant, Page)>,
     waiting: VecDeque<(Page, u32, M)>,
 }
@@ -42,28 +42,28 @@ impl<M> Hold<M> {
         }
     }
 
-    /// Is it to wait that somebody takes `page`?
+    /// Is `page` kept, so that whoever would take it waits?
     pub(crate) fn keeps(&self, page: Page) -> bool {
         !self.until.is_empty() && self.until.get(&page).is_some_and(|until| *until > Instant::now())
     }
 
-    /// What would take `page` waits.
+    /// `message` from node `from`, which would take `page`, waits.
     pub(crate) fn wait(&mut self, page: Page, from: u32, message: M) {
         self.waiting.push_back((page, from, message));
     }
 
-    /// Does anything?
+    /// Does any message wait?
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// A message that need not wait any more; none need if `all`.
+    /// A message that need not wait any more; where `all` is true, no message need.
     pub(crate) fn take(&mut self, all: bool) -> Option<(u32, M)> {
         let at = self.waiting.iter().position(|(page, ..)| all || !self.keeps(*page))?;
         self.waiting.remove(at).map(|(_, from, message)| (from, message))
     }
 
-    /// How long until one need not; none if none waits.
+    /// The time until a message need not wait any more; none if no message waits.
     pub(crate) fn longest_sleep(&self) -> Option<Duration> {
         let left = |page| {
             let until = self.until.get(page);

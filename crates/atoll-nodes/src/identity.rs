@@ -1,4 +1,4 @@
-//! What must be the same on all nodes: the program and its libraries, and where everything lies.
+//! A node's identity, which must be the same on all nodes: the program and its libraries, and where everything lies.
 //!
 //! `meeting` sends it first; a difference ends the run with a sentence that names it. `atoll_code::link_map` compares what is
 //! loaded.
@@ -9,7 +9,7 @@ use atoll_code::link_map::{self, Library};
 use atoll_code::loaded;
 use serde::{Deserialize, Serialize};
 
-/// One node's.
+/// The identity of one node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Version of what nodes say to each other.
@@ -18,11 +18,11 @@ pub(crate) struct Identity {
     atoll: String,
     page_bytes: u64,
     objects: Vec<Loaded>,
-    /// The main stack.
+    /// The first and last address of the main stack.
     stack: (u64, u64),
 }
 
-/// As [`Library`], whose fields these are.
+/// A library that is loaded, with the fields of [`Library`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Loaded {
     name: String,
@@ -70,7 +70,7 @@ impl Identity {
         }
     }
 
-    /// How `other` differs, if it does: a sentence for the user.
+    /// The difference between this node and `other`, if there is one: a sentence for the user.
     pub(crate) fn difference(&self, other: &Identity) -> Option<String> {
         if self.version != other.version || self.atoll != other.atoll {
             return Some(format!("it runs atoll {}, and here is atoll {}", other.atoll, self.atoll));

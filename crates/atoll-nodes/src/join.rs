@@ -1,4 +1,4 @@
-//! How this node joins the others: by what its launcher left, over shared memory or UCX.
+//! The way into the job: this node joins the others by what its launcher left, over shared memory or UCX.
 //!
 //! `meeting` calls it, before the program's memory is paged. The launcher's side is `crates/atoll/src/run/nodes.rs` (local
 //! nodes, whose sockets are inherited) and `run/job.rs` (nodes that something else started: a socket to the launcher).
@@ -23,7 +23,7 @@ use atoll_transport::transport::{
 use crate::cpus;
 use crate::way::Way;
 
-/// How long nodes wait for each other at the start.
+/// Nodes wait so long for each other at the start.
 pub(crate) const MEETING: Duration = Duration::from_secs(30);
 /// Lines of the rings between nodes on one machine: room for some pages.
 const LINES: u32 = 4096;
@@ -31,13 +31,13 @@ const LINES: u32 = 4096;
 const LONGEST: usize = 64 << 20;
 /// Bytes that may wait there for a node that is busy.
 const QUEUE: usize = 256 << 20;
-/// The same over UCX, which keeps what is under way in memory.
+/// The longest message and the longest queue over UCX, which keeps in memory what is under way.
 const LONGEST_UCX: usize = 4 << 20;
 const QUEUE_UCX: usize = 64 << 20;
 /// A host that lost its power or its cable is taken for lost after this: within five seconds every node is to end.
 const SILENCE: Duration = Duration::from_millis(3500);
 
-/// For `nodes` nodes that share this machine's CPUs.
+/// The settings of shared memory for `nodes` nodes that share this machine's CPUs.
 fn shm_settings(nodes: u32) -> ShmSettings {
     cpus::share(nodes);
     // Who spins takes the CPU of whom it waits for, unless there are enough.
@@ -205,7 +205,7 @@ fn greeted(mut stream: &UnixStream) -> Option<u32> {
     is_this_users(stream).then(|| u32::from_le_bytes(number))
 }
 
-/// Is at the other end a process of this process's user?
+/// Is the process at the other end one of this process's user?
 fn is_this_users(stream: &UnixStream) -> bool {
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;

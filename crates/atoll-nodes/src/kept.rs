@@ -1,4 +1,4 @@
-//! Which pages' memory a node keeps though others have them now: to make it again costs more than all else that a copy does.
+//! Pages whose memory a node keeps though others have them now: to make it again costs more than all else that a copy does.
 //!
 //! `memory` keeps what it takes from workers, and frees what this says.
 

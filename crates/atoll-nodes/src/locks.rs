@@ -12,7 +12,7 @@ pub(crate) struct Locks {
     taken: HashMap<u64, VecDeque<Who>>,
 }
 
-/// What became of a request.
+/// The outcome of a request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
     Yes,
@@ -37,7 +37,7 @@ impl Locks {
         }
     }
 
-    /// Gives it back; who has it now, if somebody waited.
+    /// Gives the lock back; returns who has it now, if somebody waited.
     pub(crate) fn give(&mut self, name: u64) -> Option<Who> {
         let next = self.taken.get_mut(&name)?.pop_front();
         if next.is_none() {

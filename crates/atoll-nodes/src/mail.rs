@@ -1,4 +1,5 @@
-//! How workers ask their node's agent for something, and wait for it: one slot a worker, in memory that all workers share.
+//! Mail from workers to their node's agent: they ask for something and wait for it, in one slot a worker, in memory that all workers
+//! share.
 //!
 //! `agent` answers, whose part a waiting worker may take itself (`duty`). A worker may come here from its fault handler.
 //!
@@ -16,25 +17,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::duty;
 
-/// What the origin's agent has for all workers of all nodes.
+/// A service that the origin's agent has for all workers of all nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Service {
     /// The lock's name; 1: do not wait. Answer: 1 if taken.
     Lock,
     /// The lock's name. The answer does not wait for the origin.
     Unlock,
-    /// See `futexes`.
+    /// The questions of `futexes`.
     Futex,
-    /// What the program's part on the origin has, by a number of its own.
+    /// A service of the program's part on the origin, by a number of its own.
     Program(u8),
 }
 
-/// What is asked for.
+/// A kind of question, with its words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// The page, whether it is written: that the worker may.
+    /// The page, and whether the worker writes it: leave to do so.
     Fault,
-    /// Where they go on to, whether it ends the region: all workers of the node are at a barrier.
+    /// The site to which workers go on, and whether it ends the region: all workers of the node are at a barrier.
     Arrive,
     /// On the origin: all nodes are to begin a region.
     Region,
@@ -50,9 +51,9 @@ pub(crate) enum Kind {
     Touched,
     /// From where on, how many bytes: these nodes, by bits, are to unmap it. Answered when all have.
     Forget,
-    /// Where a `calls::Call` lies. Answered when its reply is in it.
+    /// The address of a `calls::Call`. Answered when its reply is in it.
     Call,
-    /// Where a `calls::Done` lies.
+    /// The address of a `calls::Done`.
     Called,
     /// Three words for a service of the origin, which has two for an answer.
     Origin(Service),
@@ -151,10 +152,10 @@ static SLOTS: [Slot; COUNT] = [const {
     }
 }; COUNT];
 
-/// Which slots were posted and not looked at by the agent.
+/// Bits of the slots that were posted and not looked at by the agent.
 static NEWS: [AtomicU64; COUNT / 64] = [const { AtomicU64::new(0) }; COUNT / 64];
 
-/// Does the agent sleep, or is it about to?
+/// The agent's thread sleeps, or is about to.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
@@ -164,7 +165,7 @@ pub(crate) fn post(kind: Kind, words: [u64; 3]) -> [u64; 2] {
     post_in(number, kind, words)
 }
 
-/// The same for [`Kind::Touched`], which a worker may find that waits for something else.
+/// Asks for [`Kind::Touched`], which a worker may do while it waits for something else.
 pub(crate) fn post_touched(words: [u64; 3]) -> [u64; 2] {
     post_in(2 * managed::executor_index() + 1, Kind::Touched, words)
 }
@@ -241,7 +242,7 @@ fn is_answered(slot: &Slot) -> bool {
     slot.state.load(Ordering::Acquire) == DONE
 }
 
-/// Sleeps until it is answered, not for long.
+/// Sleeps until the question is answered, not for long.
 fn sleep(slot: &Slot) {
     let slept = slot.state.compare_exchange(POSTED, SLEEPING, Ordering::Acquire, Ordering::Acquire);
     if matches!(slept, Ok(_) | Err(SLEEPING)) {
@@ -249,15 +250,15 @@ fn sleep(slot: &Slot) {
     }
 }
 
-/// Has the agent's thread look.
+/// Lets the agent's thread look.
 pub(crate) fn wake_agent() {
     if let Some(waker) = WAKER.get() {
         waker.wake();
     }
 }
 
-/// The agent's side: how to wake it, without locks, as a worker may fault while it does so, and wake it once more. Once, before
-/// there are workers.
+/// The agent's side: sets what wakes its thread. That takes no lock, as a worker may fault while it wakes the thread, and wake it once
+/// more. Called once, before there are workers.
 pub(crate) fn set_waker(waker: Waker) {
     let _ = WAKER.set(waker);
 }
@@ -270,7 +271,7 @@ pub(crate) struct Question {
     pub(crate) words: [u64; 3],
 }
 
-/// The agent's side: all that was asked since the last call. Returns how much that was.
+/// The agent's side: takes all questions since the last call. Returns how many there were.
 pub(crate) fn take(mut each: impl FnMut(Question)) -> usize {
     let mut count = 0;
     for (group, news) in NEWS.iter().enumerate() {
@@ -297,7 +298,7 @@ pub(crate) fn is_number(number: Number) -> bool {
     (number as usize) < COUNT
 }
 
-/// The agent's side: answers, and lets the worker go on. Did it sleep?
+/// The agent's side: answers, and lets the worker go on. Returns whether it slept.
 pub(crate) fn answer(number: Number, answers: [u64; 2]) -> bool {
     let slot = &SLOTS[number as usize];
     slot.answers[0].store(answers[0], Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How a node meets the others: it joins them, and they compare what they are.
+//! The meeting of the nodes: each joins the others, and they compare what they are.
 //!
 //! The runtime calls it before the program's memory is paged; `agent` works with what it found. `join` is how they are reached,
 //! `identity` what is compared.
@@ -13,7 +13,7 @@ use crate::wire::Packet;
 use crate::{ORIGIN, cpus, join, mail};
 use atoll_memory::managed;
 
-/// What is needed before the agent's thread runs.
+/// A node that has met the others, before its agent's thread runs.
 pub struct Meeting {
     pub(crate) peers: Peers,
     /// The processes of nodes on this machine.
@@ -22,7 +22,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// On another node than the origin: what the origin's process is called.
+    /// On another node than the origin: the numbers of the origin's process.
     pub fn origin(&self) -> Option<&Numbers> {
         self.origin.as_ref()
     }

@@ -36,16 +36,16 @@ pub(crate) struct Pages {
     x: &'static mut Executor,
     twins: HashMap<Page, Twin>,
     room: Room,
-    /// What need not travel.
+    /// Pages that are read where they lie, and need not travel.
     pub(crate) direct: Direct,
-    /// Where races are looked for.
+    /// The finder of races, where they are looked for.
     pub(crate) races: Option<Finder>,
-    /// Twins took more of near memory than they may.
+    /// Twins have taken more of near memory than they may.
     pub(crate) crowded: bool,
     kept: Kept,
-    /// What is put off until it is settled.
+    /// Work that is put off until it is settled.
     together: Together,
-    /// Of [`TOGETHER`] pages, once it is used.
+    /// A buffer of [`TOGETHER`] pages, once it is used.
     run_buffer: Vec<u8>,
     /// Buffers of twins that are gone.
     spare: Vec<Vec<u8>>,
@@ -53,9 +53,9 @@ pub(crate) struct Pages {
     pub(crate) used: HashSet<Page>,
     /// Pages whose waiting workers may try again.
     pub(crate) resumed: Vec<Page>,
-    /// This node's.
+    /// This node's counters.
     pub(crate) counts: &'static NodeFigures,
-    /// Do a barrier's orders invalidate copies now?
+    /// The orders of a barrier invalidate copies now.
     pub(crate) merging: bool,
 }
 
@@ -128,7 +128,7 @@ impl Pages {
         kept
     }
 
-    /// Does what was put off.
+    /// Does the work that was put off.
     pub(crate) fn settle(&mut self) {
         if self.together.is_empty() {
             return;

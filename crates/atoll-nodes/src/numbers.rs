@@ -1,25 +1,26 @@
-//! What the kernel calls a node's first process, for nodes of the same machine: they take its descriptors and tell its number.
+//! The kernel's numbers for a node's first process: nodes of the same machine take its descriptors by them, and tell programs its
+//! number.
 //!
 //! `meeting` sends it with the greeting, `direct` with the files of pages.
 
 use atoll_memory::sys;
 use serde::{Deserialize, Serialize};
 
-/// What a node's process is called by the kernel, for the other nodes.
+/// The kernel's numbers for a node's process, for the other nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Numbers {
-    /// The process.
+    /// The process itself.
     pub process: i32,
-    /// Who started it.
+    /// The process that started it.
     pub parent: i32,
     /// Its group.
     pub group: i32,
-    /// Where these numbers mean something: a start of a machine, and a space of processes on it.
+    /// The place where these numbers mean something: a start of a machine, and a space of processes on it.
     machine: (String, String),
 }
 
 impl Numbers {
-    /// This node's.
+    /// The numbers of this node.
     pub fn own() -> Numbers {
         let start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();

@@ -19,12 +19,12 @@ const TOGETHER: usize = 64;
 /// A node that is gone, and why.
 pub(crate) type Lost = (Node, String);
 
-/// See the module.
+/// The other nodes' agents.
 pub(crate) struct Peers {
     way: Way,
-    /// To each node: what is said to it in this round.
+    /// The packets for each node in this round.
     saying: Vec<Vec<Packet>>,
-    /// To each node: what it had no room for.
+    /// The messages for each node that had no room.
     outgoing: Vec<VecDeque<Vec<u8>>>,
     incoming: VecDeque<(Node, Packet)>,
     lost: VecDeque<Lost>,
@@ -44,12 +44,12 @@ impl Peers {
         }
     }
 
-    /// This node.
+    /// The number of this node.
     pub(crate) fn me(&self) -> u32 {
         self.way.node().0
     }
 
-    /// How many there are.
+    /// The number of nodes.
     pub(crate) fn nodes(&self) -> u32 {
         self.way.nodes()
     }
@@ -58,7 +58,7 @@ impl Peers {
         self.way.waker()
     }
 
-    /// What sleeps for them while others use this, if anything can.
+    /// The bell at which a thread sleeps while others use the peers, where there is one.
     pub(crate) fn doze(&self) -> Option<Doze> {
         self.way.doze()
     }
@@ -88,7 +88,7 @@ impl Peers {
         self.incoming.pop_front()
     }
 
-    /// It is not its turn yet.
+    /// Puts `packet` back in front: its turn has not come.
     pub(crate) fn put_back(&mut self, from: Node, packet: Packet) {
         self.incoming.push_front((from, packet));
     }
@@ -118,14 +118,14 @@ impl Peers {
         }
     }
 
-    /// Says it with [`Self::flush`].
+    /// Says `packet` to node `to`, with the next [`Self::flush`].
     pub(crate) fn send(&mut self, to: u32, packet: Packet) {
         if let Some(saying) = self.saying.get_mut(to as usize) {
             saying.push(packet);
         }
     }
 
-    /// Has enough come together for a message?
+    /// Are there packets enough for a message?
     pub(crate) fn has_enough(&self) -> bool {
         self.saying.iter().any(|saying| saying.len() >= TOGETHER)
     }
@@ -163,7 +163,7 @@ impl Peers {
         sent
     }
 
-    /// Does something that was said wait for room?
+    /// Does a message wait for room?
     pub(crate) fn is_behind(&self) -> bool {
         self.way.is_behind() || self.outgoing.iter().any(|queue| !queue.is_empty())
     }
@@ -179,13 +179,13 @@ impl Peers {
         }
     }
 
-    /// See [`Way::outlast`].
+    /// Waits for the others' end, as [`Way::outlast`].
     pub(crate) fn outlast(&mut self, timeout: Duration) {
         self.way.outlast(timeout);
     }
 }
 
-/// Sends it; `false` if there is no room now.
+/// Sends `bytes`; `false` if there is no room now.
 fn leaves(way: &mut Way, to: u32, bytes: &[u8]) -> bool {
     match way.send(Node(to), bytes) {
         Err(TransportError::Full(_)) => false,

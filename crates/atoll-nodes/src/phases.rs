@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 use atoll_coherence::merge::Page;
 use atoll_coherence::plan::{Costs, Fate, Plan};
 
-/// So few pages are worth waiting for: they come sooner than a worker that faults on each would go on.
+/// So few pages are worth waiting for, as they come sooner than a worker that faults on each would go on.
 const FEW: usize = 32;
 
-/// This node's phases.
+/// The phases of this node.
 pub(crate) struct Phases {
     enabled: bool,
     plans: HashMap<u64, Plan>,
     now: u64,
     began: Instant,
-    /// Fetched ahead in this phase.
+    /// Pages that were fetched ahead in this phase.
     ahead: Vec<Page>,
-    /// Does no worker go on before all are here? Where none could compute meanwhile, as the agent needs the only CPU.
+    /// No worker goes on before all of them are here, as none could compute meanwhile: the agent needs the only CPU.
     in_turn: bool,
-    /// Came with a page that a worker waited for.
+    /// Pages that came with one that a worker waited for.
     streamed: Vec<Page>,
-    /// Of those fetched ahead, not here yet.
+    /// Pages fetched ahead that are not here yet.
     flying: HashSet<Page>,
-    /// From the phase's begin until the last of them was here.
+    /// The time from the phase's begin until the last of them was here.
     entry: Duration,
-    /// What a fault costs, as an average that follows.
+    /// The cost of a fault, as an average that follows.
     fault: Duration,
     asked: HashMap<Page, Instant>,
 }
@@ -81,7 +81,7 @@ impl Phases {
         (pages, fetched, good)
     }
 
-    /// These are being fetched; the node has one worker and one CPU if `in_turn`.
+    /// Notes that `pages` are being fetched; `in_turn`: the node has one worker and one CPU.
     pub(crate) fn fetching(&mut self, pages: Vec<Page>, in_turn: bool) {
         self.flying.extend(&pages);
         (self.ahead, self.in_turn) = (pages, in_turn);

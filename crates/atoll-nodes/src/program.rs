@@ -1,4 +1,4 @@
-//! What a node asks of the program that runs on it, or of the runtime that runs the program: one trait.
+//! The program as a node sees it: one trait for all that a node asks of it, or of the runtime that runs it.
 //!
 //! The agent (`agent`) holds the program and calls it, one call at a time, in its own thread or in a worker that steps it (`duty`). The
 //! program's messages to its parts on other nodes are bytes that only it understands.
@@ -18,7 +18,7 @@ pub type Tell<'a> = &'a mut dyn FnMut(Vec<u8>);
 /// A worker: its node, and a number there.
 pub type Who = (u32, u32);
 
-/// How a node's part of the program ends.
+/// The way in which a node's part of the program ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// On the origin: a worker of another node ended the program, with this status.
@@ -27,7 +27,7 @@ pub enum End {
     OfNode,
 }
 
-/// What a node asks of its program.
+/// The program, or its runtime, of which a node asks this.
 pub trait Program: Send {
     /// On the origin, where the leader has asked for it: a region begins. Says what the other nodes must know; what is given to `tell`
     /// reaches them before.
@@ -77,10 +77,10 @@ pub trait Program: Send {
         None
     }
 
-    /// On another node, at the end: what the origin is to know of it.
+    /// On another node, at the end: says what the origin is to know of this node.
     fn report(&mut self, _tell: Tell<'_>) {}
 
-    /// What carries out calls from other nodes ([`calls::call`](crate::calls::call)), in threads of the node's first process.
+    /// The function that carries out calls from other nodes ([`calls::call`](crate::calls::call)), in threads of the node's first process.
     fn carry_out(&self) -> CarryOut;
 
     /// On the origin: a worker of another node called `exit`; what the program registered for its end is to run, in a thread other

@@ -19,12 +19,12 @@ pub(crate) struct Found {
     nodes: u64,
 }
 
-/// Are races looked for?
+/// Does the user want races to be looked for?
 pub fn wanted() -> bool {
     managed::control().is_some_and(|control| control.settings.check_races != 0)
 }
 
-/// What this node's merges find.
+/// The races that this node's merges find.
 #[derive(Default)]
 pub(crate) struct Finder {
     races: Races,
@@ -62,7 +62,7 @@ impl Finder {
         }));
     }
 
-    /// What was found since the last call.
+    /// Takes the races that were found since the last call.
     pub(crate) fn take(&mut self) -> Vec<Found> {
         std::mem::take(&mut self.found)
     }

@@ -13,12 +13,12 @@ use crate::duty;
 /// Phases of a region that can be told apart.
 const MOST_PHASES: usize = 8;
 
-/// Which phases of a region with many writers have one at a time: addresses at which phases begin, where a barrier returns to or the
-/// region's code begins. None if all phases have many.
+/// The phases of a region with many writers that have one at a time: addresses at which phases begin, where a barrier returns to or
+/// the region's code begins. There are none if all phases have many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SinglePhases {
     begins: [u64; MOST_PHASES],
-    /// Bits: these have one.
+    /// Bits of the phases that have one writer.
     single: u8,
 }
 
@@ -26,7 +26,8 @@ impl SinglePhases {
     /// All phases have many writers.
     pub const NONE: SinglePhases = SinglePhases { begins: [0; MOST_PHASES], single: 0 };
 
-    /// From where each phase begins, and whether it has one writer. None if no phase has many, or there are too many phases.
+    /// Made from the address at which each phase begins, and whether it has one writer. None if no phase has many writers, or there are
+    /// too many phases.
     pub fn of(phases: impl ExactSizeIterator<Item = (u64, bool)>) -> Option<SinglePhases> {
         let (mut all, count) = (SinglePhases::NONE, phases.len() as u32);
         for (at, (begin, single)) in phases.enumerate() {
@@ -36,25 +37,25 @@ impl SinglePhases {
         (all.single.count_ones() < count).then_some(all)
     }
 
-    /// May many write in the phase that begins there? Not known: as before it.
+    /// May many nodes write at once in the phase that begins at `begin`? None where that is not known: then as before it.
     pub fn many(&self, begin: u64) -> Option<bool> {
         let at = self.begins.iter().position(|other| begin != 0 && *other == begin)?;
         Some(self.single & (1 << at) == 0)
     }
 }
 
-/// What a node must know of a region to take part in it.
+/// A region, as far as a node must know it to take part in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Region {
     /// Tells the region apart from others: what its phases fetch ahead is learnt for it.
     pub key: u64,
     /// The address of its code.
     pub code: u64,
-    /// Do many nodes write a page at once, but in some phases?
+    /// Many nodes may write a page at once, but in some phases.
     pub many: bool,
-    /// In which they do not.
+    /// The phases in which they may not.
     pub phases: SinglePhases,
-    /// What the program wants done, in its own words.
+    /// The program's order to its parts, in bytes that only it understands.
     #[serde(with = "serde_bytes")]
     pub order: Vec<u8>,
 }
@@ -92,7 +93,7 @@ pub fn wait_for(done: u32) {
 /// Workers of this node's part of the region that began last.
 static WORKERS: AtomicU32 = AtomicU32::new(1);
 
-/// The leader begins this node's part of a region, of so many workers.
+/// Notes that this node's part of a region, which its leader begins, has so many workers.
 pub fn set_workers(workers: u32) {
     WORKERS.store(workers.max(1), Ordering::Relaxed);
 }
@@ -115,7 +116,7 @@ pub(crate) fn invalidated(count: u64) {
     INVALIDATED.fetch_add(count, Ordering::Relaxed);
 }
 
-/// What a worker gave to all nodes last.
+/// The value that a worker gave to all nodes last.
 static PUBLISHED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn published() -> u64 {

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atoll_memory::managed;
 use atoll_memory::signals::{self, SignalsBlocked};
 
-/// Where the stack ends on which the program's first thread handles signals.
+/// The end of the stack on which the program's first thread handles signals.
 static OF_SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
-/// The program's first thread handles signals on the stack that ends at `top`, a multiple of 16, which is not paged.
+/// Notes that the program's first thread handles signals on the stack that ends at `top`, a multiple of 16, which is not paged.
 pub fn handles_signals_below(top: usize) {
     OF_SIGNALS.store(top, Ordering::Relaxed);
 }
@@ -30,7 +30,7 @@ pub fn off_paged<R, W: FnOnce() -> R>(work: W) -> R {
     off_paged_blocked(work)
 }
 
-/// The same, where the caller has blocked signals.
+/// Runs `work` as [`off_paged`] does, where the caller has blocked signals.
 pub(crate) fn off_paged_blocked<R, W: FnOnce() -> R>(work: W) -> R {
     let here = 0u8;
     let paged = crate::active()

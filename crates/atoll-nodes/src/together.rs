@@ -1,5 +1,5 @@
-//! What may be done to pages later in a round, so that neighbours are done at once: one system call for a run of pages costs little
-//! more than for one of them.
+//! Work on pages that may be done later in a round, so that neighbours are done at once: one system call for a run of pages costs
+//! little more than for one of them.
 //!
 //! `memory` puts it off, and settles it before anything else is done to pages, before a word of it leaves the node (`agent`) and
 //! before a worker goes on that waits for it.
@@ -37,12 +37,12 @@ impl Together {
         self.protect.is_empty() && self.read.is_empty()
     }
 
-    /// Workers are not to write `page` any more.
+    /// Notes that workers are not to write `page` any more.
     pub(crate) fn protect(&mut self, page: u32) {
         self.protect.push(page);
     }
 
-    /// `page` is to be read from the files of node `from`.
+    /// Notes that `page` is to be read from the files of node `from`.
     pub(crate) fn read(&mut self, page: u32, from: Node, writable: bool) {
         self.read.push(Read { from, writable, page });
     }

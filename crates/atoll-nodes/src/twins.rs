@@ -1,4 +1,4 @@
-//! Where a node's twins lie.
+//! The memory that a node's twins lie in.
 //!
 //! `memory` makes and drops them. Where near memory is limited they are the first process's own memory and not the runtime's, which is
 //! pinned: all of that must be near, and a region with many twins would leave the program nothing. Only the agent's thread uses
@@ -6,7 +6,7 @@
 
 use atoll_memory::sys;
 
-/// Twins that memory is asked for at once.
+/// Memory is asked for so many twins at once.
 const TOGETHER: usize = 64;
 
 /// One page as it was.
@@ -32,7 +32,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Of pages of `page_bytes`; `limited`: is near memory?
+    /// Memory for twins of pages of `page_bytes` bytes; `limited`: near memory is.
     pub(crate) fn new(page_bytes: usize, limited: bool) -> Room {
         Room { page_bytes, limited, free: Vec::new() }
     }
@@ -51,7 +51,7 @@ impl Room {
         }
     }
 
-    /// The twin is not needed any more; returns a buffer that may be used again.
+    /// Takes back a twin that is not needed any more; returns a buffer that may be used again.
     pub(crate) fn give_back(&mut self, twin: Twin) -> Option<Vec<u8>> {
         match twin {
             Twin::Block(block) => Some(block),

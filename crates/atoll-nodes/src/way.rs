@@ -17,12 +17,12 @@ const KINDS: u32 = 2;
 /// Numbers before they begin anew.
 const NUMBERS: u16 = 1 << 13;
 
-/// What a message is by its number, where the one of number `next` is to come.
+/// The place of a message in their order, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Next,
     Again,
-    /// Others before it are lost.
+    /// Messages before it are lost.
     Ahead,
 }
 
@@ -39,7 +39,7 @@ pub(crate) type Early = VecDeque<(Node, u16, Vec<u8>)>;
 /// Bytes of the longest message that is put together: more than all pages of a node say at once.
 const MOST: usize = 4 << 30;
 
-/// See the module.
+/// The way to the other nodes.
 pub(crate) struct Way {
     transport: Box<dyn Transport>,
     early: Early,
@@ -86,12 +86,12 @@ impl Way {
         self.transport.waker()
     }
 
-    /// As a transport's.
+    /// The transport's bell.
     pub(crate) fn doze(&self) -> Option<Doze> {
         self.transport.doze()
     }
 
-    /// As a transport's; a message of which only parts were sent waits, too.
+    /// Does a message wait for room, or a part of one?
     pub(crate) fn is_behind(&self) -> bool {
         !self.over && (self.transport.is_behind() || self.going.iter().any(|going| !going.is_empty()))
     }
@@ -150,7 +150,7 @@ impl Way {
         Ok(())
     }
 
-    /// As a transport's; messages are whole.
+    /// Gives what has come to `handler`, as a transport does, in whole messages.
     pub(crate) fn progress(&mut self, handler: &mut dyn FnMut(Event<'_>)) -> Result<usize, TransportError> {
         if self.over {
             return Ok(0);
@@ -207,7 +207,7 @@ impl Way {
         Ok(told)
     }
 
-    /// As a transport's.
+    /// Sleeps until something comes, as a transport does.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), TransportError> {
         if self.over {
             std::thread::sleep(LAST_LOOKS);

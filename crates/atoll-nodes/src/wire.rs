@@ -1,4 +1,4 @@
-//! What agents of different nodes say to each other, and its bytes.
+//! The words of agents of different nodes to each other, and their bytes.
 //!
 //! `agent` sends and receives. The coherence protocol's own messages are one kind among them, and those of the program, which
 //! travel as bytes, another.
@@ -18,28 +18,28 @@ use crate::region::Region;
 pub(crate) enum Content {
     /// All zeros.
     Zeros,
-    /// These bytes, as many as a page has.
+    /// The bytes of the page, all of them.
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// It is to be read where it lies, in the sender's files.
+    /// The page is to be read where it lies, in the sender's files.
     There,
 }
 
-/// What changed in a page: see `atoll_coherence::diff`.
+/// The changes of a page, as `atoll_coherence::diff` writes them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) struct Diff(#[serde(with = "serde_bytes")] pub(crate) Vec<u8>);
 
 /// A message between agents.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Packet {
-    /// What the sender is, before anything else; and its process.
+    /// The sender's identity and its process, before anything else.
     Hello(Identity, Numbers),
     /// The sender's files of pages: its process's descriptors.
     Files(Numbers, Vec<i32>),
-    /// The sender can read the receiver's.
+    /// The sender can read the receiver's files of pages.
     Reads,
-    /// The coherence protocol's.
+    /// A message of the coherence protocol.
     Coherence(Message<Content, Diff>),
-    /// What the program's parts say to each other, which only they understand.
+    /// A message between the program's parts, which only they understand.
     Program(#[serde(with = "serde_bytes")] Vec<u8>),
     /// From the origin: a region begins.
     Region(Region),
@@ -47,15 +47,15 @@ pub(crate) enum Packet {
     Publish(u64),
     /// To the origin: a worker asks for a service.
     Ask { service: Service, words: [u64; 3], by: u32 },
-    /// From the origin: the answer.
+    /// From the origin: the answer to a worker that asked.
     Answer { by: u32, answers: [u64; 2] },
     /// A worker touched this address, where the receiver may have a file mapped.
     Touched { at: u64, by: u32 },
-    /// What it has mapped there.
+    /// The answer to [`Self::Touched`]: the sender has this mapped there.
     Mapped { by: u32, found: Option<Mapped> },
-    /// The sender has unmapped this: the receiver is to do so, too.
+    /// The sender has unmapped a stretch, which the receiver is to do, too.
     Forget { at: u64, len: u64, by: u32 },
-    /// It has.
+    /// The answer to [`Self::Forget`]: the sender has unmapped the stretch.
     Forgotten { by: u32 },
     /// A worker calls a function on the receiver's node.
     Call {
@@ -64,7 +64,7 @@ pub(crate) enum Packet {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// What it gave back.
+    /// The answer to [`Self::Call`].
     Called {
         by: u32,
         result: i64,
@@ -72,7 +72,7 @@ pub(crate) enum Packet {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// Blocks of the receiver's heap that are free.
+    /// A block of the receiver's heap is free.
     Free(u64),
     /// To the origin: words that several nodes wrote.
     Races(Vec<Found>),
@@ -80,7 +80,7 @@ pub(crate) enum Packet {
     Crowded(u64),
     /// To the origin, now and then: what the node counted, by `atoll_memory::control::NodeCount`.
     Counts(Vec<u64>),
-    /// To the origin, at the end: the same, behind all else that the node says.
+    /// To the origin, at the end: the same counters, behind all else that the node says.
     Goodbye(Vec<u64>),
     /// To the origin: a signal came for the program; whether a worker of it sent it.
     Signal { signal: i32, raised: bool },
@@ -91,7 +91,7 @@ pub(crate) enum Packet {
 }
 
 impl Packet {
-    /// May a worker that steps the agent do what it says? What ends a process is the agent's thread's.
+    /// May a worker that steps the agent do what the packet says? Only the agent's own thread ends a process.
     pub(crate) fn is_for_anybody(&self) -> bool {
         !matches!(
             self,
@@ -110,7 +110,7 @@ pub(crate) fn encode(packets: &[Packet]) -> Vec<u8> {
     postcard::to_stdvec(packets).unwrap_or_default()
 }
 
-/// What the bytes mean; none if nothing.
+/// The packets that the bytes stand for; none if they make no sense.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Packet>> {
     match postcard::take_from_bytes(bytes) {
         Ok((packets, [])) => Some(packets),

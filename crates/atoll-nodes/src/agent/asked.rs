@@ -1,4 +1,4 @@
-//! What the agent does when a worker of its node asks: each question goes to whose trade it is.
+//! Questions of the node's workers: each goes to whose trade it is.
 //!
 //! `mail` brings the questions; `heard` does the same for other nodes' agents.
 

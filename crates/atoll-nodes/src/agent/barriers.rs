@@ -16,12 +16,12 @@ use crate::wire::Packet;
 
 /// The barrier at which this node's workers are, or were last.
 pub(super) struct Barriers {
-    /// Who waits for the barrier, for all workers of the node.
+    /// The worker that waits for the barrier, for all workers of the node.
     arrived: Option<Number>,
     arrived_at: Instant,
-    /// Where they go on to from there.
+    /// The address at which the workers go on from there; 0 where it is not known.
     site: u64,
-    /// Does it end the region?
+    /// The barrier ends the region.
     last: bool,
     /// Faults that come while they wait.
     pub(super) late: Late,
@@ -56,7 +56,7 @@ impl Server {
         self.step(result);
     }
 
-    /// Has this node's workers go on if those of all nodes were at the barrier.
+    /// Lets this node's workers go on if those of all nodes were at the barrier.
     pub(super) fn pass_barrier(&mut self) {
         if !self.agent.released() {
             return;

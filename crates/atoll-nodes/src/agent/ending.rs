@@ -14,22 +14,22 @@ use crate::ORIGIN;
 use crate::program::End;
 use crate::wire::Packet;
 
-/// How long nodes wait for each other at the end.
+/// Nodes wait so long for each other at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How far the end has come.
+/// The state of the program's end.
 #[derive(Default)]
 pub(super) struct Ending {
     /// The program has ended.
     begun: bool,
-    /// On the origin: nodes that have said goodbye.
+    /// On the origin: the number of nodes that have said goodbye.
     pub(super) ended: u32,
     /// A node that went, why and when, if the program may have ended: the origin has not said so yet.
     gone: Option<(Node, String, Instant)>,
 }
 
 impl Ending {
-    /// How long the thread may sleep at most while it is not known why a node went.
+    /// The longest time that the thread may sleep while it is not known why a node went.
     pub(super) fn longest_sleep(&self) -> Option<Duration> {
         self.gone.is_some().then_some(GOODBYE / 10)
     }
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// On another node than the origin: the program has ended there.
+    /// On another node than the origin, where the program has ended: says goodbye and ends this node.
     pub(super) fn leave(&mut self) {
         self.ending.begun = true;
         let peers = &mut self.peers;
@@ -79,7 +79,7 @@ impl Server {
         self.program.end(End::OfNode);
     }
 
-    /// On the origin: the program has ended.
+    /// On the origin, where the program has ended: tells the other nodes and waits for their goodbye.
     pub(super) fn end_others(&mut self, status: i32) {
         self.ending.begun = true;
         self.peers.broadcast(|| Packet::Exit(status));

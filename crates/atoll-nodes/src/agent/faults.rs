@@ -19,14 +19,14 @@ use crate::mail::{self, Number, Question};
 use crate::region;
 use crate::wire::{Content, Diff};
 
-/// What a worker does with a page that it faults on: each kind has streams of its own.
+/// A kind of access to a page on which a worker faults. Each kind has streams of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Access {
-    /// It needs the page's content.
+    /// The worker needs the page's content.
     Read,
-    /// It needs to be the page's only writer.
+    /// The worker needs to be the page's only writer.
     Write,
-    /// It writes a copy that is here, among many.
+    /// The worker writes a copy that is here, as one of many writers.
     Twin,
 }
 
@@ -40,7 +40,7 @@ impl Access {
         }
     }
 
-    /// Pages done ahead at most. What is written ahead is taken from others.
+    /// The most pages that are done ahead. Pages to be written are taken from other nodes, so they are fewer.
     fn window(self) -> u32 {
         match self {
             Access::Read => 64,
@@ -50,11 +50,11 @@ impl Access {
     }
 }
 
-/// Who waits for which pages.
+/// The workers that wait for pages.
 pub(super) struct Faults {
     /// Workers that wait for a page.
     pub(super) waiting: HashMap<Page, Vec<Number>>,
-    /// Since when faults wait.
+    /// The time since which faults on a page wait.
     asked: HashMap<Page, Instant>,
     streams: HashMap<(Number, Access), Prefetcher>,
     /// Messages that would take what a worker was only just given.
@@ -113,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Has the workers try again whose pages are here.
+    /// Lets the workers try again whose pages are here.
     pub(super) fn resume(&mut self) {
         for page in std::mem::take(&mut self.pages.resumed) {
             self.phase.phases.came(page);
@@ -136,7 +136,7 @@ impl Server {
         }
     }
 
-    /// Does a worker of this node run, that may use what it has? One that waits for a page may not be let wait for another's turn.
+    /// Does a worker of this node run, and may use the pages that it has? Where all wait for pages, none is kept from other nodes.
     fn some_run(&self) -> bool {
         let waiting: usize = self.faults.waiting.values().map(Vec::len).sum();
         !self.barriers.waits() && waiting < region::workers() as usize
@@ -166,7 +166,7 @@ impl Server {
         (want == Want::Write || self.agent.state(page) == State::Exclusive).then_some(page)
     }
 
-    /// Does what other nodes asked for and was held, as far as it need not wait any more; returns how much that was.
+    /// Takes the next steps of the messages that were held and need not wait any more; returns how many these were.
     pub(super) fn let_go(&mut self) -> usize {
         let mut done = 0;
         if !self.faults.hold.waits() {

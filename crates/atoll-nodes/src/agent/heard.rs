@@ -1,4 +1,4 @@
-//! What the agent does when another node's agent says something: each message goes to whose trade it is.
+//! Messages of other nodes' agents: each goes to whose trade it is.
 //!
 //! `peers` brings the packets (`wire`); `asked` does the same for workers of this node. What a node should not say, or not to this one,
 //! ends the run.
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Are the numbers in it some that this node has?
+    /// Does this node know all pages and nodes that the message speaks of?
     fn is_sound(&self, message: &Message<Content, Diff>) -> bool {
         let page = |page: Page| self.pager.stretch(page).is_some();
         let node = |node: u8| u32::from(node) < self.nodes;

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use super::Server;
 use crate::mail::Question;
 
-/// How long a fault waits for the barrier's end.
+/// A fault waits so long for the barrier's end.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// How long the node stays away behind the last fault: more may follow.
+/// The node stays away so long after the last fault, as more may follow.
 const LINGER: Duration = Duration::from_millis(1);
 
 #[derive(Default)]
 pub(super) struct Late {
     questions: Vec<Question>,
-    /// When the first of them came; where the node is away, when the last one did.
+    /// The time at which the first of them came; where the node is away, the last one.
     since: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl Late {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// The barrier is over: these may be served.
+    /// Takes the questions that may be served, as the barrier is over.
     pub(super) fn take(&mut self) -> Vec<Question> {
         self.since = None;
         std::mem::take(&mut self.questions)
@@ -36,13 +36,13 @@ impl Late {
 }
 
 impl Server {
-    /// How long until something is to be done for what is late.
+    /// The time until something is to be done for late faults.
     pub(super) fn late_sleep(&self) -> Option<Duration> {
         let limit = if self.agent.is_out() { LINGER } else { PATIENCE };
         self.barriers.late.since.map(|since| limit.saturating_sub(since.elapsed()))
     }
 
-    /// Does it; returns how much that was.
+    /// Does what is due for late faults; returns how much that was.
     pub(super) fn serve_late(&mut self) -> usize {
         let Some(since) = self.barriers.late.since else { return 0 };
         if self.agent.is_out() {

@@ -1,5 +1,4 @@
-//! What the agent does for files that are mapped on several nodes (`files`): asks who has one, maps it here, and has
-//! others forget it.
+//! Files that are mapped on several nodes (`files`): the agent asks who has one, has it mapped here, and has others forget it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use crate::wire::Packet;
 pub(super) struct Files {
     /// The processes of nodes on this machine, by number.
     processes: Vec<Option<i32>>,
-    /// What this node's workers were told to map, by address.
+    /// The mappings that this node's workers were told to make, by address.
     here: BTreeMap<u64, Mapped>,
     /// Workers that wait until so many nodes have forgotten something.
     forgetting: BTreeMap<Number, u32>,

@@ -1,4 +1,4 @@
-//! How regions and phases begin on a node: what it needed the last time is fetched ahead, and its workers go on.
+//! Regions and phases that begin on a node: the pages that it needed the last time are fetched ahead, and its workers go on.
 //!
 //! `asked` comes here on the origin and `heard` on other nodes; `barriers` when one is over. The plans are `phases`'.
 
@@ -17,11 +17,11 @@ use crate::{ORIGIN, nonsense, races, region};
 /// Pages of a plan that are fetched at once where near memory is limited.
 const MOST_IN_MESSAGES: usize = 64;
 
-/// Who goes on when a phase begins.
+/// A worker that goes on when a phase begins.
 pub(super) enum Go {
     /// A worker that waits for an answer.
     Worker(Number),
-    /// Who leads this node's part of a region.
+    /// The worker that leads this node's part of a region.
     Region,
 }
 
@@ -37,18 +37,18 @@ impl Go {
 /// The region and the phase that are under way.
 pub(super) struct Phase {
     pub(super) phases: Phases,
-    /// Do many nodes write at once now?
+    /// Many nodes may write a page at once now.
     pub(super) many: bool,
-    /// May they in this region?
+    /// They may in this region, but in the phases of `single`.
     many_in_region: bool,
     single: SinglePhases,
     /// The region's code.
     pub(super) code: u64,
     /// A region that has begun elsewhere.
     pub(super) next: Option<Region>,
-    /// Who begins a region, which it may once nothing is under way that was asked for before.
+    /// The worker that begins a region, as soon as nothing is under way that was asked for before.
     pub(super) begins: Option<Number>,
-    /// They go on when the pages are here that they read first.
+    /// Workers that go on when the pages are here that they read first.
     waits_to_go: Vec<Go>,
 }
 
@@ -84,7 +84,7 @@ impl Phase {
 }
 
 impl Server {
-    /// Has workers go on that waited for pages of this phase, if they waited long enough.
+    /// Lets workers go on that waited for pages of this phase, if they waited long enough.
     pub(super) fn let_workers_go(&mut self) {
         if !self.phase.waits_to_go.is_empty() && !self.phase.phases.is_worth_waiting() {
             self.pages.settle();
@@ -92,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Has workers go on into the phase that has begun: when the few pages are here that they read first.
+    /// Lets workers go on into the phase that has begun, when the few pages are here that they read first.
     pub(super) fn go_on(&mut self, go: Go) {
         if self.phase.phases.is_worth_waiting() {
             self.phase.waits_to_go.push(go);
@@ -115,7 +115,7 @@ impl Server {
         self.go_on(Go::Worker(number));
     }
 
-    /// The region that this node was told of begins, once it is past the barrier before.
+    /// Begins the region that this node was told of, if the node is past the barrier before.
     pub(super) fn begin_next(&mut self) {
         if !self.barriers.waits()
             && let Some(region) = self.phase.next.take()

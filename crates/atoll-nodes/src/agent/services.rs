@@ -1,4 +1,4 @@
-//! What the origin's agent has for all workers of all nodes: locks, who sleeps on a word, and what the program has itself.
+//! The services of the origin's agent for all workers of all nodes: locks, sleepers on words, and those of the program itself.
 //!
 //! Workers' questions come from `asked`; on other nodes than the origin they go on to it, and `heard` brings them there.
 
@@ -97,15 +97,14 @@ impl Server {
         done
     }
 
-    /// On the origin: those go on who have slept for as long as they wanted, and those who waited long enough for the program's
-    /// answer; returns how many.
+    /// On the origin: lets sleepers go on whose time is over, and workers whose answer from the program is due; returns how many.
     pub(super) fn answer_in_time(&mut self) -> usize {
         let over = self.services.futexes.over();
         over.iter().for_each(|sleeper| self.answer(*sleeper, [0; 2]));
         over.len() + self.answer_of_program()
     }
 
-    /// How long until there is one of these; none if nobody waits.
+    /// The time until such a worker can go on; none if nobody waits.
     pub(super) fn services_sleep(&self) -> Option<Duration> {
         let of_program = if self.services.waiting > 0 { self.program.next_time() } else { None };
         [self.services.futexes.longest_sleep(), of_program].into_iter().flatten().min()
