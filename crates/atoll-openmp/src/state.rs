@@ -19,10 +19,11 @@ pub(crate) use atoll_memory::signals::{
 
 static FAULTS: AtomicBool = AtomicBool::new(false);
 static HEAP: AtomicBool = AtomicBool::new(false);
-/// Any thread may have had the program managed, so that the first one gets its executor when it asks.
+/// The program is managed since one of its threads needed memory. That need not be the first thread, which gets its executor when it
+/// asks for it.
 static FIRST_WITHOUT_NUMBER: AtomicBool = AtomicBool::new(false);
 
-/// The program is managed since one of its threads needed memory, whichever that was; or it is managed no longer.
+/// Says whether the first thread gets its executor when it asks for it: see [`FIRST_WITHOUT_NUMBER`].
 pub(crate) fn set_first_without_number(without: bool) {
     FIRST_WITHOUT_NUMBER.store(without, Ordering::Relaxed);
 }
@@ -69,7 +70,7 @@ pub(crate) fn executor_index() -> usize {
     managed::own_executor().unwrap_or_else(without_number)
 }
 
-/// The calling thread has no executor yet.
+/// Number of the executor that the calling thread gets, which has none yet.
 #[cold]
 fn without_number() -> usize {
     let _blocked = (!atoll_memory::signals::is_handling()).then(SignalsBlocked::new);
@@ -109,7 +110,7 @@ fn is_first_of_process() -> bool {
     unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
 }
 
-/// Is it the program's first one, or a worker?
+/// Is the calling thread the program's first one, or a worker?
 pub(crate) fn is_worker() -> bool {
     managed::own_executor().is_some_and(|index| index < MAX_WORKERS)
 }

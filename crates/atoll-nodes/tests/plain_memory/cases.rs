@@ -106,7 +106,9 @@ fn loops(node: &Node, many: bool) {
     assert_eq!(ENDED.load(Ordering::Relaxed), 9 * (node.nodes - 1));
     node.end();
     let counted = |count| node.control.nodes.iter().map(|node| node.get(count)).sum::<u64>();
-    assert_eq!(counted(NodeCount::Barriers), 18 * u64::from(node.nodes));
+    // The program may end while other nodes still wait for the differences of its last barrier.
+    let all = 18 * u64::from(node.nodes);
+    assert!((all - u64::from(node.nodes - 1)..=all).contains(&counted(NodeCount::Barriers)));
     assert_eq!(many, counted(NodeCount::Twins) > 0);
 }
 

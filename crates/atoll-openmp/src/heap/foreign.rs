@@ -14,7 +14,7 @@ use atoll_nodes::ask;
 static RETURNED: Spin<Vec<usize>> = Spin::new(Vec::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// The node that `block` belongs to, if that is another one.
+/// The node to which `block` belongs, if that is another one.
 #[inline]
 pub(super) fn owner(block: usize) -> Option<u32> {
     let (node, nodes) = atoll_nodes::several()?;
@@ -36,7 +36,7 @@ pub(super) fn free(block: usize, owner: u32) {
     ask::free(block, owner);
 }
 
-/// The agent was told that `block`, of this node, is free. Workers do what is to be done.
+/// For the agent, which was told that `block`, of this node, is free: workers give it back.
 pub(crate) fn give_back(block: usize) {
     RETURNED.lock().push(block);
     ANY.store(true, Ordering::Release);

@@ -1,6 +1,6 @@
 //! Locks whose word lies in the program's memory: critical sections and `omp_set_lock`.
 //!
-//! `critical` and `locks` call it. Nobody may sleep on memory that can be paged out, so that waiting words hash to words of the
+//! `critical` and `locks` call it. Nobody may sleep on memory that can be paged out, so the words hash to words of the
 //! runtime's (`atoll_memory::futex` sleeps and wakes). On several nodes the origin's agent has the locks.
 
 use super::spread;

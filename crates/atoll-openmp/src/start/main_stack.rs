@@ -10,13 +10,13 @@ use atoll_memory::sys::{self, Errno};
 
 use super::{share, slots};
 
-/// Where it lies: the lowest address it may grow to, where it is used from, its end.
+/// The place of the main stack: the lowest address that it may grow to, the address from which it is used, and its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack {
     pub(crate) bottom: usize,
     pub(crate) used: usize,
     pub(crate) top: usize,
-    /// It holds code: the kernel's mapping, which the executable's header asks for, says so.
+    /// The stack may hold code: the kernel's mapping, which the executable's header asks for, says so.
     pub(crate) executable: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn settle(stack: Stack) {
     }
 }
 
-/// On another node than the origin: set by its first thread when it will not touch its stack any more.
+/// On another node than the origin: 1 once its first thread does not touch its stack any more.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
 
 /// The first thread of another node than the origin sleeps, without a stack.
@@ -99,7 +99,7 @@ pub(crate) fn sleep_for_ever() -> ! {
     }
 }
 
-/// Waits until it does.
+/// Waits until the first thread sleeps.
 pub(crate) fn wait_for_sleep() {
     while ASLEEP.load(Ordering::Acquire) == 0 {
         sys::yield_now();

@@ -8,16 +8,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// What a node asks for.
+/// The wish of a node for iterations of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wish {
     /// Iterations of the loop.
     pub(super) count: u64,
     /// Iterations of a chunk.
     pub(super) chunk: u64,
-    /// Chunks, at most; of a guided loop the threads of the whole team.
+    /// The most chunks that it takes; for a guided loop the threads of the whole team.
     pub(super) chunks: u16,
-    /// One chunk: what is left over the threads, but not less than a chunk of the loop.
+    /// The loop is guided: it takes one chunk, what is left over the threads, but not less than a chunk of the loop.
     pub(super) guided: bool,
 }
 
@@ -25,20 +25,20 @@ pub(super) struct Wish {
 struct Loop {
     /// Iterations given out.
     next: u64,
-    /// What each node took last, and when.
+    /// The iterations that each node took last, and the time of that.
     given: BTreeMap<u32, (u64, Duration)>,
 }
 
 #[derive(Default)]
 pub(super) struct Chunks {
-    /// By the loop's number in the region.
+    /// The loops of the region, by their numbers in it.
     loops: HashMap<u64, Loop>,
     /// Iterations a second of each node, in the loops of this region.
     speeds: BTreeMap<u32, f64>,
 }
 
 impl Chunks {
-    /// Another region: its loops count from the start.
+    /// Begins another region, whose loops count from the start.
     pub(super) fn restart(&mut self) {
         self.loops.clear();
         self.speeds.clear();
@@ -79,7 +79,8 @@ impl Chunks {
     }
 }
 
-/// A node's part of all nodes' speed, and its speed against the fastest one's. Who is not known yet is as fast as the others are.
+/// A node's part of all nodes' speed, and its speed against the fastest one's. A node whose speed is not known yet is taken to be as
+/// fast as the others are.
 fn shares(speeds: &BTreeMap<u32, f64>, node: u32, nodes: u32) -> (f64, f64) {
     let mean = speeds.values().sum::<f64>() / speeds.len().max(1) as f64;
     let own = speeds.get(&node).copied().unwrap_or(mean);

@@ -1,5 +1,5 @@
-//! How a region runs: on all nodes or on the origin alone, with how many writers of a page, with which threads on which node.
-//! By its code (`safety`), by what the user wants, and by what its earlier runs took (`measure`).
+//! The decision how a region runs: on all nodes or on the origin alone, with how many writers of a page, with which threads on which
+//! node. It is made by the region's code (`safety`), by what the user wants, and by what its earlier runs took (`measure`).
 //!
 //! The origin's leader asks where a region begins, and tells what it took where it ends; the tables are `atoll-coherence`'s.
 
@@ -25,10 +25,10 @@ use crate::start::late;
 use crate::state;
 use atoll_memory::futex::Lock;
 
-/// How a run goes that is spread over the nodes.
+/// The way of a run that is spread over the nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    /// Do many nodes write at once, but in some phases?
+    /// Many nodes may write a page at once, but in some phases.
     pub(crate) many: bool,
     pub(crate) phases: SinglePhases,
     pub(crate) division: Division,
@@ -38,7 +38,7 @@ pub(crate) struct Way {
     pub(crate) cpu: bool,
 }
 
-/// What is known of a region.
+/// All that is known of a region.
 #[derive(Default)]
 struct Known {
     smart: Region,
@@ -49,9 +49,9 @@ struct Known {
 struct Run {
     key: Key,
     began: u64,
-    /// None: on the origin alone.
+    /// The way that it goes; none: on the origin alone.
     way: Option<Way>,
-    /// Is it one that could run elsewhere?
+    /// The run could be elsewhere, too.
     free: bool,
     threads: u32,
     nodes: u32,
@@ -67,13 +67,13 @@ struct State {
 
 static STATE: Lock<State> = Lock::new(State { known: BTreeMap::new(), home: Home::new(), run: None });
 
-/// What the user wants.
+/// The consistency that the user wants.
 fn consistency() -> Option<Consistency> {
     let wanted = state::control()?.settings.consistency;
     [Consistency::Single, Consistency::Many, Consistency::Smart].into_iter().find(|c| *c as u32 == wanted)
 }
 
-/// May a thread of the team be another worker in the next region? Not where workers keep variables of their own.
+/// May a thread of the team be another worker in the next region? It may not where workers keep variables of their own.
 fn may_move() -> bool {
     !tls::keeps_by_thread()
 }
@@ -163,13 +163,13 @@ fn reason(why: smart::Why) -> Why {
     }
 }
 
-/// How the run that has begun goes.
+/// The way of the run that has begun; none: on the origin alone.
 pub(crate) fn way() -> Option<Way> {
     STATE.lock().run.as_ref().and_then(|run| run.way)
 }
 
-/// The origin's leader is behind a region: what it took decides how the next one runs. Not the agent's work, which must not wait
-/// for a lock whose holder may fault.
+/// The origin's leader is behind a region: what it took decides how the next one runs. The agent does not come here, as it must not
+/// wait for a lock whose holder may fault.
 pub(crate) fn ended() {
     let mut state = STATE.lock();
     let State { known, home, run } = &mut *state;

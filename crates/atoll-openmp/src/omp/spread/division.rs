@@ -1,4 +1,4 @@
-//! Which threads of a region's team are on which node, and which iterations where the runtime deals out blocks of them.
+//! The division of a region between nodes: the threads of its team, and the iterations where the runtime deals out blocks of them.
 //!
 //! `decide` makes one for each run on the origin; all nodes use the same.
 
@@ -24,7 +24,7 @@ pub(crate) struct Share {
 }
 
 impl Division {
-    /// From what each node has.
+    /// A division by what each node has.
     pub(super) fn new(parts: &[Part]) -> Division {
         let mut division = Division { nodes: 0, threads: [0; MAX_NODES], weights: [0; MAX_NODES] };
         division.nodes = parts.len().min(MAX_NODES);
@@ -35,7 +35,7 @@ impl Division {
         division
     }
 
-    /// All nodes alike.
+    /// A division in which all nodes are alike.
     pub(super) fn equal(threads: u32, nodes: u32) -> Division {
         Division::new(&parts::equal(threads, nodes))
     }

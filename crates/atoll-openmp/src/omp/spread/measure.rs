@@ -1,7 +1,8 @@
-//! What a node's part of a region takes: time, waiting, CPU time, and what the agent counts meanwhile.
+//! The measure of a node's part of a region: its time, waiting and CPU time, and what the agent counts meanwhile.
 //!
-//! The leader of the part begins and ends it (`omp::parallel`), workers add to it (`hooks`), who meets the other nodes for all
-//! tells how long that was; before the region's last barrier the agent sends the origin what it decides by (`decide`).
+//! The leader of the part begins and ends it (`omp::parallel`), workers add to it (`hooks`), and the worker that meets the
+//! other nodes for all tells how long that took. Before the region's last barrier the agent sends the origin what it decides by
+//! (`decide`).
 //!
 //! Rules: statics only, which all workers of the node share; no locks, no allocation.
 
@@ -19,13 +20,13 @@ use crate::state;
 /// A node's part of a run, for the origin.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Told {
-    /// How long it worked, without waiting for pages or at barriers.
+    /// The time for which it worked, without waiting for pages or at barriers.
     pub(super) work_ns: u64,
-    /// CPU time of its workers; 0: not wanted.
+    /// The CPU time of its workers; 0 where that is not wanted.
     pub(super) cpu_ns: u64,
 }
 
-/// What a node counted of one region, for the origin's sums.
+/// The counts of a node for one region, for the origin's sums.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Counted {
     key: [u64; 3],
@@ -35,26 +36,27 @@ pub(crate) struct Counted {
     worked: u64,
 }
 
+/// The time at which the part began.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
-/// The agent's counts then.
+/// The agent's counts at that time.
 static BEFORE: [AtomicU64; NODE_COUNTS] = [const { AtomicU64::new(0) }; NODE_COUNTS];
-/// Nanoseconds that its last worker waited at barriers.
+/// Nanoseconds for which the part's last worker waited at barriers.
 static WAITED: AtomicU64 = AtomicU64::new(0);
-/// How long it had worked when it came to the last barrier.
+/// The time for which the part had worked when it came to the last barrier.
 static WORKED: AtomicU64 = AtomicU64::new(0);
-/// Its workers' CPU time, and whether that is wanted.
+/// The CPU time of the part's workers, and whether that is wanted.
 static CPU: AtomicU64 = AtomicU64::new(0);
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// Did the runtime deal out blocks of iterations?
+/// The runtime has dealt out blocks of iterations in this part.
 static DEALT: AtomicBool = AtomicBool::new(false);
-/// What other nodes told of their parts: work, CPU time.
+/// The work and the CPU time that other nodes told of their parts.
 static HEARD: [[AtomicU64; 2]; MAX_NODES] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_NODES];
 
 fn own(control: &'static Control) -> &'static NodeFigures {
     &control.nodes[control.settings.node as usize]
 }
 
-/// The part begins, of `workers`; their CPU time is wanted if `cpu`.
+/// The part begins, of so many workers; their CPU time is wanted if `cpu`.
 pub(super) fn begin(workers: u32, cpu: bool) {
     let Some(control) = state::control() else { return };
     for (place, count) in BEFORE.iter().zip(own(control).all()) {
@@ -90,12 +92,12 @@ pub(super) fn barrier(last: bool, meet: impl FnOnce()) {
     }
 }
 
-/// What the origin decides by, of this node; before the last barrier.
+/// This node's part of what the origin decides by; known before the last barrier.
 pub(crate) fn told() -> Told {
     Told { work_ns: WORKED.load(Ordering::Relaxed), cpu_ns: CPU.load(Ordering::Relaxed) }
 }
 
-/// On the origin: what node `from` tells of its part.
+/// On the origin: keeps what node `from` tells of its part.
 pub(crate) fn heard(from: u32, told: Told) {
     if let Some(place) = HEARD.get(from as usize) {
         place[0].store(told.work_ns, Ordering::Relaxed);
@@ -103,7 +105,7 @@ pub(crate) fn heard(from: u32, told: Told) {
     }
 }
 
-/// On the origin: what each node's part of the run that has just ended took.
+/// On the origin: the measures of all nodes' parts of the run that has just ended.
 pub(super) fn parts(nodes: u32) -> Vec<Told> {
     let other = |place: &[AtomicU64; 2]| {
         let [work_ns, cpu_ns] = place.each_ref().map(|word| word.load(Ordering::Relaxed));
@@ -123,7 +125,7 @@ pub(crate) fn deals() {
     DEALT.store(true, Ordering::Relaxed);
 }
 
-/// Did it, in this part?
+/// Has the runtime dealt out blocks of iterations in this part?
 pub(super) fn dealt() -> bool {
     DEALT.load(Ordering::Relaxed)
 }
@@ -141,7 +143,7 @@ pub(super) fn end(key: Key) -> Option<&'static Region> {
     Some(region)
 }
 
-/// Since when each worker works, by its CPU clock, and room for the kernel to write that time: on the stack it could not.
+/// The time since which each worker works, by its CPU clock, and room for the kernel to write that time, as it could not on the stack.
 static SINCE: [AtomicU64; MAX_WORKERS + 1] = [const { AtomicU64::new(0) }; MAX_WORKERS + 1];
 static CLOCK: [[AtomicI64; 2]; MAX_WORKERS + 1] =
     [const { [const { AtomicI64::new(0) }; 2] }; MAX_WORKERS + 1];
@@ -165,7 +167,7 @@ pub(crate) fn enter(worker: usize) {
     }
 }
 
-/// The worker leaves it.
+/// The worker leaves its part of a region.
 #[inline]
 pub(crate) fn leave(worker: usize) {
     if WANTED.load(Ordering::Acquire) {
@@ -177,7 +179,7 @@ pub(crate) fn leave(worker: usize) {
     }
 }
 
-/// On another node than the origin, at the end: what it counted of all regions.
+/// On another node than the origin, at the end: its counts of all regions.
 pub(crate) fn counted(control: &Control) -> Vec<Counted> {
     let node = control.settings.node as usize;
     let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -194,7 +196,7 @@ pub(crate) fn counted(control: &Control) -> Vec<Counted> {
     control.regions.all.iter().filter_map(of).collect()
 }
 
-/// On the origin: adds what node `from` counted.
+/// On the origin: adds the counts of node `from`.
 pub(crate) fn add(control: &Control, from: u32, all: &[Counted]) {
     for counted in all {
         let [function, call_site, extent] = counted.key;

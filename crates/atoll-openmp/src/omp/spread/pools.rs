@@ -6,7 +6,7 @@
 use super::served::{self, Service};
 use crate::omp::pools::Pools;
 
-/// What is asked, in the upper bits of the first word, above an address.
+/// A question, which travels in the upper bits of the first word, above an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ask {
     Make,
@@ -19,7 +19,7 @@ enum Ask {
 const ASKS: [Ask; 5] = [Ask::Make, Ask::Forget, Ask::Take, Ask::Give, Ask::Of];
 const SHIFT: u32 = 60;
 
-/// What a question's first word means.
+/// The meaning of a question's first word.
 fn parse(word: u64) -> Option<(Ask, usize)> {
     let ask = ASKS.get((word >> SHIFT) as usize)?;
     Some((*ask, (word & ((1 << SHIFT) - 1)) as usize))
@@ -55,22 +55,22 @@ pub(crate) fn make(handle: usize, limit: usize) {
     post(Ask::Make, handle, [limit, 0]);
 }
 
-/// It is gone.
+/// The allocator is gone.
 pub(crate) fn forget(handle: usize) {
     post(Ask::Forget, handle, [0, 0]);
 }
 
-/// See `omp::pools::Pools::take`.
+/// Is there room for a block? See `omp::pools::Pools::take`.
 pub(crate) fn take(handle: usize, block: usize, bytes: usize) -> bool {
     post(Ask::Take, handle, [block, bytes]) != 0
 }
 
-/// See `omp::pools::Pools::give`.
+/// Gives a block back: see `omp::pools::Pools::give`.
 pub(crate) fn give(block: usize) -> Option<usize> {
     Some(post(Ask::Give, block, [0, 0])).filter(|handle| *handle != 0)
 }
 
-/// See `omp::pools::Pools::of`.
+/// The pool of a block: see `omp::pools::Pools::of`.
 pub(crate) fn of(block: usize) -> Option<usize> {
     Some(post(Ask::Of, block, [0, 0])).filter(|handle| *handle != 0)
 }

@@ -20,24 +20,24 @@ use crate::omp::icv::Icv;
 use crate::omp::parallel;
 use crate::state;
 
-/// What a node must know to take part in a region.
+/// The order to all nodes to take part in a region.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The outlined function; what threads call, which is it or calls it; and its argument, a place in the program's memory.
     pub(crate) function: u64,
     pub(crate) entry: u64,
     pub(crate) data: u64,
-    /// Where the region was begun from.
+    /// The address from which the region was begun.
     pub(crate) call_site: u64,
-    /// See [`Key::extent`].
+    /// The extent, as [`Key::extent`].
     pub(crate) extent: u64,
-    /// Who has which threads of the team; none before there was a region.
+    /// The threads of the team by node; none before there was a region.
     pub(crate) division: Option<Division>,
-    /// Is workers' CPU time wanted?
+    /// The workers' CPU time is wanted.
     pub(crate) cpu: bool,
-    /// Has the first thread that comes to a `single` it, on whichever node?
+    /// The first thread that comes to a `single` has it, on whichever node.
     pub(crate) first_come: bool,
-    /// Which of the origin's standard descriptors are other files than before.
+    /// Bits of the origin's standard descriptors that are other files than before.
     pub(crate) standard: u8,
     /// The loop that the region is: start, step, end, count, chunk, and how it is dealt.
     pub(crate) plan: Option<[u64; 6]>,
@@ -48,7 +48,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// What tells the region apart.
+    /// The key that tells the region apart from others.
     pub(crate) fn key(&self) -> Key {
         Key { function: self.function, call_site: self.call_site, extent: self.extent }
     }
@@ -59,8 +59,8 @@ impl Order {
     }
 }
 
-/// Functions of regions whose twins take too much of some node's near memory. Few, and the agent adds: no lock that a worker
-/// may fault under.
+/// Functions of regions whose twins take too much of some node's near memory. There are few, and the agent adds them: no lock guards
+/// them, as a worker could fault while it holds one.
 static CROWDED: [AtomicU64; MAX_CROWDED] = [const { AtomicU64::new(0) }; MAX_CROWDED];
 
 /// On the origin: the region of `function` runs with one writer from now on.
@@ -74,17 +74,17 @@ pub(crate) fn crowded(function: u64) {
     }
 }
 
-/// Does it?
+/// Does the region of `function` run with one writer, as its twins took too much?
 pub(super) fn is_crowded(function: u64) -> bool {
     CROWDED.iter().any(|place| place.load(Ordering::Relaxed) == function)
 }
 
-/// How many nodes write a page of a region at once.
+/// The number of nodes that write a page of a region at once: one or many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writers {
-    /// Do many, but in some phases?
+    /// Many nodes may, but in some phases.
     pub(crate) many: bool,
-    /// In which they do not.
+    /// The phases in which they may not.
     pub(crate) phases: SinglePhases,
 }
 
@@ -102,7 +102,7 @@ static ORDER: Lock<Order> = Lock::new(Order {
     icv: Icv::initial(1),
     teams: (1, 0),
 });
-/// How many write in it, on the origin.
+/// On the origin: the writers of the region that is under way.
 static WRITERS: Lock<Writers> = Lock::new(Writers { many: false, phases: SinglePhases::NONE });
 
 /// The region that is under way.

@@ -1,4 +1,5 @@
-//! How a region may be spread over nodes, by what its code does: not at all, one writer at a time, or many.
+//! The safety of a region that is spread over nodes: by what its code does, it is not spread at all, or has one writer at a time, or
+//! many.
 //!
 //! The leader asks before a region runs; `atoll-code` disassembles what the region can reach, once for each function.
 //! Many writers are allowed only where no memory is synchronised but by barriers: no atomic, fence, waiting loop or lock. Where only some
@@ -12,18 +13,18 @@ use atoll_memory::futex::Lock;
 use atoll_memory::region_spread::Why;
 use atoll_nodes::region::SinglePhases;
 
-/// What may be done.
+/// The most that may be done with a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
     /// The origin runs it alone: it has a construct whose parts cannot be spread.
     Alone,
     /// One writer of a page at a time.
     Single,
-    /// Many, but in some of its phases.
+    /// Many writers of a page at once, but in some of its phases.
     Many,
 }
 
-/// Which phases of a region have one writer of a page at a time, as they synchronise memory. None if no phase has many writers, or
+/// The phases of a region that have one writer of a page at a time, as they synchronise memory. None if no phase has many writers, or
 /// there are too many phases.
 fn single_phases(phases: &[Phase]) -> Option<SinglePhases> {
     SinglePhases::of(phases.iter().map(|phase| {
@@ -32,24 +33,24 @@ fn single_phases(phases: &[Phase]) -> Option<SinglePhases> {
     }))
 }
 
-/// What is known of a region's code.
+/// The judgement of a region's code.
 #[derive(Debug)]
 pub(crate) struct Safety {
     pub(crate) how: How,
-    /// Where there are many.
+    /// The phases that have one writer, where there are many in others.
     pub(crate) phases: SinglePhases,
-    /// Do threads wait for nothing but barriers?
+    /// Threads wait for nothing but barriers.
     pub(crate) plain: bool,
-    /// Why not more.
+    /// The reason why it may not be done with more.
     pub(crate) why: Why,
-    /// Where the code is that keeps it from more, and what it does.
+    /// The address of the code that is the reason, and what that code does.
     pub(crate) address: u64,
     pub(crate) text: String,
 }
 
 static KNOWN: Lock<BTreeMap<usize, &'static Safety>> = Lock::new(BTreeMap::new());
 
-/// How the region of this outlined function may run.
+/// The judgement of the region of this outlined function.
 pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
     known.entry(function).or_insert_with(|| {

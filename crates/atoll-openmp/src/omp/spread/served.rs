@@ -1,4 +1,4 @@
-//! What the origin hands out for the constructs of all nodes: loops' iterations, `single` constructs, threads, room in pools.
+//! The origin hands out what constructs of all nodes need: loops' iterations, `single` constructs, threads, room in pools.
 //!
 //! Workers ask through their node's agent (`ask`); the origin's agent has the answer from here (`start::program` passes it on).
 //!
@@ -15,7 +15,7 @@ use super::singles::Singles;
 use crate::omp::contention;
 use crate::omp::pools::Pools;
 
-/// What is asked for, by the number as which it travels.
+/// A service, by the number as which it travels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Service {
@@ -26,7 +26,7 @@ pub(super) enum Service {
     Threads,
     /// The number of a `single` construct, at which the worker is its node's first. Answer: 1 if it has it.
     Single,
-    /// See `pools`.
+    /// The questions of `pools`.
     Pool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// For `nodes` nodes.
+    /// Empty tables for `nodes` nodes.
     pub(crate) fn new(nodes: u32) -> Served {
         let (chunks, singles) = (Chunks::default(), Singles::default());
         Served { nodes, chunks, singles, pools: Pools::new(), more_threads: 0 }
@@ -93,7 +93,7 @@ impl Served {
         Some((who, [has.into(), 0]))
     }
 
-    /// How long until there is one; none if nobody waits.
+    /// The time until such an answer can be given; none if nobody waits.
     pub(crate) fn next_time(&self) -> Option<Duration> {
         self.singles.longest_sleep()
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use atoll_nodes::program::Who;
 
-/// How long the first thread of another node waits for one of the origin's.
+/// The first thread of another node waits so long for one of the origin's.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
@@ -18,12 +18,12 @@ pub(super) struct Singles {
     /// Constructs behind that which somebody has: a thread may come to the next construct while its node's first one still waits
     /// for the one before, where that has `nowait`.
     taken: BTreeSet<u64>,
-    /// Threads of other nodes that wait for them: which construct, who, since when.
+    /// Threads of other nodes that wait for constructs: the construct, the thread, and the time since which it waits.
     waiting: Vec<(u64, Who, Instant)>,
 }
 
 impl Singles {
-    /// Another region: its constructs count from the start.
+    /// Begins another region, whose constructs count from the start.
     pub(super) fn restart(&mut self) {
         self.all_before = 0;
         self.taken.clear();
@@ -43,7 +43,8 @@ impl Singles {
         new
     }
 
-    /// A thread is its node's first at construct `number`, counted from 0: whether it has it. None: it will be told.
+    /// `who` is its node's first thread at construct `number`, counted from 0. Returns whether the construct is its; none: it will be
+    /// told.
     pub(super) fn take(&mut self, number: u64, who: Who, is_origin: bool) -> Option<bool> {
         if is_origin || self.is_taken(number) {
             return Some(self.enter(number));
@@ -52,7 +53,7 @@ impl Singles {
         None
     }
 
-    /// Somebody who waited, and whether the construct is theirs.
+    /// A thread whose wait is over, and whether the construct is its.
     pub(super) fn answer(&mut self) -> Option<(Who, bool)> {
         let at = self
             .waiting
@@ -62,7 +63,7 @@ impl Singles {
         Some((who, self.enter(number)))
     }
 
-    /// How long until there is one; none if nobody waits.
+    /// The time until such a thread's wait is over; none if nobody waits.
     pub(super) fn longest_sleep(&self) -> Option<Duration> {
         self.waiting.iter().map(|(.., since)| PATIENCE.saturating_sub(since.elapsed())).min()
     }

@@ -2,7 +2,7 @@
 //!
 //! That memory is not paged, as the thread's control block lies in it. On other nodes than the origin nobody uses the main
 //! thread's, which lies at the same address and is shared by their workers: before a region the origin sends what has
-//! changed of its own (`agent` passes it on), and at a region's end other nodes send back the bytes that their workers wrote there.
+//! changed of its own (`start::program` passes it on), and at a region's end other nodes send back the bytes that their workers wrote there.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
@@ -13,18 +13,19 @@ use super::wire::Piece;
 use crate::start::objects::Object;
 use atoll_memory::futex::Lock;
 
-/// Compared and sent at once.
+/// Bytes that are compared and sent at once.
 const PIECE: usize = 1024;
 
-/// Where the main thread's variables lie, of the program and its libraries: start, bytes. The same on all nodes.
+/// The blocks in which the main thread's variables lie, of the program and its libraries: start, bytes. They are the same on all nodes.
 static BLOCKS: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
-/// Is one of these the program's, or a library's of its own?
+/// One of these blocks is the program's, or a library's of its own.
 static KEPT: AtomicBool = AtomicBool::new(false);
-/// What other nodes have of them, or, on those, what the origin sent: one block after the other; before the first region nothing.
+/// The variables as other nodes have them, or, on those, as the origin sent them: one block after the other; before the first region
+/// nothing.
 static SENT: Lock<Vec<u8>> = Lock::new(Vec::new());
 /// Pieces, by address, that another node has changed: what the others have of them is not known.
 static CHANGED: Lock<BTreeSet<usize>> = Lock::new(BTreeSet::new());
-/// What the agent is to send.
+/// The pieces that the agent is to send.
 static NEWS: Lock<Vec<Piece>> = Lock::new(Vec::new());
 
 struct Search<'a> {
@@ -54,7 +55,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
     0
 }
 
-/// Notes where they lie. Called by the main thread, before `main`.
+/// Notes where the variables lie. Called by the main thread, before `main`.
 pub(crate) fn find(objects: &[Object]) {
     let mut search = Search { objects, found: Vec::new() };
     // SAFETY: the callback gets the search above, alive for the call.
@@ -69,7 +70,7 @@ pub(super) fn keeps_by_thread() -> bool {
     KEPT.load(Ordering::Relaxed)
 }
 
-/// `object` keeps some, or may.
+/// Notes that `object` keeps variables by thread, or may.
 fn keeps(object: &Object) {
     const LANGUAGES: [&str; 3] = ["libstdc++.", "libgfortran.", "libc++."];
     let file = object.file_name();
@@ -78,7 +79,7 @@ fn keeps(object: &Object) {
     }
 }
 
-/// The program has loaded a library itself: it is not looked at what that keeps.
+/// The program has loaded a library itself, which may keep variables by thread: nobody looks whether it does.
 pub(crate) fn loaded_late(object: &Object) {
     keeps(object);
 }
@@ -112,7 +113,7 @@ pub(super) fn collect() {
     }
 }
 
-/// What is to be sent; it is forgotten here.
+/// Takes the pieces that are to be sent.
 pub(crate) fn take() -> Vec<Piece> {
     std::mem::take(&mut *NEWS.lock())
 }
@@ -153,7 +154,7 @@ pub(crate) fn changed() -> Vec<Piece> {
     news
 }
 
-/// What the origin sent, or on the origin another node. `false` where that cannot be.
+/// Puts in place the pieces that the origin sent, or on the origin another node. `false` where they do not lie in the variables.
 pub(crate) fn put(news: &[Piece]) -> bool {
     let blocks = BLOCKS.get().map_or(&[][..], Vec::as_slice);
     let mut sent = SENT.lock();

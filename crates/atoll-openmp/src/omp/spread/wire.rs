@@ -1,4 +1,4 @@
-//! What the nodes' runtimes say to each other, and its bytes: messages of the program, which agents carry as they are.
+//! The words of the nodes' runtimes to each other, and their bytes: messages of the program, which agents carry as they are.
 //!
 //! `start::program` sends and receives them.
 
@@ -17,13 +17,13 @@ pub(crate) struct Piece {
 /// A message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// What has changed of the main thread's variables.
+    /// Pieces of the main thread's variables that have changed.
     Variables(Vec<Piece>),
-    /// From the origin: what the program has handle signals since: the signal, and the kernel's structure.
+    /// From the origin: new actions of the program for signals: the signal, and the kernel's structure.
     Actions(Vec<(i32, [u64; 4])>),
-    /// To the origin, before a region's last barrier: what the node's part of it took.
+    /// To the origin, before a region's last barrier: the measure of the node's part.
     Part(Told),
-    /// To the origin, at the end: what the node counted of each region.
+    /// To the origin, at the end: the node's counts of each region.
     Counted(Vec<Counted>),
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn encode(said: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(said).unwrap_or_default()
 }
 
-/// What the bytes mean; none if nothing.
+/// The words that the bytes stand for; none if they make no sense.
 pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((said, [])) => Some(said),
