@@ -74,7 +74,7 @@ pub fn contains(at: usize) -> bool {
     range().contains(&at)
 }
 
-/// A block for code that runs [`Inside`], with signals blocked; null if there is no room.
+/// A block for code that runs `Inside` it, with signals blocked; null if there is no room.
 pub fn alloc(layout: Layout) -> *mut u8 {
     let mut heap = HEAP.lock();
     if !heap.begun {

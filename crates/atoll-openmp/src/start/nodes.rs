@@ -21,22 +21,13 @@ use crate::{heap, state, workers, wrap};
 use atoll_nodes::meeting::meet;
 use atoll_nodes::{ORIGIN, agent};
 
-/// Prepares this node; returns on the origin only, where `main` follows.
-pub(super) fn set_up(
-    control: &'static Control,
-    pager: &'static Pager,
-    mut file: PinnedFile,
-    objects: &[objects::Object],
-    in_stack: usize,
-    faults: Uffd,
-) -> Result<(), String> {
-    let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
-    let (node, nodes) = (control.settings.node, control.settings.nodes);
+/// Refuses settings with which there cannot be several nodes.
+fn check(control: &Control, pager: &Pager) -> Result<(), String> {
     if control.settings.shared_tables() {
         return Err("several nodes need workers with page tables of their own".into());
     }
     if pager.page_bytes() > 4096 {
-        if node != ORIGIN {
+        if control.settings.node != ORIGIN {
             // The origin says it.
             // SAFETY: ends the process before main.
             unsafe { libc::_exit(EXIT_SETUP) };
@@ -48,6 +39,21 @@ pub(super) fn set_up(
     if control.settings.fault_thread() {
         return Err("on several nodes workers handle their faults themselves".into());
     }
+    Ok(())
+}
+
+/// Prepares this node; returns on the origin only, where `main` follows.
+pub(super) fn set_up(
+    control: &'static Control,
+    pager: &'static Pager,
+    mut file: PinnedFile,
+    objects: &[objects::Object],
+    in_stack: usize,
+    faults: Uffd,
+) -> Result<(), String> {
+    let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
+    let (node, nodes) = (control.settings.node, control.settings.nodes);
+    check(control, pager)?;
     state::manage(pager);
     // While the program's variables are still this process's own.
     wrap::init();
