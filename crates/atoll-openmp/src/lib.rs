@@ -1,6 +1,6 @@
 //! The runtime loaded into an unmodified OpenMP program: the OpenMP ABI, workers and libc wrappers.
 //!
-//! Stands on `atoll-memory` for pages; the `atoll` command injects it.
+//! Stands on `atoll-memory` for pages and on `atoll-nodes` for programs on several nodes; the `atoll` command injects it.
 
 mod heap;
 mod journal;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use atoll_memory::control::EXIT_NODE;
+use atoll_memory::control::{EXIT_NODE, EXIT_SETUP};
 use atoll_nodes::ask;
 use atoll_nodes::region::SinglePhases;
 
-use crate::nodes::{Setup, Status, run};
+use crate::cases::mix;
+use crate::nodes::{Setup, Status, run, seed};
 use crate::program::{Loop, Node, PAGE, Part, Words};
 
 /// All nodes have ended after this long. Two seconds would do; machines are slow.
@@ -17,6 +18,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_node_is_killed_in_a_region", || (2..=4).for_each(|nodes| gone(nodes, in_region))),
     ("a_node_is_killed_that_has_a_lock", || gone(3, with_a_lock)),
     ("a_node_is_killed_that_has_pages_of_others", || gone(3, with_pages)),
+    ("a_node_is_killed_at_any_time", killed_at_any_time),
     ("the_origin_is_killed", || {
         let ends = run(Setup::of(3), LIMIT, |node| node.region(plain(origin_dies)));
         assert_eq!(ends[0], -libc::SIGKILL);
@@ -47,6 +49,32 @@ fn gone(nodes: u32, main: fn(&Node)) {
     let ends: Vec<Status> = run(Setup::of(nodes), LIMIT, main);
     assert_eq!((ends[0], ends[1]), (EXIT_NODE, -libc::SIGKILL), "{ends:?}");
     assert!(ends[2..].iter().all(|end| [0, EXIT_NODE].contains(end)), "{ends:?}");
+}
+
+/// One of three nodes is killed while they do nothing but change pages.
+fn killed_at_any_time() {
+    for turn in 0..8 {
+        let random = mix(seed() ^ turn << 32);
+        let kill = ((random % 3) as u32, Duration::from_micros(random >> 8 & 0x3_ffff));
+        let setup = Setup { kill: Some(kill), ..Setup::of(3) };
+        let ends = run(setup, LIMIT, without_end);
+        assert_eq!(ends[kill.0 as usize], -libc::SIGKILL, "{ends:?}");
+        // Nodes that had not met yet cannot be set up. The origin never ends well, as its program has no end.
+        assert!(kill.0 == 0 || [EXIT_NODE, EXIT_SETUP].contains(&ends[0]), "{ends:?}");
+    }
+}
+
+fn without_end(node: &Node) {
+    for seed in 0.. {
+        node.region(Loop { seed, many: seed.is_multiple_of(2), ..plain(change_pages) });
+    }
+}
+
+fn change_pages(node: &Node, seed: u64) {
+    let mut array = node.array(16 * PAGE);
+    for at in (0..16 * PAGE).filter(|at| mix(seed ^ *at as u64) % 97 == u64::from(node.me)) {
+        array.set(at, array.get(at) + 1);
+    }
 }
 
 fn in_region(node: &Node) {

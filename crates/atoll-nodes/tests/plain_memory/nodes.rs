@@ -7,8 +7,8 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use atoll_memory::control::{Consistency, Control, Settings};
-use atoll_memory::ending::end;
+use atoll_memory::control::{Consistency, Control, EXIT_SETUP, Settings};
+use atoll_memory::ending::{end, give_up};
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::uffd::{Delivery, Uffd};
@@ -53,12 +53,14 @@ pub(crate) struct Setup {
     pub(crate) check_races: bool,
     /// Are messages late, refused and sent twice?
     pub(crate) bad_way: bool,
+    /// The node that is killed from outside, and how long after the begin.
+    pub(crate) kill: Option<(u32, Duration)>,
 }
 
 impl Setup {
     /// So many nodes, with nothing limited.
     pub(crate) fn of(nodes: u32) -> Setup {
-        Setup { nodes, near: None, check_races: false, bad_way: false }
+        Setup { nodes, near: None, check_races: false, bad_way: false, kill: None }
     }
 }
 
@@ -89,6 +91,11 @@ pub(crate) fn run(setup: Setup, limit: Duration, main: fn(&Node)) -> Vec<Status>
         children.push(child);
     }
     drop(places);
+    if let Some((node, after)) = setup.kill {
+        std::thread::sleep(after);
+        // SAFETY: our own child, not waited for yet.
+        unsafe { libc::kill(children[node as usize], libc::SIGKILL) };
+    }
     wait(children, limit)
 }
 
@@ -130,7 +137,8 @@ fn serve(setup: Setup, node: u32, sockets: Vec<Option<OwnedFd>>, main: fn(&Node)
     let pager = pager(control);
     let number = |socket: Option<OwnedFd>| socket.map_or("-".to_owned(), |fd| fd.into_raw_fd().to_string());
     let sockets: Vec<String> = sockets.into_iter().map(number).collect();
-    let meeting = meet(&sockets.join(","), (node, setup.nodes), pager.page_bytes(), (0, 0)).unwrap();
+    let meeting = meet(&sockets.join(","), (node, setup.nodes), pager.page_bytes(), (0, 0));
+    let meeting = meeting.unwrap_or_else(|why| give_up(EXIT_SETUP, &why));
     let rights = pager.rights().unwrap();
     let mut layout = rights.layout();
     layout.watched = setup.check_races;
