@@ -36,6 +36,24 @@ pub unsafe fn syscall(number: libc::c_long, a: [usize; 6]) -> Result<usize, Errn
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
 
+/// The calling process, as the kernel calls it.
+pub fn process() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) }.map_or(0, |process| process as i32)
+}
+
+/// The process that started the calling one.
+pub fn parent() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getppid, [0; 6]) }.map_or(0, |process| process as i32)
+}
+
+/// The calling process's group.
+pub fn group() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpgrp, [0; 6]) }.map_or(0, |process| process as i32)
+}
+
 /// `ioctl` with a pointer to `argument`, which the kernel may write.
 ///
 /// # Safety

@@ -1,12 +1,9 @@
 //! The runtime loaded into an unmodified OpenMP program: the OpenMP ABI, workers and libc wrappers.
 //!
-//! Stands on `atoll-memory` for pages; the `atoll` command injects it.
+//! Stands on `atoll-memory` for pages and on `atoll-nodes` for programs on several nodes; the `atoll` command injects it.
 
-mod futex;
 mod heap;
-mod hooks;
 mod journal;
-mod nodes;
 mod omp;
 mod start;
 mod state;

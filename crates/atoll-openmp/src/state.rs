@@ -1,41 +1,31 @@
 //! What the whole runtime asks first: is this program managed, where is the pager, which worker am I?
 //!
-//! Set once by `start`; read by every wrapper. The statics lie in this library's data, which all workers share.
+//! Most of it is `atoll_memory::managed`, which a node's agent asks, too. Here is what only the runtime knows: what is set up
+//! already, and what becomes of a thread that it makes a worker. The statics lie in this library's data, which all workers share.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use atoll_memory::control::{Control, MAX_WORKERS};
+use atoll_memory::control::MAX_WORKERS;
+use atoll_memory::managed;
+use atoll_memory::pager::Pager;
 use atoll_memory::pager::executor::Executor;
-use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::sys;
 
-static PAGER: AtomicPtr<Pager> = AtomicPtr::new(std::ptr::null_mut());
+pub(crate) use atoll_memory::ending::give_up;
+pub(crate) use atoll_memory::managed::{control, end_thread, manage, pager, table};
+pub(crate) use atoll_memory::signals::{
+    SignalsBlocked, block_asynchronous, mask, set_all_blocked, set_mask, unblock,
+};
+
 static FAULTS: AtomicBool = AtomicBool::new(false);
 static HEAP: AtomicBool = AtomicBool::new(false);
+/// The program is managed since one of its threads needed memory. That need not be the first thread, which gets its executor when it
+/// asks for it.
+static FIRST_WITHOUT_NUMBER: AtomicBool = AtomicBool::new(false);
 
-const UNKNOWN: u32 = u32::MAX;
-
-thread_local! {
-    static EXECUTOR: Cell<u32> = const { Cell::new(UNKNOWN) };
-    static TABLE: Cell<u32> = const { Cell::new(0) };
-}
-
-/// The pager, once the program is managed.
-#[inline]
-pub(crate) fn pager() -> Option<&'static Pager> {
-    // SAFETY: null or a leaked Pager. Acquire: pairs with the Release in `manage`.
-    unsafe { PAGER.load(Ordering::Acquire).as_ref() }
-}
-
-/// The control block, once the program is managed.
-pub(crate) fn control() -> Option<&'static Control> {
-    pager().map(Pager::control)
-}
-
-/// From now on the program is managed.
-pub(crate) fn manage(pager: &'static Pager) {
-    PAGER.store(std::ptr::from_ref(pager).cast_mut(), Ordering::Release);
+/// Says whether the first thread gets its executor when it asks for it: see [`FIRST_WITHOUT_NUMBER`].
+pub(crate) fn set_first_without_number(without: bool) {
+    FIRST_WITHOUT_NUMBER.store(without, Ordering::Relaxed);
 }
 
 /// Are faults served yet? Before, no page is missing, and none can be fetched.
@@ -46,7 +36,7 @@ pub(crate) fn serves_faults() -> bool {
 
 /// The program is managed no longer: this is a process that it forked, which has copies of everything. Its heap stays.
 pub(crate) fn manage_no_more() {
-    PAGER.store(std::ptr::null_mut(), Ordering::Release);
+    managed::manage_no_more();
     FAULTS.store(false, Ordering::Relaxed);
 }
 
@@ -68,58 +58,33 @@ pub(crate) fn set_heap_ready() {
 
 /// The calling thread is worker `index` and runs on page table `table`: it gets its executor.
 pub(crate) fn become_worker(index: usize, table: usize) {
-    EXECUTOR.set(index as u32);
-    TABLE.set(table as u32);
-    if let Some(pager) = pager() {
-        // SAFETY: each index becomes a worker once.
-        if let Err(e) = unsafe { pager.make_executor(index, Some(table), index) } {
-            crate::start::signal::end(FaultError::Far(e));
-        }
-    }
+    managed::become_worker(index, table);
     // It asks for the time, with a buffer on a stack that may be paged: it needs the executor.
     crate::journal::worker(index);
-}
-
-/// The page table of the calling thread.
-#[inline]
-pub(crate) fn table() -> usize {
-    TABLE.get() as usize
 }
 
 /// Number of the calling thread's executor; a thread that is no worker borrows one, for ever unless
 /// [`end_thread`] gives it back.
 #[inline]
 pub(crate) fn executor_index() -> usize {
-    let index = EXECUTOR.get();
-    if index != UNKNOWN { index as usize } else { borrow_executor() }
+    managed::own_executor().unwrap_or_else(without_number)
 }
 
+/// Number of the executor that the calling thread gets, which has none yet.
 #[cold]
-fn borrow_executor() -> usize {
-    let Some(pager) = pager() else { return MAX_WORKERS };
-    let _blocked = (!crate::start::signal::is_handling()).then(SignalsBlocked::new);
-    // The first thread of a program that another of its threads had managed.
-    if crate::start::take_over::is_first_without_number() {
+fn without_number() -> usize {
+    let _blocked = (!atoll_memory::signals::is_handling()).then(SignalsBlocked::new);
+    if pager().is_some() && FIRST_WITHOUT_NUMBER.load(Ordering::Relaxed) && is_first_of_process() {
         become_worker(0, 0);
         return 0;
     }
-    let index = pager.borrow_executor(table(), false).unwrap_or_else(|e| crate::start::signal::end(e));
-    EXECUTOR.set(index as u32);
-    index
+    managed::executor_index()
 }
 
 /// The calling thread, which is no worker, runs on page table `table`; number of its executor, for [`end_thread`].
 pub(crate) fn begin_thread(table: usize) -> usize {
-    TABLE.set(table as u32);
+    managed::set_table(table);
     executor_index()
-}
-
-/// The thread that had executor `index` on page table `table` has ended.
-pub(crate) fn end_thread(index: usize, table: usize) {
-    if let Some(pager) = pager() {
-        let _blocked = SignalsBlocked::new();
-        pager.give_back_executor(index, table);
-    }
 }
 
 /// The calling thread's executor.
@@ -135,89 +100,24 @@ pub(crate) unsafe fn executor(pager: &'static Pager) -> &'static mut Executor {
 /// Is the calling thread the program's first one?
 pub(crate) fn is_first_thread() -> bool {
     if pager().is_some() {
-        return EXECUTOR.get() == 0;
+        return managed::own_executor() == Some(0);
     }
+    is_first_of_process()
+}
+
+fn is_first_of_process() -> bool {
     // SAFETY: no arguments.
     unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
 }
 
-/// Is it the program's first one, or a worker?
+/// Is the calling thread the program's first one, or a worker?
 pub(crate) fn is_worker() -> bool {
-    (EXECUTOR.get() as usize) < MAX_WORKERS
+    managed::own_executor().is_some_and(|index| index < MAX_WORKERS)
 }
 
 /// Are the program's workers processes, which see only what is shared?
 pub(crate) fn are_workers_processes() -> bool {
     control().is_some_and(|control| !control.settings.shared_tables())
-}
-
-/// Ends the program: what happened on standard error, the exit status for the launcher, SIGKILL for the rest.
-pub(crate) fn give_up(status: i32, message: &str) -> ! {
-    sys::complain("atoll: ");
-    sys::complain(message);
-    sys::complain("\n");
-    if let Some(control) = control() {
-        let _ = control.failure.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
-        let master = control.program.load(Ordering::Relaxed);
-        if master > 0 {
-            // SAFETY: no pointers; the master is this program.
-            let _ = unsafe {
-                sys::syscall(libc::SYS_kill, [master as usize, libc::SIGKILL as usize, 0, 0, 0, 0])
-            };
-        }
-    }
-    loop {
-        // SAFETY: ends this process.
-        let _ = unsafe { sys::syscall(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
-    }
-}
-
-/// Blocks every signal for as long as it lives, so that no handler of the program interrupts.
-pub(crate) struct SignalsBlocked {
-    before: u64,
-}
-
-/// Signals that an instruction causes: SIGBUS is how faults arrive, the others must kill, not hang.
-const fn synchronous() -> u64 {
-    const fn bit(signal: i32) -> u64 {
-        1 << (signal - 1)
-    }
-    bit(libc::SIGBUS) | bit(libc::SIGSEGV) | bit(libc::SIGFPE) | bit(libc::SIGILL) | bit(libc::SIGTRAP)
-}
-
-impl SignalsBlocked {
-    /// The mask meanwhile, as the kernel keeps it: without the two that nobody can block.
-    pub(crate) const MASK: u64 = !(synchronous() | 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
-
-    /// Blocks them, but those an instruction causes.
-    pub(crate) fn new() -> SignalsBlocked {
-        SignalsBlocked { before: set_mask(SignalsBlocked::MASK) }
-    }
-
-    /// The mask before.
-    pub(crate) fn before(&self) -> u64 {
-        self.before
-    }
-}
-
-/// Blocks them all.
-pub(crate) fn set_all_blocked() -> SignalsBlocked {
-    SignalsBlocked { before: set_mask(u64::MAX) }
-}
-
-/// Blocks for ever all but what the thread itself causes, by an instruction or a system call, and what stops or goes on with the
-/// whole job.
-pub(crate) fn block_asynchronous() {
-    let others = [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGSYS, libc::SIGTSTP, libc::SIGCONT];
-    set_mask(others.iter().fold(SignalsBlocked::MASK, |m, s| m & !(1 << (s - 1))));
-}
-
-impl SignalsBlocked {
-    /// Lets the signals that wait be handled now: those that were not blocked before.
-    pub(crate) fn let_pass(&self) {
-        let blocked = set_mask(self.before);
-        set_mask(blocked);
-    }
 }
 
 /// Lets the launcher know which signals the program itself blocks, if the calling thread is its first.
@@ -226,59 +126,6 @@ pub(crate) fn publish_mask() {
         && let Some(control) = control()
     {
         let blocked = SignalsBlocked::new();
-        control.blocked.store(blocked.before, Ordering::Relaxed);
+        control.blocked.store(blocked.before(), Ordering::Relaxed);
     }
-}
-
-/// Does a signal wait for the calling thread, or its process, that `blocked` lets pass?
-pub(crate) fn signal_waits(blocked: u64) -> bool {
-    let mut waiting = 0u64;
-    let words = [std::ptr::from_mut(&mut waiting) as usize, 8, 0, 0, 0, 0];
-    // SAFETY: eight bytes, the size the kernel is told.
-    while unsafe { sys::syscall(libc::SYS_rt_sigpending, words) }.is_err() {
-        // They lie on a stack that another node took at this moment: a write brings it back.
-        // SAFETY: this function's own variable.
-        unsafe { (&raw mut waiting).write_volatile(0) };
-    }
-    waiting & !blocked != 0
-}
-
-/// Lets the calling thread, a worker, take `signal` from now on.
-pub(crate) fn unblock(signal: i32) {
-    let mask = SignalsBlocked::new().before();
-    set_mask(mask & !(1 << (signal - 1)));
-}
-
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
-        set_mask(self.before);
-    }
-}
-
-/// The calling thread's signal mask. It changes nothing: no stack of a thread that asks is another node's.
-pub(crate) fn mask() -> u64 {
-    let mut now = 0u64;
-    // SAFETY: eight bytes, the size the kernel is told.
-    let _ = unsafe { sys::syscall(libc::SYS_rt_sigprocmask, [0, 0, (&raw mut now) as usize, 8, 0, 0]) };
-    now
-}
-
-/// Sets the calling thread's signal mask (bit n−1: signal n); returns the one before.
-pub(crate) fn set_mask(mask: u64) -> u64 {
-    let mut before = 0u64;
-    let words = [
-        libc::SIG_SETMASK as usize,
-        std::ptr::from_ref(&mask) as usize,
-        std::ptr::from_mut(&mut before) as usize,
-        8,
-        0,
-        0,
-    ];
-    // SAFETY: both pointers are to eight bytes, the size the kernel is told.
-    while unsafe { sys::syscall(libc::SYS_rt_sigprocmask, words) }.is_err() {
-        // They lie on a stack that another node took at this moment: a write brings it back.
-        // SAFETY: this function's own variable.
-        unsafe { (&raw mut before).write_volatile(0) };
-    }
-    before
 }

@@ -6,7 +6,8 @@
 //!
 //! Rules: no allocation, no locks, no arena access, no printing.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use atoll_coherence::agent::{Area, Layout};
 use atoll_coherence::nodes::Node;
@@ -32,17 +33,20 @@ pub enum Right {
     Write,
 }
 
-/// Waits until this node's agent says that a worker should try again: page, and whether it writes. False: the worker is to
-/// leave its fault handler before, as a signal waits for it.
-pub type Ask = fn(u32, bool) -> bool;
+/// Whom a worker asks that may not do what it does with a page: the node's agent.
+pub trait AskNode: Sync {
+    /// Waits until the agent says that the worker should try again to read `page`, or to write it. False: the worker is to leave its
+    /// fault handler before, as a signal waits for it.
+    fn ask(&self, page: u32, write: bool) -> bool;
+}
 
 /// The rights of all pages.
 pub struct NodeRights {
     table: &'static [AtomicU8],
     me: Node,
     layout: Layout,
-    /// An [`Ask`]; 0 until there is an agent.
-    ask: AtomicUsize,
+    /// Set once there is an agent.
+    agent: OnceLock<&'static dyn AskNode>,
     /// Must leave be asked for to write what this node has at first? But for pages from the first to before the second of these.
     watched: AtomicBool,
     free: [AtomicU32; 2],
@@ -60,8 +64,8 @@ impl NodeRights {
             each: (part(bytes, 0, nodes).1 >> shift) as u64,
         };
         layout.areas = [area(0, LARGE_BYTES), area(LARGE_BYTES, ARENA_BYTES - LARGE_BYTES)];
-        let (ask, watched, free) = (AtomicUsize::new(0), AtomicBool::new(false), Default::default());
-        NodeRights { table, me: node as Node, layout, ask, watched, free }
+        let (agent, watched, free) = (OnceLock::new(), AtomicBool::new(false), Default::default());
+        NodeRights { table, me: node as Node, layout, agent, watched, free }
     }
 
     /// Who has which page at first.
@@ -112,10 +116,11 @@ impl Pager {
         self.rights.get()
     }
 
-    /// From now on workers that may not do what they do call `ask` and try again.
-    pub fn serve_by(&self, ask: Ask) {
+    /// From now on workers that may not do what they do ask `agent` and try again. Once.
+    pub fn serve_by(&self, agent: &'static dyn AskNode) {
         if let Some(rights) = self.rights.get() {
-            rights.ask.store(ask as usize, Ordering::Release);
+            // There is one agent.
+            let _ = rights.agent.set(agent);
         }
     }
 
@@ -132,16 +137,10 @@ impl Pager {
         }
     }
 
-    /// Has the node's agent see to it that this worker may; see [`Ask`].
+    /// Has the node's agent see to it that this worker may; see [`AskNode::ask`].
     pub(super) fn ask_node(&self, page: u32, write: bool) -> bool {
-        let ask = self.rights.get().map_or(0, |rights| rights.ask.load(Ordering::Acquire));
-        if ask == 0 {
-            // The agent starts before anything runs that could fault.
-            return true;
-        }
-        // SAFETY: only `serve_by` stores here, an `Ask`.
-        let ask = unsafe { std::mem::transmute::<usize, Ask>(ask) };
-        ask(page, write)
+        // The agent starts before anything runs that could fault.
+        self.rights.get().and_then(|rights| rights.agent.get()).is_none_or(|agent| agent.ask(page, write))
     }
 
     /// In runs on several nodes, lets the agent see `len` bytes of pages outside the arena from `first` on: as they are given

@@ -9,15 +9,15 @@ use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 
 use super::{exports, overflow, place};
-use crate::nodes::{self, mail};
+use atoll_nodes::ask;
 
 static RETURNED: Spin<Vec<usize>> = Spin::new(Vec::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// The node that `block` belongs to, if that is another one.
+/// The node to which `block` belongs, if that is another one.
 #[inline]
 pub(super) fn owner(block: usize) -> Option<u32> {
-    let (node, nodes) = nodes::several()?;
+    let (node, nodes) = atoll_nodes::several()?;
     let part = |start: usize, bytes: usize| (block - start) / layout::part(bytes, 0, nodes).1;
     let owner = if overflow::AREA.contains(&block) {
         part(overflow::AREA.start, overflow::AREA.len())
@@ -33,10 +33,10 @@ pub(super) fn owner(block: usize) -> Option<u32> {
 
 /// Frees a block of node `owner`.
 pub(super) fn free(block: usize, owner: u32) {
-    mail::post(mail::Kind::Free, [block as u64, owner.into(), 0]);
+    ask::free(block, owner);
 }
 
-/// The agent was told that `block`, of this node, is free. Workers do what is to be done.
+/// For the agent, which was told that `block`, of this node, is free: workers give it back.
 pub(crate) fn give_back(block: usize) {
     RETURNED.lock().push(block);
     ANY.store(true, Ordering::Release);
@@ -52,7 +52,7 @@ pub(super) fn drain() {
 
 #[cold]
 fn drain_now() {
-    let blocks = nodes::stack::off_paged(|| {
+    let blocks = atoll_nodes::stack::off_paged(|| {
         ANY.store(false, Ordering::Relaxed);
         std::mem::take(&mut *RETURNED.lock())
     });

@@ -10,9 +10,9 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::{large, mapped_over, os, unpaged};
-use crate::nodes::files;
 use crate::start::{segment, take_over};
-use crate::{nodes, state};
+use crate::state;
+use atoll_nodes::files;
 
 const FAILED: *mut c_void = usize::MAX as *mut c_void;
 
@@ -177,8 +177,10 @@ fn map_over(
     large::zero(at, end);
     let shared_here = take_over::is_taken() && flags & libc::MAP_SHARED != 0;
     if shared_here || !anonymous && flags & libc::MAP_PRIVATE == 0 {
-        if nodes::active() {
-            nodes::unsupported("a file mapped shared over a part of the program's own memory (MAP_FIXED)");
+        if atoll_nodes::active() {
+            atoll_nodes::unsupported(
+                "a file mapped shared over a part of the program's own memory (MAP_FIXED)",
+            );
         }
         let mapped = kernel();
         if mapped != FAILED {

@@ -6,7 +6,6 @@
 //! and code to `unpaged` and keep in `mapped_over` where files lie in the arena. `place` says which addresses are this
 //! node's where there are several, `foreign` gives other nodes' blocks back, `streams` holds the standard streams.
 
-pub(crate) mod agent;
 pub(crate) mod bounds;
 pub(crate) mod exports;
 pub(crate) mod foreign;

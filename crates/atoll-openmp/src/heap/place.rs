@@ -36,6 +36,13 @@ pub(crate) fn pinned() -> Range<usize> {
     part(layout::PINNED, layout::PINNED_BYTES)
 }
 
+/// The blocks of the node's agent: the last eighth of pinned memory but for what `unpaged` has. Where there are several nodes, there
+/// is no program break, which would lie there.
+pub(crate) fn of_agent() -> Range<usize> {
+    let pinned = pinned();
+    pinned.start + pinned.len() / 8 * 7..pinned.end - pinned.len() / 16
+}
+
 /// Worker stacks.
 pub(crate) fn stacks() -> Range<usize> {
     part(layout::STACKS, layout::STACKS_BYTES)

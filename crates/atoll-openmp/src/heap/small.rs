@@ -11,8 +11,9 @@ use atoll_memory::control::EXIT_NEAR;
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::{agent, bounds, place};
+use super::{bounds, place};
 use crate::state;
+use atoll_nodes::heap as agent_heap;
 
 unsafe extern "C" {
     pub(super) fn mi_manage_os_memory_ex(
@@ -148,8 +149,8 @@ unsafe impl GlobalAlloc for Pinned {
     unsafe fn alloc(&self, l: Layout) -> *mut u8 {
         // SAFETY: plain allocation calls.
         unsafe {
-            if agent::is_inside() {
-                agent::alloc(l)
+            if agent_heap::is_inside() {
+                agent_heap::alloc(l)
             } else if state::heap_ready() {
                 let block = or_with_more(l.size(), || mi_malloc_aligned(l.size(), l.align()));
                 if block.is_null() {
@@ -167,8 +168,8 @@ unsafe impl GlobalAlloc for Pinned {
     unsafe fn dealloc(&self, p: *mut u8, l: Layout) {
         // SAFETY: p came from `alloc`.
         unsafe {
-            if agent::contains(p as usize) {
-                agent::free(p, l);
+            if agent_heap::contains(p as usize) {
+                agent_heap::free(p, l);
             } else if contains(p.cast()) {
                 mi_free(p.cast());
             } else {

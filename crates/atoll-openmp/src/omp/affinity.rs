@@ -5,7 +5,7 @@
 use super::env;
 use super::places;
 use super::team::{Team, Thread, me};
-use crate::futex::Lock;
+use atoll_memory::futex::Lock;
 use std::ffi::CStr;
 use std::fmt::Write;
 

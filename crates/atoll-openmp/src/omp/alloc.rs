@@ -3,10 +3,10 @@
 //! Memory comes from the program's `malloc`, so that it is the arena's like any other; plain `free` would free it.
 
 use super::pools::Pools;
+use super::spread;
 use super::team::me;
-use crate::futex::Lock;
 use crate::heap::{large, overflow};
-use crate::nodes;
+use atoll_memory::futex::Lock;
 use std::ptr;
 
 const DEFAULT: usize = 1;
@@ -50,8 +50,8 @@ static POOLS: Lock<Pools> = Lock::new(Pools::new());
 
 /// There is room in the pool of `handle` for a block of so many bytes, and it counts from now on.
 fn take(handle: usize, block: usize, bytes: usize) -> bool {
-    if nodes::active() {
-        nodes::pools::take(handle, block, bytes)
+    if atoll_nodes::active() {
+        spread::pools::take(handle, block, bytes)
     } else {
         POOLS.lock().take(handle, block, bytes)
     }
@@ -59,12 +59,12 @@ fn take(handle: usize, block: usize, bytes: usize) -> bool {
 
 /// The block is free; if it counted against a pool, whose that is.
 fn give(block: usize) -> Option<usize> {
-    if nodes::active() { nodes::pools::give(block) } else { POOLS.lock().give(block) }
+    if atoll_nodes::active() { spread::pools::give(block) } else { POOLS.lock().give(block) }
 }
 
 /// Whose pool the block counts against.
 fn owner(block: usize) -> Option<usize> {
-    if nodes::active() { nodes::pools::of(block) } else { POOLS.lock().of(block) }
+    if atoll_nodes::active() { spread::pools::of(block) } else { POOLS.lock().of(block) }
 }
 
 /// The program's allocator behind a handle; none for predefined ones.
@@ -80,7 +80,7 @@ fn or_default(handle: usize) -> usize {
 /// Memory of the program's, to be freed by `free`; null where there is none.
 pub(super) fn plain(align: usize, size: usize, zeroed: bool) -> *mut u8 {
     // On several nodes small blocks that this library asks for are its node's own.
-    if nodes::active()
+    if atoll_nodes::active()
         && size < large::LEAST
         && let Some(block) = overflow::allocate(size, align.max(1), zeroed)
     {
@@ -164,7 +164,9 @@ pub(crate) extern "C" fn omp_free(memory: *mut u8, handle: usize) {
         return;
     }
     // One without a pool is that of a block that counts against none: nobody need be asked, who may be on another node.
-    if handle == 0 || made(handle).is_some_and(|allocator| allocator.pool != usize::MAX || !nodes::active()) {
+    if handle == 0
+        || made(handle).is_some_and(|allocator| allocator.pool != usize::MAX || !atoll_nodes::active())
+    {
         give(memory as usize);
     }
     // SAFETY: the program gives memory from one of the functions above.
@@ -238,8 +240,8 @@ pub(crate) extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
     unsafe { place.write(new) };
     let handle = place as usize;
     if new.pool != usize::MAX {
-        if nodes::active() {
-            nodes::pools::make(handle, new.pool);
+        if atoll_nodes::active() {
+            spread::pools::make(handle, new.pool);
         } else {
             POOLS.lock().make(handle, new.pool);
         }
@@ -251,7 +253,7 @@ pub(crate) extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
 pub(crate) extern "C" fn omp_destroy_allocator(handle: usize) {
     if handle > LAST_PREDEFINED {
         if made(handle).is_some_and(|allocator| allocator.pool != usize::MAX) {
-            if nodes::active() { nodes::pools::forget(handle) } else { POOLS.lock().forget(handle) }
+            if atoll_nodes::active() { spread::pools::forget(handle) } else { POOLS.lock().forget(handle) }
         }
         // SAFETY: from `omp_init_allocator`, and not used any more.
         unsafe { libc::free(handle as *mut libc::c_void) };

@@ -2,10 +2,11 @@
 //!
 //! `parallel` ends regions with one of these; `tasks` tells when the last task is complete.
 
+use super::hooks;
+use super::spread;
 use super::tasks;
 use super::team::{Team, Thread, me};
 use crate::wrap::replay;
-use crate::{hooks, nodes};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts arrivals. It opens by a new generation, once all members have come and no task is pending: a state
@@ -71,7 +72,7 @@ impl Barrier {
         // The region lasts while the barrier is closed: it is this one that spans the nodes or does not.
         if team.spans() {
             // One member meets the other nodes for all; the others wait for the generation.
-            nodes::barrier(team.site.swap(0, Ordering::Relaxed), std::ptr::eq(self, &team.join));
+            spread::barrier(team.site.swap(0, Ordering::Relaxed), std::ptr::eq(self, &team.join));
         }
         // Other side: the load in `generation`.
         self.generation.0.store(seen.wrapping_add(1), Ordering::Release);

@@ -4,7 +4,6 @@
 
 use super::env;
 use super::team::{Thread, me};
-use crate::nodes;
 use std::sync::atomic::Ordering;
 
 const PARALLEL: i32 = 1;
@@ -47,7 +46,7 @@ pub(super) extern "C" fn GOMP_cancel(what: i32, really: bool) -> bool {
     let thread = me();
     let team = thread.team();
     if team.spans() && what & TASKGROUP == 0 {
-        nodes::unsupported("cancelling a region");
+        atoll_nodes::unsupported("cancelling a region");
     }
     if what & LOOP_OR_SECTIONS != 0 {
         // Other side: `GOMP_cancellation_point`. The mark is void after the next barrier.

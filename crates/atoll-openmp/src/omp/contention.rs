@@ -2,11 +2,10 @@
 //! together, on all nodes.
 //!
 //! `parallel` asks before it gathers a team, and gives back at a region's end. A group whose region is spread over nodes is counted
-//! by the origin's agent (`nodes::threads`).
+//! by the origin's agent (`spread::served`).
 
+use super::spread;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-use crate::nodes;
 
 /// One group: kept in the team of its initial thread.
 pub(crate) struct Contention {
@@ -24,7 +23,7 @@ impl Contention {
     /// So many of `wanted` threads more that all are `limit` at most: they count from now on.
     pub(crate) fn reserve(&self, wanted: u32, limit: u32) -> u32 {
         if self.spread.load(Ordering::Relaxed) {
-            return nodes::reserve_threads(wanted, limit);
+            return spread::reserve_threads(wanted, limit);
         }
         let mut granted = 0;
         // Nobody orders anything by it.
@@ -41,7 +40,7 @@ impl Contention {
             return;
         }
         if self.spread.load(Ordering::Relaxed) {
-            nodes::give_back_threads(threads);
+            spread::give_back_threads(threads);
         } else {
             self.more.fetch_sub(threads, Ordering::Relaxed);
         }

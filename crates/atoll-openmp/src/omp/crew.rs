@@ -4,10 +4,12 @@
 
 use super::barrier;
 use super::env;
+use super::hooks;
 use super::places;
+use super::spread;
 use super::team::{Team, Thread, adopt};
-use crate::futex::{Gate, Lock};
-use crate::{hooks, nodes, workers};
+use crate::workers;
+use atoll_memory::futex::{Gate, Lock};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
@@ -109,7 +111,7 @@ fn start() -> Option<&'static Worker> {
         thread: Cell::new(Thread::new(false, false)),
     }));
     let argument = ptr::from_ref(worker).cast_mut().cast::<c_void>();
-    let number = index + 1 + nodes::region::leaders();
+    let number = index + 1 + spread::region::leaders();
     if let Err(error) = workers::start(number, env::stack_bytes(), work, argument) {
         super::fatal(&format!("Thread creation failed: {error}"));
     }

@@ -1,9 +1,11 @@
 //! `critical`, named and not, and the lock for atomic operations that have no instruction.
 //!
-//! A name is a word in program memory; `crate::futex`'s parking lot holds those who wait for it.
+//! A name is a word in program memory; `atoll_memory::futex`'s parking lot holds those who wait for it.
 
-use crate::futex::{Lock, word_lock, word_unlock};
-use crate::nodes;
+use super::spread;
+use super::word_lock::{word_lock, word_unlock};
+use atoll_memory::futex::Lock;
+use atoll_nodes::ask;
 use std::sync::atomic::AtomicU32;
 
 static UNNAMED: Lock<()> = Lock::new(());
@@ -11,16 +13,16 @@ static ATOMIC: Lock<()> = Lock::new(());
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_critical_start() {
-    if nodes::active() {
-        return nodes::lock(&raw const UNNAMED as usize);
+    if atoll_nodes::active() {
+        return spread::lock(&raw const UNNAMED as usize);
     }
     UNNAMED.acquire();
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_critical_end() {
-    if nodes::active() {
-        return nodes::unlock(&raw const UNNAMED as usize);
+    if atoll_nodes::active() {
+        return ask::unlock(&raw const UNNAMED as usize);
     }
     UNNAMED.release();
 }
@@ -39,16 +41,16 @@ extern "C" fn GOMP_critical_name_end(name: *mut *mut u8) {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn GOMP_atomic_start() {
-    if nodes::active() {
-        return nodes::lock(&raw const ATOMIC as usize);
+    if atoll_nodes::active() {
+        return spread::lock(&raw const ATOMIC as usize);
     }
     ATOMIC.acquire();
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn GOMP_atomic_end() {
-    if nodes::active() {
-        return nodes::unlock(&raw const ATOMIC as usize);
+    if atoll_nodes::active() {
+        return ask::unlock(&raw const ATOMIC as usize);
     }
     ATOMIC.release();
 }

@@ -6,7 +6,7 @@
 use super::task::Task;
 use super::tasks::{self, Recipe};
 use super::team::{Team, Thread, me};
-use crate::futex::Lock;
+use atoll_memory::futex::Lock;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -6,7 +6,6 @@
 use super::loops::{Deal, Plan};
 use super::team::{Team, Thread, me};
 use super::workshare;
-use crate::nodes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far the iterations of one loop are.
@@ -63,7 +62,7 @@ fn current(thread: &Thread) -> Option<&Doacross> {
 /// Iterations of other nodes are not seen here.
 fn check(team: &Team) {
     if team.spans() {
-        nodes::unsupported("a loop with dependences between iterations");
+        atoll_nodes::unsupported("a loop with dependences between iterations");
     }
 }
 

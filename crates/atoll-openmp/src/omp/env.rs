@@ -11,8 +11,7 @@ use super::icv::{
 };
 use super::kmp;
 use super::places;
-use crate::futex::{self, Lock};
-use crate::nodes;
+use atoll_memory::futex::{self, Lock};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -346,7 +345,7 @@ fn read() {
         icv.allocator = allocator;
     }
     let (spins, crowded) = spins();
-    futex::configure(spins, crowded, nodes::cpus(cpus));
+    futex::configure(spins, crowded, atoll_nodes::cpus::of_workers(cpus));
     icv.bind = places::init(icv.bind);
     *INITIAL.lock() = icv;
     match variable("OMP_DISPLAY_ENV").map(|value| value.to_ascii_lowercase()).as_deref() {

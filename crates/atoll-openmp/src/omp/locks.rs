@@ -1,12 +1,12 @@
 //! `omp_lock_t` and `omp_nest_lock_t`, for C and Fortran.
 //!
-//! A lock is its own word, in program memory; `crate::futex`'s parking lot holds those who wait for it. Variables for nested locks have
+//! A lock is its own word, in program memory; `atoll_memory::futex`'s parking lot holds those who wait for it. Variables for nested locks have
 //! 16 bytes in gcc's C and 8 elsewhere: they hold an address.
 
 use super::alloc;
 use super::task::Task;
 use super::team::me;
-use crate::futex::{word_lock, word_try_lock, word_unlock};
+use super::word_lock::{word_lock, word_try_lock, word_unlock};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// A lock that its owner, a task, may take again.

@@ -4,13 +4,13 @@
 
 use super::barrier;
 use super::doacross::Doacross;
+use super::hooks;
 use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
 use super::loops::{self, Plan};
 use super::ordered;
 use super::taskgroup;
 use super::team::{Thread, me};
 use super::workshare::{self, WorkShare};
-use crate::{hooks, nodes};
 use std::ptr;
 
 /// What a construct can ask for beside its iterations.
@@ -29,7 +29,7 @@ pub(crate) fn meet(thread: &Thread, plan: Plan, extras: Extras, counts: &[u64]) 
     let team = thread.team();
     let threads = team.size.get();
     if team.spans() && !(extras.reductions.is_null() && extras.memory.is_null()) {
-        nodes::unsupported(
+        atoll_nodes::unsupported(
             "a loop or sections whose threads share a reduction over tasks or memory of the compiler's",
         );
     }

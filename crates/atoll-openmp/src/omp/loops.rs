@@ -4,10 +4,10 @@
 //! signed and unsigned bounds, and `ordered` and `doacross` add order between iterations.
 
 use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_GUIDED_EVEN, SCHED_MONOTONIC, SCHED_STATIC};
+use super::spread;
+use super::spread::division::Share;
 use super::team::{State, Team, Thread};
 use super::workshare::WorkShare;
-use crate::nodes;
-use crate::nodes::division::Share;
 use std::sync::atomic::Ordering;
 
 /// How iterations are dealt.
@@ -136,14 +136,14 @@ pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u
         Deal::Dynamic if team.spans() => next_over_nodes(team, share, &plan),
         Deal::Guided | Deal::GuidedEven if team.spans() => {
             let threads = team.threads().min(u16::MAX.into()) as u16;
-            nodes::take_chunk(share.number.get(), plan.count, plan.chunk, threads, true)
+            spread::take_chunk(share.number.get(), plan.count, plan.chunk, threads, true)
         }
         Deal::Dynamic => next_dynamic(team, share, &plan),
         Deal::Guided | Deal::GuidedEven => next_guided(team, share, &plan),
         Deal::Blocks if team.spans() => {
             let State { trip, .. } = thread.state.get();
             thread.update(|state| state.trip += 1);
-            nodes::measure::deals();
+            spread::measure::deals();
             let part = team.span.get().iterations;
             let (from, to) = plan.block_of_part(thread.id().into(), team.size.get().into(), part);
             (trip == 0 && from < to).then_some((from, to))
@@ -175,7 +175,7 @@ fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, 
         let fair = (plan.count / (u64::from(team.threads()) * 16)).max(1);
         // At most four times the most workers of a node.
         let chunks = workers.saturating_mul(4).min(fair.max(workers)) as u16;
-        *batch = nodes::take_chunk(share.number.get(), plan.count, plan.chunk, chunks, false)?;
+        *batch = spread::take_chunk(share.number.get(), plan.count, plan.chunk, chunks, false)?;
     }
     let (from, end) = *batch;
     let to = from + plan.chunk.min(end - from);

@@ -1,7 +1,7 @@
 //! libgomp's ABI: what `gcc -fopenmp` programs call instead of libgomp once this library is preloaded; and in `kmp` that of LLVM.
 //!
 //! `team` holds the structures, `parallel` and `barrier` the regions; each family of entry points has a file.
-//! Workers may be processes: everything here lives in runtime memory and sleeps through `crate::futex`.
+//! Workers may be processes: everything here lives in runtime memory and sleeps through `atoll_memory::futex`.
 
 // The ABI's names are libgomp's.
 #![allow(non_snake_case)]
@@ -19,6 +19,7 @@ mod display;
 mod doacross;
 mod env;
 mod fortran;
+mod hooks;
 pub(crate) mod icv;
 mod kmp;
 mod locks;
@@ -33,17 +34,18 @@ pub(crate) mod pools;
 mod routines;
 mod sections;
 mod single;
+pub(crate) mod spread;
 mod target;
 mod task;
 mod taskgroup;
 mod taskloop;
 mod tasks;
 mod team;
+mod word_lock;
 mod workshare;
 
 pub(crate) use crew::forget as forget_workers;
-pub(crate) use parallel::take_part_of_region;
-pub(crate) use team::{Function, retire};
+pub(crate) use team::retire;
 
 /// Writes a line to standard error, as libgomp words it but with our name, without any buffer or lock of std.
 pub(crate) fn say(message: &str) {

@@ -4,13 +4,12 @@
 
 use super::team::{Thread, me};
 use super::workshare;
-use crate::nodes;
 use std::sync::atomic::Ordering;
 
 /// Waits until the calling member's chunk has its turn.
 pub(super) fn wait_for_turn(thread: &Thread) {
     if thread.team().spans() {
-        nodes::unsupported("an ordered loop");
+        atoll_nodes::unsupported("an ordered loop");
     }
     let (from, to) = thread.state.get().chunk;
     if from == to {

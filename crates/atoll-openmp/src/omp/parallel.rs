@@ -6,15 +6,17 @@
 use super::barrier;
 use super::crew;
 use super::env;
+use super::hooks;
 use super::loops::Plan;
 use super::places;
+use super::spread::decide::Way;
+use super::spread::region::{Order, Writers};
+use super::spread::{decide, region as spread_region};
 use super::task::Group;
 use super::taskgroup;
 use super::team::{Body, Function, Span, Team, Thread, me};
 use super::workshare;
-use crate::nodes::decide::Way;
-use crate::nodes::region::Order;
-use crate::{futex, hooks, nodes};
+use atoll_memory::futex;
 use atoll_memory::region_counts::Key;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,14 +67,14 @@ pub(crate) fn key(outlined: usize, call_site: usize, plan: Option<&Plan>) -> Key
 /// The whole of which a region of `wanted` threads is the origin's part, and the threads of that part: where there are several
 /// nodes, over which it is spread.
 fn span(thread: &Thread, wanted: u32, key: Key) -> (Span, u32) {
-    match nodes::several() {
-        Some((nodes::ORIGIN, nodes)) if thread.first && !thread.team().is_within() => {
+    match atoll_nodes::several() {
+        Some((atoll_nodes::ORIGIN, nodes)) if thread.first && !thread.team().is_within() => {
             // What was loaded since may keep variables by thread, which decides, too.
             hooks::before_region();
-            match nodes::decide::begin(key, wanted, nodes) {
+            match decide::begin(key, wanted, nodes) {
                 Some(way) => {
-                    let threads = way.division.threads(nodes::ORIGIN);
-                    let iterations = way.division.iterations(nodes::ORIGIN);
+                    let threads = way.division.threads(atoll_nodes::ORIGIN);
+                    let iterations = way.division.iterations(atoll_nodes::ORIGIN);
                     (Span::part(threads, iterations, way.first_come), threads.count)
                 }
                 None => (Span { measured: true, ..Span::default() }, wanted),
@@ -153,11 +155,12 @@ pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site
     hooks::before_region();
     team.body.set(Some(body));
     team.call_site.set(call_site);
-    if team.span.get().measured && nodes::region::on_origin() {
-        let way = nodes::decide::way();
-        nodes::region::begin_part(team.size.get(), way.is_some_and(|way| way.cpu));
+    if team.span.get().measured && atoll_nodes::on_origin() {
+        let way = decide::way();
+        spread_region::begin_part(team.size.get(), way.is_some_and(|way| way.cpu));
         if let Some(way) = way {
-            nodes::region::begin(order(thread, team, body, way));
+            let writers = Writers { many: way.many, phases: way.phases };
+            spread_region::begin(order(thread, team, body, way), writers);
         }
     }
     // SAFETY: the crew is the leader's to use.
@@ -184,8 +187,6 @@ fn order(thread: &Thread, team: &Team, body: Body, way: Way) -> Order {
         division: Some(way.division),
         cpu: way.cpu,
         first_come: way.first_come,
-        many: way.many,
-        phases: way.phases,
         standard: crate::wrap::elsewhere::replaced(),
         plan: Some(plan.to_words()),
         icv: thread.icv(),
@@ -195,7 +196,7 @@ fn order(thread: &Thread, team: &Team, body: Body, way: Way) -> Order {
 
 /// On another node than the origin: the node's part of a region.
 pub(crate) fn take_part_of_region(order: Order) {
-    let Some((node, _)) = nodes::several() else { return };
+    let Some((node, _)) = atoll_nodes::several() else { return };
     let thread = me();
     thread.set_icv(|icv| *icv = order.icv);
     let (threads, iterations) = order.part(node);
@@ -203,7 +204,7 @@ pub(crate) fn take_part_of_region(order: Order) {
     team.extent.set(order.extent);
     team.teams.set(order.teams);
     team.contention().set_spread(true);
-    nodes::region::begin_part(team.size.get(), order.cpu);
+    spread_region::begin_part(team.size.get(), order.cpu);
     // SAFETY: nobody works in the team yet.
     unsafe { &*team.first_share.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
     // SAFETY: the origin runs the same program at the same addresses: compared when the nodes met.
@@ -212,13 +213,13 @@ pub(crate) fn take_part_of_region(order: Order) {
     launch(thread, team, body, order.call_site as usize);
     (body.function)(body.data);
     close(thread);
-    nodes::region::end_part(order.key());
+    spread_region::end_part(order.key());
 }
 
 /// The leader's own part of a region.
 pub(crate) fn call(team: &Team, body: Body) {
     let Body { function, data, .. } = body;
-    if team.spans() { nodes::stack::call_below(function, data) } else { function(data) }
+    if team.spans() { atoll_nodes::stack::call_below(function, data) } else { function(data) }
 }
 
 /// Ends the region that the thread leads: waits for all, and is outside again.
@@ -226,8 +227,8 @@ pub(crate) fn close(thread: &Thread) {
     let team = thread.team();
     let Some(outside) = team.outside.take() else { return };
     barrier::join(thread, team);
-    if team.span.get().measured && nodes::region::on_origin() {
-        nodes::decide::ended();
+    if team.span.get().measured && atoll_nodes::on_origin() {
+        decide::ended();
     }
     let followers = team.size.get() - 1;
     if followers > 0 {

@@ -5,7 +5,7 @@
 use super::env;
 use super::icv::{BIND_CLOSE, BIND_FALSE, BIND_PRIMARY, BIND_SPREAD, BIND_TRUE};
 use super::team::{Team, Thread};
-use crate::futex::Lock;
+use atoll_memory::futex::Lock;
 use std::mem::{MaybeUninit, size_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 

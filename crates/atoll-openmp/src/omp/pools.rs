@@ -1,6 +1,6 @@
 //! Pools of allocators: how much of each the program has, and in which blocks.
 //!
-//! `alloc` asks; on several nodes the origin's agent keeps them for all (`nodes::pools`).
+//! `alloc` asks; on several nodes the origin keeps them for all (`spread::pools`).
 
 use std::collections::BTreeMap;
 

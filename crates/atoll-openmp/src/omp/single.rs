@@ -3,8 +3,8 @@
 //! Needs no work share: members count the constructs they meet, and the first to reach a number has it.
 
 use super::barrier;
+use super::spread;
 use super::team::{Thread, me};
-use crate::nodes;
 use std::sync::atomic::Ordering;
 
 /// Is the calling member the first at its next `single`?
@@ -14,13 +14,13 @@ pub(super) fn first(thread: &Thread) -> bool {
     thread.update(|state| state.singles += 1);
     let team = thread.team();
     let span = team.span.get();
-    if team.spans() && !span.first_come && !nodes::region::on_origin() {
+    if team.spans() && !span.first_come && !atoll_nodes::on_origin() {
         // The origin's members will come as well: asking who was first would cost more.
         return false;
     }
     // Members order nothing by this; a barrier follows where the program needs it.
     let first = team.singles.compare_exchange(mine, mine + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    first && (!span.first_come || nodes::take_single(mine))
+    first && (!span.first_come || spread::take_single(mine))
 }
 
 #[unsafe(no_mangle)]
@@ -37,7 +37,7 @@ extern "C" fn GOMP_single_copy_start() -> *mut u8 {
             return std::ptr::null_mut();
         }
         barrier::meet(thread);
-        return nodes::region::published() as *mut u8;
+        return atoll_nodes::ask::published() as *mut u8;
     }
     if first(thread) {
         return std::ptr::null_mut();
@@ -51,7 +51,7 @@ extern "C" fn GOMP_single_copy_start() -> *mut u8 {
 extern "C" fn GOMP_single_copy_end(data: *mut u8) {
     let thread = me();
     if thread.team().spans() {
-        nodes::region::publish(data as u64);
+        atoll_nodes::ask::publish(data as u64);
     }
     thread.team().copy_private.store(data, Ordering::Relaxed);
     barrier::meet(thread);

@@ -5,9 +5,9 @@
 
 use super::depend::{self, Wanted};
 use super::env;
+use super::hooks;
 use super::task::{BODY_ENDED, DETACHABLE, FULFILLED, Group, Task};
 use super::team::{Function, Team, Thread, me};
-use crate::hooks;
 use std::sync::atomic::Ordering;
 
 pub(crate) const FLAG_FINAL: u32 = 1 << 1;

@@ -6,7 +6,7 @@
 use super::doacross::Doacross;
 use super::loops::Plan;
 use super::team::{Team, Thread};
-use crate::futex::Lock;
+use atoll_memory::futex::Lock;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};

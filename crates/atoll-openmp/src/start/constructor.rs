@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering;
 use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP};
 use atoll_memory::{arena, layout, limits, sys, uffd};
 
+use super::main_stack::Stack;
 use super::share::{self, PinnedFile};
 use super::{
     imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list, unmanaged,
 };
-use crate::nodes::stack::{Stack, on_stack};
 use crate::{heap, journal, state};
+use atoll_nodes::stack::on_stack;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -100,6 +101,9 @@ pub(super) fn on_large_stack(work: impl FnOnce() -> Result<(), String>) -> Resul
 fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usize) -> Result<(), String> {
     limits::check().map_err(|limited| limited.to_string())?;
     heap::place::set(control.settings.node, control.settings.nodes);
+    if control.settings.several_nodes() {
+        atoll_nodes::heap::lie_in(heap::place::of_agent());
+    }
     if control.settings.segment.is_on() {
         return set_up_segment(control, objects, in_stack);
     }
@@ -141,7 +145,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     state::manage(pager);
     state::become_worker(0, 0);
     if let Err(e) = pager.check_near() {
-        signal::end(e);
+        atoll_memory::ending::end(e);
     }
     late::begin(file, objects);
     process::master_helper(pager, faults)?;

@@ -136,7 +136,7 @@ fn copy_piece(
     // SAFETY: in the handler every signal is blocked, and nothing here touches memory that faults.
     let x = unsafe { state::executor(pager) };
     if let Err(e) = pager.pin(x, state::table(), start, len, write) {
-        super::signal::end(e);
+        atoll_memory::ending::end(e);
     }
     let mut copied = Err(Errno(libc::EFAULT));
     for _ in 0..TRIES {

@@ -1,7 +1,7 @@
 //! Signals that somebody sends to a process of the program which is not the master: they are the program's.
 //!
 //! A worker's helper thread (`process`) takes those of its process and sends them on to the master; on another node than the origin the
-//! agent (`nodes::agent`) takes those of the node's first process, for the origin. What the program has a handler for is
+//! agent (`atoll_nodes::agent`) takes those of the node's first process, for the origin. What the program has a handler for is
 //! not sent on: who signals a group of processes, or all of a name, has reached the master, too, where the handler is to run
 //! once.
 //!

@@ -73,8 +73,8 @@ fn share_new() {
             continue;
         }
         known.push(object.base);
-        crate::nodes::tls::loaded_late(object);
-        HERE_ALONE.store(crate::nodes::several().is_some(), Ordering::Relaxed);
+        crate::omp::spread::tls::loaded_late(object);
+        HERE_ALONE.store(atoll_nodes::several().is_some(), Ordering::Relaxed);
         let shared = if replay::needed() {
             share_one(object, file)
         } else if object.is_private() {

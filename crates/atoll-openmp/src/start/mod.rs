@@ -6,7 +6,7 @@
 //! workers, whose stacks lie in `slots` and who end by `lifeline`, `forward` sends on signals that reach them, `segment` is for
 //! programs that are not paged at all, `unmanaged` for processes that are left alone, `take_over` for those of them that need memory, `imports` for what tells interpreters, and `forked` for what they fork, `late` for libraries that are loaded later, `own_threads` for threads that the
 //! program makes, `nodes` for
-//! runs on several nodes, `newer_libc` has what only newer glibcs have.
+//! runs on several nodes, with `main_stack` and `program` (what the runtime does for its node), `newer_libc` has what only newer glibcs have.
 
 pub(crate) mod constructor;
 pub(crate) mod copies_for_others;
@@ -16,11 +16,13 @@ mod imports;
 pub(crate) mod late;
 mod lifeline;
 pub(crate) mod linker_state;
+mod main_stack;
 pub(crate) mod newer_libc;
 mod nodes;
 pub(crate) mod objects;
 pub(crate) mod own_threads;
 pub(crate) mod process;
+mod program;
 pub(crate) mod segment;
 pub(crate) mod share;
 pub(crate) mod signal;

@@ -1,7 +1,7 @@
 //! The constructor's second half on each of several nodes: everything the program's workers share is paged, so that it can be
 //! kept coherent, and every node but the origin ends here and serves.
 //!
-//! Called by `constructor`; the agent it starts is `nodes::agent`.
+//! Called by `constructor`; the agent that it starts is `atoll_nodes::agent`, which calls the program through `program`.
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,12 +11,36 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys;
 use atoll_memory::uffd::Uffd;
 
-use super::constructor::{main_stack, share_tls, use_signal_stack};
+use super::constructor::{share_tls, use_signal_stack};
+use super::main_stack::{self, Stack};
+use super::program::OpenMp;
 use super::share::{self, PinnedFile};
 use super::{late, objects, process, signal, stray};
-use crate::nodes::stack::Stack;
-use crate::nodes::{ORIGIN, agent, region, stack, tls};
+use crate::omp::spread::{region, tls};
 use crate::{heap, state, workers, wrap};
+use atoll_nodes::meeting::meet;
+use atoll_nodes::{ORIGIN, agent};
+
+/// Refuses settings with which there cannot be several nodes.
+fn check(control: &Control, pager: &Pager) -> Result<(), String> {
+    if control.settings.shared_tables() {
+        return Err("several nodes need workers with page tables of their own".into());
+    }
+    if pager.page_bytes() > 4096 {
+        if control.settings.node != ORIGIN {
+            // The origin says it.
+            // SAFETY: ends the process before main.
+            unsafe { libc::_exit(EXIT_SETUP) };
+        }
+        return Err("on several nodes pages are 4K: variables lie at the edges of larger ones that cannot be kept coherent; \
+                    leave --page out"
+            .into());
+    }
+    if control.settings.fault_thread() {
+        return Err("on several nodes workers handle their faults themselves".into());
+    }
+    Ok(())
+}
 
 /// Prepares this node; returns on the origin only, where `main` follows.
 pub(super) fn set_up(
@@ -29,22 +53,7 @@ pub(super) fn set_up(
 ) -> Result<(), String> {
     let kernel = |what: &'static str| move |e: sys::Errno| format!("cannot share {what}: {e}");
     let (node, nodes) = (control.settings.node, control.settings.nodes);
-    if control.settings.shared_tables() {
-        return Err("several nodes need workers with page tables of their own".into());
-    }
-    if pager.page_bytes() > 4096 {
-        if node != ORIGIN {
-            // The origin says it.
-            // SAFETY: ends the process before main.
-            unsafe { libc::_exit(EXIT_SETUP) };
-        }
-        return Err("on several nodes pages are 4K: variables lie at the edges of larger ones that cannot be kept coherent; \
-                    leave --page out"
-            .into());
-    }
-    if control.settings.fault_thread() {
-        return Err("on several nodes workers handle their faults themselves".into());
-    }
+    check(control, pager)?;
     state::manage(pager);
     // While the program's variables are still this process's own.
     wrap::init();
@@ -55,30 +64,32 @@ pub(super) fn set_up(
     }
     tls::find(objects);
     share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
-    let main_stack = main_stack(in_stack).map_err(kernel("the main stack"))?;
+    let main_stack = super::constructor::main_stack(in_stack).map_err(kernel("the main stack"))?;
     if !heap::overflow::page_all() {
         return Err("mimalloc does not take its part of the arena".into());
     }
     let bounds = (main_stack.bottom, main_stack.top);
-    let meeting = agent::meet(control.settings.meeting(), (node, nodes), pager.page_bytes(), bounds)?;
+    let meeting = meet(control.settings.meeting(), (node, nodes), pager.page_bytes(), bounds)?;
+    meeting.origin().into_iter().for_each(wrap::process::adopt);
+    let program = Box::new(OpenMp::new(nodes));
     use_signal_stack()?;
     signal::install();
     stray::install();
     wrap::elsewhere::allow();
     let begin = Node { control, pager, faults, main_stack };
     if node == ORIGIN {
-        stack::move_here(pager, main_stack).map_err(kernel("the main stack"))?;
+        main_stack::move_here(pager, main_stack).map_err(kernel("the main stack"))?;
         state::become_worker(0, 0);
         begin.attach()?;
         if let Err(e) = pager.check_near() {
-            signal::end(e);
+            atoll_memory::ending::end(e);
         }
         wrap::elsewhere::begin();
         late::begin(file, objects);
         let layout = begin.layout();
-        agent::start(meeting, move || Ok(layout))?;
+        agent::start(meeting, program, move || Ok(layout))?;
         state::set_serves_faults();
-        stack::settle(main_stack);
+        main_stack::settle(main_stack);
         share::restore(contents);
         control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
         return Ok(());
@@ -88,10 +99,10 @@ pub(super) fn set_up(
     if let Some(origin) = wrap::process::origin() {
         wrap::elsewhere::prepare(origin);
     }
-    agent::start(meeting, move || begin.serve())?;
+    agent::start(meeting, program, move || begin.serve())?;
     // This thread's stack lies where the origin's does: it is never used again.
     let _blocked = state::set_all_blocked();
-    stack::sleep_for_ever()
+    main_stack::sleep_for_ever()
 }
 
 /// What is known of this node while it is set up.
@@ -111,7 +122,7 @@ impl Node {
             // SAFETY: this thread's own executor, and nothing faults yet.
             let x = unsafe { state::executor(pager) };
             if let Err(e) = pager.adopt(x, main_stack.used, main_stack.top) {
-                signal::end(e);
+                atoll_memory::ending::end(e);
             }
         }
         pager
@@ -141,9 +152,9 @@ impl Node {
     /// On another node than the origin, in the agent's thread, once the first thread sleeps.
     fn serve(self) -> Result<atoll_coherence::agent::Layout, String> {
         keep_environment(self.pager);
-        stack::wait_for_sleep();
+        main_stack::wait_for_sleep();
         // SAFETY: the first thread sleeps, or is about to without touching its stack again.
-        unsafe { stack::map_over(self.pager, self.main_stack) }
+        unsafe { main_stack::map_over(self.pager, self.main_stack) }
             .map_err(|e| format!("cannot map the origin's stack: {e}"))?;
         self.attach()?;
         state::set_serves_faults();

@@ -15,9 +15,9 @@ use atoll_memory::sys::{self, Errno};
 
 use super::signal;
 use super::slots::Slot;
-use crate::nodes::stack;
 use crate::omp;
 use crate::state::{self, SignalsBlocked};
+use atoll_nodes::stack;
 
 /// What a thread of the program runs.
 pub(crate) type Routine = extern "C" fn(*mut c_void) -> *mut c_void;

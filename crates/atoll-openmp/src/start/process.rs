@@ -202,6 +202,9 @@ pub(crate) fn make_alternate_stack(index: usize) -> bool {
     if let Some(slot) = slot {
         ALTERNATES[index].store(slot.alternate(), Ordering::Relaxed);
         signal::use_stack(slot.alternate());
+        if index == 0 {
+            atoll_nodes::stack::handles_signals_below(slot.alternate() + signal::STACK_BYTES);
+        }
     }
     slot.is_some()
 }
@@ -255,7 +258,7 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
     // The master's own threads take what comes for it.
     let wait = |fd: i32, ns: i64| lifeline::wait(fd, ns, (table != 0).then(|| pager.control()));
     if pager.control().settings.fault_thread() {
-        let index = pager.borrow_executor(table, true).unwrap_or_else(|e| signal::end(e));
+        let index = pager.borrow_executor(table, true).unwrap_or_else(|e| atoll_memory::ending::end(e));
         // SAFETY: this thread's own executor.
         let x = unsafe { pager.executor(index) };
         while uffd.load(Ordering::Acquire) < 0 {
@@ -312,7 +315,7 @@ fn serve(
     // Bit 0: write; bit 1: write-protected.
     let fault = Fault { address, write: message.flags & 3 != 0, protection: message.flags & 2 != 0, table };
     if let Err(e) = pager.fault(x, fault) {
-        signal::end(e);
+        atoll_memory::ending::end(e);
     }
     let page = pager.page_bytes();
     uffd.wake(address & !(page - 1), page);

@@ -4,15 +4,14 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing unless the program ends.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use atoll_memory::control::{EXIT_FAR, EXIT_NEAR, EXIT_SETUP, MAX_THREADS};
+use atoll_memory::ending::end;
 use atoll_memory::pager::FaultError;
 use atoll_memory::pager::fault::Fault;
-use atoll_memory::sys;
+use atoll_memory::{signals, sys};
 
 use super::copies_for_others;
 use crate::state;
@@ -28,7 +27,7 @@ fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
     match signal {
         libc::SIGBUS if state::pager().is_some() => Some(&PROGRAM[0]),
         // Memory that only another node has.
-        libc::SIGSEGV if crate::nodes::active() => Some(&PROGRAM[1]),
+        libc::SIGSEGV if atoll_nodes::active() => Some(&PROGRAM[1]),
         _ => None,
     }
 }
@@ -36,23 +35,6 @@ fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
 /// Does a handler of ours stand before the program's?
 pub(crate) fn is_ours(signal: c_int) -> bool {
     program(signal).is_some()
-}
-
-thread_local! {
-    static HANDLING: Cell<bool> = const { Cell::new(false) };
-    /// The signals that were blocked where the fault came from.
-    static BEFORE: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Is the calling thread in the handler, so that no other can run?
-#[inline]
-pub(crate) fn is_handling() -> bool {
-    HANDLING.get()
-}
-
-/// Of a thread in the handler: the signals that were blocked before it (bit n−1: signal n).
-pub(crate) fn blocked_before() -> u64 {
-    BEFORE.get()
 }
 
 /// x86 page-fault error code: the page was present / the access was a write.
@@ -74,9 +56,10 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             if (*info).si_code == libc::SI_QUEUE
                 && let Some((at, number)) = copies_for_others::of_value(value)
             {
-                HANDLING.set(true);
+                let before = (&raw const (*frame).uc_sigmask).cast::<u64>().read();
+                signals::enter_handler(before);
                 copies_for_others::serve(pager, (*info).si_pid(), at, number);
-                HANDLING.set(false);
+                signals::leave_handler();
                 *errno_at = errno;
                 return;
             }
@@ -92,11 +75,10 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             protection: error & ERROR_PRESENT != 0,
             table: state::table(),
         };
-        HANDLING.set(true);
         // The set's first word is the kernel's.
-        BEFORE.set((&raw const (*frame).uc_sigmask).cast::<u64>().read());
+        signals::enter_handler((&raw const (*frame).uc_sigmask).cast::<u64>().read());
         let handled = pager.fault(state::executor(pager), fault);
-        HANDLING.set(false);
+        signals::leave_handler();
         match handled {
             Ok(()) => {
                 let ip = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
@@ -111,96 +93,6 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             Err(e) => end(e),
         }
         *errno_at = errno;
-    }
-}
-
-/// Ends the program after a fault that could not be resolved.
-pub(crate) fn end(error: FaultError) -> ! {
-    match error {
-        FaultError::Far(e) => {
-            let mut text = Text::new();
-            let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{e}"));
-            state::give_up(
-                EXIT_FAR,
-                std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("far memory failed"),
-            )
-        }
-        FaultError::NearTooSmall { pinned, tables, least } => {
-            let mut text = Text::new();
-            let _ = std::fmt::Write::write_fmt(
-                &mut text,
-                format_args!(
-                    "--near is less than what must stay near: the program's small blocks, stacks and small globals \
-                     ({}K) and atoll's tables ({}K); this needs --near {}K at least",
-                    pinned >> 10,
-                    tables >> 10,
-                    least.div_ceil(1024)
-                ),
-            );
-            state::give_up(
-                EXIT_NEAR,
-                std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("--near is too small"),
-            )
-        }
-        FaultError::NoRoom => state::give_up(
-            EXIT_NEAR,
-            "near memory is full of pages that must stay: raise --near (or lower the number of workers)",
-        ),
-        FaultError::Kernel(sys::Errno(libc::ENOMEM)) | FaultError::Lost(sys::Errno(libc::ENOMEM)) => {
-            state::give_up(
-                EXIT_NEAR,
-                "this machine has no memory left for a page that --near allows: lower --near, or with --page 2M \
-             reserve more huge pages (/proc/sys/vm/nr_hugepages)",
-            )
-        }
-        FaultError::Kernel(e) | FaultError::Lost(e) => {
-            let mut text = Text::new();
-            let _ = std::fmt::Write::write_fmt(
-                &mut text,
-                format_args!("the kernel refused to map a page (userfaultfd: {e}): see `atoll doctor`"),
-            );
-            state::give_up(EXIT_SETUP, text.as_str())
-        }
-        FaultError::TooManyThreads => {
-            let mut text = Text::new();
-            let _ = std::fmt::Write::write_fmt(
-                &mut text,
-                format_args!(
-                    "the program has more than {MAX_THREADS} threads of its own at once that use paged memory: run it without atoll, or with fewer"
-                ),
-            );
-            state::give_up(EXIT_SETUP, text.as_str())
-        }
-        FaultError::NotOurs => state::give_up(EXIT_SETUP, "a page that should be paged memory is none"),
-        FaultError::Interrupted => {
-            state::give_up(EXIT_SETUP, "a fault outside of the handler was interrupted")
-        }
-    }
-}
-
-/// A message under construction, without an allocator.
-pub(super) struct Text {
-    bytes: [u8; 512],
-    len: usize,
-}
-
-impl Text {
-    pub(super) fn new() -> Text {
-        Text { bytes: [0; 512], len: 0 }
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        // What does not fit may be cut within a character.
-        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or("a page could not be mapped")
-    }
-}
-
-impl std::fmt::Write for Text {
-    fn write_str(&mut self, s: &str) -> std::fmt::Result {
-        let n = s.len().min(self.bytes.len() - self.len);
-        self.bytes[self.len..self.len + n].copy_from_slice(&s.as_bytes()[..n]);
-        self.len += n;
-        Ok(())
     }
 }
 

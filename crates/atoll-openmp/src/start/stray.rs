@@ -2,7 +2,7 @@
 //!
 //! Most of what a program shares is paged and kept coherent; workers' stacks, and the blocks that libc takes for itself, are
 //! not, and are mapped nowhere but on their own node (`heap::place`). Who uses such memory elsewhere ends with a sentence
-//! that says so. Files that the program mapped on another node are mapped here (`nodes::files`). Any other SIGSEGV is the
+//! that says so. Files that the program mapped on another node are mapped here (`atoll_nodes::files`). Any other SIGSEGV is the
 //! program's own.
 //!
 //! Rules: no allocation, no locks, no arena access, no printing unless the program ends.
@@ -14,10 +14,11 @@ use std::mem::MaybeUninit;
 use atoll_memory::control::EXIT_SETUP;
 use atoll_memory::layout;
 
-use super::signal::{Text, pass_on, real_sigaction};
-use crate::nodes::files::{self, Fetched};
+use super::signal::{pass_on, real_sigaction};
+use crate::state;
 use crate::wrap::replay;
-use crate::{nodes, state};
+use atoll_memory::ending::Text;
+use atoll_nodes::files::{self, Fetched};
 
 /// The node that memory at `address` belongs to, and what it is.
 fn owner(address: usize, nodes: u32) -> Option<(usize, &'static str)> {
@@ -61,11 +62,11 @@ fn is_mapped_elsewhere(address: usize) -> bool {
 unsafe extern "C" fn on_sigsegv(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's description of the signal.
     let (address, caused) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
-    if caused && nodes::active() && is_mapped_elsewhere(address) {
+    if caused && atoll_nodes::active() && is_mapped_elsewhere(address) {
         return;
     }
     if caused
-        && let Some((node, nodes)) = nodes::several()
+        && let Some((node, nodes)) = atoll_nodes::several()
         && let Some((owner, what)) = owner(address, nodes)
         && owner != node as usize
     {

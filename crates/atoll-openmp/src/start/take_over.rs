@@ -79,6 +79,7 @@ pub(crate) fn is_taken() -> bool {
 /// This is a process that a managed one forked: it goes on by itself.
 pub(super) fn leave() {
     STATE.store(NOT, Ordering::Relaxed);
+    state::set_first_without_number(false);
 }
 
 /// This is a process that was forked: the thread that had its parent managed at that moment is not here.
@@ -90,12 +91,6 @@ pub(super) fn stop_starting() {
 #[inline]
 pub(crate) fn is_heap_private() -> bool {
     HEAP_PRIVATE.load(Ordering::Relaxed)
-}
-
-/// Is the calling thread the first of a process that was taken over, and has no executor yet?
-pub(crate) fn is_first_without_number() -> bool {
-    // SAFETY: no arguments.
-    is_taken() && unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
 }
 
 /// The code at `caller` asks for `size` bytes of memory.
@@ -262,6 +257,7 @@ fn set_up(control: &'static Control) -> Result<(), String> {
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
     signal::adopt();
+    state::set_first_without_number(true);
     state::manage(pager);
     STATE.store(TAKEN, Ordering::Release);
     // The calling thread's number, which for the first thread is the first.
@@ -273,7 +269,7 @@ fn set_up(control: &'static Control) -> Result<(), String> {
         }
     }
     if let Err(e) = pager.check_near() {
-        signal::end(e);
+        atoll_memory::ending::end(e);
     }
     process::master_helper(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
-use crate::nodes;
 use crate::state::SignalsBlocked;
 
 /// Numbers that are the origin's.
@@ -124,7 +123,7 @@ pub(super) fn have(fd: usize) {
         take(fd as u32 as usize);
     }
     if fd as u32 == 0 && NO_INPUT.load(Ordering::Relaxed) {
-        nodes::unsupported("reading standard input without its stream, on a node of another machine,");
+        atoll_nodes::unsupported("reading standard input without its stream, on a node of another machine,");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Streams that another node has opened: what a program does with them is done there (`nodes::calls`).
+//! Streams that another node has opened: what a program does with them is done there (`atoll_nodes::calls`).
 //!
 //! A FILE, its buffer and its lock are libc's, and lie on the node that opened it; its address tells which. `stdin` is the origin's
 //! on all nodes; `stdout` and `stderr` are each node's own. `stdio` asks here first. Formatted input reads a stream
@@ -11,8 +11,8 @@ use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 
 use super::{stdio, stream_calls, stream_lock, travel};
-use crate::nodes::{self, ORIGIN, calls};
 use crate::state::SignalsBlocked;
+use atoll_nodes::{ORIGIN, calls};
 
 /// What is done with a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +68,7 @@ pub(super) struct Far {
 /// The stream, if it is another node's.
 #[inline]
 pub(super) fn of(file: usize) -> Option<Far> {
-    let (node, nodes) = nodes::several()?;
+    let (node, nodes) = atoll_nodes::several()?;
     let owner = if layout::in_pinned(file) {
         ((file - layout::PINNED) / layout::part(layout::PINNED_BYTES, 0, nodes).1) as u32
     } else if stdio::is_standard_input(file) {

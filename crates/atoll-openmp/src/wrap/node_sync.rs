@@ -1,17 +1,17 @@
 //! pthread objects on several nodes: libc's sleep in futexes of the kernel, which one node's memory has; these sleep where all nodes
-//! can be woken (`nodes::futexes`).
+//! can be woken (`atoll_nodes::futexes`).
 //!
 //! The objects are libc's: initialised by it or statically, with the same words for the same things as far as a program may look
 //! at them (a semaphore's value, a mutex's kind). `sync` calls these instead of libc's own. Words are paged memory and kept coherent
-//! like all of it; code that calls these has one writer of a page at a time (`nodes::safety`).
+//! like all of it; code that calls these has one writer of a page at a time (`omp::spread::safety`).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use atoll_memory::sys;
 
-use crate::nodes::futexes::{self, Slept};
-use crate::{nodes, state};
+use crate::state;
+use atoll_nodes::futexes::{self, Slept};
 
 const ANY: u32 = u32::MAX;
 const ALL: u32 = i32::MAX as u32;
@@ -41,7 +41,7 @@ unsafe fn word(at: usize, offset: usize) -> &'static AtomicU32 {
 
 /// What tells the calling thread from all others of all nodes; not 0.
 fn me() -> u32 {
-    let (node, _) = nodes::several().unwrap_or((0, 1));
+    let (node, _) = atoll_nodes::several().unwrap_or((0, 1));
     (node << 16 | state::executor_index() as u32) + 1
 }
 

@@ -4,9 +4,9 @@
 //! address: that of libc is always free then. On several nodes it is the origin's agent's, and what is compiled lies where all see it.
 
 use super::lend::Argument as _;
-use super::travel;
-use crate::futex::Lock;
-use crate::nodes;
+use super::{replay, travel};
+use atoll_memory::futex::Lock;
+use atoll_nodes::ask;
 
 /// Objects share them by address.
 static LOCKS: [Lock<()>; 64] = [const { Lock::new(()) }; 64];
@@ -16,10 +16,11 @@ fn with_lock<R>(object: usize, call: impl FnOnce() -> R) -> R {
     if !super::separate() {
         return call();
     }
-    if nodes::active() {
-        nodes::lock(object);
+    if atoll_nodes::active() {
+        ask::lock(object);
+        replay::catch_up();
         let result = call();
-        nodes::unlock(object);
+        ask::unlock(object);
         return result;
     }
     let _held = LOCKS[object.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58].lock();

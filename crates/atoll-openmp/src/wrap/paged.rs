@@ -9,8 +9,6 @@
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
 
-use crate::nodes;
-use crate::start::signal;
 use crate::state;
 
 /// The most that is pinned for one call, before near memory is looked at.
@@ -38,7 +36,7 @@ pub(crate) fn chunk_bytes(pager: &Pager) -> usize {
 /// where threads share a page table, the kernel takes a mapping away for a moment to change what it allows, at another thread's
 /// fault: a call that needs it then would fail with EFAULT, or end early.
 pub(super) fn must_copy(pager: &Pager) -> bool {
-    nodes::active() || pager.threads_share_tables()
+    atoll_nodes::active() || pager.threads_share_tables()
 }
 
 /// Is the address paged memory?
@@ -72,7 +70,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let Some(pager) = self.pager else { return };
         let (start, len) = (self.start, self.len);
-        nodes::stack::off_paged(move || pieces(pager, start, len, |at, len| pager.unpin(at, len)));
+        atoll_nodes::stack::off_paged(move || pieces(pager, start, len, |at, len| pager.unpin(at, len)));
     }
 }
 
@@ -80,12 +78,12 @@ impl Drop for Hold {
 fn pin(pager: &'static Pager, start: usize, len: usize, write: bool) -> Hold {
     let table = state::table();
     // Not on a stack that may be what is pinned, or whose pages other nodes take.
-    nodes::stack::off_paged(move || {
+    atoll_nodes::stack::off_paged(move || {
         pieces(pager, start, len, |at, len| {
             // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
             let x = unsafe { state::executor(pager) };
             if let Err(e) = pager.pin(x, table, at, len, write) {
-                signal::end(e);
+                atoll_memory::ending::end(e);
             }
         });
     });

@@ -9,17 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
-use serde::{Deserialize, Serialize};
+use atoll_nodes::numbers::Numbers;
+use atoll_nodes::{ask, stack};
 
 use super::lend::{self, Argument as _};
 use super::{paged, stdio};
-use crate::start::{forked, signal, take_over};
-use crate::{nodes, state};
-
-pub(super) fn pid() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }.map_or(0, |p| p as i32)
-}
+use crate::start::{forked, take_over};
+use crate::state;
 
 /// What the calling process is to the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +28,7 @@ enum Role {
 
 fn role() -> (Role, Option<&'static Control>) {
     let Some(control) = state::control().filter(|_| super::separate()) else { return (Role::Other, None) };
-    let me = pid();
+    let me = sys::process();
     if control.program.load(Ordering::Relaxed) == me {
         return (Role::Master, Some(control));
     }
@@ -46,7 +42,7 @@ pub(super) extern "C" fn getpid() -> c_int {
     match state::control() {
         Some(_) if in_worker() && PROGRAM.load(Ordering::Relaxed) != 0 => PROGRAM.load(Ordering::Relaxed),
         Some(control) if in_worker() => control.program.load(Ordering::Relaxed),
-        _ => pid(),
+        _ => sys::process(),
     }
 }
 
@@ -56,38 +52,13 @@ static PARENT: AtomicI32 = AtomicI32::new(0);
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 static GROUP: AtomicI32 = AtomicI32::new(0);
 
-/// What a node's process is called by the kernel, for the other nodes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Numbers {
-    process: i32,
-    parent: i32,
-    group: i32,
-    /// Where these numbers mean something: a start of a machine, and a space of processes on it.
-    machine: (String, String),
-}
-
-impl Numbers {
-    /// This node's.
-    pub(crate) fn own() -> Numbers {
-        let start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        let machine = (start, space.to_string_lossy().into_owned());
-        Numbers { process: pid(), parent: parent(), group: group(), machine }
-    }
-
-    /// The process, if its numbers mean the same here.
-    pub(crate) fn process_here(&self) -> Option<i32> {
-        (self.machine == Numbers::own().machine && !self.machine.0.is_empty()).then_some(self.process)
-    }
-
-    /// These are the origin's: what this node's workers are told, if they mean the same here. A program on another machine may
-    /// send a signal to the process that it takes for itself.
-    pub(crate) fn adopt(&self) {
-        if let Some(process) = self.process_here() {
-            PROGRAM.store(process, Ordering::Relaxed);
-            PARENT.store(self.parent, Ordering::Relaxed);
-            GROUP.store(self.group, Ordering::Relaxed);
-        }
+/// On another node than the origin: what the origin's process is called, and so this node's workers, if the numbers mean the same
+/// here. A program on another machine may send a signal to the process that it takes for itself.
+pub(crate) fn adopt(origin: &Numbers) {
+    if let Some(process) = origin.process_here() {
+        PROGRAM.store(process, Ordering::Relaxed);
+        PARENT.store(origin.parent, Ordering::Relaxed);
+        GROUP.store(origin.group, Ordering::Relaxed);
     }
 }
 
@@ -96,29 +67,19 @@ pub(crate) fn origin() -> Option<i32> {
     Some(PROGRAM.load(Ordering::Relaxed)).filter(|process| *process != 0)
 }
 
-fn group() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { sys::syscall(libc::SYS_getpgrp, [0; 6]) }.map_or(0, |p| p as i32)
-}
-
 /// `getpgrp`: a worker on another node is in the program's group.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn getpgrp() -> c_int {
     match GROUP.load(Ordering::Relaxed) {
-        0 => group(),
+        0 => sys::group(),
         origin => origin,
     }
-}
-
-fn parent() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { sys::syscall(libc::SYS_getppid, [0; 6]) }.map_or(0, |p| p as i32)
 }
 
 /// `getppid`: a worker's parent is the program's.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn getppid() -> c_int {
-    if in_worker() { PARENT.load(Ordering::Relaxed) } else { parent() }
+    if in_worker() { PARENT.load(Ordering::Relaxed) } else { sys::parent() }
 }
 
 /// Is the calling thread a worker in a process of its own?
@@ -134,7 +95,7 @@ pub(super) fn kill(pid: i32, signal: c_int) {
 /// Publishes the pager's last figures, which its locks guard.
 fn publish() {
     let Some(pager) = state::pager() else { return };
-    nodes::stack::off_paged(move || {
+    stack::off_paged(move || {
         pager.publish_totals();
         pager.publish_distribution();
     });
@@ -197,7 +158,7 @@ pub(crate) fn exit_for_node(status: c_int) {
     }
     // The first worker may be waiting meanwhile.
     if let Some(Err(e)) = state::pager().map(|pager| pager.end_parking(state::table())) {
-        signal::end(e);
+        atoll_memory::ending::end(e);
     }
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the thread takes a number and ends the process.
@@ -212,10 +173,10 @@ pub(crate) fn exit_for_node(status: c_int) {
 /// Tells the other nodes that the program ends, if there are any; `handlers`: what it registered for that has not run.
 fn tell_nodes(status: c_int, handlers: bool) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    if nodes::active() && !TOLD.swap(true, Ordering::AcqRel) {
+    if atoll_nodes::active() && !TOLD.swap(true, Ordering::AcqRel) {
         // For ever: what a handler of the program's touches may lie on a node that is gone.
         state::block_asynchronous();
-        nodes::mail::post(nodes::mail::Kind::Exit, [status as u64, handlers.into(), 0]);
+        ask::exit(status, handlers);
     }
 }
 
@@ -281,7 +242,7 @@ extern "C" fn last_quick(_: *mut c_void) {
 
 /// Notes the program's parent, and registers what `exit` and `quick_exit` do last: handlers run in reverse order, and nobody comes before us.
 pub(super) fn init() {
-    PARENT.store(parent(), Ordering::Relaxed);
+    PARENT.store(sys::parent(), Ordering::Relaxed);
     unsafe extern "C" {
         fn on_exit(f: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
         fn __cxa_at_quick_exit(f: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;

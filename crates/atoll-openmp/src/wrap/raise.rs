@@ -3,11 +3,12 @@
 //! Called by the program, and by the origin's agent for workers of other nodes. `start::forward` sends on those that somebody else
 //! sends.
 
+use atoll_memory::sys;
 use std::ffi::c_int;
 
-use super::process::{getpid, in_worker, kill, pid};
+use super::process::{getpid, in_worker, kill};
 use crate::start::forward;
-use crate::{nodes, state};
+use crate::state;
 
 /// Is that what the signal does by itself?
 fn ends_program(signal: c_int) -> bool {
@@ -30,7 +31,7 @@ fn ends_program(signal: c_int) -> bool {
 pub(crate) fn came(signal: c_int, raised: bool) {
     // Where there is a handler, who sent it to many processes has reached this one, too.
     if raised || forward::is_fatal(signal) {
-        kill(pid(), signal);
+        kill(sys::process(), signal);
     }
 }
 
@@ -45,10 +46,10 @@ pub(super) unsafe extern "C" fn raise(signal: c_int) -> c_int {
     let ends_here = ends_program(signal) && forward::is_fatal(signal);
     if in_worker() && !OWN.contains(&signal) {
         if !ends_here {
-            if nodes::region::on_origin() {
+            if atoll_nodes::on_origin() {
                 kill(getpid(), signal);
             } else {
-                nodes::mail::post(nodes::mail::Kind::Signal, [signal as u64, 0, 0]);
+                atoll_nodes::ask::raise(signal);
             }
             return 0;
         }

@@ -13,7 +13,6 @@ use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
 use crate::heap::{mapped_over, mapping};
-use crate::nodes;
 use crate::start::{objects, segment, signal, take_over};
 use crate::state::{self, SignalsBlocked};
 
@@ -92,7 +91,7 @@ pub(crate) fn also_map(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_i
 }
 
 /// On a node, for its agent: its workers are to map what another node has, by this descriptor.
-pub(crate) fn file_came(map: &nodes::files::Mapped, fd: c_int) {
+pub(crate) fn file_came(map: &atoll_nodes::files::Mapped, fd: c_int) {
     let (at, len) = (map.at as usize, map.len as usize);
     note_of(NOBODY, Change::Map { at, len, prot: map.prot, flags: map.flags, fd, offset: map.offset });
 }
@@ -137,7 +136,7 @@ pub(crate) fn arena_again(at: usize, len: usize) {
 
 /// A signal's action was set by this worker.
 pub(super) fn action(signal: c_int) {
-    let several = nodes::active();
+    let several = atoll_nodes::active();
     if !needed() && !several {
         return;
     }
@@ -320,7 +319,7 @@ pub(crate) fn protect(at: usize, len: usize, prot: c_int) -> Result<(), sys::Err
     if needed() {
         note(Change::Protect { at, len, prot });
     }
-    nodes::files::protected(at, len, prot);
+    atoll_nodes::files::protected(at, len, prot);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use atoll_memory::sys;
 
 use super::lend::{self, Argument as _};
 use crate::start::{signal, take_over};
-use crate::{nodes, state};
+use crate::state;
 
 const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
 
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn sigaction(
             }
             let mut action = *new;
             libc::sigdelset(&raw mut action.sa_mask, libc::SIGBUS);
-            if nodes::active() {
+            if atoll_nodes::active() {
                 action.sa_flags |= libc::SA_ONSTACK;
             }
             let result = call(number, &raw const action, old);
@@ -118,7 +118,7 @@ macro_rules! signal_functions {
             // SAFETY: the caller's handler.
             let before = unsafe { call(number, handler) };
             if state::pager().is_some() {
-                if nodes::active() {
+                if atoll_nodes::active() {
                     signal::put_on_stack(number);
                 }
                 super::replay::action(number);

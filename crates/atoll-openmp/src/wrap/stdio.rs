@@ -65,7 +65,7 @@ pub(super) fn init() {
     type Setvbuf = unsafe extern "C" fn(usize, usize, c_int, usize) -> c_int;
     let fdopen = real!("fdopen", Fdopen);
     SHARED.store(true, Ordering::Relaxed);
-    streams::open(crate::nodes::active());
+    streams::open(atoll_nodes::active());
     // SAFETY: nothing of the program has run: the streams are unused. A descriptor that is closed, or open the
     // other way, keeps its old stream.
     unsafe {
@@ -80,7 +80,7 @@ pub(super) fn init() {
                     INPUT.store(file, Ordering::Relaxed);
                 } else if fd == 2 {
                     real!("setvbuf", Setvbuf)(file, 0, libc::_IONBF, 0);
-                } else if fd == 1 && crate::nodes::active() {
+                } else if fd == 1 && atoll_nodes::active() {
                     // What several nodes print meets in one file: by whole lines.
                     real!("setvbuf", Setvbuf)(file, 0, libc::_IOLBF, 0);
                 }

@@ -13,7 +13,7 @@ use atoll_memory::sys;
 use super::lend::{self, Argument as _};
 use super::node_sync;
 use super::paged::{self, Hold};
-use crate::{nodes, state};
+use crate::state;
 
 /// Sleeps while the word is `value`, or until woken. Reaches other processes.
 pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
@@ -100,7 +100,7 @@ macro_rules! objects {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
-            if nodes::active() {
+            if atoll_nodes::active() {
                 #[allow(unused_unsafe, reason = "some have nothing to do")]
                 // SAFETY: the caller's arguments.
                 return unsafe { node_sync::$name($($arg),*) };
@@ -209,7 +209,7 @@ pub(super) unsafe extern "C" fn syscall(
     // SAFETY: the caller's arguments.
     unsafe {
         match number {
-            libc::SYS_futex if nodes::active() => node_sync::futex(a, b, c as u32, d, f as u32),
+            libc::SYS_futex if atoll_nodes::active() => node_sync::futex(a, b, c as u32, d, f as u32),
             libc::SYS_futex => {
                 let operation = if super::separate() { b & !(libc::FUTEX_PRIVATE_FLAG as usize) } else { b };
                 let _held = (paged::hold(a, 4, true), paged::hold(e, 4, true));
@@ -232,7 +232,7 @@ pub(super) unsafe extern "C" fn syscall(
 /// `word` must be valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn atoll_once_wait(word: *const AtomicI32, value: c_int) {
-    if nodes::active() {
+    if atoll_nodes::active() {
         // SAFETY: by the caller.
         return node_sync::wait(unsafe { AtomicU32::from_ptr(word as *mut u32) }, value as u32);
     }
@@ -247,7 +247,7 @@ unsafe extern "C" fn atoll_once_wait(word: *const AtomicI32, value: c_int) {
 /// `word` must be valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn atoll_once_wake(word: *const AtomicI32) {
-    if nodes::active() {
+    if atoll_nodes::active() {
         // SAFETY: by the caller.
         return node_sync::wake_all(unsafe { AtomicU32::from_ptr(word as *mut u32) });
     }

@@ -8,7 +8,6 @@ use atoll_memory::sys::{self, Errno};
 
 use super::replay;
 use crate::heap::mapping;
-use crate::nodes;
 
 /// Attaches segment `id` at `at`; `flags` are those of `shmat`.
 ///
@@ -36,8 +35,8 @@ fn length(id: c_int) -> Option<usize> {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
-    if nodes::active() {
-        nodes::unsupported("System V shared memory (shmat)");
+    if atoll_nodes::active() {
+        atoll_nodes::unsupported("System V shared memory (shmat)");
     }
     let free = || {
         let len = length(id).filter(|_| at.is_null())?;

@@ -11,11 +11,10 @@ use atoll_memory::layout;
 use super::far_streams;
 use super::lend::{self, Argument as _};
 use crate::heap::exports;
-use crate::nodes;
 
 /// Calls what allocates nothing but what it returns.
 pub(super) fn alone<R>(call: impl FnOnce() -> R) -> R {
-    if !nodes::active() {
+    if !atoll_nodes::active() {
         return call();
     }
     let before = exports::set_travels(true);
@@ -27,7 +26,7 @@ pub(super) fn alone<R>(call: impl FnOnce() -> R) -> R {
 /// For `variadic.c`: what libc allocates from now on is the program's, or not; returns how it was.
 #[unsafe(no_mangle)]
 extern "C" fn atoll_travels(on: c_int) -> c_int {
-    c_int::from(nodes::active() && exports::set_travels(on != 0))
+    c_int::from(atoll_nodes::active() && exports::set_travels(on != 0))
 }
 
 /// The block, or where it lies now: a block that libc made for the program becomes the program's.
@@ -35,7 +34,7 @@ extern "C" fn atoll_travels(on: c_int) -> c_int {
 /// # Safety
 /// `block` is null, or a live block that nobody but the caller knows.
 pub(super) unsafe fn moved(block: usize) -> usize {
-    if !nodes::active() || !layout::in_pinned(block) {
+    if !atoll_nodes::active() || !layout::in_pinned(block) {
         return block;
     }
     // SAFETY: by the caller; the new block is as large.
@@ -58,7 +57,7 @@ pub(super) fn program_block(size: usize) -> usize {
 /// # Safety
 /// As [`moved`], of what the variable holds.
 pub(super) unsafe fn moved_at(variable: usize) {
-    if nodes::active() && variable != 0 {
+    if atoll_nodes::active() && variable != 0 {
         let place = variable as *mut usize;
         // SAFETY: by the caller.
         unsafe { place.write(moved(place.read())) };

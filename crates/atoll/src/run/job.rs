@@ -2,7 +2,7 @@
 //! (`hosts`), or `mpirun` or `srun` with PMIx.
 //!
 //! A thread finds out which node this is, tells the others' launchers what they must know of it, and then answers the
-//! program, which asks it for the others' addresses when it joins them (`atoll-openmp/src/nodes/join.rs`). `nodes` calls it.
+//! program, which asks it for the others' addresses when it joins them (`atoll-nodes/src/join.rs`). `nodes` calls it.
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -5,7 +5,6 @@
 use super::super::team::{Team, Thread, me};
 use super::super::workshare;
 use super::kinds::Location;
-use crate::nodes;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -67,7 +66,7 @@ fn current(thread: &Thread) -> Option<&'static Nest> {
 
 fn check(team: &Team) {
     if team.spans() {
-        nodes::unsupported("a loop with dependences between iterations");
+        atoll_nodes::unsupported("a loop with dependences between iterations");
     }
 }
 

@@ -3,12 +3,12 @@
 //! `barrier`, `single`, `critical` and `ordered` do it; `reduce` ends with the same barrier.
 
 use super::super::barrier;
+use super::super::hooks;
 use super::super::ordered;
 use super::super::single;
 use super::super::team::me;
+use super::super::word_lock::{word_lock, word_unlock};
 use super::kinds::Location;
-use crate::futex::{word_lock, word_unlock};
-use crate::{hooks, nodes};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// A barrier of the calling thread's team, from which it goes on at `site`.
@@ -113,7 +113,7 @@ extern "C" fn __kmpc_copyprivate_light(_: *const Location, _: i32, data: *mut u8
     let thread = me();
     let team = thread.team();
     if team.spans() {
-        nodes::unsupported("single with copyprivate");
+        atoll_nodes::unsupported("single with copyprivate");
     }
     if !data.is_null() {
         team.copy_private.store(data, Ordering::Relaxed);

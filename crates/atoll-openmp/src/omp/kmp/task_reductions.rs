@@ -8,7 +8,6 @@ use super::super::taskgroup;
 use super::super::team::{Thread, me};
 use super::super::workshare;
 use super::kinds::Location;
-use crate::nodes;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What the compiler says of one variable, in the older form and in the newer.
@@ -210,7 +209,7 @@ fn init(items: Vec<Item>) -> *const Group {
 fn init_together(items: Vec<Item>) -> *const Group {
     let thread = me();
     if thread.team().spans() {
-        nodes::unsupported("a reduction over the tasks of a region or a work-sharing construct");
+        atoll_nodes::unsupported("a reduction over the tasks of a region or a work-sharing construct");
     }
     taskgroup::enter(thread, false);
     let team = thread.team();

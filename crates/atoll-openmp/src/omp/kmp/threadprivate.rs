@@ -6,8 +6,7 @@
 use super::super::alloc;
 use super::super::team::me;
 use super::kinds::Location;
-use crate::futex::Lock;
-use crate::nodes;
+use atoll_memory::futex::Lock;
 use std::collections::BTreeMap;
 
 type Construct = extern "C" fn(usize) -> usize;
@@ -42,7 +41,7 @@ fn note(original: usize, size: usize) {
 #[cold]
 fn make(original: usize, size: usize) -> usize {
     if me().team().spans() {
-        nodes::unsupported("a threadprivate variable of LLVM's Fortran");
+        atoll_nodes::unsupported("a threadprivate variable of LLVM's Fortran");
     }
     note(original, size);
     let place = alloc::plain(64, size.max(1), true);

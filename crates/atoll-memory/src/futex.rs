@@ -1,0 +1,251 @@
+//! Sleeping and waking between workers, which may be processes: shared futexes, a brief spin before each sleep.
+//!
+//! Whatever waits in the runtime and in a node's agent waits here. The words slept on lie in runtime memory, never in the program's.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+const FUTEX_WAIT: usize = 0;
+const FUTEX_WAKE: usize = 1;
+
+/// The futex system call, made without touching the program's `errno`; `timeout` may be null.
+#[cfg(target_arch = "x86_64")]
+fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
+    let result: isize;
+    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_futex as isize => result,
+            in("rdi") word.as_ptr(),
+            in("rsi") operation,
+            in("rdx") value as usize,
+            in("r10") timeout,
+            in("r8") 0usize,
+            in("r9") 0usize,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// The futex system call, elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
+    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value as usize, timeout) as isize }
+}
+
+/// Sleeps while `word` holds `expected`. May return early for any reason: callers look again.
+pub fn sleep(word: &AtomicU32, expected: u32) {
+    // EAGAIN, EINTR and EFAULT (a page not mapped yet) all mean the same to callers: read the word again.
+    let _ = futex(word, FUTEX_WAIT, expected, std::ptr::null());
+}
+
+/// Sleeps while `word` holds `expected`, for 20 ms at most.
+pub fn sleep_a_while(word: &AtomicU32, expected: u32) {
+    let _ = futex(word, FUTEX_WAIT, expected, &raw const A_WHILE);
+}
+
+/// How long somebody sleeps who also looks after signals. Not on a stack, whose pages the kernel may not find.
+static A_WHILE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// Wakes up to `count` sleepers on `word`.
+pub fn wake(word: &AtomicU32, count: u32) {
+    let _ = futex(word, FUTEX_WAKE, count, std::ptr::null());
+}
+
+/// How often a waiter looks again before it sleeps: while every worker has a CPU, and when not.
+static SPINS: AtomicU32 = AtomicU32::new(2_000);
+static SPINS_CROWDED: AtomicU32 = AtomicU32::new(30);
+/// Workers with something to do, and CPUs to do it on; compared by every waiter.
+static BUSY: AtomicU32 = AtomicU32::new(1);
+static CPUS: AtomicU32 = AtomicU32::new(1);
+
+/// Sets how long waiters spin, and on how many CPUs.
+pub fn configure(spins: u32, spins_crowded: u32, cpus: u32) {
+    SPINS.store(spins, Ordering::Relaxed);
+    SPINS_CROWDED.store(spins_crowded, Ordering::Relaxed);
+    CPUS.store(cpus, Ordering::Relaxed);
+}
+
+/// `count` more workers have something to do.
+pub fn busier(count: u32) {
+    BUSY.fetch_add(count, Ordering::Relaxed);
+}
+
+/// `count` workers less have something to do.
+pub fn calmer(count: u32) {
+    BUSY.fetch_sub(count, Ordering::Relaxed);
+}
+
+/// CPUs that this node's workers have.
+pub fn cpus() -> u32 {
+    CPUS.load(Ordering::Relaxed)
+}
+
+/// Have more workers something to do than there are CPUs?
+pub fn is_crowded() -> bool {
+    BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed)
+}
+
+fn spins() -> u32 {
+    if is_crowded() { SPINS_CROWDED.load(Ordering::Relaxed) } else { SPINS.load(Ordering::Relaxed) }
+}
+
+/// Looks at `done` a while; true as soon as it holds.
+pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
+    if done() {
+        return true;
+    }
+    for _ in 0..spins() {
+        std::hint::spin_loop();
+        if done() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Where workers wait for a condition on other words to come true.
+#[repr(align(64))]
+pub struct Gate {
+    turns: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Gate {
+    /// A gate at which nobody waits.
+    #[expect(clippy::new_without_default, reason = "gates are statics and fields that are made in constants")]
+    pub const fn new() -> Self {
+        Gate { turns: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    /// Returns once `done` holds. Whoever makes it hold calls `notify` afterwards.
+    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        if spin_until(&mut done) {
+            return;
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        loop {
+            let turn = self.turns.load(Ordering::Acquire);
+            // Other side: the fence in `notify`. Either it sees this sleeper, or `done` sees its change.
+            fence(Ordering::SeqCst);
+            if done() {
+                break;
+            }
+            sleep(&self.turns, turn);
+        }
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Lets all waiters look at their conditions again, after a change that may fulfil one.
+    #[inline]
+    pub fn notify(&self) {
+        // Other side: the fence in `wait_until`, between announcing the sleeper and its last look.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.turns.fetch_add(1, Ordering::Release);
+            wake(&self.turns, i32::MAX as u32);
+        }
+    }
+}
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const HELD_WANTED: u32 = 2;
+
+/// A lock in runtime memory around some data.
+pub struct Lock<T> {
+    word: AtomicU32,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the data is only reached through a guard, and there is one guard at a time. Raw pointers in `T` point
+// to runtime memory that every worker sees.
+unsafe impl<T> Sync for Lock<T> {}
+// SAFETY: as above; nothing in a lock belongs to one worker.
+unsafe impl<T> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A lock that is free, around `data`.
+    pub const fn new(data: T) -> Self {
+        Lock { word: AtomicU32::new(FREE), data: UnsafeCell::new(data) }
+    }
+
+    /// Takes the lock, and sleeps until it can.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        self.acquire();
+        Guard { lock: self }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        // Other side: the swap in `release`.
+        let taken = self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // A guard that is made is also dropped.
+        if taken { Some(Guard { lock: self }) } else { None }
+    }
+
+    /// Takes the lock without a guard; `release` gives it back.
+    #[inline]
+    pub fn acquire(&self) {
+        // Other side: the swap in `release`.
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.acquire_slowly();
+        }
+    }
+
+    #[cold]
+    fn acquire_slowly(&self) {
+        if spin_until(|| {
+            self.word.load(Ordering::Relaxed) == FREE
+                && self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        }) {
+            return;
+        }
+        while self.word.swap(HELD_WANTED, Ordering::Acquire) != FREE {
+            sleep(&self.word, HELD_WANTED);
+        }
+    }
+
+    /// Gives back a lock that was taken by [`acquire`](Self::acquire).
+    #[inline]
+    pub fn release(&self) {
+        // Other side: the acquiring operations above.
+        if self.word.swap(FREE, Ordering::Release) == HELD_WANTED {
+            wake(&self.word, 1);
+        }
+    }
+}
+
+/// The right to use a lock's data, until dropped.
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.release();
+    }
+}

@@ -1,0 +1,115 @@
+//! Work on a stack whose pages no other node can take: the main stack is paged memory as the rest, since regions' arguments and
+//! shared variables lie on it.
+//!
+//! Whoever holds a lock that a fault may need leaves a paged stack before. Workers of the origin run a region below the page that holds
+//! its arguments, or every spilled register would fetch that page back. The runtime moves the stack itself.
+//!
+//! Rules: no allocation, no locks.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use atoll_memory::managed;
+use atoll_memory::signals::{self, SignalsBlocked};
+
+/// The end of the stack on which the program's first thread handles signals.
+static OF_SIGNALS: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes that the program's first thread handles signals on the stack that ends at `top`, a multiple of 16, which is not paged.
+pub fn handles_signals_below(top: usize) {
+    OF_SIGNALS.store(top, Ordering::Relaxed);
+}
+
+/// Runs `work` on a stack whose pages no other node can take: the caller's, or on the origin's main stack the one on which its
+/// thread handles signals, which are blocked meanwhile.
+///
+/// For whatever holds a lock that a fault may need: a page's, the room's, one that the agent takes, whose part a worker that
+/// waits for a page of its own stack takes itself. What `work` refers to may not be on the stack either; what it owns is moved.
+pub fn off_paged<R, W: FnOnce() -> R>(work: W) -> R {
+    let _blocked = (!signals::is_handling()).then(SignalsBlocked::new);
+    off_paged_blocked(work)
+}
+
+/// Runs `work` as [`off_paged`] does, where the caller has blocked signals.
+pub(crate) fn off_paged_blocked<R, W: FnOnce() -> R>(work: W) -> R {
+    let here = 0u8;
+    let paged = crate::active()
+        && managed::executor_index() == 0
+        && managed::pager().is_some_and(|pager| pager.page_at(&raw const here as usize).is_some());
+    if paged {
+        let top = OF_SIGNALS.load(Ordering::Relaxed);
+        // SAFETY: signals are blocked, and this is not that stack: nobody uses it.
+        unsafe { on_stack(top, work) }
+    } else {
+        work()
+    }
+}
+
+/// Runs `work` on the stack that ends at `top`, a multiple of 16.
+///
+/// # Safety
+/// Below `top` is room that nobody uses meanwhile.
+pub unsafe fn on_stack<R, W: FnOnce() -> R>(top: usize, work: W) -> R {
+    let mut job = Job { work: Some(work), result: None };
+    // SAFETY: by the caller; the job waits here.
+    unsafe { call_at(Job::<W, R>::run, (&raw mut job).cast::<c_void>(), top) };
+    // `run` puts it there, or the process ends.
+    job.result.unwrap_or_else(|| unreachable!("the work was done"))
+}
+
+/// Work to be done on another stack.
+struct Job<W, R> {
+    work: Option<W>,
+    result: Option<R>,
+}
+
+impl<R, W: FnOnce() -> R> Job<W, R> {
+    /// Does the work of the job at `place`, whose stack is not used meanwhile.
+    extern "C" fn run(place: *mut c_void) {
+        let place = place.cast::<Self>();
+        // SAFETY: `on_stack`'s, which waits.
+        let work = unsafe { (*place).work.take() };
+        let result = work.map(|work| work());
+        // SAFETY: as above.
+        unsafe { (*place).result = result };
+    }
+}
+
+/// Calls a function, its first argument, with the second one, where `$stack` has moved the stack pointer, and comes back. The
+/// frame can be walked.
+macro_rules! call_on {
+    ($($stack:literal),*) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_def_cfa_offset 16",
+            ".cfi_offset rbp, -16",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            $($stack,)*
+            "mov rax, rdi",
+            "mov rdi, rsi",
+            "call rax",
+            "mov rsp, rbp",
+            "pop rbp",
+            ".cfi_def_cfa rsp, 8",
+            "ret",
+            ".cfi_endproc",
+        )
+    };
+}
+
+/// Calls `function(data)` with a stack that begins in the page below.
+#[unsafe(naked)]
+pub extern "C" fn call_below(function: extern "C" fn(*mut u8), data: *mut u8) {
+    call_on!("and rsp, -4096")
+}
+
+/// Calls `function(data)` with a stack that ends at `top`, a multiple of 16.
+///
+/// # Safety
+/// Below `top` is room that nobody uses meanwhile.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_at(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
+    call_on!("mov rsp, rdx")
+}

@@ -1,0 +1,202 @@
+//! The decision how a region runs: on all nodes or on the origin alone, with how many writers of a page, with which threads on which
+//! node. It is made by the region's code (`safety`), by what the user wants, and by what its earlier runs took (`measure`).
+//!
+//! The origin's leader asks where a region begins, and tells what it took where it ends; the tables are `atoll-coherence`'s.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use atoll_coherence::agent::Mode;
+use atoll_coherence::home::{Go, Home, Place, Took};
+use atoll_coherence::parts::Parts;
+use atoll_coherence::region::{self as smart, Region, Rules};
+use atoll_memory::control::Consistency;
+use atoll_memory::region_counts::Key;
+use atoll_memory::region_spread::{Spread, Why, Writers};
+
+use atoll_nodes::region::{SinglePhases, invalidated_so_far};
+use atoll_nodes::{clock, cpus, races};
+
+use super::division::Division;
+use super::safety::{self, How};
+use super::{measure, region, tls};
+use crate::start::late;
+use crate::state;
+use atoll_memory::futex::Lock;
+
+/// The way of a run that is spread over the nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// Many nodes may write a page at once, but in some phases.
+    pub(crate) many: bool,
+    pub(crate) phases: SinglePhases,
+    pub(crate) division: Division,
+    /// The first thread that comes to a `single` has it, on whichever node.
+    pub(crate) first_come: bool,
+    /// Workers' CPU time is wanted.
+    pub(crate) cpu: bool,
+}
+
+/// All that is known of a region.
+#[derive(Default)]
+struct Known {
+    smart: Region,
+    parts: Option<Parts>,
+}
+
+/// The run that is under way.
+struct Run {
+    key: Key,
+    began: u64,
+    /// The way that it goes; none: on the origin alone.
+    way: Option<Way>,
+    /// The run could be elsewhere, too.
+    free: bool,
+    threads: u32,
+    nodes: u32,
+    /// Copies invalidated before it.
+    invalidated: u64,
+}
+
+struct State {
+    known: BTreeMap<Key, Known>,
+    home: Home<Key>,
+    run: Option<Run>,
+}
+
+static STATE: Lock<State> = Lock::new(State { known: BTreeMap::new(), home: Home::new(), run: None });
+
+/// The consistency that the user wants.
+fn consistency() -> Option<Consistency> {
+    let wanted = state::control()?.settings.consistency;
+    [Consistency::Single, Consistency::Many, Consistency::Smart].into_iter().find(|c| *c as u32 == wanted)
+}
+
+/// May a thread of the team be another worker in the next region? It may not where workers keep variables of their own.
+fn may_move() -> bool {
+    !tls::keeps_by_thread()
+}
+
+/// The CPUs that the origin's workers have where no other node computes.
+fn home_cpus() -> u32 {
+    static CPUS: OnceLock<u32> = OnceLock::new();
+    *CPUS.get_or_init(cpus::available)
+}
+
+/// The origin's leader begins the region of `key` with `threads` threads, on `nodes` nodes. None: it runs on the origin alone.
+pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Way> {
+    let safety = safety::of(key.function as usize);
+    let control = state::control()?;
+    let figures = control.regions.find(key).map(|at| &control.regions.all[at].spread);
+    let goes = |writers, why| {
+        if let Some(figures) = figures {
+            figures.goes(writers, why);
+        }
+    };
+    let mut state = STATE.lock();
+    let State { known, home, run } = &mut *state;
+    let now = clock::now();
+    let invalidated = invalidated_so_far();
+    let mut alone = |why, free| {
+        goes(Writers::Alone, why);
+        *run = Some(Run { key, began: now, way: None, free, threads, nodes, invalidated });
+        None
+    };
+    if safety.how == How::Alone || threads < nodes {
+        tell_code(figures, safety);
+        return alone(if threads < nodes { Why::Small } else { Why::Construct }, false);
+    }
+    if late::is_here_alone() {
+        return alone(Why::Library, false);
+    }
+    let may_be_home = control.settings.home_alone != 0 && may_move() && !races::wanted();
+    let go = if may_be_home { Some(home.begin(key, now)) } else { None };
+    if let Some(Go { place: Place::Alone, trial, .. }) = go {
+        return alone(if trial { Why::TryHome } else { Why::Home }, true);
+    }
+    let known = known.entry(key).or_default();
+    let (many, why) = match (safety.how, consistency()) {
+        (How::Many, _) if region::is_crowded(key.function) => (false, Why::Twins),
+        (How::Many, _) if races::wanted() => (true, Why::Races),
+        (How::Many, Some(Consistency::Many)) => (true, Why::User),
+        (How::Many, Some(Consistency::Smart)) => {
+            (known.smart.mode() == Mode::Many, reason(known.smart.why()))
+        }
+        (How::Many, _) => (false, Why::User),
+        _ => (false, safety.why),
+    };
+    tell_code(figures, safety);
+    goes(if many { Writers::Many } else { Writers::One }, why);
+    let division = if may_move() {
+        let parts = known.parts.take().filter(|parts| parts.threads() == threads);
+        let parts = known.parts.insert(parts.unwrap_or_else(|| Parts::new(threads, nodes)));
+        Division::new(parts.parts())
+    } else {
+        Division::equal(threads, nodes)
+    };
+    if let Some(figures) = figures {
+        for (node, place) in (0..nodes).zip(&figures.threads) {
+            place.store(division.threads(node).count, Ordering::Relaxed);
+        }
+    }
+    let (phases, first_come) = (safety.phases, !safety.plain);
+    let way = Way { many, phases, division, first_come, cpu: go.is_some_and(|go| go.measure) };
+    *run = Some(Run { key, began: now, way: Some(way), free: go.is_some(), threads, nodes, invalidated });
+    Some(way)
+}
+
+fn tell_code(figures: Option<&Spread>, safety: &safety::Safety) {
+    if let Some(figures) = figures.filter(|figures| figures.runs.load(Ordering::Relaxed) == 0) {
+        figures.address.store(safety.address, Ordering::Relaxed);
+        figures.text.set(&safety.text);
+    }
+}
+
+fn reason(why: smart::Why) -> Why {
+    match why {
+        smart::Why::New => Why::New,
+        smart::Why::Pays => Why::Pays,
+        smart::Why::Probation(_) => Why::Probation,
+        smart::Why::FellBack => Why::FellBack,
+        smart::Why::CameBack => Why::CameBack,
+    }
+}
+
+/// The way of the run that has begun; none: on the origin alone.
+pub(crate) fn way() -> Option<Way> {
+    STATE.lock().run.as_ref().and_then(|run| run.way)
+}
+
+/// The origin's leader is behind a region: what it took decides how the next one runs. The agent does not come here, as it must not
+/// wait for a lock whose holder may fault.
+pub(crate) fn ended() {
+    let mut state = STATE.lock();
+    let State { known, home, run } = &mut *state;
+    let Some(Run { key, began, way, free, threads, nodes, invalidated }) = run.take() else { return };
+    let ns = clock::now() - began;
+    if let Some(region) = measure::end(key) {
+        let figures = &region.spread;
+        figures.runs.fetch_add(1, Ordering::Relaxed);
+        figures.ns.fetch_add(ns, Ordering::Relaxed);
+        if way.is_none() {
+            figures.alone.fetch_add(1, Ordering::Relaxed);
+            figures.alone_ns.fetch_add(ns, Ordering::Relaxed);
+        }
+    }
+    let told = if way.is_some() { measure::parts(nodes) } else { Vec::new() };
+    if free {
+        let cpu_ns =
+            if way.is_some_and(|way| way.cpu) { told.iter().map(|part| part.cpu_ns).sum() } else { 0 };
+        home.ended(Took { ns, cpu_ns, home_workers: threads.min(home_cpus()) });
+    }
+    let (Some(_), Some(known)) = (way, known.get_mut(&key)) else { return };
+    if consistency() == Some(Consistency::Smart) && safety::of(key.function as usize).how == How::Many {
+        let count = invalidated_so_far() - invalidated;
+        known.smart.ended(u32::try_from(count).unwrap_or(u32::MAX), &Rules::of(threads / nodes));
+    }
+    if let Some(parts) = &mut known.parts {
+        let work: Vec<u64> = told.iter().map(|part| part.work_ns).collect();
+        parts.ended(ns, &work, measure::dealt());
+    }
+}

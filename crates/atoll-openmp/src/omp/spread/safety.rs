@@ -1,0 +1,132 @@
+//! The safety of a region that is spread over nodes: by what its code does, it is not spread at all, or has one writer at a time, or
+//! many.
+//!
+//! The leader asks before a region runs; `atoll-code` disassembles what the region can reach, once for each function.
+//! Many writers are allowed only where no memory is synchronised but by barriers: no atomic, fence, waiting loop or lock. Where only some
+//! phases of a region synchronise otherwise, as the one behind its last barrier in which workers add up what they found, those have one
+//! writer at a time and the others many.
+
+use std::collections::BTreeMap;
+
+use atoll_code::{Phase, Reach, Verdict, loaded};
+use atoll_memory::futex::Lock;
+use atoll_memory::region_spread::Why;
+use atoll_nodes::region::SinglePhases;
+
+/// The most that may be done with a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum How {
+    /// The origin runs it alone: it has a construct whose parts cannot be spread.
+    Alone,
+    /// One writer of a page at a time.
+    Single,
+    /// Many writers of a page at once, but in some of its phases.
+    Many,
+}
+
+/// The phases of a region that have one writer of a page at a time, as they synchronise memory. None if no phase has many writers, or
+/// there are too many phases.
+fn single_phases(phases: &[Phase]) -> Option<SinglePhases> {
+    SinglePhases::of(phases.iter().map(|phase| {
+        let calls = || phase.calls.iter().any(|name| begins(name, &SYNCHRONISE));
+        (phase.begin, Verdict::of(&phase.findings) != Verdict::Plain || calls())
+    }))
+}
+
+/// The judgement of a region's code.
+#[derive(Debug)]
+pub(crate) struct Safety {
+    pub(crate) how: How,
+    /// The phases that have one writer, where there are many in others.
+    pub(crate) phases: SinglePhases,
+    /// Threads wait for nothing but barriers.
+    pub(crate) plain: bool,
+    /// The reason why it may not be done with more.
+    pub(crate) why: Why,
+    /// The address of the code that is the reason, and what that code does.
+    pub(crate) address: u64,
+    pub(crate) text: String,
+}
+
+static KNOWN: Lock<BTreeMap<usize, &'static Safety>> = Lock::new(BTreeMap::new());
+
+/// The judgement of the region of this outlined function.
+pub(crate) fn of(function: usize) -> &'static Safety {
+    let mut known = KNOWN.lock();
+    known.entry(function).or_insert_with(|| {
+        let safety = loaded::with_code(&[], |code| judge(&code.reach(function as u64)));
+        let unknown = || single(Why::Code, function as u64, "no code".into());
+        Box::leak(Box::new(safety.unwrap_or_else(unknown)))
+    })
+}
+
+/// Entry points of constructs that need all threads on one node.
+const ALONE: [&str; 17] = [
+    "GOMP_ordered_",
+    "GOMP_doacross_",
+    "GOMP_cancel",
+    "GOMP_loop_ordered_",
+    "GOMP_loop_ull_ordered_",
+    "GOMP_scope_",
+    // Reductions over tasks, and memory that the compiler asks for.
+    "GOMP_workshare_task_reduction_",
+    "GOMP_loop_start",
+    "GOMP_loop_ull_start",
+    "GOMP_sections2_start",
+    "__kmpc_ordered",
+    "__kmpc_doacross_",
+    "__kmpc_cancel",
+    "__kmpc_copyprivate",
+    "__kmpc_task_reduction_modifier_",
+    "__kmpc_taskred_modifier_",
+    // Copies that begin as the origin's were.
+    "__kmpc_threadprivate",
+];
+/// Entry points that synchronise memory between barriers.
+const SYNCHRONISE: [&str; 15] = [
+    "GOMP_critical_",
+    "GOMP_atomic_",
+    "GOMP_task",
+    "omp_set_",
+    "omp_test_",
+    "omp_unset_",
+    "GOMP_ordered_",
+    "__kmpc_critical",
+    "__kmpc_reduce",
+    "__kmpc_atomic_",
+    "__kmpc_omp_task",
+    "__kmpc_task",
+    "__kmpc_set_",
+    "__kmpc_test_",
+    "__kmpc_unset_",
+];
+
+fn begins(name: &str, list: &[&str]) -> bool {
+    list.iter().any(|begin| name.starts_with(begin))
+}
+
+fn single(why: Why, address: u64, text: String) -> Safety {
+    Safety { how: How::Single, phases: SinglePhases::NONE, plain: false, why, address, text }
+}
+
+fn judge(reach: &Reach) -> Safety {
+    let call = |list: &[&str]| reach.calls.keys().find(|name| begins(name, list)).cloned();
+    if let Some(text) = call(&ALONE) {
+        return Safety { how: How::Alone, ..single(Why::Construct, 0, text) };
+    }
+    let safety = match reach.verdict {
+        Verdict::Atomic(finding) | Verdict::Unknown(finding) => {
+            single(Why::Code, finding.address, finding.kind.to_string())
+        }
+        Verdict::Plain => match call(&SYNCHRONISE) {
+            Some(text) => single(Why::Call, 0, text),
+            None => {
+                return Safety { how: How::Many, plain: true, ..single(Why::Unknown, 0, String::new()) };
+            }
+        },
+    };
+    match single_phases(&reach.phases) {
+        Some(phases) => Safety { how: How::Many, phases, ..safety },
+        None => safety,
+    }
+}
