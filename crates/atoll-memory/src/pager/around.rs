@@ -5,18 +5,19 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
-use super::Pager;
-use super::executor::{Event, Executor};
-use super::page_word::{self, PageWord, State};
+use atoll_pages::Event;
+use atoll_pages::neighbours::{self, Around};
+use atoll_pages::pacing::BLOCK;
 
-/// Pages of the block that is mapped together: 64K, aligned.
-const BLOCK: u32 = atoll_pages::pacing::BLOCK;
+use super::Pager;
+use super::executor::Executor;
+use super::page_word::{self, PageWord, State};
 
 impl Pager {
     /// Maps the pages on both sides of `page` in its block, as far as they are near, unmapped here, and in the same
     /// way clean or dirty. The caller holds the lock of `page` and maps it itself.
     pub(super) fn map_neighbours(&self, x: &mut Executor, page: u32, table: usize, protect: bool) {
-        let (first, end) = (page & !(BLOCK - 1), (page & !(BLOCK - 1)) + BLOCK);
+        let first = *neighbours::block(page.into()).start() as u32;
         let limit = self.address_of(page).1;
         let mut words = [PageWord::ABSENT; BLOCK as usize];
         let mut lock = |neighbour: u32| -> bool {
@@ -39,8 +40,8 @@ impl Pager {
             words[(neighbour - first) as usize] = seen;
             true
         };
-        let above = (page + 1..end).take_while(|&p| lock(p)).count() as u32;
-        let below = (first..page).rev().take_while(|&p| lock(p)).count() as u32;
+        let Around { below, above } = neighbours::walk(page.into(), |neighbour| lock(neighbour as u32));
+        let (below, above) = (below as u32, above as u32);
         for (from, count) in [(page + 1, above), (page - below, below)] {
             if count == 0 {
                 continue;

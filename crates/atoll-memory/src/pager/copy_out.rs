@@ -17,7 +17,7 @@ use atoll_pages::Policy;
 use super::evict::{VICTIMS, Victim};
 use super::executor::Executor;
 use super::frames::CoreMap;
-use super::page_word::{self, Habit, PageWord};
+use super::page_word::{self, PageWord};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -267,10 +267,7 @@ impl Pager {
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);
             x.cache[x.cached] = v.frame;
             x.cached += 1;
-            page_word::unlock(
-                self.word(v.page),
-                PageWord::far(if v.dirty { v.habit } else { Habit::Read }, v.token),
-            );
+            page_word::unlock(self.word(v.page), PageWord::far(v.habit.leaving(v.dirty), v.token));
         }
     }
 

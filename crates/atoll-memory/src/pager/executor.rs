@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::{Prefetcher, pacing};
+use atoll_pages::{Event, Guesses, Prefetcher, pacing};
 
 use super::page_pipe::PagePipe;
 use crate::control::Figures;
@@ -17,17 +17,6 @@ pub const CACHE: usize = pacing::STORE;
 
 /// Entries of a log; a power of two.
 const LOG: usize = pacing::LOG;
-
-/// Something the policy must hear of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A page came into the frame, mapped by so many (0: fetched ahead of its use).
-    Inserted(u32, u32),
-    /// The same of a page that had been evicted with this token: mapped by one (`true`) or fetched ahead.
-    Returned(u32, bool, u32),
-    /// One more page table maps it; so many now.
-    Mapped(u32, u32),
-}
 
 /// A worker's own part of the pager.
 #[repr(C, align(64))]
@@ -47,8 +36,8 @@ pub struct Executor {
     pub(super) table: Option<usize>,
     /// Pages that are about to leave which this worker has heard of.
     pub(super) heard: u32,
-    /// Counts map-as-written guesses, to test one now and then.
-    pub(super) guesses: u32,
+    /// Guesses whether pages that come will be written.
+    pub(super) guesses: Guesses,
     head: AtomicU32,
     tail: AtomicU32,
     log: [AtomicU64; LOG],
@@ -81,7 +70,7 @@ impl Executor {
     #[inline]
     pub(super) fn log_nearly_full(&self) -> bool {
         let used = self.head.load(Ordering::Relaxed).wrapping_sub(self.tail.load(Ordering::Relaxed));
-        used as usize >= LOG - CACHE
+        pacing::is_nearly_full(used as usize)
     }
 
     /// Hands every noted event to `each`, oldest first. Only under the room lock.

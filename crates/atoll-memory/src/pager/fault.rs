@@ -6,10 +6,10 @@
 
 use std::sync::atomic::Ordering;
 
-use atoll_pages::pacing::{BLOCK, LOOK};
+use atoll_pages::{Event, pacing};
 
-use super::executor::{Event, Executor};
-use super::page_word::{self, Habit, PageWord, State};
+use super::executor::Executor;
+use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -97,8 +97,7 @@ impl Pager {
         self.frames.set_used(frame);
         if fault.write {
             self.frames.set_dirty(frame);
-            let habit = if fault.protection { Habit::Written } else { seen.habit() };
-            now = PageWord::resident(frame, if habit == Habit::Read { Habit::Unknown } else { habit });
+            now = PageWord::resident(frame, seen.habit().written(fault.protection));
         }
         if mapped && fault.protection {
             uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
@@ -210,27 +209,17 @@ impl Pager {
         Ok(())
     }
 
-    /// The pages that may come with `page`: those of its stretch. Never-touched pages are made ahead only within 64K (of 4K
-    /// pages), as nobody may ever want the rest.
+    /// The pages that may come with `page`: those of its stretch, fewer where it was never touched.
     fn worth_fetching(&self, page: u32, state: State) -> std::ops::RangeInclusive<u64> {
         let (at, end) = self.address_of(page);
-        let last = page + ((end - at) >> self.shift) as u32 - 1;
-        let (first, last) = match state {
-            State::Absent => (page & !(BLOCK - 1), last.min(page | (BLOCK - 1))),
-            _ => (0, last),
-        };
-        u64::from(first)..=u64::from(last)
+        let last = u64::from(page) + ((end - at) >> self.shift) as u64 - 1;
+        pacing::worth_fetching(page.into(), state == State::Absent, last)
     }
 
-    /// Should the page be mapped writable at once? Mapping it read-only costs a second fault if it is written, and
-    /// saves its way to far memory if it is not: so what is known to be written is mapped writable, but for one in
-    /// 64, to notice when that changes, and the rest read-only.
+    /// Whether the page is mapped writable at once. What no fault asks for is so only if this node may write it.
     fn writable(&self, x: &mut Executor, page: u32, seen: PageWord, write: bool) -> bool {
-        if write || seen.state() == State::Absent {
-            return true;
-        }
-        x.guesses = x.guesses.wrapping_add(1);
-        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(LOOK) && self.may(page, true)
+        let is_new = seen.state() == State::Absent;
+        x.guesses.is_writable(write, is_new, seen.habit()) && (write || is_new || self.may(page, true))
     }
 
     /// Locks the other pages of the window that are in the same state, as far as there is room for them.
@@ -248,9 +237,9 @@ impl Pager {
         let mut limit = (x.scratch_bytes >> self.shift).clamp(1, WINDOW).min(window.count as usize);
         if x.cached < limit {
             if self.limited() {
-                limit = limit.min(2 * self.batch(self.frame_target()));
+                limit = limit.min(pacing::worth_evicting(self.batch(self.frame_target())));
             }
-            // Prefetching is worth a batch of evictions, not more; with none to be had it is left out.
+            // Where no room can be made, fewer pages come ahead.
             let _ = self.make_room(x, limit);
         }
         let limit = limit.min(x.cached);
@@ -368,21 +357,12 @@ impl Pager {
             let far = item.seen.state() == State::Far;
             self.frames.fill(frame, item.page, item.writable, far);
             self.frames.add_mapper(frame, table);
-            let asked = item.page == page;
-            self.note(
-                x,
-                match far {
-                    true => Event::Returned(frame, asked, item.seen.token()),
-                    false => Event::Inserted(frame, u32::from(asked)),
-                },
-            );
+            self.note(x, Event::arrived(frame, item.page == page, far.then(|| item.seen.token())));
             if !far {
                 self.touch(item.page);
             }
-            let habit = match item.seen.habit() {
-                Habit::Read if item.writable => Habit::Unknown,
-                habit => habit,
-            };
+            let habit = item.seen.habit();
+            let habit = if item.writable { habit.mapped_writable() } else { habit };
             page_word::unlock(self.word(item.page), PageWord::resident(frame, habit));
         }
     }

@@ -33,7 +33,7 @@ mod threads;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use atoll_pages::{AnyPolicy, Wants};
+use atoll_pages::{AnyPolicy, Wants, neighbours};
 
 use crate::arena_files::ArenaFiles;
 use crate::control::{Control, MAX_WORKERS};
@@ -166,9 +166,12 @@ impl Pager {
             next_global_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
             uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS],
             wants,
-            map_around: shift == 12
-                && control.settings.sample_period_ns == 0
-                && (control.settings.near_bytes == u64::MAX || !wants.exact_counts),
+            map_around: neighbours::are_mapped_together(
+                shift,
+                control.settings.near_bytes != u64::MAX,
+                control.settings.sample_period_ns != 0,
+                wants,
+            ),
             marks: Marks::new(),
             full: AtomicBool::new(false),
             room: Spin::new(Room::new(policy, free)),

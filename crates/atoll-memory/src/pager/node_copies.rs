@@ -8,10 +8,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::executor::{Event, Executor};
+use atoll_pages::{Event, Habit};
+
+use super::executor::Executor;
 use super::frames::CoreMap;
 use super::node_rights::Right;
-use super::page_word::{self, Habit, PageWord, State};
+use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager};
 use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
@@ -86,8 +88,7 @@ impl Pager {
         let frame = x.cache[x.cached];
         let far = seen.state() == State::Far;
         self.frames.fill(frame, page, dirty, far);
-        let event = if far { Event::Returned(frame, false, seen.token()) } else { Event::Inserted(frame, 0) };
-        self.note(x, event);
+        self.note(x, Event::arrived(frame, false, far.then(|| seen.token())));
         if !far {
             self.touch(page);
         }

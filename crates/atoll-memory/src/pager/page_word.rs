@@ -7,6 +7,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use atoll_pages::Habit;
+
 /// Where a page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
@@ -31,17 +33,6 @@ const FRAME_SHIFT: u32 = 4;
 
 /// Frames a word can name.
 pub const MAX_FRAMES: u32 = 1 << 28;
-
-/// What a page is used for, by what was seen of it: decides whether it is mapped writable when it comes back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Habit {
-    /// Not written when it was last resident.
-    Read,
-    /// May have been written: it was mapped writable, and nobody looked.
-    Unknown,
-    /// Was seen to be written after it had been mapped read-only.
-    Written,
-}
 
 impl PageWord {
     /// A page that is resident in `frame`.

@@ -7,7 +7,7 @@
 use atoll_pages::{AnyPolicy, Policy, pacing};
 
 use super::Pager;
-use super::executor::{Event, Executor};
+use super::executor::Executor;
 use super::leaving::Leaving;
 use super::page_word::{self, State};
 use crate::control::Figures;
@@ -115,13 +115,7 @@ impl Pager {
         for index in (0..workers).chain(self.threads_of_program.numbers()) {
             // SAFETY: only the log is used, which is made for this (the room lock is held).
             let executor: &Executor = unsafe { &*self.executors.at.add(index) };
-            executor.drain(|event| match event {
-                Event::Inserted(frame, mappers) => room.policy.insert(frame, mappers),
-                Event::Returned(frame, mapped, token) => {
-                    room.policy.insert_again(frame, u32::from(mapped), token);
-                }
-                Event::Mapped(frame, mappers) => room.policy.mapped(frame, mappers),
-            });
+            executor.drain(|event| event.tell(&mut room.policy));
         }
         // Faults behind a mark may be among the above: the policy hears of a mark up to a batch late.
         self.marks.drain(|id| room.policy.mark(id));
