@@ -140,9 +140,10 @@ impl Pager {
             return self.unmap_and_copy(x, run, copies);
         }
         let (at, _) = self.address_of(run[0].page);
-        writers.for_each(|table| {
-            let _ = self.uffd(table).write_protect(at, len, true);
-        });
+        if let Err(e) = self.protect_in(&writers, at, len) {
+            self.unprotect(x, run);
+            return Err(FaultError::Kernel(e));
+        }
         for part in parts(run) {
             let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
             // Read through the file, not through a mapping: the pages may be mapped in other tables only.
@@ -191,6 +192,20 @@ impl Pager {
             mappers.remove(table);
         }
         mappers
+    }
+
+    /// Forbids writes to `at..at + len` in these page tables.
+    ///
+    /// # Errors
+    /// The kernel's refusal, after which some tables may still be written through: it needs memory to do so.
+    pub(super) fn protect_in(&self, tables: &CoreMap, at: usize, len: usize) -> Result<(), sys::Errno> {
+        let mut result = Ok(());
+        tables.for_each(|table| match self.uffd(table).write_protect(at, len, true) {
+            // The table's process is gone, or has nothing of the arena there any more: nobody writes through it.
+            Ok(()) | Err(sys::Errno(libc::ESRCH | libc::ENOENT | libc::EBADF)) => {}
+            Err(e) => result = Err(e),
+        });
+        result
     }
 
     /// Allows writes to a run again. Pages that were read-only stay so through their dirty flag: a later write fault

@@ -180,13 +180,16 @@ impl Pager {
         let mut batch = Batch::new();
         batch.push(page, seen, self.writable(x, page, seen, fault.write));
         self.lock_window(x, page, &window, seen.state(), &mut batch);
-        let fetched = match seen.state() {
-            State::Far => self.fill_far(x, &batch, fault.table),
-            _ => self.fill_zero(&batch, fault.table),
-        };
+        let mut fetched = self.fill(x, &batch, seen.state(), fault.table);
+        if batch.len > 1 && matches!(fetched, Err((0, FaultError::Far(_)))) {
+            // One page of the batch cannot be read. That concerns this fault only if it is the page that was asked for.
+            self.give_up_all_but(&mut batch, page);
+            fetched = self.fill(x, &batch, seen.state(), fault.table);
+        }
         let done = match fetched {
             Ok(()) => batch.len,
             Err((done, e)) => {
+                self.drop_part(batch.items[done].page);
                 for item in &batch.items[done..batch.len] {
                     page_word::unlock(self.word(item.page), item.seen);
                 }
@@ -265,6 +268,38 @@ impl Pager {
             }
         }
         batch.sort();
+    }
+
+    /// Brings all pages of the batch, which are in `state`, and maps them in `table`. On failure says how many came before it.
+    fn fill(
+        &self,
+        x: &mut Executor,
+        batch: &Batch,
+        state: State,
+        table: usize,
+    ) -> Result<(), (usize, FaultError)> {
+        match state {
+            State::Far => self.fill_far(x, batch, table),
+            _ => self.fill_zero(batch, table),
+        }
+    }
+
+    /// Unlocks all pages of the batch but `page`, which stays in it alone.
+    fn give_up_all_but(&self, batch: &mut Batch, page: u32) {
+        for item in batch.items[..batch.len].iter().filter(|item| item.page != page) {
+            page_word::unlock(self.word(item.page), item.seen);
+        }
+        batch.items[0] = batch.items[batch.position(page)];
+        batch.len = 1;
+    }
+
+    /// Bringing a locked page failed. Of a page that is several of the kernel's a part may be there, and must not be found.
+    fn drop_part(&self, page: u32) {
+        if self.shift > 12 {
+            let offset = self.offset(page);
+            // A hole in a memory file is never refused.
+            let _ = sys::punch_hole(self.files.file(offset), offset, 1 << self.shift);
+        }
     }
 
     /// Fetches all pages of the batch from far memory and maps them in `table`.

@@ -46,7 +46,7 @@ impl Pager {
             result = result.and(now.map(drop));
         }
         if result.is_ok() {
-            self.protect_held(pages.start, &held[..pages.len()]);
+            result = self.protect_held(pages.start, &held[..pages.len()]);
         }
         for (page, held) in pages.zip(held) {
             page_word::unlock(self.word(page), held);
@@ -55,7 +55,7 @@ impl Pager {
     }
 
     /// Write-protects locked pages from `first` on, wherever they are mapped.
-    fn protect_held(&self, first: u32, held: &[PageWord]) {
+    fn protect_held(&self, first: u32, held: &[PageWord]) -> Result<(), FaultError> {
         let map = |word: &PageWord| {
             let mut map = CoreMap::EMPTY;
             self.frames.union_into(word.frame(), &mut map);
@@ -70,14 +70,12 @@ impl Pager {
                 let (address, end) = self.address_of(at);
                 let left = (first + from - at) as usize * self.page_bytes();
                 let len = left.min(end - address);
-                map(&run[0]).for_each(|table| {
-                    // Refused only by a table whose process is gone.
-                    let _ = self.uffd(table).write_protect(address, len, true);
-                });
+                self.protect_in(&map(&run[0]), address, len).map_err(FaultError::Kernel)?;
                 at += (len >> self.shift) as u32;
             }
         }
         held.iter().for_each(|word| self.frames.set_clean(word.frame()));
+        Ok(())
     }
 
     /// Puts copies in place that lie in another node's files: [`TOGETHER`] at most, which `buffer` holds.
