@@ -11,7 +11,7 @@ use atoll_pages::victims::{self, Near};
 use atoll_pages::{Habit, pacing};
 
 use super::executor::{CACHE, Executor};
-use super::page_word::{self, State};
+use super::pages::Pages;
 use super::room::Room;
 use super::{FaultError, Pager};
 use crate::control::Figures;
@@ -68,7 +68,7 @@ impl Pager {
             }
         }
         if x.log_nearly_full()
-            && let Some(mut room) = self.room.try_lock()
+            && let Some(mut room) = self.near.room.try_lock()
         {
             self.drain_logs(&mut room);
         }
@@ -84,25 +84,25 @@ impl Pager {
         let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
         let count = {
-            let mut room = self.room.lock();
+            let mut room = self.near.room.lock();
             self.drain_logs(&mut room);
             self.age(x, &mut room);
             let want = pacing::refill(self.batch(target), need, x.cached);
             if self.take_unused(x, &mut room, want, target) {
                 return Ok(x.cached - before);
             }
-            if !self.full.load(Ordering::Relaxed) {
-                self.full.store(true, Ordering::Relaxed);
+            if !self.near.full.load(Ordering::Relaxed) {
+                self.near.full.store(true, Ordering::Relaxed);
             }
-            let surplus = self.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
+            let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
             let want = pacing::victims(want, surplus, x.cached);
             self.choose(&mut room, &mut victims[..want], target)
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);
         let result = self.evict_all(x, victims);
-        if self.taken.load(Ordering::Relaxed) > target {
-            let mut room = self.room.lock();
+        if self.near.taken.load(Ordering::Relaxed) > target {
+            let mut room = self.near.room.lock();
             self.shrink(x, &mut room, target, need);
         }
         match result {
@@ -114,54 +114,35 @@ impl Pager {
     /// Asks the policy for victims and locks their pages; those in use elsewhere go back.
     pub(super) fn choose_now(&self, room: &mut Room, victims: &mut [Victim]) -> usize {
         let most = victims.len();
-        let mut near = Lockable { pager: self, victims, count: 0 };
-        victims::choose(&mut room.policy, &mut near, most, self.shift == 12)
-    }
-
-    /// Locks `page` if it is in `frame`, and not pinned.
-    pub(super) fn lock_victim(&self, page: u32, frame: u32, token: u32) -> Option<Victim> {
-        let word = self.word(page);
-        let seen = page_word::load(word);
-        if seen.state() != State::Resident || seen.frame() != frame || !page_word::try_lock(word, seen) {
-            return None;
-        }
-        if self.frames.pinned(frame) {
-            page_word::unlock(word, seen);
-            return None;
-        }
-        let (dirty, store) = (self.frames.dirty(frame), !self.frames.far_copy(frame));
-        let count = self.frames.count(frame);
-        Some(Victim { page, frame, dirty, store, token, habit: seen.habit(), count })
+        let mut near = Lockable { pages: &self.pages, victims, count: 0 };
+        victims::choose(&mut room.policy, &mut near, most, self.places.shift == 12)
     }
 }
 
 /// The resident pages, as victims are chosen among them: each is locked when it is taken.
 struct Lockable<'a> {
-    pager: &'a Pager,
+    pages: &'a Pages,
     victims: &'a mut [Victim],
     count: usize,
 }
 
 impl Near for Lockable<'_> {
     fn page_in(&self, frame: u32) -> u64 {
-        self.pager.frames.page(frame).into()
+        self.pages.frames.page(frame).into()
     }
 
     fn frame_of(&self, page: u64) -> Option<u32> {
-        let seen = page_word::load(self.pager.word(page as u32));
-        // The page may leave its frame and come into another one at any time, as it is not locked.
-        let is_near = seen.state() == State::Resident && self.page_in(seen.frame()) == page;
-        is_near.then(|| seen.frame())
+        self.pages.frame_of(page as u32)
     }
 
     fn take(&mut self, page: u64, frame: u32, token: u32) -> bool {
-        let Some(victim) = self.pager.lock_victim(page as u32, frame, token) else { return false };
+        let Some(victim) = self.pages.lock_victim(page as u32, frame, token) else { return false };
         self.victims[self.count] = victim;
         self.count += 1;
         true
     }
 
     fn mappers(&self, frame: u32) -> u32 {
-        self.pager.frames.count(frame)
+        self.pages.frames.count(frame)
     }
 }

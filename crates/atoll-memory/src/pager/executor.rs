@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use atoll_pages::{Event, Guesses, Prefetcher, pacing};
 
 use super::page_pipe::PagePipe;
+use super::threads::Threads;
 use crate::control::Figures;
 use crate::far::Lane;
 
@@ -112,6 +113,8 @@ pub(crate) struct Executors {
     pub(crate) scratch_bytes: usize,
     /// Pages fetched ahead at most.
     pub(crate) max_window: u32,
+    /// Which of those behind the workers' are made.
+    pub(crate) threads: Threads,
 }
 
 impl Executors {

@@ -5,7 +5,7 @@
 //!
 //! Rules: no allocation, no locks, no arena access.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const DIRTY: u32 = 1;
 const FAR_COPY: u32 = 2;
@@ -50,6 +50,19 @@ impl Frames {
                 words: AtomicUsize::new(1),
                 most_words,
             }
+        }
+    }
+
+    /// The same over memory of the model checker's.
+    #[cfg(all(test, loom))]
+    pub(super) fn of_model(capacity: usize) -> Frames {
+        let words = || (0..capacity).map(|_| AtomicU32::new(0)).collect::<Vec<_>>().leak();
+        Frames {
+            page: words(),
+            flags: words(),
+            maps: (0..capacity).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak(),
+            words: AtomicUsize::new(1),
+            most_words: 1,
         }
     }
 
@@ -104,6 +117,14 @@ impl Frames {
     pub fn set_clean(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
         flags.store(flags.load(Ordering::Relaxed) & !DIRTY, Ordering::Relaxed);
+    }
+
+    /// A copy of another node's page was put in place, to be written or only to be read: far memory does not hold it.
+    pub(super) fn mark_as(&self, frame: u32, is_writable: bool) {
+        self.set_dirty(frame);
+        if !is_writable {
+            self.set_clean(frame);
+        }
     }
 
     /// Is what far memory holds still the page's content?
@@ -241,7 +262,7 @@ impl CoreMap {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
