@@ -102,7 +102,7 @@ pub fn table_bytes() -> u64 {
     sys::file_bytes(TABLES_FD.load(Ordering::Relaxed))
 }
 
-/// Of these, what is as large as the limit lets it be: the order that a policy keeps of all frames there could be, and the scratch memory
+/// The part of [`table_bytes`] that is as large as the limit lets it be: the order that a policy keeps of all frames there could be, and the scratch memory
 /// of evictions.
 pub(crate) fn table_bytes_by_limit() -> u64 {
     let fd = TABLES_FD.load(Ordering::Relaxed);

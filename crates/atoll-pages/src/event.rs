@@ -8,11 +8,11 @@ use crate::policy::Policy;
 /// Something the policy must hear of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A page came into the frame, mapped by so many (0: fetched ahead of its use).
+    /// A page came into the frame, mapped by this many page tables (0: fetched ahead of its use).
     Inserted(u32, u32),
-    /// The same of a page that had been evicted with this token: mapped by one (`true`) or fetched ahead.
+    /// A page that had been evicted with this token came into the frame: mapped by one (`true`) or fetched ahead.
     Returned(u32, bool, u32),
-    /// One more page table maps it; so many now.
+    /// One more page table maps the page in the frame: this many now.
     Mapped(u32, u32),
 }
 
@@ -26,7 +26,7 @@ impl Event {
         }
     }
 
-    /// Tells `policy`.
+    /// Tells the policy of this event.
     pub fn tell(self, policy: &mut impl Policy) {
         match self {
             Event::Inserted(frame, mappers) => policy.insert(frame, mappers),

@@ -8,12 +8,12 @@ use crate::pacing::LOOK;
 /// What was seen of a page's writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Habit {
-    /// Not written when it was last resident.
+    /// The page was not written when it was last resident.
     #[default]
     Read,
-    /// May have been written: it was mapped writable, and nobody looked.
+    /// The page may have been written: it was mapped writable, and nobody looked.
     Unknown,
-    /// Was seen to be written after it had been mapped read-only.
+    /// The page was seen to be written after it had been mapped read-only.
     Written,
 }
 

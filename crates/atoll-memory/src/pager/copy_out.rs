@@ -52,11 +52,11 @@ fn parts(run: &[Victim]) -> impl Iterator<Item = Range<usize>> + '_ {
 /// How far a victim is on its way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It stays near.
+    /// The victim stays near.
     Kept,
-    /// Copied, and still in the arena's file, write-protected.
+    /// The victim is copied, and still in the arena's file, write-protected.
     Copied,
-    /// Copied, and out of the arena's file.
+    /// The victim is copied, and out of the arena's file.
     Unmapped,
 }
 
@@ -158,7 +158,7 @@ impl Pager {
         Ok(Stage::Copied)
     }
 
-    /// The order for pages that others may be writing to.
+    /// Unmaps a run of pages that others may be writing to, and then copies it.
     fn unmap_and_copy(
         &self,
         x: &mut Executor,
@@ -236,7 +236,7 @@ impl Pager {
         self.places.punch(run[0].page, run.len()).map_err(FaultError::Kernel)
     }
 
-    /// The victims' pages are far: their frames are free for `x`.
+    /// Enters a run of victims as far; their frames are free for `x`.
     fn release_frames(&self, x: &mut Executor, run: &[Victim]) {
         let f = x.figures;
         for v in run {
@@ -256,8 +256,8 @@ impl Pager {
         }
     }
 
-    /// A run is out of the arena's file and far memory does not take its copies: these go back into the file, mapped by
-    /// nobody. What far memory held before is far.
+    /// Puts the copies of a run back into the arena's file, mapped by nobody: the run is out of the file, and far memory does not take
+    /// its copies. Pages that far memory held before are far.
     fn put_back(&self, x: &mut Executor, run: &[Victim], copies: &[*mut u8]) -> Result<(), FaultError> {
         for v in run.iter().filter(|v| !v.store) {
             self.release_frames(x, std::slice::from_ref(v));
@@ -276,7 +276,7 @@ impl Pager {
         Ok(())
     }
 
-    /// A run stays: the policy has its pages back.
+    /// Leaves a run near: the policy has its pages back.
     fn keep(&self, run: &[Victim]) {
         let mut room = self.near.room.lock();
         for v in run {

@@ -26,13 +26,13 @@ pub(super) const VICTIMS: usize = pacing::VICTIMS;
 pub(super) struct Victim {
     pub(super) page: u32,
     pub(super) frame: u32,
-    /// Somebody may have mapped it writable.
+    /// Whether somebody may have mapped the page writable.
     pub(super) dirty: bool,
-    /// Far memory does not hold it.
+    /// Whether far memory lacks the page's content, so that it must be stored.
     pub(super) store: bool,
     pub(super) token: u32,
     pub(super) habit: Habit,
-    /// Its core-map count, when it was chosen.
+    /// The page's core-map count when it was chosen.
     pub(super) count: u32,
 }
 

@@ -27,7 +27,7 @@ pub struct Executor {
     pub(super) cached: usize,
     /// Streams of faults this worker is walking along.
     pub(super) streams: Prefetcher,
-    /// Scratch memory for pages on their way.
+    /// Scratch memory for pages on their way to and from far memory.
     pub(super) scratch: *mut u8,
     pub(super) scratch_bytes: usize,
     pub(super) lane: Lane,
@@ -35,7 +35,7 @@ pub struct Executor {
     pub(super) figures: &'static Figures,
     /// The page table on which nothing runs while this executor works: its thread's, if no other one has it.
     pub(super) table: Option<usize>,
-    /// Pages that are about to leave which this worker has heard of.
+    /// How many of the announced pages, which are about to leave, this worker has heard of.
     pub(super) heard: u32,
     /// Guesses whether pages that come will be written.
     pub(super) guesses: Guesses,
@@ -67,7 +67,7 @@ impl Executor {
         true
     }
 
-    /// Is there little room left in the log?
+    /// Whether little room is left in the log.
     #[inline]
     pub(super) fn log_nearly_full(&self) -> bool {
         let used = self.head.load(Ordering::Relaxed).wrapping_sub(self.tail.load(Ordering::Relaxed));
@@ -98,7 +98,7 @@ impl Executor {
         self.figures
     }
 
-    /// Its part of the far store.
+    /// This executor's part of the far store.
     pub fn lane(&mut self) -> &mut Lane {
         &mut self.lane
     }

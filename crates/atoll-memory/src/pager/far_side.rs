@@ -30,7 +30,7 @@ impl FarSide {
     ) -> Result<*mut u8, FarError> {
         let mut to = scratch;
         if self.is_direct {
-            // They lie one after the other; the first one's place is the last to be asked for.
+            // Places of neighbours lie one after the other; the first page's place is asked for last.
             for page in pages.rev() {
                 if let Some(at) = self.store.direct(lane, page.into(), Access::Store)? {
                     to = at;

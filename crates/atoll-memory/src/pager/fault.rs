@@ -20,9 +20,9 @@ use crate::uffd::Uffd;
 pub struct Fault {
     /// The address touched.
     pub address: usize,
-    /// Was it a write?
+    /// Whether the access was a write.
     pub write: bool,
-    /// Was the page mapped (a write to a write-protected page)?
+    /// Whether the page was mapped: the access is a write to a write-protected page.
     pub protection: bool,
     /// Number of the page table that lacks it.
     pub table: usize,
@@ -79,7 +79,7 @@ impl Pager {
         }
     }
 
-    /// The page is near: map it here, or allow the write. The page is locked; returns its new word.
+    /// Maps a locked page that is near in the fault's page table, or allows the write. Returns the page's new word.
     fn map_resident(
         &self,
         x: &mut Executor,
@@ -146,7 +146,7 @@ impl Pager {
         }
     }
 
-    /// The page is far or was never touched: bring it, and what its stream will want next. The page is locked.
+    /// Brings a locked page that is far or was never touched, and what its stream will want next.
     fn fetch(&self, x: &mut Executor, page: u32, seen: PageWord, fault: Fault) -> Result<(), FaultError> {
         let window = x.streams.fault(u64::from(page), self.worth_fetching(page, seen.state()));
         if let Err(e) = self.make_room(x, 1) {
@@ -345,7 +345,7 @@ impl Pager {
         Ok(())
     }
 
-    /// The first `done` pages of the batch are mapped: enter them into the tables and unlock them.
+    /// Enters the first `done` pages of the batch, which are mapped, into the tables, and unlocks them.
     fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, page: u32, table: usize) {
         for item in &batch.items[..done] {
             x.cached -= 1;

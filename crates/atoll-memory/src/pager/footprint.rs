@@ -17,7 +17,7 @@ const ORDER_BYTES: u64 = 12;
 const FREE_BYTES: u64 = 4;
 /// What is the same for all programs: the policy's lists, LRU's ring of pages to drop, ends of tables.
 const FIXED_BYTES: u64 = 192 << 10;
-/// Of 64: what pinned memory may differ by from run to run, as threads come to its allocator in another order.
+/// One part in so many is what pinned memory may differ by from run to run, as threads come to its allocator in another order.
 const PINNED_SLACK: u64 = 64;
 
 /// Bytes that a thread's heap of paged small blocks takes beside its blocks.

@@ -32,7 +32,7 @@ struct Entry {
     page: u32,
     frame: u32,
     token: u32,
-    /// Its core-map count when it was chosen.
+    /// The page's core-map count when it was chosen.
     count: u32,
 }
 
@@ -88,12 +88,13 @@ impl Announced {
 
 /// What became of a page that was about to leave.
 enum Turn {
+    /// The page leaves now.
     Leaves(Victim),
-    /// It was used meanwhile, or is pinned.
+    /// The page was used meanwhile, or is pinned.
     Stays,
-    /// Somebody works on it.
+    /// Somebody works on the page.
     Busy,
-    /// It is not near any more.
+    /// The page is not near any more.
     Gone,
 }
 

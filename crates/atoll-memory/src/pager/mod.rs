@@ -164,7 +164,7 @@ impl Pager {
         self.places.page_bytes()
     }
 
-    /// Is the program's memory a segment, so that nothing is ever paged?
+    /// Whether the program's memory is a segment, so that nothing is ever paged.
     #[inline]
     pub fn is_segment(&self) -> bool {
         self.control.settings.segment.is_on()
@@ -251,7 +251,8 @@ impl Pager {
         Some((first, self.places.offset(first)))
     }
 
-    /// The same for a stretch whose last 16 MiB are to lie in one of the files.
+    /// Reserves page numbers as [`reserve_range`](Self::reserve_range) does, for a stretch whose last 16 MiB are to lie in one of the
+    /// files.
     pub fn reserve_range_to_stripe(&self, start: usize, end: usize) -> Option<(u32, u64)> {
         self.places.skip_to_stripe(((end - start) >> self.places.shift) as u32)?;
         self.reserve_range(start, end)
@@ -269,7 +270,7 @@ impl Pager {
     /// The far store refuses one more user.
     ///
     /// # Safety
-    /// Once for each index.
+    /// Called once for each index.
     pub unsafe fn make_executor(
         &self,
         index: usize,
@@ -286,7 +287,7 @@ impl Pager {
     /// The executor with number `index`: workers from 0, then other threads from [`MAX_WORKERS`].
     ///
     /// # Safety
-    /// It was made by [`make_executor`](Self::make_executor).
+    /// The executor was made by [`make_executor`](Self::make_executor).
     /// Only that worker (or handler thread) may use it, and only one reference at a time.
     #[expect(clippy::mut_from_ref, reason = "executors are disjoint; the caller owns this one")]
     pub unsafe fn executor(&self, index: usize) -> &mut executor::Executor {
@@ -300,19 +301,19 @@ impl Pager {
         self.tables.share();
     }
 
-    /// Is there a near limit, so that pages are evicted?
+    /// Whether there is a near limit, so that pages are evicted.
     #[inline]
     fn limited(&self) -> bool {
         self.control.settings.near_bytes != u64::MAX
     }
 
-    /// Do several threads of the program run on one page table?
+    /// Whether several threads of the program run on one page table.
     #[inline]
     pub fn threads_share_tables(&self) -> bool {
         self.tables.are_shared()
     }
 
-    /// Does everything that must be near fit the limit, with the least number of pages?
+    /// Checks that everything that must be near fits the limit, with the least number of pages.
     ///
     /// # Errors
     /// [`FaultError::NearTooSmall`] with what must be near.

@@ -100,7 +100,7 @@ impl Pager {
         Ok(self.enter(x, page, seen, false))
     }
 
-    /// What was never used of a page is a hole in its file, which no worker can map: fills it with zeros.
+    /// Fills with zeros what was never used of a page: a hole in its file, which no worker can map.
     fn fill_holes(&self, page: u32) {
         let at = self.alias(page);
         for offset in (0..self.page_bytes()).step_by(self.places.kernel_page()) {
@@ -120,7 +120,7 @@ impl Pager {
         self.with_held(x, page, seen, change)
     }
 
-    /// The same for a page that is locked already and was `seen`; unlocks it.
+    /// Runs `change` on the content of a page that is locked already and was `seen`; unlocks it.
     fn with_held(
         &self,
         x: &mut Executor,
@@ -249,12 +249,12 @@ impl Pager {
         Ok(true)
     }
 
-    /// Is the page's content in the arena's files, and does it stay there as long as the page has a copy here?
+    /// Whether the page's content is in the arena's files, and stays there as long as the page has a copy here.
     pub fn lies_in_file(&self, page: u32) -> bool {
         !self.limited() && page_word::load(self.pages.word(page)).state() == State::Resident
     }
 
-    /// Does a worker have the page mapped?
+    /// Whether a worker has the page mapped.
     pub fn is_used(&self, page: u32) -> bool {
         let seen = page_word::load(self.pages.word(page));
         seen.state() == State::Resident && self.pages.frames.count(seen.frame()) > 0

@@ -114,8 +114,8 @@ impl Pager {
         Ok(())
     }
 
-    /// The same for locked pages from `first` on, in one stripe, that are all near or all nowhere; changes their words to what they are
-    /// then.
+    /// Reads locked pages from `first` on from another node's files. They lie in one stripe, and are all near or all nowhere. Their
+    /// words in `held` become what they are then.
     fn read_run(
         &self,
         x: &mut Executor,

@@ -61,7 +61,8 @@ impl Pager {
         self.unpark(table)
     }
 
-    /// It does again: what was taken meanwhile is unmapped. By a thread of its process.
+    /// The thread on page table `table` touches paged memory again: what was taken meanwhile is unmapped. Called by a thread of the
+    /// table's process.
     ///
     /// # Errors
     /// See [`FaultError`]; the thread must not go on.

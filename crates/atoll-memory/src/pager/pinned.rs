@@ -43,12 +43,12 @@ impl Pinned {
         self.twin_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes of private memory are not the program's.
+    /// This many bytes of private memory are a copy for another process, and not the program's.
     pub(super) fn set_copied_bytes(&self, bytes: u64) {
         self.copied_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// All of it, in bytes, now. The kernel is asked.
+    /// Bytes of pinned memory and twins now. The kernel is asked.
     pub(super) fn bytes(&self) -> u64 {
         let file = match self.file.load(Ordering::Relaxed) {
             PRIVATE => sys::private_bytes().saturating_sub(self.copied_bytes.load(Ordering::Relaxed)),

@@ -18,9 +18,9 @@ use crate::spin::Spin;
 
 /// What the room lock guards.
 pub struct Room {
-    /// Decides what leaves.
+    /// The policy, which decides what leaves.
     pub(super) policy: AnyPolicy<'static>,
-    /// What it has decided ahead of need.
+    /// The victims that the policy has named ahead of need.
     pub(super) leaving: Leaving,
     /// Frames that were used and are free, linked through `next`.
     pub(super) free: &'static mut [u32],
@@ -63,7 +63,7 @@ impl Near {
         self.room.lock().fresh
     }
 
-    /// So many frames are taken from now on; `totals` say it in bytes. Only under the room lock.
+    /// Sets how many frames are taken; `totals` say it in bytes. Only under the room lock.
     pub(super) fn set_taken(&self, frames: u32, shift: u32, totals: &Totals) {
         self.taken.store(frames, Ordering::Relaxed);
         totals.resident_bytes.store(u64::from(frames) << shift, Ordering::Relaxed);
@@ -157,12 +157,13 @@ impl Pager {
         self.near.marks.drain(|id| room.policy.mark(id));
     }
 
-    /// So many bytes of twins there are now: near memory holds so much less of the program's.
+    /// Tells the pager how many bytes a node's twins take now: near memory holds so much less of the program's.
     pub fn set_twin_bytes(&self, bytes: u64) {
         self.pinned.set_twin_bytes(bytes);
     }
 
-    /// So many bytes of private memory are a copy for another process, which is about to have it: they are not the program's.
+    /// Tells the pager how many bytes of private memory are a copy for another process, which is about to have them: they are not the
+    /// program's.
     pub fn set_copied_bytes(&self, bytes: u64) {
         self.pinned.set_copied_bytes(bytes);
     }
@@ -176,7 +177,9 @@ impl Pager {
         pinned
     }
 
-    /// How many frames may be in use now, given what pinned memory takes of the near limit.
+    /// How many frames may be in use now, given what pinned memory and tables take of the near limit. What these grow by before the next
+    /// batch of frames is taken, near memory is beyond its limit until then: at most the scratch memory of workers that evict for the
+    /// first time, and what the program pins meanwhile.
     pub(super) fn frame_target(&self) -> u32 {
         let pinned = self.pinned_bytes();
         let totals = &self.control.totals;
@@ -190,7 +193,7 @@ impl Pager {
         (frames.min(u64::from(self.near.frame_limit)) as u32).max(self.least_frames())
     }
 
-    /// Fewer frames than this and a single instruction could not make progress.
+    /// The fewest frames with which every instruction can make progress.
     pub(super) fn least_frames(&self) -> u32 {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
         pacing::least_frames(self.places.shift, workers)

@@ -34,7 +34,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of page table `table`.
+    /// A sampler of page table `table`.
     pub fn new(table: usize) -> Self {
         Self { random: 0x9e37_79b9_7f4a_7c15 ^ (table as u64 + 1), owed: 0, last: now_ns() }
     }
@@ -58,7 +58,7 @@ fn place(page: u32) -> usize {
 }
 
 impl Pager {
-    /// Are pages sampled?
+    /// Whether pages are sampled.
     pub fn samples(&self) -> bool {
         self.control().settings.sample_period_ns != 0
     }
@@ -108,7 +108,7 @@ impl Pager {
         dropped
     }
 
-    /// Was the page of this address dropped in `table` to see whether it is used? Says so once.
+    /// Whether the page of this address was dropped in `table` to see whether it is used. Says so once.
     pub fn take_sampled(&self, table: usize, address: usize) -> bool {
         let Some(page) = self.page_at(address) else { return false };
         let place = &DROPPED[table][place(page)];

@@ -37,7 +37,7 @@ impl LastAge {
         LastAge { looked_ticks: AtomicU64::new(0), aged_ns: AtomicU64::new(0) }
     }
 
-    /// Have [`PERIOD_NS`] passed since it was so last? Asked under the room lock.
+    /// Whether [`PERIOD_NS`] have passed since this was last true. Asked under the room lock.
     fn is_due(&self) -> bool {
         let ticks = sys::ticks();
         if ticks.wrapping_sub(self.looked_ticks.load(Ordering::Relaxed)) < LOOK_TICKS {
@@ -60,8 +60,8 @@ pub struct DropRing {
 }
 
 impl Pager {
-    /// What is done once in 10 ms at most, by whoever makes room: policies without mappings to drop age, the totals
-    /// are brought up to date.
+    /// Does what is due once in 10 ms at most: policies without mappings to drop age, and the totals are brought up to date. Called
+    /// by whoever makes room.
     pub(super) fn age(&self, x: &mut Executor, room: &mut Room) {
         if !self.near.last_age.is_due() {
             return;
@@ -74,7 +74,7 @@ impl Pager {
         }
     }
 
-    /// Does the policy need [`scan_tick`](Self::scan_tick) and [`drop_mappings`](Self::drop_mappings)?
+    /// Whether the policy needs [`scan_tick`](Self::scan_tick) and [`drop_mappings`](Self::drop_mappings).
     pub fn scans(&self) -> bool {
         self.near.wants.dropped_mappings
     }

@@ -36,6 +36,25 @@ struct Desk {
     process: AtomicI32,
 }
 
+impl Desk {
+    /// Says what is to be done, or that it is done, and wakes who waits for that.
+    fn set(&self, task: u32) {
+        // Release: pairs with the Acquire of `task` in `await_end` and in `serve`.
+        self.task.store(task, Ordering::Release);
+        // SAFETY: a shared futex in memory that stays.
+        unsafe { libc::syscall(libc::SYS_futex, self.task.as_ptr(), libc::FUTEX_WAKE, 1) };
+    }
+
+    /// Sleeps while `task` stands there, 20 ms at most, as the other side may die.
+    fn wait_while(&self, task: u32) {
+        let most = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        // SAFETY: as above; the time is valid during the call.
+        unsafe {
+            libc::syscall(libc::SYS_futex, self.task.as_ptr(), libc::FUTEX_WAIT, task, &raw const most)
+        };
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     Read = 1,
@@ -169,19 +188,23 @@ impl Team {
         let desk = self.desks[worker - 1];
         desk.address.store(address, Ordering::Relaxed);
         desk.value.store(value, Ordering::Relaxed);
-        desk.task.store(task as u32, Ordering::Release);
+        desk.set(task as u32);
     }
 
     /// Waits for what a forked worker began; `None` if it died.
     pub(crate) fn await_end(&self, worker: usize) -> Option<u64> {
         let desk = self.desks[worker - 1];
         let process = desk.process.load(Ordering::Relaxed);
-        while desk.task.load(Ordering::Acquire) != 0 {
+        loop {
+            let task = desk.task.load(Ordering::Acquire);
+            if task == 0 {
+                break;
+            }
             // SAFETY: no status is wanted.
             if unsafe { libc::waitpid(process, std::ptr::null_mut(), libc::WNOHANG) } != 0 {
                 return None;
             }
-            std::thread::yield_now();
+            desk.wait_while(task);
         }
         Some(desk.value.load(Ordering::Relaxed))
     }
@@ -289,13 +312,13 @@ fn serve(desk: &Desk, me: usize, page: usize) {
                 t if t == Task::Hammer as u32 => hammer(me, page, address, value).into(),
                 t if t == Task::End as u32 => libc::_exit(0),
                 _ => {
-                    std::thread::yield_now();
+                    desk.wait_while(0);
                     continue;
                 }
             }
         };
         desk.value.store(answer, Ordering::Relaxed);
-        desk.task.store(0, Ordering::Release);
+        desk.set(0);
     }
 }
 

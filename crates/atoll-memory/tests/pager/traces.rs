@@ -197,19 +197,19 @@ macro_rules! traces {
 
 traces! {
     fifo_in_plain_memory:
-        Case { shift: 12, policy: "fifo", far: "ram", one_in: 5, is_harsh: false, steps: 6000 };
+        Case { shift: 12, policy: "fifo", far: "ram", one_in: 5, is_harsh: false, steps: 3000 };
     adaptive_in_plain_memory_where_the_kernel_refuses:
-        Case { shift: 12, policy: "adaptive", far: "ram", one_in: 6, is_harsh: true, steps: 6000 };
+        Case { shift: 12, policy: "adaptive", far: "ram", one_in: 6, is_harsh: true, steps: 3000 };
     adaptive_in_compressed_memory_where_the_kernel_refuses:
-        Case { shift: 12, policy: "adaptive", far: "lz4", one_in: 6, is_harsh: true, steps: 4000 };
+        Case { shift: 12, policy: "adaptive", far: "lz4", one_in: 6, is_harsh: true, steps: 2500 };
     lru_in_plain_memory_where_the_kernel_refuses:
-        Case { shift: 12, policy: "lru:scan=40", far: "ram", one_in: 6, is_harsh: true, steps: 4000 };
+        Case { shift: 12, policy: "lru:scan=40", far: "ram", one_in: 6, is_harsh: true, steps: 2500 };
     cmcp_in_a_file_where_the_disk_refuses:
-        Case { shift: 12, policy: "cmcp", far: "file", one_in: 6, is_harsh: true, steps: 4000 };
+        Case { shift: 12, policy: "cmcp", far: "file", one_in: 6, is_harsh: true, steps: 2500 };
     larger_pages_in_plain_memory:
-        Case { shift: 16, policy: "fifo", far: "ram", one_in: 5, is_harsh: false, steps: 1500 };
+        Case { shift: 16, policy: "fifo", far: "ram", one_in: 5, is_harsh: false, steps: 1000 };
     larger_pages_in_a_file_where_the_kernel_refuses:
-        Case { shift: 16, policy: "adaptive", far: "file", one_in: 6, is_harsh: true, steps: 1500 };
+        Case { shift: 16, policy: "adaptive", far: "file", one_in: 6, is_harsh: true, steps: 1000 };
 }
 
 /// Workers write words of their own in the same pages at once, while pages come and go. `no_pipes`: pages that others may be writing to
@@ -233,7 +233,7 @@ fn two_workers_at_once_lose_no_write() {
         let far = "ram";
         at_once(
             2,
-            &Case { shift: 12, policy: "adaptive", far, one_in: 40, is_harsh: true, steps: 40_000 },
+            &Case { shift: 12, policy: "adaptive", far, one_in: 40, is_harsh: true, steps: 30_000 },
             false,
         )
     });
@@ -253,7 +253,7 @@ fn two_workers_at_once_lose_no_write_to_larger_pages_on_a_disk_that_fails() {
         let far = "file";
         at_once(
             2,
-            &Case { shift: 16, policy: "adaptive", far, one_in: 20, is_harsh: true, steps: 4000 },
+            &Case { shift: 16, policy: "adaptive", far, one_in: 20, is_harsh: true, steps: 2500 },
             false,
         )
     });
