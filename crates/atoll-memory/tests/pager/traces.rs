@@ -215,7 +215,7 @@ traces! {
 /// Workers write words of their own in the same pages at once, while pages come and go. `no_pipes`: pages that others may be writing to
 /// are write-protected and copied, as no pipe can hold them meanwhile.
 fn at_once(workers: usize, case: &Case, no_pipes: bool) -> bool {
-    let near = near_for(60, case.shift);
+    let near = near_for(60 * workers as u64, case.shift);
     let Some(team) = Team::new(workers, case.shift, near, case.policy, case.far, u64::MAX) else {
         return false;
     };
