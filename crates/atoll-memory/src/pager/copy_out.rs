@@ -256,8 +256,8 @@ impl Pager {
         }
     }
 
-    /// Puts the copies of a run back into the arena's file, mapped by nobody: the run is out of the file, and far memory does not take
-    /// its copies. Pages that far memory held before are far.
+    /// Puts the copies of a run back into the arena's file, mapped by nobody: the run is out of the file, and far memory does not
+    /// take its copies. Pages that far memory held before are far.
     fn put_back(&self, x: &mut Executor, run: &[Victim], copies: &[*mut u8]) -> Result<(), FaultError> {
         for v in run.iter().filter(|v| !v.store) {
             self.release_frames(x, std::slice::from_ref(v));

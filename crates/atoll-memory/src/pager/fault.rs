@@ -364,7 +364,8 @@ impl Pager {
     }
 }
 
-/// Maps what is not mapped yet of `at..at + len`, one of the kernel's pages of `step` bytes after the other; `false` if everything was.
+/// Maps what is not mapped yet of `at..at + len`, one of the kernel's pages of `step` bytes after the other; `false` if everything
+/// was.
 fn map_rest(uffd: Uffd, at: usize, len: usize, step: usize, protect: bool) -> Result<bool, FaultError> {
     let mut any = false;
     let mut here = at;
@@ -380,7 +381,8 @@ fn map_rest(uffd: Uffd, at: usize, len: usize, step: usize, protect: bool) -> Re
     Ok(any)
 }
 
-/// Gives `at..at + len` zeroed memory in pages of the kernel of `step` bytes, mapped writable. On failure says how many bytes were done.
+/// Gives `at..at + len` zeroed memory in pages of the kernel of `step` bytes, mapped writable. On failure says how many bytes were
+/// done.
 fn zero_run(uffd: Uffd, at: usize, len: usize, step: usize) -> Result<(), (usize, FaultError)> {
     let mut done = 0;
     while done < len {
