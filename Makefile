@@ -27,8 +27,9 @@ programs: setup ## Build the workloads to target/programs
 test: ## Set up, build and run all tests (./test)
 	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" ./test
 
-model: setup ## The channels' protocols in every order of their threads (loom)
+model: setup ## The channels' protocols, and the pager's page words and frames, in every order of their threads (loom)
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p atoll-transport --lib --target-dir "$(TARGET)/loom"
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release -p atoll-memory --lib --target-dir "$(TARGET)/loom" pager::model
 
 demo: ## A program at half its memory: native, under Linux swap, under atoll (./demo)
 	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" ./demo

@@ -3,6 +3,7 @@
 //! [`engine`](crate::engine) keeps its page tables here. A page has a small number of its own, found through a dense
 //! two-level table, so nothing is hashed. Core maps are words of 64 workers (`papers/cmcp.txt`, section 2.3).
 
+use atoll_pages::Habit;
 use atoll_pages::core_map::words_for;
 
 /// Pages of user space: 47 bits of address.
@@ -89,18 +90,6 @@ pub(crate) struct Page {
     pub(crate) far_copy: bool,
     /// Under atoll's pager: what it is used for.
     pub(crate) habit: Habit,
-}
-
-/// What atoll's pager knows of a page's writes; decides whether the page is mapped writable when it comes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Habit {
-    /// Not written when it was last resident.
-    #[default]
-    Read,
-    /// It was mapped writable, and nobody looked.
-    Unknown,
-    /// Written after it had been mapped read-only.
-    Written,
 }
 
 /// All pages, and their core maps.

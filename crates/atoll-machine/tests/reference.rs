@@ -47,6 +47,7 @@ fn setup() -> impl Strategy<Value = Setup> {
         "cmcp:p=0.3",
         "cmcp:p=1",
         "adaptive",
+        "newest",
         "none",
         "min",
     ];

@@ -11,12 +11,13 @@ use crate::arena_files::ArenaFiles;
 use crate::control::{Control, MAX_THREADS, MAX_WORKERS};
 use crate::far::{AnyFar, FarConfig, FarError, FarSpec};
 use crate::layout;
-use crate::pager::Pager;
 use crate::pager::executor::{Executor, Executors};
 use crate::pager::frames::Frames;
 use crate::pager::node_rights::NodeRights;
 use crate::pager::page_word::MAX_FRAMES;
 use crate::pager::probe::{self, Probe};
+use crate::pager::threads::Threads;
+use crate::pager::{Pager, Parts};
 use crate::sys::{self, Errno};
 
 static TABLES_FD: AtomicI32 = AtomicI32::new(-1);
@@ -101,7 +102,7 @@ pub fn table_bytes() -> u64 {
     sys::file_bytes(TABLES_FD.load(Ordering::Relaxed))
 }
 
-/// Of these, what is as large as the limit lets it be: the order that a policy keeps of all frames there could be, and the scratch memory
+/// The part of [`table_bytes`] that is as large as the limit lets it be: the order that a policy keeps of all frames there could be, and the scratch memory
 /// of evictions.
 pub(crate) fn table_bytes_by_limit() -> u64 {
     let fd = TABLES_FD.load(Ordering::Relaxed);
@@ -264,21 +265,26 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{far}: {e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.
     let drops = unsafe { &*drops.cast() };
-    let pager = Pager::new(
-        control,
-        files,
-        capacity,
+    let parts = Parts {
         words,
         touched,
         frames,
-        any_policy,
+        frame_limit: capacity,
         free,
-        Executors { at: executors, scratch, scratch_bytes, max_window: atoll_pages::pacing::window(shift) },
-        store,
+        policy: any_policy,
+        executors: Executors {
+            at: executors,
+            scratch,
+            scratch_bytes,
+            max_window: atoll_pages::pacing::window(shift),
+            threads: Threads::new(),
+        },
+        far: store,
         drops,
         // SAFETY: null, or a piece of its own of as many bytes, zeroed and shared.
-        unsafe { Probe::new(tried) },
-    );
+        probe: unsafe { Probe::new(tried) },
+    };
+    let pager = Pager::new(control, files, parts);
     if let Some(rights) = rights {
         // SAFETY: a piece of its own of as many bytes, zeroed and shared; atomics are valid when zero.
         let rights = unsafe { std::slice::from_raw_parts(rights.cast(), pages) };

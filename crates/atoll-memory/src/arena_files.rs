@@ -58,7 +58,7 @@ impl ArenaFiles {
         self.fds.to_vec()
     }
 
-    /// Those of another process of this user's on this machine, to be read.
+    /// Opens the arena's files of another process of this user's on this machine, to be read.
     ///
     /// # Errors
     /// The kernel's refusal; `EINVAL` if they are no files like these.

@@ -79,7 +79,7 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Bytes of memory that the far store `auto` takes before it goes to its file.
     pub far_memory_bytes: u64,
-    /// Are faults counted by region, too? 0: no.
+    /// Whether faults are counted by region, too; 0: no.
     pub count_regions: u32,
     /// Whether the program's memory is a segment, and what kind of one.
     pub segment: SegmentSettings,
@@ -91,13 +91,13 @@ pub struct Settings {
     pub nodes: u32,
     /// [`Consistency`] as a number.
     pub consistency: u32,
-    /// Are pages fetched ahead at a region's entry? 0: no.
+    /// Whether pages are fetched ahead at a region's entry; 0: no.
     pub prefetch: u32,
-    /// Are words looked for that two nodes write in one region? 0: no.
+    /// Whether words are looked for that two nodes write in one region; 0: no.
     pub check_races: u32,
-    /// Do regions run on the first node alone where that takes less time? 0: no.
+    /// Whether regions run on the first node alone where that takes less time; 0: no.
     pub home_alone: u32,
-    /// Is it an error if a program of the run is not managed? 0: no.
+    /// Whether it is an error if a program of the run is not managed; 0: no.
     pub require: u32,
     /// The directory in which local nodes meet, NUL-terminated.
     pub meeting: [u8; 256],
@@ -143,7 +143,7 @@ pub struct Figures {
     pub scan_unmapped: AtomicU64,
     /// Time in the fault path.
     pub fault_ticks: AtomicU64,
-    /// Of that, time in making room.
+    /// The part of [`fault_ticks`](Self::fault_ticks) that went into making room.
     pub evict_ticks: AtomicU64,
     /// Faults that waited because another worker held the page or all room.
     pub waits: AtomicU64,
@@ -179,11 +179,11 @@ pub enum NodeCount {
     Batched,
     /// Differences sent to be merged.
     Diffs,
-    /// Their bytes.
+    /// Bytes of the differences sent.
     DiffBytes,
     /// Pages fetched ahead at the begin of a phase.
     Ahead,
-    /// Of these, used in it.
+    /// Pages fetched ahead at the begin of a phase that were used in it.
     AheadUsed,
     /// Pages fetched ahead in the stream of a worker's faults.
     Streamed,
@@ -195,7 +195,7 @@ pub enum NodeCount {
     BarrierNs,
     /// Messages sent.
     Messages,
-    /// Their bytes.
+    /// Bytes of the messages sent.
     MessageBytes,
     /// Barriers at which copies were invalidated in one message for all: each would have been a message.
     Batches,
@@ -409,17 +409,17 @@ impl Settings {
         self.meeting() == path
     }
 
-    /// Do several nodes run the program?
+    /// Whether several nodes run the program.
     pub fn several_nodes(&self) -> bool {
         self.nodes > 1
     }
 
-    /// Are workers threads of one page table?
+    /// Whether workers are threads of one page table.
     pub fn shared_tables(&self) -> bool {
         self.page_tables.load(Ordering::Relaxed) == PageTables::Shared as u32
     }
 
-    /// Does a handler thread resolve faults?
+    /// Whether a handler thread resolves faults.
     pub fn fault_thread(&self) -> bool {
         self.faults == Faults::Thread as u32
     }

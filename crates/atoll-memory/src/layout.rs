@@ -58,13 +58,13 @@ pub const fn part(bytes: usize, node: u32, nodes: u32) -> (usize, usize) {
     (each * node as usize, each)
 }
 
-/// Is the address in the arena proper (not a paged global)?
+/// Whether the address is in the arena proper (not a paged global).
 #[inline]
 pub const fn in_arena(address: usize) -> bool {
     address.wrapping_sub(ARENA) < ARENA_BYTES
 }
 
-/// Is the address in pinned shared memory?
+/// Whether the address is in pinned shared memory.
 #[inline]
 pub const fn in_pinned(address: usize) -> bool {
     address.wrapping_sub(PINNED) < PINNED_BYTES

@@ -23,7 +23,7 @@ pub enum Limited {
 /// Addresses that a managed program has reserved, at least.
 const ADDRESSES: u64 = 32 << 40;
 
-/// Are the limits such that a program can be managed?
+/// Checks that the limits are such that a program can be managed.
 ///
 /// # Errors
 /// The first limit that is in the way.

@@ -56,7 +56,7 @@ impl Key {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Region {
-    /// Its key's number; 0: nothing is counted here.
+    /// The number of the region's key; 0: nothing is counted here.
     number: AtomicU64,
     function: AtomicU64,
     call_site: AtomicU64,
@@ -65,7 +65,7 @@ pub struct Region {
     pub entered: AtomicU64,
     /// Sums over all workers, as [`COUNTS`] names them; times in ticks.
     pub counts: [AtomicU64; COUNTS.len()],
-    /// Of a program on several nodes.
+    /// Counts of a program on several nodes.
     pub spread: Spread,
 }
 

@@ -117,7 +117,7 @@ pub struct Spread {
     pub alone: AtomicU64,
     /// Nanoseconds from their begin to their end, on the first node.
     pub ns: AtomicU64,
-    /// Of these, those of runs on the first node alone.
+    /// The part of [`ns`](Self::ns) that runs on the first node alone took.
     pub alone_ns: AtomicU64,
     /// [`Writers`] of the last run.
     writers: AtomicU32,

@@ -161,7 +161,7 @@ pub fn splice(fd: i32, offset: u64, pipe: i32, len: usize) -> Result<usize, Errn
     }
 }
 
-/// The same descriptor under a number that programs do not count on: they expect the low ones for themselves, and
+/// Gives the same descriptor a number that programs do not count on: they expect the low ones for themselves, and
 /// close ranges of them. Not much higher, as each fork copies the table up to the highest. The same number if there
 /// is no room.
 pub fn out_of_the_way(fd: i32) -> i32 {

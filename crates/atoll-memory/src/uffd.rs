@@ -269,7 +269,7 @@ impl Uffd {
     }
 }
 
-/// Does `work` on `len` bytes at once, given how many are done and how many to do; where the kernel finds no single mapping of
+/// Runs `work` on `len` bytes at once, given how many are done and how many to do; where the kernel finds no single mapping of
 /// that length, 4K by 4K. A program may have divided the mapping, though none of its addresses changed: `mbind` (as OpenBLAS does
 /// for its buffers) and `mprotect` do so at any 4K, in the middle of larger pages of ours. A part over which the program has
 /// mapped a file is left out.

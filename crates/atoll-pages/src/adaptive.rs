@@ -208,7 +208,7 @@ impl Adaptive<'_> {
         *tag &= !(GUARDED | STAYING);
     }
 
-    /// Is it FIFO, and not sorting?
+    /// Whether the policy is FIFO now, and does not sort.
     fn passing(&self) -> bool {
         self.guard == self.links.frames()
     }

@@ -1,4 +1,5 @@
-//! Page replacement policies and prefetch plans: pure code, no clock, no thread, no system call.
+//! What the pager decides: which pages leave, which are fetched, mapped and evicted together, and which are mapped writable. Pure
+//! code, no clock, no thread, no system call.
 //!
 //! Driven by `atoll-memory` with real faults and by the simulator with traces. Nothing here allocates after
 //! construction, and every structure works on slices its caller gives, so all of it can lie in shared memory
@@ -10,13 +11,18 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod adaptive;
 pub mod cmcp;
 pub mod core_map;
+pub mod event;
 pub mod fifo;
+pub mod habit;
 pub mod links;
 pub mod lru;
+pub mod neighbours;
 pub mod newest;
 pub mod pacing;
 pub mod page_size;
@@ -29,8 +35,11 @@ pub mod size;
 pub mod spec;
 mod stay;
 pub mod storage;
+pub mod victims;
 
 pub use core_map::{CoreMap, CoreSet, MAX_WORKERS};
+pub use event::Event;
+pub use habit::{Guesses, Habit};
 pub use page_size::PageSize;
 pub use policy::{Policy, Wants};
 pub use prefetch::{Prefetcher, Window};

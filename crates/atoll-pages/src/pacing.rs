@@ -3,6 +3,10 @@
 //! `atoll-memory`'s pager goes by these numbers, and so does the simulator where it simulates that pager
 //! (`atoll-machine`), so that counts of both can be compared. Page sizes are given as their shifts: 12, 16 or 21.
 
+use core::ops::RangeInclusive;
+
+use crate::neighbours::block;
+
 /// Free frames a worker keeps for its next faults at most.
 pub const STORE: usize = 256;
 /// Events a worker logs for the policy at most; a power of two.
@@ -40,6 +44,38 @@ pub fn batch(shift: u32, frames: u64, workers: u64) -> usize {
 pub fn leaving(batch: usize, frames: u32) -> usize {
     let most = (4 * batch).min(LEAVING).min(frames as usize / 16);
     if most < 8 { 0 } else { most }
+}
+
+/// Frames that a worker with `had` in store asks for at once when it needs `need` of them: a batch, as far as its store has room.
+pub fn refill(batch: usize, need: usize, had: usize) -> usize {
+    batch.max(need.saturating_sub(had)).min(STORE - had)
+}
+
+/// Pages that leave at once for a worker with `had` frames in store that asked for `wanted`. `surplus`: frames in use beyond near
+/// memory's present size, which go as well.
+pub fn victims(wanted: usize, surplus: usize, had: usize) -> usize {
+    (wanted + surplus).min(VICTIMS).min(STORE - had)
+}
+
+/// Pages that are fetched together at most where room has to be made for them: fetching ahead is worth two batches of evictions.
+pub fn worth_evicting(batch: usize) -> usize {
+    2 * batch
+}
+
+/// Whether a worker that noted so many events tells the policy at the next opportunity: its log has no room for a whole store of
+/// frames more.
+pub fn is_nearly_full(noted: usize) -> bool {
+    noted >= LOG - STORE
+}
+
+/// The pages worth fetching with `page`, of a stretch that ends with page `last`. Pages that never were anywhere (`is_new`) are made
+/// ahead only within their block, as nobody may ever want the rest.
+pub fn worth_fetching(page: u64, is_new: bool, last: u64) -> RangeInclusive<u64> {
+    if !is_new {
+        return 0..=last;
+    }
+    let block = block(page);
+    *block.start()..=last.min(*block.end())
 }
 
 /// Fewer frames than this, and a single instruction could not make progress while others keep theirs.

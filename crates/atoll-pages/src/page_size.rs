@@ -30,7 +30,7 @@ impl PageSize {
         }
     }
 
-    /// Its bytes.
+    /// Bytes of such a page.
     pub const fn bytes(self) -> usize {
         1 << self.shift()
     }

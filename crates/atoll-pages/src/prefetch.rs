@@ -207,7 +207,7 @@ impl Prefetcher {
     }
 
     fn remember(&mut self, page: u64) {
-        // The same page again, lost to another worker's need, is no progress.
+        // A fault on the newest page again, which was lost to another worker's need, is no progress.
         let entry = page.wrapping_add(1);
         if self.history[(self.next + HISTORY - 1) % HISTORY] != entry {
             self.history[self.next] = entry;

@@ -33,7 +33,7 @@ pub struct Counts {
     pub minor: u64,
     /// Pages evicted.
     pub evictions: u64,
-    /// Of these, pages written since they were fetched.
+    /// Evicted pages that were written since they were fetched.
     pub written_back: u64,
     /// Members of the core maps of pages unmapped, by eviction or scan, other than the worker who did it.
     pub remote_invalidations: u64,

@@ -97,7 +97,7 @@ impl Stay {
         (u64::from(self.frames.saturating_sub(pass)) * u64::from(self.score) / u64::from(BEST)) as u32
     }
 
-    /// Is the next victim one that stays?
+    /// Whether the next victim is one that stays.
     pub(crate) fn has_turn(&self) -> bool {
         self.len > self.limit() || self.clock - self.turned >= u64::from(self.frames / 16).max(TURN)
     }

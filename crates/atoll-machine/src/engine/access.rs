@@ -3,13 +3,13 @@
 //! Called by [`Engine::run`] for every event, so the way of a TLB hit is short: the entry in the worker's own TLB. What
 //! needs a walk goes to the page tables, and what they lack to [`fault`](super::fault).
 
-use atoll_pages::PageSize;
+use atoll_pages::{Habit, PageSize};
 
 use super::{Decider, Engine};
 use crate::clocks::{self, NEVER};
 use crate::feed::{self, Range, WRITE};
 use crate::minimum::Use;
-use crate::pages::{FAR, Habit, MAX_PAGE};
+use crate::pages::{FAR, MAX_PAGE};
 use crate::setup::{PageMode, Tables};
 use crate::tlb::{Class, Lookup};
 use crate::watch::{Happening, Watch};

@@ -1,39 +1,29 @@
 //! Faults as `atoll run` resolves them: with what their stream will want next, for frames the worker has in store.
 //!
 //! Called by [`fault`](super::fault) and [`access`](super::access) in the place of the paper's kernel. It does what
-//! `atoll-memory`'s pager does (`fault.rs`, `around.rs`, `evict.rs` and `room.rs` there), with the very same streams,
-//! policies and numbers (`atoll_pages::pacing`), so that counts of both can be compared. Not simulated: waiting for a
-//! page that another worker is moving, and pages pinned for system calls.
+//! `atoll-memory`'s pager does (`fault.rs`, `around.rs`, `evict.rs` and `room.rs` there): what is decided is decided by the same code
+//! of `atoll-pages`, so that counts of both can be compared. Not simulated: waiting for a page that another worker is moving, pages
+//! pinned for system calls, and victims that are chosen ahead of need.
 
-use atoll_pages::pacing::{self, LOG, LOOK, STORE, VICTIMS};
-use atoll_pages::{PageSize, Policy, Prefetcher, Window};
+use atoll_pages::pacing::{self, LOG};
+use atoll_pages::victims::{self, Near};
+use atoll_pages::{Event, Guesses, Policy, Prefetcher, Wants, Window, neighbours};
 
 use super::fault::Way;
 use super::{Decider, Engine};
 use crate::engine::evict::Victim;
-use crate::pages::{FAR, Habit};
-use crate::setup::{Pager, Replacement, Setup};
+use crate::pages::{FAR, Index, Pages};
+use crate::setup::{Pager, Setup, Tables};
 use crate::watch::{Happening, Watch};
-
-/// In the type of pages' numbers.
-const BLOCK: u64 = pacing::BLOCK as u64;
-
-/// Something the policy hears of when it is asked next.
-#[derive(Debug, Clone, Copy)]
-enum Note {
-    /// A page came, mapped by so many; with the token it left with, if it had been there.
-    Arrived(u32, u32, Option<u32>),
-    /// One more maps it; so many now.
-    Mapped(u32, u32),
-}
 
 /// What a worker has for itself.
 #[derive(Debug)]
 struct Own {
     streams: Prefetcher,
     store: Vec<u32>,
-    notes: Vec<Note>,
-    looks: u32,
+    /// What the policy hears of when it is asked next.
+    notes: Vec<Event>,
+    guesses: Guesses,
 }
 
 /// A page that one fault brings.
@@ -59,20 +49,23 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(setup: &Setup, frames: Option<u64>) -> Self {
+    /// For near memory of so many frames, if it is limited; `wants`: what the policy wants of a pager.
+    pub(super) fn new(setup: &Setup, frames: Option<u64>, wants: Wants) -> Self {
         let page = setup.page.smallest();
         let window = pacing::window(page.shift());
         let count = if setup.pager == Pager::Atoll { setup.workers } else { 0 };
-        let own = || Own { streams: Prefetcher::new(window), store: Vec::new(), notes: Vec::new(), looks: 0 };
-        // The paper's policies count exactly who uses a page.
-        let exact =
-            matches!(setup.policy, Replacement::Policy(spec) if !matches!(spec.name(), "fifo" | "adaptive"));
+        let own = || Own {
+            streams: Prefetcher::new(window),
+            store: Vec::new(),
+            notes: Vec::new(),
+            guesses: Guesses::default(),
+        };
         Self {
             own: std::iter::repeat_with(own).take(count).collect(),
             marks: Vec::new(),
             batch: pacing::batch(page.shift(), frames.unwrap_or(u64::MAX), setup.workers as u64),
             window: window as usize,
-            around: page == PageSize::K4 && (frames.is_none() || !exact),
+            around: neighbours::are_mapped_together(page.shift(), frames.is_some(), false, wants),
         }
     }
 }
@@ -95,9 +88,7 @@ impl<W: Watch> Engine<'_, W> {
         let page = &mut self.pages.all[id as usize];
         if write {
             page.dirty = true;
-            if page.habit == Habit::Read {
-                page.habit = Habit::Unknown;
-            }
+            page.habit = page.habit.written(false);
         }
         let ready = page.ready;
         if ready > clock {
@@ -116,7 +107,7 @@ impl<W: Watch> Engine<'_, W> {
     pub(super) fn allow_writes(&mut self, worker: usize, clock: u64, id: u32) -> u64 {
         let work = self.costs.entry + self.costs.minor;
         let page = &mut self.pages.all[id as usize];
-        (page.dirty, page.habit) = (true, Habit::Written);
+        (page.dirty, page.habit) = (true, page.habit.written(true));
         self.workers[worker].counts.write_faults += 1;
         self.workers[worker].times.fault += work;
         clock + work
@@ -128,50 +119,42 @@ impl<W: Watch> Engine<'_, W> {
         let page = &mut self.pages.all[id as usize];
         page.present = true;
         let frame = page.frame;
-        let note = Note::Mapped(frame, self.mappers(id));
-        self.note(worker, note);
+        let event = Event::Mapped(frame, self.mappers(id));
+        self.note(worker, event);
     }
 
     /// Maps the near pages on both sides of `id` in its block that are in the same way clean or dirty.
     fn map_neighbours(&mut self, worker: usize, id: u32) {
         let page = &self.pages.all[id as usize];
         let (number, dirty) = (page.first, page.dirty);
-        let block = number / BLOCK * BLOCK;
-        let fits = |engine: &Self, number: u64| {
-            let id = engine.index.get(number)?;
-            let page = &engine.pages.all[id as usize];
-            (page.frame != FAR && page.dirty == dirty && !engine.is_mapped(worker, id)).then_some(id)
-        };
-        let above = (number + 1..block + BLOCK).take_while(|&n| fits(self, n).is_some()).count() as u64;
-        let below = (block..number).rev().take_while(|&n| fits(self, n).is_some()).count() as u64;
-        for neighbour in (number + 1..=number + above).chain(number - below..number) {
+        let around = neighbours::walk(number, |neighbour| {
+            self.index.get(neighbour).is_some_and(|id| {
+                let page = &self.pages.all[id as usize];
+                page.frame != FAR && page.dirty == dirty && !self.is_mapped(worker, id)
+            })
+        });
+        for neighbour in (number + 1..=number + around.above).chain(number - around.below..number) {
             if let Some(id) = self.index.get(neighbour) {
                 self.map_again(worker, id);
             }
         }
     }
 
-    fn note(&mut self, worker: usize, note: Note) {
+    fn note(&mut self, worker: usize, event: Event) {
         if self.policy().is_none() {
             return;
         }
         if self.atoll.own[worker].notes.len() == LOG {
             self.drain_notes();
         }
-        self.atoll.own[worker].notes.push(note);
+        self.atoll.own[worker].notes.push(event);
     }
 
     /// Tells the policy all that workers noted, each worker's in order.
     pub(super) fn drain_notes(&mut self) {
         let Decider::Policy(policy) = &mut self.decider else { return };
         for own in &mut self.atoll.own {
-            for note in own.notes.drain(..) {
-                match note {
-                    Note::Arrived(frame, mappers, Some(token)) => policy.insert_again(frame, mappers, token),
-                    Note::Arrived(frame, mappers, None) => policy.insert(frame, mappers),
-                    Note::Mapped(frame, mappers) => policy.mapped(frame, mappers),
-                }
-            }
+            own.notes.drain(..).for_each(|event| event.tell(policy.as_mut()));
         }
         self.atoll.marks.drain(..).for_each(|mark| policy.mark(mark));
     }
@@ -180,11 +163,8 @@ impl<W: Watch> Engine<'_, W> {
     fn fetch(&mut self, worker: usize, clock: &mut u64, id: u32, write: bool) {
         let used = self.pages.all[id as usize].used;
         let number = self.pages.all[id as usize].first >> self.layout.shift;
-        // Untouched pages are made ahead only within their block: nobody may ever want the rest.
-        let within = match used {
-            true => 0..=(crate::pages::MAX_PAGE >> self.layout.shift) - 1,
-            false => number / BLOCK * BLOCK..=number / BLOCK * BLOCK + BLOCK - 1,
-        };
+        let last = (crate::pages::MAX_PAGE >> self.layout.shift) - 1;
+        let within = pacing::worth_fetching(number, !used, last);
         let window = self.atoll.own[worker].streams.fault(number, within);
         self.stock(worker, clock, 1);
         let writable = self.writable(worker, id, write);
@@ -217,11 +197,11 @@ impl<W: Watch> Engine<'_, W> {
             let page = &mut self.pages.all[came as usize];
             (page.frame, page.present, page.unseen, page.ready) = (frame, true, false, *clock);
             (page.used, page.dirty, page.far_copy) = (true, writable, used);
-            if writable && page.habit == Habit::Read {
-                page.habit = Habit::Unknown;
+            if writable {
+                page.habit = page.habit.mapped_writable();
             }
             let token = page.token.take().filter(|_| used);
-            self.note(worker, Note::Arrived(frame, u32::from(came == id), token));
+            self.note(worker, Event::arrived(frame, came == id, token));
         }
     }
 
@@ -232,12 +212,7 @@ impl<W: Watch> Engine<'_, W> {
     /// Is the page mapped writable at once?
     fn writable(&mut self, worker: usize, id: u32, write: bool) -> bool {
         let page = &self.pages.all[id as usize];
-        if write || !page.used {
-            return true;
-        }
-        let own = &mut self.atoll.own[worker];
-        own.looks = own.looks.wrapping_add(1);
-        page.habit == Habit::Written && !own.looks.is_multiple_of(LOOK)
+        self.atoll.own[worker].guesses.is_writable(write, !page.used, page.habit)
     }
 
     /// Adds the other pages of the window that are far as the first is, or untouched as it is, as far as there are frames.
@@ -245,7 +220,7 @@ impl<W: Watch> Engine<'_, W> {
         let mut limit = self.atoll.window.min(window.count as usize);
         if self.policy().is_some() {
             if self.atoll.own[worker].store.len() < limit {
-                limit = limit.min(2 * self.atoll.batch);
+                limit = limit.min(pacing::worth_evicting(self.atoll.batch));
                 self.stock(worker, clock, limit);
             }
             limit = limit.min(self.atoll.own[worker].store.len());
@@ -279,7 +254,7 @@ impl<W: Watch> Engine<'_, W> {
                 break;
             }
         }
-        if self.atoll.own[worker].notes.len() >= LOG - STORE {
+        if pacing::is_nearly_full(self.atoll.own[worker].notes.len()) {
             self.drain_notes();
         }
     }
@@ -288,65 +263,38 @@ impl<W: Watch> Engine<'_, W> {
     fn refill(&mut self, worker: usize, clock: &mut u64, need: usize) {
         self.drain_notes();
         let had = self.atoll.own[worker].store.len();
-        let want = self.atoll.batch.max(need - had).min(STORE - had);
+        let want = pacing::refill(self.atoll.batch, need, had);
         let unused = self.room.free.len().min(want);
         if unused > 0 {
             let taken = self.room.free.split_off(self.room.free.len() - unused);
             self.atoll.own[worker].store.extend(taken.into_iter().rev());
             return;
         }
-        let mut victims = std::mem::take(&mut self.victims);
-        victims.clear();
-        while victims.len() < want.min(VICTIMS) {
-            let Some(frame) = self.policy().and_then(Policy::evict) else { break };
-            self.send_off(frame, &mut victims);
-            if self.layout.shift == 0 {
-                self.choose_neighbours(frame, want.min(VICTIMS), &mut victims);
-            }
+        let mut chosen = std::mem::take(&mut self.victims);
+        chosen.clear();
+        if let Decider::Policy(policy) = &mut self.decider {
+            let mut near = Leaving {
+                pages: &mut self.pages,
+                index: &self.index,
+                held: &self.room.held,
+                shift: self.layout.shift,
+                tables: self.tables,
+                victims: &mut chosen,
+            };
+            let most = pacing::victims(want, 0, had);
+            victims::choose(policy.as_mut(), &mut near, most, self.layout.shift == 0);
         }
-        victims.sort_unstable_by_key(|victim| self.pages.all[victim.id as usize].first);
-        let written = self.leave(worker, clock, &victims);
-        for victim in &victims {
+        chosen.sort_unstable_by_key(|victim| self.pages.all[victim.id as usize].first);
+        let written = self.leave(worker, clock, &chosen);
+        for victim in &chosen {
             let page = &mut self.pages.all[victim.id as usize];
             self.atoll.own[worker].store.push(page.frame);
             page.frame = FAR;
         }
-        self.victims = victims;
+        self.victims = chosen;
         if written > 0 {
             self.transfer(worker, clock, written, Way::Out);
         }
-    }
-
-    /// The policy has given `frame` up: its page leaves.
-    fn send_off(&mut self, frame: u32, victims: &mut Vec<Victim>) {
-        let id = self.room.held[frame as usize];
-        let token = self.policy().map(|policy| policy.token());
-        let page = &mut self.pages.all[id as usize];
-        page.token = token;
-        if !page.dirty {
-            page.habit = Habit::Read;
-        }
-        victims.push(Victim { id, dirty: page.dirty || !page.far_copy });
-    }
-
-    /// Adds the victim's neighbours in its block that the policy gives up as well.
-    fn choose_neighbours(&mut self, frame: u32, most: usize, victims: &mut Vec<Victim>) {
-        let number = self.pages.all[self.room.held[frame as usize] as usize].first;
-        let block = number / BLOCK * BLOCK;
-        let mut add = |neighbour: u64| -> bool {
-            if victims.len() == most {
-                return false;
-            }
-            let Some(id) = self.index.get(neighbour) else { return false };
-            let frame = self.pages.all[id as usize].frame;
-            if frame == FAR || !self.policy().is_some_and(|policy| policy.evict_also(frame)) {
-                return false;
-            }
-            self.send_off(frame, victims);
-            true
-        };
-        let _ = (number + 1..block + BLOCK).all(&mut add);
-        let _ = (block..number).rev().all(&mut add);
     }
 
     /// The program has given a near page back.
@@ -356,6 +304,44 @@ impl<W: Watch> Engine<'_, W> {
         if let Some(policy) = self.policy() {
             policy.remove(frame);
             self.room.free.push(frame);
+        }
+    }
+}
+
+/// The resident pages, as victims are chosen among them. Nobody ever has one in use.
+struct Leaving<'e> {
+    pages: &'e mut Pages,
+    index: &'e Index,
+    /// The page in each frame.
+    held: &'e [u32],
+    shift: u32,
+    tables: Tables,
+    victims: &'e mut Vec<Victim>,
+}
+
+impl Near for Leaving<'_> {
+    fn page_in(&self, frame: u32) -> u64 {
+        self.pages.all[self.held[frame as usize] as usize].first >> self.shift
+    }
+
+    fn frame_of(&self, page: u64) -> Option<u32> {
+        let frame = self.pages.all[self.index.get(page)? as usize].frame;
+        (frame != FAR).then_some(frame)
+    }
+
+    fn take(&mut self, _page: u64, frame: u32, token: u32) -> bool {
+        let id = self.held[frame as usize];
+        let page = &mut self.pages.all[id as usize];
+        page.token = Some(token);
+        page.habit = page.habit.leaving(page.dirty);
+        self.victims.push(Victim { id, dirty: page.dirty || !page.far_copy });
+        true
+    }
+
+    fn mappers(&self, frame: u32) -> u32 {
+        match self.tables {
+            Tables::Private => self.pages.count(self.held[frame as usize]),
+            Tables::Shared => 1,
         }
     }
 }

@@ -19,7 +19,7 @@ mod evict;
 mod fault;
 mod tick;
 
-use atoll_pages::{AnyPolicy, OwnedStorage, Policy};
+use atoll_pages::{AnyPolicy, OwnedStorage, Policy, Wants};
 use atoll_record::trace::Event;
 
 use crate::clocks::{self, Clocks, NEVER};
@@ -210,6 +210,10 @@ impl<'a, W: Watch> Engine<'a, W> {
             }
             _ => Decider::None,
         };
+        let wants = match &decider {
+            Decider::Policy(policy) => policy.wants(),
+            Decider::None | Decider::Min(_) => Wants::NOTHING,
+        };
         let limited = if matches!(decider, Decider::Policy(_)) { frames.unwrap_or(0) } else { 0 };
         let smallest = setup.page.smallest();
         let tlbs = Tlbs::new(node, setup.workers);
@@ -228,7 +232,7 @@ impl<'a, W: Watch> Engine<'a, W> {
             tables: setup.tables,
             batch: if let Pager::Kernel { batch } = setup.pager { batch } else { 0 },
             is_atoll: setup.pager == Pager::Atoll,
-            atoll: atoll::State::new(setup, frames),
+            atoll: atoll::State::new(setup, frames, wants),
             layout,
             tlbs,
             index: Index::default(),

@@ -102,8 +102,7 @@ impl Slow<'_> {
         let wait = self.pages[id].ready.saturating_sub(self.clock[worker]);
         self.workers[worker].times.transfer += wait;
         self.clock[worker] += wait;
-        let inexact =
-            matches!(self.setup.policy, Replacement::Policy(p) if ["fifo", "adaptive"].contains(&p.name()));
+        let inexact = matches!(self.setup.policy, Replacement::Policy(p) if ["fifo", "adaptive", "newest"].contains(&p.name()));
         if self.size() == PageSize::K4 && (inexact || self.policy.is_none()) {
             let (number, dirty) = (self.number(id), self.pages[id].dirty);
             let fits = |slow: &Self, number: u64| {

@@ -73,7 +73,7 @@ impl AutoStore {
         self.state.get(0)
     }
 
-    /// Should the next page be tried in memory?
+    /// Whether the next page is to be tried in memory.
     fn memory_takes_more(&self) -> bool {
         let state = self.state();
         if self.file.is_none() {

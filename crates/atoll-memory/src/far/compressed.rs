@@ -166,7 +166,7 @@ impl<C: Codec> CompressedStore<C> {
         super::check_range(pages, self.pages)
     }
 
-    /// Does it hold the page?
+    /// Whether the store holds the page.
     pub(crate) fn holds(&self, page: u64) -> bool {
         self.table.load(page.saturating_mul(self.units_per_page())) != 0
     }

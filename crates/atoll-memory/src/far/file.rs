@@ -116,7 +116,7 @@ impl FileStore {
         })
     }
 
-    /// Does it hold the page?
+    /// Whether the file holds the page.
     pub(crate) fn holds(&self, page: u64) -> bool {
         self.sums.load(page) != 0
     }
@@ -414,7 +414,7 @@ fn open(dir: &Path) -> rustix::io::Result<(OwnedFd, bool)> {
     Err(Errno::INVAL)
 }
 
-/// The same descriptor under a higher number: programs expect the low ones for themselves, and close ranges of
+/// Gives the same descriptor a higher number: programs expect the low ones for themselves, and close ranges of
 /// them. Not much higher: each fork copies the table up to the highest.
 pub(super) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);

@@ -9,7 +9,7 @@ use rustix::fs::{self, CWD, Mode, OFlags};
 /// A part of the machine's memory that is left to others.
 const LEFT_PART: u64 = 32;
 
-/// Is less than a 32nd of the machine's memory available? `false` where that cannot be read.
+/// Whether less than a 32nd of the machine's memory is available; `false` where that cannot be read.
 pub(super) fn machine_is_short() -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let Ok(file) = fs::openat(CWD, c"/proc/meminfo", flags, Mode::empty()) else { return false };

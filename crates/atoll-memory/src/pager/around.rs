@@ -5,24 +5,25 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
-use super::Pager;
-use super::executor::{Event, Executor};
-use super::page_word::{self, PageWord, State};
+use atoll_pages::Event;
+use atoll_pages::neighbours::{self, Around};
+use atoll_pages::pacing::BLOCK;
 
-/// Pages of the block that is mapped together: 64K, aligned.
-const BLOCK: u32 = atoll_pages::pacing::BLOCK;
+use super::Pager;
+use super::executor::Executor;
+use super::page_word::{self, PageWord, State};
 
 impl Pager {
     /// Maps the pages on both sides of `page` in its block, as far as they are near, unmapped here, and in the same
     /// way clean or dirty. The caller holds the lock of `page` and maps it itself.
     pub(super) fn map_neighbours(&self, x: &mut Executor, page: u32, table: usize, protect: bool) {
-        let (first, end) = (page & !(BLOCK - 1), (page & !(BLOCK - 1)) + BLOCK);
-        let limit = self.address_of(page).1;
+        let first = *neighbours::block(page.into()).start() as u32;
+        let limit = self.places.address_of(page).1;
         let mut words = [PageWord::ABSENT; BLOCK as usize];
         let mut lock = |neighbour: u32| -> bool {
-            let word = self.word(neighbour);
+            let word = self.pages.word(neighbour);
             let seen = page_word::load(word);
-            if seen.state() != State::Resident || self.address_of(neighbour).1 != limit {
+            if seen.state() != State::Resident || self.places.address_of(neighbour).1 != limit {
                 return false;
             }
             if !page_word::try_lock(word, seen) {
@@ -30,36 +31,36 @@ impl Pager {
             }
             let frame = seen.frame();
             // The memory of a copy that is gone may still be there: see `node_copies`.
-            let others = self.frames.dirty(frame) == protect || !self.may(neighbour, !protect);
+            let others = self.pages.frames.dirty(frame) == protect || !self.may(neighbour, !protect);
             // To map what is about to leave would pass for a use of it.
-            if self.frames.mapped_by(frame, table) || self.frames.leaving(frame) || others {
+            if self.pages.frames.mapped_by(frame, table) || self.pages.frames.leaving(frame) || others {
                 page_word::unlock(word, seen);
                 return false;
             }
             words[(neighbour - first) as usize] = seen;
             true
         };
-        let above = (page + 1..end).take_while(|&p| lock(p)).count() as u32;
-        let below = (first..page).rev().take_while(|&p| lock(p)).count() as u32;
+        let Around { below, above } = neighbours::walk(page.into(), |neighbour| lock(neighbour as u32));
+        let (below, above) = (below as u32, above as u32);
         for (from, count) in [(page + 1, above), (page - below, below)] {
             if count == 0 {
                 continue;
             }
-            let (at, len) = (self.address_of(from).0, (count as usize) << self.shift);
-            let done = match self.uffd(table).continue_(at, len, protect) {
+            let (at, len) = (self.places.address_of(from).0, (count as usize) << self.places.shift);
+            let done = match self.tables.uffd(table).continue_(at, len, protect) {
                 Ok(()) => len,
                 // What is left out is mapped by a fault of its own.
                 Err((done, _)) => done,
             };
             for p in from..from + count {
                 let seen = words[(p - first) as usize];
-                if ((p - from) as usize) < done >> self.shift {
-                    self.frames.add_mapper(seen.frame(), table);
-                    if self.wants.mapped {
-                        self.note(x, Event::Mapped(seen.frame(), self.frames.count(seen.frame())));
+                if ((p - from) as usize) < done >> self.places.shift {
+                    self.pages.frames.add_mapper(seen.frame(), table);
+                    if self.near.wants.mapped {
+                        self.note(x, Event::Mapped(seen.frame(), self.pages.frames.count(seen.frame())));
                     }
                 }
-                page_word::unlock(self.word(p), seen);
+                page_word::unlock(self.pages.word(p), seen);
             }
         }
     }

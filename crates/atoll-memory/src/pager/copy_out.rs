@@ -17,10 +17,10 @@ use atoll_pages::Policy;
 use super::evict::{VICTIMS, Victim};
 use super::executor::Executor;
 use super::frames::CoreMap;
-use super::page_word::{self, Habit, PageWord};
+use super::page_word::{self, PageWord};
 use super::{FaultError, Pager};
 use crate::control::Figures;
-use crate::far::{Access, FarStore, Transfer};
+use crate::far::{FarStore, Transfer};
 use crate::sys;
 
 /// Stretches of neighbours in `group`, which is sorted by page: positions.
@@ -52,11 +52,11 @@ fn parts(run: &[Victim]) -> impl Iterator<Item = Range<usize>> + '_ {
 /// How far a victim is on its way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It stays near.
+    /// The victim stays near.
     Kept,
-    /// Copied, and still in the arena's file, write-protected.
+    /// The victim is copied, and still in the arena's file, write-protected.
     Copied,
-    /// Copied, and out of the arena's file.
+    /// The victim is copied, and out of the arena's file.
     Unmapped,
 }
 
@@ -64,7 +64,7 @@ impl Pager {
     /// Evicts victims, all locked, sorted by page. On failure those that are not far are near as before, though perhaps
     /// mapped by nobody; an error says why some are.
     pub(super) fn evict_all(&self, x: &mut Executor, victims: &[Victim]) -> Result<(), FaultError> {
-        let most = (x.scratch_bytes >> self.shift).clamp(1, VICTIMS);
+        let most = (x.scratch_bytes >> self.places.shift).clamp(1, VICTIMS);
         let mut result = Ok(());
         for group in victims.chunks(most) {
             match self.evict_group(x, group) {
@@ -81,7 +81,7 @@ impl Pager {
         let mut stage = [Stage::Kept; VICTIMS];
         let mut copies = [std::ptr::null_mut(); VICTIMS];
         let mut result = Ok(());
-        let end = |page| self.address_of(page).1;
+        let end = |page| self.places.address_of(page).1;
         for run in runs(group, end) {
             match self.copy_run(x, &group[run.clone()], run.start, &mut copies[run.clone()]) {
                 Ok(now) => stage[run].fill(now),
@@ -127,26 +127,28 @@ impl Pager {
     ) -> Result<Stage, FaultError> {
         for part in parts(run) {
             // SAFETY: the scratch holds as many pages as a group has.
-            let scratch = unsafe { x.scratch.add((index + part.start) << self.shift) };
-            let to = self.destination(x, &run[part.clone()], scratch)?;
+            let scratch = unsafe { x.scratch.add((index + part.start) << self.places.shift) };
+            let pages = run[part.start].page..=run[part.end - 1].page;
+            let to = self.far.destination(&x.lane, pages, scratch).map_err(FaultError::Far)?;
             for (k, place) in part.enumerate() {
                 // SAFETY: `destination` has room for the part.
-                copies[place] = unsafe { to.add(k << self.shift) };
+                copies[place] = unsafe { to.add(k << self.places.shift) };
             }
         }
         let writers = self.writers(x, run);
-        let len = run.len() << self.shift;
-        if !writers.is_empty() && self.shift < 21 && len <= x.pipe.capacity(x.scratch_bytes) {
+        let len = run.len() << self.places.shift;
+        if !writers.is_empty() && self.places.shift < 21 && len <= x.pipe.capacity(x.scratch_bytes) {
             return self.unmap_and_copy(x, run, copies);
         }
-        let (at, _) = self.address_of(run[0].page);
-        writers.for_each(|table| {
-            let _ = self.uffd(table).write_protect(at, len, true);
-        });
+        let (at, _) = self.places.address_of(run[0].page);
+        if let Err(e) = self.tables.protect(&writers, at, len) {
+            self.unprotect(x, run);
+            return Err(FaultError::Kernel(e));
+        }
         for part in parts(run) {
-            let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
+            let (len, offset) = (part.len() << self.places.shift, self.places.offset(run[part.start].page));
             // Read through the file, not through a mapping: the pages may be mapped in other tables only.
-            let file = self.files.file(offset);
+            let file = self.places.files.file(offset);
             // SAFETY: `destination` has room for the part.
             if let Err(e) = unsafe { sys::pread_exact(file, copies[part.start], len, offset) } {
                 self.unprotect(x, run);
@@ -156,7 +158,7 @@ impl Pager {
         Ok(Stage::Copied)
     }
 
-    /// The order for pages that others may be writing to.
+    /// Unmaps a run of pages that others may be writing to, and then copies it.
     fn unmap_and_copy(
         &self,
         x: &mut Executor,
@@ -164,8 +166,8 @@ impl Pager {
         copies: &[*mut u8],
     ) -> Result<Stage, FaultError> {
         let taken = parts(run).try_for_each(|part| {
-            let (len, offset) = (part.len() << self.shift, self.offset(run[part.start].page));
-            x.pipe.take(self.files.file(offset), offset, len).map_err(FaultError::Kernel)
+            let (len, offset) = (part.len() << self.places.shift, self.places.offset(run[part.start].page));
+            x.pipe.take(self.places.files.file(offset), offset, len).map_err(FaultError::Kernel)
         });
         if let Err(e) = taken.and_then(|()| self.punch(run)) {
             x.pipe.drop_pages();
@@ -173,7 +175,8 @@ impl Pager {
         }
         for part in parts(run) {
             // SAFETY: `destination` has room for the part; the pipe has exactly these pages, in this order.
-            unsafe { x.pipe.read(copies[part.start], part.len() << self.shift) }.map_err(FaultError::Lost)?;
+            unsafe { x.pipe.read(copies[part.start], part.len() << self.places.shift) }
+                .map_err(FaultError::Lost)?;
         }
         Ok(Stage::Unmapped)
     }
@@ -183,11 +186,11 @@ impl Pager {
         let mut mappers = CoreMap::EMPTY;
         for v in run {
             if v.dirty {
-                self.frames.union_into(v.frame, &mut mappers);
+                self.pages.frames.union_into(v.frame, &mut mappers);
             }
         }
         // Only the thread that waits for this fault runs on that page table: it cannot write meanwhile.
-        if let Some(table) = x.table.filter(|_| !self.threads_share_tables()) {
+        if let Some(table) = x.table.filter(|_| !self.tables.are_shared()) {
             mappers.remove(table);
         }
         mappers
@@ -197,27 +200,11 @@ impl Pager {
     /// clears the rest.
     fn unprotect(&self, x: &Executor, run: &[Victim]) {
         self.writers(x, run).for_each(|table| {
-            for v in run.iter().filter(|v| v.dirty && self.frames.mapped_by(v.frame, table)) {
-                let (at, _) = self.address_of(v.page);
-                let _ = self.uffd(table).write_protect(at, self.page_bytes(), false);
+            for v in run.iter().filter(|v| v.dirty && self.pages.frames.mapped_by(v.frame, table)) {
+                let (at, _) = self.places.address_of(v.page);
+                let _ = self.tables.uffd(table).write_protect(at, self.page_bytes(), false);
             }
         });
-    }
-
-    /// Where the content of neighbouring `pages` is to be copied: their places in far memory, else the scratch.
-    fn destination(&self, x: &Executor, pages: &[Victim], scratch: *mut u8) -> Result<*mut u8, FaultError> {
-        let mut to = scratch;
-        if self.ram_direct {
-            // Marks every page as held; they lie one after the other.
-            for v in pages.iter().rev() {
-                if let Some(at) =
-                    self.far.direct(&x.lane, u64::from(v.page), Access::Store).map_err(FaultError::Far)?
-                {
-                    to = at;
-                }
-            }
-        }
-        Ok(to)
     }
 
     /// Far memory takes the pages of the group that were copied.
@@ -236,70 +223,65 @@ impl Pager {
                 count += 1;
             }
         }
-        if !self.ram_direct && count > 0 {
+        if !self.far.is_direct && count > 0 {
             // SAFETY: the copies hold whole pages.
-            unsafe { self.probe.offer(transfers[0].memory, self.page_bytes(), &self.control.totals) };
-            self.far.store(&mut x.lane, &transfers[..count]).map_err(FaultError::Far)?;
+            unsafe { self.far.probe.offer(transfers[0].memory, self.page_bytes(), &self.control.totals) };
+            self.far.store.store(&mut x.lane, &transfers[..count]).map_err(FaultError::Far)?;
         }
-        Figures::add(&x.figures.bytes_out, (count as u64) << self.shift);
+        Figures::add(&x.figures.bytes_out, (count as u64) << self.places.shift);
         Ok(())
     }
 
     fn punch(&self, run: &[Victim]) -> Result<(), FaultError> {
-        let len = (run.len() << self.shift) as u64;
-        let offset = self.offset(run[0].page);
-        sys::punch_hole(self.files.file(offset), offset, len).map_err(FaultError::Kernel)
+        self.places.punch(run[0].page, run.len()).map_err(FaultError::Kernel)
     }
 
-    /// The victims' pages are far: their frames are free for `x`.
+    /// Enters a run of victims as far; their frames are free for `x`.
     fn release_frames(&self, x: &mut Executor, run: &[Victim]) {
         let f = x.figures;
         for v in run {
-            let count = self.frames.count(v.frame);
+            let count = self.pages.frames.count(v.frame);
             Figures::add(&self.control.totals.by_count[v.count as usize], 1);
             // In one shared page table nobody knows who maps a page: every other worker is interrupted.
             let remote = if self.control.settings.shared_tables() {
                 self.control.workers.load(Ordering::Relaxed).saturating_sub(1)
             } else {
-                count - u32::from(x.table.is_some_and(|table| self.frames.mapped_by(v.frame, table)))
+                count - u32::from(x.table.is_some_and(|table| self.pages.frames.mapped_by(v.frame, table)))
             };
             Figures::add(&f.invalidations, u64::from(remote));
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);
             x.cache[x.cached] = v.frame;
             x.cached += 1;
-            page_word::unlock(
-                self.word(v.page),
-                PageWord::far(if v.dirty { v.habit } else { Habit::Read }, v.token),
-            );
+            page_word::unlock(self.pages.word(v.page), PageWord::far(v.habit.leaving(v.dirty), v.token));
         }
     }
 
-    /// A run is out of the arena's file and far memory does not take its copies: these go back into the file, mapped by
-    /// nobody. What far memory held before is far.
+    /// Puts the copies of a run back into the arena's file, mapped by nobody: the run is out of the file, and far memory does not
+    /// take its copies. Pages that far memory held before are far.
     fn put_back(&self, x: &mut Executor, run: &[Victim], copies: &[*mut u8]) -> Result<(), FaultError> {
         for v in run.iter().filter(|v| !v.store) {
             self.release_frames(x, std::slice::from_ref(v));
         }
         for part in parts(run) {
             let (pages, from) = (&run[part.clone()], copies[part.start]);
-            let (len, offset) = (pages.len() << self.shift, self.offset(pages[0].page));
+            let (len, offset) = (pages.len() << self.places.shift, self.places.offset(pages[0].page));
             // SAFETY: the copy has all pages of the part.
-            unsafe { sys::pwrite_exact(self.files.file(offset), from, len, offset) }
+            unsafe { sys::pwrite_exact(self.places.files.file(offset), from, len, offset) }
                 .map_err(FaultError::Lost)?;
             for v in pages {
-                self.frames.fill(v.frame, v.page, true, false);
+                self.pages.frames.fill(v.frame, v.page, true, false);
             }
             self.keep(pages);
         }
         Ok(())
     }
 
-    /// A run stays: the policy has its pages back.
+    /// Leaves a run near: the policy has its pages back.
     fn keep(&self, run: &[Victim]) {
-        let mut room = self.room.lock();
+        let mut room = self.near.room.lock();
         for v in run {
-            room.policy.restore(v.frame, self.frames.count(v.frame));
-            page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.habit));
+            room.policy.restore(v.frame, self.pages.frames.count(v.frame));
+            page_word::unlock(self.pages.word(v.page), PageWord::resident(v.frame, v.habit));
         }
     }
 }

@@ -7,10 +7,11 @@
 
 use std::sync::atomic::Ordering;
 
-use atoll_pages::{Policy, pacing};
+use atoll_pages::victims::{self, Near};
+use atoll_pages::{Habit, pacing};
 
 use super::executor::{CACHE, Executor};
-use super::page_word::{self, Habit, State};
+use super::pages::Pages;
 use super::room::Room;
 use super::{FaultError, Pager};
 use crate::control::Figures;
@@ -25,13 +26,13 @@ pub(super) const VICTIMS: usize = pacing::VICTIMS;
 pub(super) struct Victim {
     pub(super) page: u32,
     pub(super) frame: u32,
-    /// Somebody may have mapped it writable.
+    /// Whether somebody may have mapped the page writable.
     pub(super) dirty: bool,
-    /// Far memory does not hold it.
+    /// Whether far memory lacks the page's content, so that it must be stored.
     pub(super) store: bool,
     pub(super) token: u32,
     pub(super) habit: Habit,
-    /// Its core-map count, when it was chosen.
+    /// The page's core-map count when it was chosen.
     pub(super) count: u32,
 }
 
@@ -67,7 +68,7 @@ impl Pager {
             }
         }
         if x.log_nearly_full()
-            && let Some(mut room) = self.room.try_lock()
+            && let Some(mut room) = self.near.room.try_lock()
         {
             self.drain_logs(&mut room);
         }
@@ -83,25 +84,25 @@ impl Pager {
         let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
         let count = {
-            let mut room = self.room.lock();
+            let mut room = self.near.room.lock();
             self.drain_logs(&mut room);
             self.age(x, &mut room);
-            let want = self.batch(target).max(need - x.cached);
+            let want = pacing::refill(self.batch(target), need, x.cached);
             if self.take_unused(x, &mut room, want, target) {
                 return Ok(x.cached - before);
             }
-            if !self.full.load(Ordering::Relaxed) {
-                self.full.store(true, Ordering::Relaxed);
+            if !self.near.full.load(Ordering::Relaxed) {
+                self.near.full.store(true, Ordering::Relaxed);
             }
-            let surplus = self.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
-            let want = (want + surplus).min(VICTIMS).min(CACHE - x.cached);
+            let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
+            let want = pacing::victims(want, surplus, x.cached);
             self.choose(&mut room, &mut victims[..want], target)
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);
         let result = self.evict_all(x, victims);
-        if self.taken.load(Ordering::Relaxed) > target {
-            let mut room = self.room.lock();
+        if self.near.taken.load(Ordering::Relaxed) > target {
+            let mut room = self.near.room.lock();
             self.shrink(x, &mut room, target, need);
         }
         match result {
@@ -112,75 +113,36 @@ impl Pager {
 
     /// Asks the policy for victims and locks their pages; those in use elsewhere go back.
     pub(super) fn choose_now(&self, room: &mut Room, victims: &mut [Victim]) -> usize {
-        let mut count = 0;
-        let mut skipped = [0u32; VICTIMS];
-        let mut skips = 0;
-        while count < victims.len() && skips < VICTIMS {
-            let Some(frame) = room.policy.evict() else { break };
-            match self.lock_victim(self.frames.page(frame), frame, room.policy.token()) {
-                Some(victim) => {
-                    victims[count] = victim;
-                    count += 1;
-                    count += self.choose_neighbours(room, victim.page, &mut victims[count..]);
-                }
-                None => {
-                    skipped[skips] = frame;
-                    skips += 1;
-                }
-            }
-        }
-        for &frame in &skipped[..skips] {
-            room.policy.restore(frame, self.frames.count(frame));
-        }
-        count
+        let most = victims.len();
+        let mut near = Lockable { pages: &self.pages, victims, count: 0 };
+        victims::choose(&mut room.policy, &mut near, most, self.places.shift == 12)
+    }
+}
+
+/// The resident pages, as victims are chosen among them: each is locked when it is taken.
+struct Lockable<'a> {
+    pages: &'a Pages,
+    victims: &'a mut [Victim],
+    count: usize,
+}
+
+impl Near for Lockable<'_> {
+    fn page_in(&self, frame: u32) -> u64 {
+        self.pages.frames.page(frame).into()
     }
 
-    /// Adds neighbours of a 4K victim within its 64K that the policy gives up as well: what costs is the number of
-    /// holes punched more than their size, and pages that left together come back together.
-    fn choose_neighbours(&self, room: &mut Room, page: u32, victims: &mut [Victim]) -> usize {
-        if self.shift != 12 {
-            return 0;
-        }
-        let block = page & !(pacing::BLOCK - 1);
-        let mut count = 0;
-        let up = page + 1..block + pacing::BLOCK;
-        let down = (block..page).rev();
-        let mut add = |neighbour: u32| -> bool {
-            let seen = page_word::load(self.word(neighbour));
-            if count == victims.len() || seen.state() != State::Resident {
-                return false;
-            }
-            let frame = seen.frame();
-            if self.frames.page(frame) != neighbour || !room.policy.evict_also(frame) {
-                return false;
-            }
-            let Some(victim) = self.lock_victim(neighbour, frame, room.policy.token()) else {
-                room.policy.restore(frame, self.frames.count(frame));
-                return false;
-            };
-            victims[count] = victim;
-            count += 1;
-            true
-        };
-        for side in [&mut { up } as &mut dyn Iterator<Item = u32>, &mut { down }] {
-            while side.next().is_some_and(&mut add) {}
-        }
-        count
+    fn frame_of(&self, page: u64) -> Option<u32> {
+        self.pages.frame_of(page as u32)
     }
 
-    /// Locks `page` if it is in `frame`, and not pinned.
-    pub(super) fn lock_victim(&self, page: u32, frame: u32, token: u32) -> Option<Victim> {
-        let word = self.word(page);
-        let seen = page_word::load(word);
-        if seen.state() != State::Resident || seen.frame() != frame || !page_word::try_lock(word, seen) {
-            return None;
-        }
-        if self.frames.pinned(frame) {
-            page_word::unlock(word, seen);
-            return None;
-        }
-        let (dirty, store) = (self.frames.dirty(frame), !self.frames.far_copy(frame));
-        let count = self.frames.count(frame);
-        Some(Victim { page, frame, dirty, store, token, habit: seen.habit(), count })
+    fn take(&mut self, page: u64, frame: u32, token: u32) -> bool {
+        let Some(victim) = self.pages.lock_victim(page as u32, frame, token) else { return false };
+        self.victims[self.count] = victim;
+        self.count += 1;
+        true
+    }
+
+    fn mappers(&self, frame: u32) -> u32 {
+        self.pages.frames.count(frame)
     }
 }

@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::{Prefetcher, pacing};
+use atoll_pages::{Event, Guesses, Prefetcher, pacing};
 
 use super::page_pipe::PagePipe;
+use super::threads::Threads;
 use crate::control::Figures;
 use crate::far::Lane;
 
@@ -18,17 +19,6 @@ pub const CACHE: usize = pacing::STORE;
 /// Entries of a log; a power of two.
 const LOG: usize = pacing::LOG;
 
-/// Something the policy must hear of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A page came into the frame, mapped by so many (0: fetched ahead of its use).
-    Inserted(u32, u32),
-    /// The same of a page that had been evicted with this token: mapped by one (`true`) or fetched ahead.
-    Returned(u32, bool, u32),
-    /// One more page table maps it; so many now.
-    Mapped(u32, u32),
-}
-
 /// A worker's own part of the pager.
 #[repr(C, align(64))]
 pub struct Executor {
@@ -37,7 +27,7 @@ pub struct Executor {
     pub(super) cached: usize,
     /// Streams of faults this worker is walking along.
     pub(super) streams: Prefetcher,
-    /// Scratch memory for pages on their way.
+    /// Scratch memory for pages on their way to and from far memory.
     pub(super) scratch: *mut u8,
     pub(super) scratch_bytes: usize,
     pub(super) lane: Lane,
@@ -45,10 +35,10 @@ pub struct Executor {
     pub(super) figures: &'static Figures,
     /// The page table on which nothing runs while this executor works: its thread's, if no other one has it.
     pub(super) table: Option<usize>,
-    /// Pages that are about to leave which this worker has heard of.
+    /// How many of the announced pages, which are about to leave, this worker has heard of.
     pub(super) heard: u32,
-    /// Counts map-as-written guesses, to test one now and then.
-    pub(super) guesses: u32,
+    /// Guesses whether pages that come will be written.
+    pub(super) guesses: Guesses,
     head: AtomicU32,
     tail: AtomicU32,
     log: [AtomicU64; LOG],
@@ -77,11 +67,11 @@ impl Executor {
         true
     }
 
-    /// Is there little room left in the log?
+    /// Whether little room is left in the log.
     #[inline]
     pub(super) fn log_nearly_full(&self) -> bool {
         let used = self.head.load(Ordering::Relaxed).wrapping_sub(self.tail.load(Ordering::Relaxed));
-        used as usize >= LOG - CACHE
+        pacing::is_nearly_full(used as usize)
     }
 
     /// Hands every noted event to `each`, oldest first. Only under the room lock.
@@ -108,7 +98,7 @@ impl Executor {
         self.figures
     }
 
-    /// Its part of the far store.
+    /// This executor's part of the far store.
     pub fn lane(&mut self) -> &mut Lane {
         &mut self.lane
     }
@@ -123,6 +113,8 @@ pub(crate) struct Executors {
     pub(crate) scratch_bytes: usize,
     /// Pages fetched ahead at most.
     pub(crate) max_window: u32,
+    /// Which of those behind the workers' are made.
+    pub(crate) threads: Threads,
 }
 
 impl Executors {

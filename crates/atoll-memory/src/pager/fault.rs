@@ -4,26 +4,25 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
-use std::sync::atomic::Ordering;
+use atoll_pages::{Event, pacing};
 
-use atoll_pages::pacing::{BLOCK, LOOK};
-
-use super::executor::{Event, Executor};
-use super::page_word::{self, Habit, PageWord, State};
+use super::executor::Executor;
+use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
 use crate::spin::Backoff;
 use crate::sys::{self, Errno};
+use crate::uffd::Uffd;
 
 /// What is known of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     /// The address touched.
     pub address: usize,
-    /// Was it a write?
+    /// Whether the access was a write.
     pub write: bool,
-    /// Was the page mapped (a write to a write-protected page)?
+    /// Whether the page was mapped: the access is a write to a write-protected page.
     pub protection: bool,
     /// Number of the page table that lacks it.
     pub table: usize,
@@ -47,7 +46,7 @@ impl Pager {
     }
 
     fn resolve(&self, x: &mut Executor, page: u32, fault: Fault) -> Result<(), FaultError> {
-        let word = self.word(page);
+        let word = self.pages.word(page);
         let mut wait = Backoff::new();
         let mut waited = false;
         loop {
@@ -80,7 +79,7 @@ impl Pager {
         }
     }
 
-    /// The page is near: map it here, or allow the write. The page is locked; returns its new word.
+    /// Maps a locked page that is near in the fault's page table, or allows the write. Returns the page's new word.
     fn map_resident(
         &self,
         x: &mut Executor,
@@ -89,23 +88,22 @@ impl Pager {
         fault: Fault,
     ) -> Result<PageWord, FaultError> {
         let frame = seen.frame();
-        let (at, _) = self.address_of(page);
+        let (at, _) = self.places.address_of(page);
         let len = self.page_bytes();
-        let uffd = self.uffd(fault.table);
-        let mapped = self.frames.mapped_by(frame, fault.table);
+        let uffd = self.tables.uffd(fault.table);
+        let mapped = self.pages.frames.mapped_by(frame, fault.table);
         let mut now = seen;
-        self.frames.set_used(frame);
+        self.pages.frames.set_used(frame);
         if fault.write {
-            self.frames.set_dirty(frame);
-            let habit = if fault.protection { Habit::Written } else { seen.habit() };
-            now = PageWord::resident(frame, if habit == Habit::Read { Habit::Unknown } else { habit });
+            self.pages.frames.set_dirty(frame);
+            now = PageWord::resident(frame, seen.habit().written(fault.protection));
         }
         if mapped && fault.protection {
             uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
             Figures::add(&x.figures.write_faults, 1);
             return Ok(now);
         }
-        let protect = !self.frames.dirty(frame);
+        let protect = !self.pages.frames.dirty(frame);
         if !mapped && self.map_around {
             self.map_neighbours(x, page, fault.table, protect);
         }
@@ -114,7 +112,7 @@ impl Pager {
                 Ok(()) => break,
                 // Another thread of this page table was first, or part of a 64K page is there.
                 Err((done, Errno(libc::EEXIST))) if done < len => {
-                    if self.map_rest(uffd, at + done, len - done, protect)? {
+                    if map_rest(uffd, at + done, len - done, self.places.kernel_page(), protect)? {
                         break;
                     }
                     // All there already: only the protection can be what was in the way.
@@ -128,36 +126,13 @@ impl Pager {
             }
         }
         if !mapped {
-            self.frames.add_mapper(frame, fault.table);
+            self.pages.frames.add_mapper(frame, fault.table);
             Figures::add(&x.figures.minor_faults, 1);
-            if self.wants.mapped {
-                self.note(x, Event::Mapped(frame, self.frames.count(frame)));
+            if self.near.wants.mapped {
+                self.note(x, Event::Mapped(frame, self.pages.frames.count(frame)));
             }
         }
         Ok(now)
-    }
-
-    /// Maps what is not mapped yet of `at..at + len`, 4K by 4K; `false` if everything was.
-    fn map_rest(
-        &self,
-        uffd: crate::uffd::Uffd,
-        at: usize,
-        len: usize,
-        protect: bool,
-    ) -> Result<bool, FaultError> {
-        let step = if self.shift >= 21 { len } else { 4096 };
-        let mut any = false;
-        let mut here = at;
-        while here < at + len {
-            match uffd.continue_(here, step, protect) {
-                Ok(()) => any = true,
-                Err((_, Errno(libc::EEXIST))) => {}
-                Err((_, Errno(libc::EAGAIN | libc::EINTR))) => continue,
-                Err((_, e)) => return Err(FaultError::Kernel(e)),
-            }
-            here += step;
-        }
-        Ok(any)
     }
 
     /// Notes an event, draining the logs first if this worker's is full.
@@ -166,30 +141,33 @@ impl Pager {
             return;
         }
         while !x.note(event) {
-            let mut room = self.room.lock();
+            let mut room = self.near.room.lock();
             self.drain_logs(&mut room);
         }
     }
 
-    /// The page is far or was never touched: bring it, and what its stream will want next. The page is locked.
+    /// Brings a locked page that is far or was never touched, and what its stream will want next.
     fn fetch(&self, x: &mut Executor, page: u32, seen: PageWord, fault: Fault) -> Result<(), FaultError> {
         let window = x.streams.fault(u64::from(page), self.worth_fetching(page, seen.state()));
         if let Err(e) = self.make_room(x, 1) {
-            page_word::unlock(self.word(page), seen);
+            page_word::unlock(self.pages.word(page), seen);
             return Err(e);
         }
         let mut batch = Batch::new();
         batch.push(page, seen, self.writable(x, page, seen, fault.write));
         self.lock_window(x, page, &window, seen.state(), &mut batch);
-        let fetched = match seen.state() {
-            State::Far => self.fill_far(x, &batch, fault.table),
-            _ => self.fill_zero(&batch, fault.table),
-        };
+        let mut fetched = self.fill(x, &batch, seen.state(), fault.table);
+        if batch.len > 1 && matches!(fetched, Err((0, FaultError::Far(_)))) {
+            // One page of the batch cannot be read. That concerns this fault only if it is the page that was asked for.
+            self.give_up_all_but(&mut batch, page);
+            fetched = self.fill(x, &batch, seen.state(), fault.table);
+        }
         let done = match fetched {
             Ok(()) => batch.len,
             Err((done, e)) => {
+                self.drop_part(batch.items[done].page);
                 for item in &batch.items[done..batch.len] {
-                    page_word::unlock(self.word(item.page), item.seen);
+                    page_word::unlock(self.pages.word(item.page), item.seen);
                 }
                 if batch.position(page) >= done {
                     self.settle(x, &batch, done, page, fault.table);
@@ -202,7 +180,7 @@ impl Pager {
         let f = x.figures;
         if seen.state() == State::Far {
             Figures::add(&f.major_faults, 1);
-            Figures::add(&f.bytes_in, (done as u64) << self.shift);
+            Figures::add(&f.bytes_in, (done as u64) << self.places.shift);
         } else {
             Figures::add(&f.first_faults, 1);
         }
@@ -210,27 +188,17 @@ impl Pager {
         Ok(())
     }
 
-    /// The pages that may come with `page`: those of its stretch. Never-touched pages are made ahead only within 64K (of 4K
-    /// pages), as nobody may ever want the rest.
+    /// The pages that may come with `page`: those of its stretch, fewer where it was never touched.
     fn worth_fetching(&self, page: u32, state: State) -> std::ops::RangeInclusive<u64> {
-        let (at, end) = self.address_of(page);
-        let last = page + ((end - at) >> self.shift) as u32 - 1;
-        let (first, last) = match state {
-            State::Absent => (page & !(BLOCK - 1), last.min(page | (BLOCK - 1))),
-            _ => (0, last),
-        };
-        u64::from(first)..=u64::from(last)
+        let (at, end) = self.places.address_of(page);
+        let last = u64::from(page) + ((end - at) >> self.places.shift) as u64 - 1;
+        pacing::worth_fetching(page.into(), state == State::Absent, last)
     }
 
-    /// Should the page be mapped writable at once? Mapping it read-only costs a second fault if it is written, and
-    /// saves its way to far memory if it is not: so what is known to be written is mapped writable, but for one in
-    /// 64, to notice when that changes, and the rest read-only.
+    /// Whether the page is mapped writable at once. What no fault asks for is so only if this node may write it.
     fn writable(&self, x: &mut Executor, page: u32, seen: PageWord, write: bool) -> bool {
-        if write || seen.state() == State::Absent {
-            return true;
-        }
-        x.guesses = x.guesses.wrapping_add(1);
-        seen.habit() == Habit::Written && !x.guesses.is_multiple_of(LOOK) && self.may(page, true)
+        let is_new = seen.state() == State::Absent;
+        x.guesses.is_writable(write, is_new, seen.habit()) && (write || is_new || self.may(page, true))
     }
 
     /// Locks the other pages of the window that are in the same state, as far as there is room for them.
@@ -245,25 +213,25 @@ impl Pager {
         if window.count <= 1 {
             return;
         }
-        let mut limit = (x.scratch_bytes >> self.shift).clamp(1, WINDOW).min(window.count as usize);
+        let mut limit = (x.scratch_bytes >> self.places.shift).clamp(1, WINDOW).min(window.count as usize);
         if x.cached < limit {
             if self.limited() {
-                limit = limit.min(2 * self.batch(self.frame_target()));
+                limit = limit.min(pacing::worth_evicting(self.batch(self.frame_target())));
             }
-            // Prefetching is worth a batch of evictions, not more; with none to be had it is left out.
+            // Where no room can be made, fewer pages come ahead.
             let _ = self.make_room(x, limit);
         }
         let limit = limit.min(x.cached);
-        let end = self.address_of(page).1;
+        let end = self.places.address_of(page).1;
         // All are below the end of the stretch; backward ones may lie before its beginning.
         for candidate in window.pages().skip(1).map(|candidate| candidate as u32) {
             if batch.len >= limit {
                 break;
             }
-            if self.address_of(candidate).1 != end {
+            if self.places.address_of(candidate).1 != end {
                 continue;
             }
-            let word = self.word(candidate);
+            let word = self.pages.word(candidate);
             let seen = page_word::load(word);
             if seen.state() == state && page_word::try_lock(word, seen) {
                 // A page that never was anywhere is made to be written.
@@ -278,29 +246,63 @@ impl Pager {
         batch.sort();
     }
 
+    /// Brings all pages of the batch, which are in `state`, and maps them in `table`. On failure says how many came before it.
+    fn fill(
+        &self,
+        x: &mut Executor,
+        batch: &Batch,
+        state: State,
+        table: usize,
+    ) -> Result<(), (usize, FaultError)> {
+        match state {
+            State::Far => self.fill_far(x, batch, table),
+            _ => self.fill_zero(batch, table),
+        }
+    }
+
+    /// Unlocks all pages of the batch but `page`, which stays in it alone.
+    fn give_up_all_but(&self, batch: &mut Batch, page: u32) {
+        for item in batch.items[..batch.len].iter().filter(|item| item.page != page) {
+            page_word::unlock(self.pages.word(item.page), item.seen);
+        }
+        batch.items[0] = batch.items[batch.position(page)];
+        batch.len = 1;
+    }
+
+    /// Bringing a locked page failed. Of a page that is several of the kernel's a part may be there, and must not be found.
+    fn drop_part(&self, page: u32) {
+        if self.places.shift > 12 {
+            let _ = self.places.punch(page, 1);
+        }
+    }
+
     /// Fetches all pages of the batch from far memory and maps them in `table`.
     fn fill_far(&self, x: &mut Executor, batch: &Batch, table: usize) -> Result<(), (usize, FaultError)> {
-        let uffd = self.uffd(table);
+        let uffd = self.tables.uffd(table);
         let items = &batch.items[..batch.len];
         let mut sources = [std::ptr::null_mut(); WINDOW];
         let mut staged = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; WINDOW];
         let mut count = 0;
         for (i, item) in items.iter().enumerate() {
             let page = u64::from(item.page);
-            sources[i] =
-                match self.far.direct(&x.lane, page, Access::Load).map_err(|e| (0, FaultError::Far(e)))? {
-                    Some(at) => at,
-                    None => {
-                        // SAFETY: the scratch holds the window (limited when it was locked).
-                        let memory = unsafe { x.scratch.add(i << self.shift) };
-                        staged[count] = Transfer { page, memory };
-                        count += 1;
-                        memory
-                    }
-                };
+            sources[i] = match self
+                .far
+                .store
+                .direct(&x.lane, page, Access::Load)
+                .map_err(|e| (0, FaultError::Far(e)))?
+            {
+                Some(at) => at,
+                None => {
+                    // SAFETY: the scratch holds the window (limited when it was locked).
+                    let memory = unsafe { x.scratch.add(i << self.places.shift) };
+                    staged[count] = Transfer { page, memory };
+                    count += 1;
+                    memory
+                }
+            };
         }
         if count > 0 {
-            self.far.load(&mut x.lane, &staged[..count]).map_err(|e| (0, FaultError::Far(e)))?;
+            self.far.store.load(&mut x.lane, &staged[..count]).map_err(|e| (0, FaultError::Far(e)))?;
         }
         let mut i = 0;
         while i < batch.len {
@@ -311,15 +313,17 @@ impl Pager {
                     || sources[k] != sources[k - 1].wrapping_add(self.page_bytes())
             });
             let (run, source) = (end.unwrap_or(batch.len) - i, sources[i]);
-            let (at, _) = self.address_of(first.page);
-            let len = run << self.shift;
+            let (at, _) = self.places.address_of(first.page);
+            let len = run << self.places.shift;
             let mut done = 0;
             while done < len {
                 // SAFETY: the source holds `run` pages: neighbours in far memory or in the scratch.
                 match unsafe { uffd.copy(at + done, source.add(done), len - done, !first.writable) } {
                     Ok(()) => done = len,
                     Err((n, Errno(libc::EAGAIN | libc::EINTR))) => done += n,
-                    Err((n, e)) => return Err((i + ((done + n) >> self.shift), FaultError::Kernel(e))),
+                    Err((n, e)) => {
+                        return Err((i + ((done + n) >> self.places.shift), FaultError::Kernel(e)));
+                    }
                 }
             }
             i += run;
@@ -329,77 +333,74 @@ impl Pager {
 
     /// Gives the batch's pages zeroed memory and maps them in `table`.
     fn fill_zero(&self, batch: &Batch, table: usize) -> Result<(), (usize, FaultError)> {
-        let uffd = self.uffd(table);
+        let uffd = self.tables.uffd(table);
         let mut i = 0;
         while i < batch.len {
             let run = batch.run(i, |a, b| a.page + 1 == b.page);
-            let (at, _) = self.address_of(batch.items[i].page);
-            self.zero_run(uffd, at, run << self.shift).map_err(|(n, e)| (i + (n >> self.shift), e))?;
+            let (at, _) = self.places.address_of(batch.items[i].page);
+            zero_run(uffd, at, run << self.places.shift, self.places.kernel_page())
+                .map_err(|(n, e)| (i + (n >> self.places.shift), e))?;
             i += run;
         }
         Ok(())
     }
 
-    fn zero_run(&self, uffd: crate::uffd::Uffd, at: usize, len: usize) -> Result<(), (usize, FaultError)> {
-        let mut done = 0;
-        while done < len {
-            let result = if self.shift >= 21 {
-                // The kernel has no UFFDIO_ZEROPAGE for huge pages.
-                let source = crate::arena::zero_page();
-                // SAFETY: the zero page is one huge page long.
-                unsafe { uffd.copy(at + done, source, self.page_bytes(), false) }.map(|()| self.page_bytes())
-            } else {
-                uffd.zero(at + done, len - done).map(|()| len - done)
-            };
-            match result {
-                Ok(n) => done += n,
-                Err((n, Errno(libc::EAGAIN | libc::EINTR))) => done += n,
-                Err((n, e)) => return Err((done + n, FaultError::Kernel(e))),
-            }
-        }
-        Ok(())
-    }
-
-    /// The first `done` pages of the batch are mapped: enter them into the tables and unlock them.
+    /// Enters the first `done` pages of the batch, which are mapped, into the tables, and unlocks them.
     fn settle(&self, x: &mut Executor, batch: &Batch, done: usize, page: u32, table: usize) {
         for item in &batch.items[..done] {
             x.cached -= 1;
             let frame = x.cache[x.cached];
             let far = item.seen.state() == State::Far;
-            self.frames.fill(frame, item.page, item.writable, far);
-            self.frames.add_mapper(frame, table);
-            let asked = item.page == page;
-            self.note(
-                x,
-                match far {
-                    true => Event::Returned(frame, asked, item.seen.token()),
-                    false => Event::Inserted(frame, u32::from(asked)),
-                },
-            );
+            self.pages.frames.fill(frame, item.page, item.writable, far);
+            self.pages.frames.add_mapper(frame, table);
+            self.note(x, Event::arrived(frame, item.page == page, far.then(|| item.seen.token())));
             if !far {
-                self.touch(item.page);
+                self.pages.touch(item.page, self.places.shift, &self.control.totals);
             }
-            let habit = match item.seen.habit() {
-                Habit::Read if item.writable => Habit::Unknown,
-                habit => habit,
-            };
-            page_word::unlock(self.word(item.page), PageWord::resident(frame, habit));
+            let habit = item.seen.habit();
+            let habit = if item.writable { habit.mapped_writable() } else { habit };
+            page_word::unlock(self.pages.word(item.page), PageWord::resident(frame, habit));
         }
     }
+}
 
-    /// The page is part of the footprint from now on.
-    pub(super) fn touch(&self, page: u32) {
-        let chunk = page as usize >> 9;
-        let (word, bit) = (&self.touched[chunk / 64], 1u64 << (chunk % 64));
-        if word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
+/// Maps what is not mapped yet of `at..at + len`, one of the kernel's pages of `step` bytes after the other; `false` if everything
+/// was.
+fn map_rest(uffd: Uffd, at: usize, len: usize, step: usize, protect: bool) -> Result<bool, FaultError> {
+    let mut any = false;
+    let mut here = at;
+    while here < at + len {
+        match uffd.continue_(here, step, protect) {
+            Ok(()) => any = true,
+            Err((_, Errno(libc::EEXIST))) => {}
+            Err((_, Errno(libc::EAGAIN | libc::EINTR))) => continue,
+            Err((_, e)) => return Err(FaultError::Kernel(e)),
         }
-        let totals = &self.control.totals;
-        let now = totals.touched_bytes.fetch_add(1 << self.shift, Ordering::Relaxed) + (1 << self.shift);
-        if now > totals.touched_peak.load(Ordering::Relaxed) {
-            totals.touched_peak.fetch_max(now, Ordering::Relaxed);
+        here += step;
+    }
+    Ok(any)
+}
+
+/// Gives `at..at + len` zeroed memory in pages of the kernel of `step` bytes, mapped writable. On failure says how many bytes were
+/// done.
+fn zero_run(uffd: Uffd, at: usize, len: usize, step: usize) -> Result<(), (usize, FaultError)> {
+    let mut done = 0;
+    while done < len {
+        let result = if step > 4096 {
+            // The kernel has no UFFDIO_ZEROPAGE for huge pages.
+            let source = crate::arena::zero_page();
+            // SAFETY: the zero page is one huge page long.
+            unsafe { uffd.copy(at + done, source, step, false) }.map(|()| step)
+        } else {
+            uffd.zero(at + done, len - done).map(|()| len - done)
+        };
+        match result {
+            Ok(n) => done += n,
+            Err((n, Errno(libc::EAGAIN | libc::EINTR))) => done += n,
+            Err((n, e)) => return Err((done + n, FaultError::Kernel(e))),
         }
     }
+    Ok(())
 }
 
 /// A page of a batch: locked, with the word it had.

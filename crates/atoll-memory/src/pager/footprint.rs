@@ -17,7 +17,7 @@ const ORDER_BYTES: u64 = 12;
 const FREE_BYTES: u64 = 4;
 /// What is the same for all programs: the policy's lists, LRU's ring of pages to drop, ends of tables.
 const FIXED_BYTES: u64 = 192 << 10;
-/// Of 64: what pinned memory may differ by from run to run, as threads come to its allocator in another order.
+/// One part in so many is what pinned memory may differ by from run to run, as threads come to its allocator in another order.
 const PINNED_SLACK: u64 = 64;
 
 /// Bytes that a thread's heap of paged small blocks takes beside its blocks.
@@ -29,19 +29,19 @@ impl Pager {
         let totals = &self.control.totals;
         let data = totals.touched_peak.load(Ordering::Relaxed);
         let pinned = totals.pinned_peak.load(Ordering::Relaxed);
-        let frames = data >> self.shift;
+        let frames = data >> self.places.shift;
         let workers = u64::from(self.control.workers.load(Ordering::Relaxed).max(1));
-        let users = workers + self.threads_of_program.numbers().count() as u64;
+        let users = workers + self.executors.threads.numbers().count() as u64;
         // Each keeps some frames for its next faults, while others need theirs. Beside that, pages are first filled together with their
         // neighbours, some of which the program never uses: how many differs from run to run, by about as much.
-        let idle = 2 * users * pacing::batch(self.shift, frames, users) as u64;
-        let kept = (frames + idle) << self.shift;
+        let idle = 2 * users * pacing::batch(self.places.shift, frames, users) as u64;
+        let kept = (frames + idle) << self.places.shift;
         let tables = self.table_bytes_with(frames + idle, users);
         let always = pinned + pinned / PINNED_SLACK + tables;
         // With a limit small blocks are paged if they take more than an eighth of it (`heap/overflow.rs` in the runtime). That takes
         // more room: each thread has a second heap then, and both have pages that are not full.
         let much = always > (kept + always) / 8;
-        let paged = if much { users * SECOND_HEAP.max(2 << self.shift) + pinned / 8 } else { 0 };
+        let paged = if much { users * SECOND_HEAP.max(2 << self.places.shift) + pinned / 8 } else { 0 };
         let bytes = (kept + always + paged).next_multiple_of(4096);
         totals.footprint_peak.store(bytes, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ impl Pager {
     /// What tables would take if `frames` frames were in use, a limit was set and nothing was ever evicted.
     fn table_bytes_with(&self, frames: u64, users: u64) -> u64 {
         let measured = crate::arena::table_bytes().saturating_sub(crate::arena::table_bytes_by_limit());
-        let more = frames.saturating_sub(u64::from(self.frames_used()));
+        let more = frames.saturating_sub(u64::from(self.near.frames_used()));
         let entry = 8 + 8 * users.div_ceil(64) + FREE_BYTES;
         // Without a limit executors keep no log.
         let logs = if self.limited() { 0 } else { users * size_of::<Executor>() as u64 };

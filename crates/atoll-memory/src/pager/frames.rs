@@ -5,7 +5,7 @@
 //!
 //! Rules: no allocation, no locks, no arena access.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const DIRTY: u32 = 1;
 const FAR_COPY: u32 = 2;
@@ -53,6 +53,19 @@ impl Frames {
         }
     }
 
+    /// A table over memory of the model checker's.
+    #[cfg(all(test, loom))]
+    pub(super) fn of_model(capacity: usize) -> Frames {
+        let words = || (0..capacity).map(|_| AtomicU32::new(0)).collect::<Vec<_>>().leak();
+        Frames {
+            page: words(),
+            flags: words(),
+            maps: (0..capacity).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak(),
+            words: AtomicUsize::new(1),
+            most_words: 1,
+        }
+    }
+
     /// Core maps have room for page table `table` from now on; `false` if the table has none.
     pub fn make_room_for(&self, table: usize) -> bool {
         let words = table / 64 + 1;
@@ -86,46 +99,54 @@ impl Frames {
         }
     }
 
-    /// Was it mapped writable by anybody since it came?
+    /// Whether anybody mapped the page writable since it came.
     #[inline]
     pub fn dirty(&self, frame: u32) -> bool {
         self.flags[frame as usize].load(Ordering::Relaxed) & DIRTY != 0
     }
 
-    /// Somebody is about to map it writable.
+    /// Notes that somebody is about to map the page writable.
     #[inline]
     pub fn set_dirty(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
         flags.store((flags.load(Ordering::Relaxed) | DIRTY) & !FAR_COPY, Ordering::Relaxed);
     }
 
-    /// Nobody maps it writable any more. What far memory holds is not its content, if it was dirty.
+    /// Notes that nobody maps the page writable any more. What far memory holds is not its content, if it was dirty.
     #[inline]
     pub fn set_clean(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
         flags.store(flags.load(Ordering::Relaxed) & !DIRTY, Ordering::Relaxed);
     }
 
-    /// Is what far memory holds still the page's content?
+    /// A copy of another node's page was put in place, to be written or only to be read: far memory does not hold it.
+    pub(super) fn mark_as(&self, frame: u32, is_writable: bool) {
+        self.set_dirty(frame);
+        if !is_writable {
+            self.set_clean(frame);
+        }
+    }
+
+    /// Whether what far memory holds is still the page's content.
     #[inline]
     pub fn far_copy(&self, frame: u32) -> bool {
         self.flags[frame as usize].load(Ordering::Relaxed) & FAR_COPY != 0
     }
 
-    /// Is it about to leave, and unused since that was decided?
+    /// Whether the page is about to leave, and unused since that was decided.
     #[inline]
     pub fn leaving(&self, frame: u32) -> bool {
         self.flags[frame as usize].load(Ordering::Relaxed) & LEAVING != 0
     }
 
-    /// It is about to leave.
+    /// Notes that the page is about to leave.
     #[inline]
     pub fn set_leaving(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
         flags.store(flags.load(Ordering::Relaxed) | LEAVING, Ordering::Relaxed);
     }
 
-    /// It was used.
+    /// Notes that the page was used.
     #[inline]
     pub fn set_used(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
@@ -135,20 +156,20 @@ impl Frames {
         }
     }
 
-    /// Is it kept near for a system call?
+    /// Whether the page is kept near for a system call.
     #[inline]
     pub fn pinned(&self, frame: u32) -> bool {
         self.flags[frame as usize].load(Ordering::Relaxed) >= PIN
     }
 
-    /// One more reason to keep it near.
+    /// Adds one reason to keep the page near.
     #[inline]
     pub fn pin(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
         flags.store(flags.load(Ordering::Relaxed) + PIN, Ordering::Relaxed);
     }
 
-    /// One reason less.
+    /// Takes one reason to keep the page near away.
     #[inline]
     pub fn unpin(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
@@ -171,7 +192,7 @@ impl Frames {
         self.maps[frame as usize..].iter().step_by(self.page.len()).take(words)
     }
 
-    /// Is the page mapped in page table `table`?
+    /// Whether the page is mapped in page table `table`.
     #[inline]
     pub fn mapped_by(&self, frame: u32, table: usize) -> bool {
         self.map_word(frame, table).load(Ordering::Relaxed) >> (table % 64) & 1 != 0
@@ -216,19 +237,19 @@ impl CoreMap {
     /// The empty set.
     pub const EMPTY: CoreMap = CoreMap { words: [0; crate::control::MAX_WORKERS.div_ceil(64)] };
 
-    /// Takes `table` out.
+    /// Takes page table `table` out of the set.
     #[inline]
     pub fn remove(&mut self, table: usize) {
         self.words[table / 64] &= !(1 << (table % 64));
     }
 
-    /// Is nothing in it?
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// Calls `each` with every member, ascending.
+    /// Calls `each` with every page table of the set, ascending.
     #[inline]
     pub fn for_each(&self, mut each: impl FnMut(usize)) {
         for (i, &word) in self.words.iter().enumerate() {
@@ -241,7 +262,7 @@ impl CoreMap {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -2,8 +2,6 @@
 //!
 //! Called by whoever makes such a copy, for a process that the program forks; `page_word` says where a page is.
 
-use std::sync::atomic::Ordering;
-
 use super::Pager;
 use super::page_word::{self, State};
 use crate::layout;
@@ -15,29 +13,16 @@ impl Pager {
         let end = self.page_at(layout::ARENA + layout::ARENA_BYTES - 1)? as usize + 1;
         let mut page = self.page_at(from)? as usize;
         loop {
-            page = self.next_touched(page, end)?;
+            page = self.pages.next_touched(page, end)?;
             let chunk_end = ((page >> 9) + 1) << 9;
-            let is_held = |page: usize| page_word::load(self.word(page as u32)).state() != State::Absent;
+            let is_held =
+                |page: usize| page_word::load(self.pages.word(page as u32)).state() != State::Absent;
             if let Some(first) = (page..chunk_end.min(end)).find(|page| is_held(*page)) {
                 let last = (first..chunk_end.min(end)).find(|page| !is_held(*page));
-                let address = |page: usize| layout::ARENA + (page << self.shift);
+                let address = |page: usize| layout::ARENA + (page << self.places.shift);
                 return Some((address(first), address(last.unwrap_or(chunk_end.min(end)))));
             }
             page = chunk_end;
         }
-    }
-
-    /// The first page at or behind `page` whose neighbourhood of 512 was ever used.
-    fn next_touched(&self, page: usize, end: usize) -> Option<usize> {
-        let mut chunk = page >> 9;
-        while chunk << 9 < end {
-            let word = self.touched.get(chunk / 64)?.load(Ordering::Relaxed) >> (chunk % 64);
-            if word != 0 {
-                let found = (chunk + word.trailing_zeros() as usize) << 9;
-                return (found < end).then_some(found.max(page));
-            }
-            chunk = (chunk / 64 + 1) * 64;
-        }
-        None
     }
 }

@@ -18,6 +18,7 @@ use super::Pager;
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
 use super::executor::Executor;
 use super::page_word::{self, PageWord, State};
+use super::parked;
 use super::room::Room;
 
 /// Pages that are about to leave, at most.
@@ -31,7 +32,7 @@ struct Entry {
     page: u32,
     frame: u32,
     token: u32,
-    /// Its core-map count when it was chosen.
+    /// The page's core-map count when it was chosen.
     count: u32,
 }
 
@@ -87,12 +88,13 @@ impl Announced {
 
 /// What became of a page that was about to leave.
 enum Turn {
+    /// The page leaves now.
     Leaves(Victim),
-    /// It was used meanwhile, or is pinned.
+    /// The page was used meanwhile, or is pinned.
     Stays,
-    /// Somebody works on it.
+    /// Somebody works on the page.
     Busy,
-    /// It is not near any more.
+    /// The page is not near any more.
     Gone,
 }
 
@@ -116,7 +118,9 @@ impl Pager {
                     victims[count] = victim;
                     count += 1;
                 }
-                Turn::Stays => room.policy.rescued(entry.frame, self.frames.count(entry.frame), entry.token),
+                Turn::Stays => {
+                    room.policy.rescued(entry.frame, self.pages.frames.count(entry.frame), entry.token);
+                }
                 Turn::Busy => room.leaving.push(entry),
                 Turn::Gone => {}
             }
@@ -127,7 +131,7 @@ impl Pager {
     /// How many pages are announced ahead of need: none where that is of no use.
     fn leaving_depth(&self, target: u32) -> usize {
         let workers = self.control.workers.load(Ordering::Relaxed);
-        if workers < 2 || self.shift >= 21 || self.threads_share_tables() {
+        if workers < 2 || self.places.shift >= 21 || self.tables.are_shared() {
             return 0;
         }
         pacing::leaving(self.batch(target), target)
@@ -147,8 +151,8 @@ impl Pager {
             // Neighbours together: who drops them does so in runs.
             chosen.sort_unstable_by_key(|v| v.page);
             for v in chosen {
-                self.frames.set_leaving(v.frame);
-                page_word::unlock(self.word(v.page), PageWord::resident(v.frame, v.habit));
+                self.pages.frames.set_leaving(v.frame);
+                page_word::unlock(self.pages.word(v.page), PageWord::resident(v.frame, v.habit));
                 room.leaving.push(Entry { page: v.page, frame: v.frame, token: v.token, count: v.count });
                 self.announced.put(v.page, v.frame);
             }
@@ -156,16 +160,18 @@ impl Pager {
     }
 
     fn turn(&self, entry: Entry) -> Turn {
-        let seen = page_word::load(self.word(entry.page));
+        let seen = page_word::load(self.pages.word(entry.page));
         match seen.state() {
             State::Busy => return Turn::Busy,
             State::Resident if seen.frame() == entry.frame => {}
             _ => return Turn::Gone,
         }
-        if self.frames.pinned(entry.frame) || self.wants.second_chance && !self.frames.leaving(entry.frame) {
+        if self.pages.frames.pinned(entry.frame)
+            || self.near.wants.second_chance && !self.pages.frames.leaving(entry.frame)
+        {
             return Turn::Stays;
         }
-        match self.lock_victim(entry.page, entry.frame, entry.token) {
+        match self.pages.lock_victim(entry.page, entry.frame, entry.token) {
             Some(victim) => Turn::Leaves(Victim { count: entry.count, ..victim }),
             None => Turn::Busy,
         }
@@ -179,7 +185,7 @@ impl Pager {
         let head = self.announced.head.load(Ordering::Acquire);
         if x.heard != head
             && let Some(table) = x.table
-            && !self.threads_share_tables()
+            && !self.tables.are_shared()
         {
             self.drop_announced(x, table, head);
         }
@@ -195,22 +201,22 @@ impl Pager {
             let entry = self.announced.slots[x.heard as usize % ANNOUNCED].load(Ordering::Relaxed);
             x.heard = x.heard.wrapping_add(1);
             let (page, frame) = ((entry >> 32) as u32, entry as u32);
-            let word = self.word(page);
+            let word = self.pages.word(page);
             let seen = page_word::load(word);
             if seen.state() != State::Resident
                 || seen.frame() != frame
-                || !self.frames.mapped_by(frame, table)
+                || !self.pages.frames.mapped_by(frame, table)
                 || !page_word::try_lock(word, seen)
             {
                 continue;
             }
             // Looked at again now that the page is locked.
-            let frames = &self.frames;
+            let frames = &self.pages.frames;
             if !frames.leaving(frame) || !frames.mapped_by(frame, table) || frames.pinned(frame) {
                 page_word::unlock(word, seen);
                 continue;
             }
-            let (at, end) = self.address_of(page);
+            let (at, end) = self.places.address_of(page);
             if run.count == 0
                 || run.page + run.count != page
                 || run.end != end
@@ -230,14 +236,14 @@ impl Pager {
         if run.count == 0 {
             return;
         }
-        let at = self.address_of(run.page).0;
-        let dropped = self.unmap_here(at, (run.count as usize) << self.shift).is_ok();
+        let at = self.places.address_of(run.page).0;
+        let dropped = parked::unmap_here(at, (run.count as usize) << self.places.shift).is_ok();
         for page in run.page..run.page + run.count {
-            let word = self.word(page);
+            let word = self.pages.word(page);
             // A locked word keeps its frame and its habit.
             let locked = page_word::load(word);
             if dropped {
-                self.frames.remove_mapper(locked.frame(), table);
+                self.pages.frames.remove_mapper(locked.frame(), table);
             }
             page_word::unlock(word, PageWord::resident(locked.frame(), locked.habit()));
         }

@@ -3,6 +3,10 @@
 //! `fault` is the way in, `evict` the way out, `release` what a freed block does, `pin` what a system call needs,
 //! `scan` what LRU does every 10 ms. Decisions are `atoll-pages`'; where evicted pages go is `far`'s.
 //!
+//! [`Pager`] is made of parts with a trade each: `places` translates addresses and page numbers, `pages` has the shared page table and
+//! the frames, `tables` the workers' page tables, `room` the frames that are free and the policy, `pinned` what else is near,
+//! `executor` what each worker has for itself, `far_side` far memory, `node_rights` what a node may do.
+//!
 //! Locks, all of them: the page lock (a busy [`page_word`]) and the room lock (policy and free frames). A fault
 //! takes the first; the second is taken once for a batch of evictions, with pages only ever try-locked under it,
 //! so neither waits for the other in a circle.
@@ -11,92 +15,87 @@ mod around;
 mod copy_out;
 mod evict;
 pub mod executor;
+mod far_side;
 pub mod fault;
 mod footprint;
 pub mod frames;
 mod held;
 mod leaving;
+#[cfg(all(test, loom))]
+mod model;
 pub mod node_copies;
 pub mod node_rights;
 pub mod node_runs;
 mod page_pipe;
 pub mod page_word;
+mod pages;
 pub mod parked;
 pub mod pin;
+mod pinned;
+mod places;
 pub(crate) mod probe;
 pub mod release;
 pub mod room;
 pub mod sample;
 pub mod scan;
-mod threads;
+mod sync;
+mod tables;
+pub(crate) mod threads;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use atoll_pages::{AnyPolicy, Wants};
+use atoll_pages::{AnyPolicy, neighbours};
 
 use crate::arena_files::ArenaFiles;
 use crate::control::{Control, MAX_WORKERS};
 use crate::far::{AnyFar, FarStore};
 use crate::layout;
-use crate::spin::Spin;
 use crate::uffd::Uffd;
+use far_side::FarSide;
 use frames::Frames;
 use node_rights::NodeRights;
-use room::{Marks, Room};
+use page_word::Word;
+use pages::Pages;
+use pinned::Pinned;
+use places::Places;
+use room::Near;
+use tables::Tables;
 
-/// A stretch of addresses whose pages are paged; page numbers are offsets in the arena's file.
-struct Range {
-    start: AtomicUsize,
-    end: AtomicUsize,
-    first_page: AtomicU32,
+/// What a pager is made of: memory that all workers share, and what was built over it.
+pub(crate) struct Parts {
+    /// An entry for each page, zeroed.
+    pub(crate) words: &'static [Word],
+    /// A bit for each 512 pages, zeroed.
+    pub(crate) touched: &'static [AtomicU64],
+    pub(crate) frames: Frames,
+    /// Frames there are at most; `free` has an entry for each.
+    pub(crate) frame_limit: u32,
+    pub(crate) free: &'static mut [u32],
+    pub(crate) policy: AnyPolicy<'static>,
+    pub(crate) executors: executor::Executors,
+    pub(crate) far: AnyFar,
+    pub(crate) drops: &'static scan::DropRing,
+    pub(crate) probe: probe::Probe,
 }
-
-/// Paged stretches besides the arena: large globals.
-const MAX_RANGES: usize = 512;
 
 /// All shared state of paging; one for the program, in memory that every worker shares.
 pub struct Pager {
-    shift: u32,
-    files: ArenaFiles,
     control: &'static Control,
-    words: &'static [AtomicU32],
-    touched: &'static [AtomicU64],
-    frames: Frames,
-    ranges: [Range; MAX_RANGES],
-    range_count: AtomicUsize,
-    next_global_page: AtomicU32,
-    uffds: [AtomicI32; MAX_WORKERS],
-    room: Spin<Room>,
-    /// Frames in use or in executors' caches.
-    taken: AtomicU32,
-    /// Bytes near memory may hold besides frames' pages: tables, pinned memory.
-    frame_limit: u32,
+    places: Places,
+    pages: Pages,
+    tables: Tables,
+    near: Near,
+    pinned: Pinned,
     executors: executor::Executors,
-    far: AnyFar,
-    threads_of_program: threads::Threads,
-    pinned_fd: AtomicI32,
-    /// Bytes of this process's private memory that are a copy for another one.
-    copied_bytes: AtomicU64,
-    /// Several threads run on one page table.
-    threads: AtomicBool,
-    /// What the policy needs.
-    wants: Wants,
+    far: FarSide,
     /// Whether a 4K page that is near already is mapped with its neighbours.
     map_around: bool,
-    marks: Marks,
-    /// Has near memory been full? Before, nothing leaves, and nobody asks which pages are used.
-    full: AtomicBool,
-    ram_direct: bool,
-    last_age: scan::LastAge,
     drops: &'static scan::DropRing,
     /// Pages that are about to leave: whoever maps them is to drop them.
     announced: leaving::Announced,
-    probe: probe::Probe,
     /// Only in runs on several nodes.
     rights: OnceLock<NodeRights>,
-    /// Bytes of the node's twins, in runs on several nodes.
-    twin_bytes: AtomicU64,
 }
 
 // SAFETY: shared by design; the raw pointer leads to executors, each used by one worker only.
@@ -134,69 +133,38 @@ pub enum FaultError {
 }
 
 impl Pager {
-    #[expect(clippy::too_many_arguments, reason = "one caller, which made all the parts")]
-    pub(crate) fn new(
-        control: &'static Control,
-        files: ArenaFiles,
-        frame_limit: u32,
-        words: &'static [AtomicU32],
-        touched: &'static [AtomicU64],
-        frames: Frames,
-        policy: AnyPolicy<'static>,
-        free: &'static mut [u32],
-        executors: executor::Executors,
-        far: AnyFar,
-        drops: &'static scan::DropRing,
-        probe: probe::Probe,
-    ) -> Pager {
+    pub(crate) fn new(control: &'static Control, files: ArenaFiles, parts: Parts) -> Pager {
         let shift = control.settings.page_shift;
-        let wants = policy.wants();
-        let ram_direct = matches!(far, AnyFar::Ram(_));
-        Pager {
+        let near = Near::new(parts.policy, parts.free, parts.frame_limit);
+        let map_around = neighbours::are_mapped_together(
             shift,
-            files,
+            control.settings.near_bytes != u64::MAX,
+            control.settings.sample_period_ns != 0,
+            near.wants,
+        );
+        Pager {
             control,
-            words,
-            touched,
-            frames,
-            ranges: [const {
-                Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0), first_page: AtomicU32::new(0) }
-            }; MAX_RANGES],
-            range_count: AtomicUsize::new(0),
-            next_global_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
-            uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS],
-            wants,
-            map_around: shift == 12
-                && control.settings.sample_period_ns == 0
-                && (control.settings.near_bytes == u64::MAX || !wants.exact_counts),
-            marks: Marks::new(),
-            full: AtomicBool::new(false),
-            room: Spin::new(Room::new(policy, free)),
-            taken: AtomicU32::new(0),
-            frame_limit,
-            executors,
-            far,
-            threads_of_program: threads::Threads::new(),
-            pinned_fd: AtomicI32::new(-1),
-            copied_bytes: AtomicU64::new(0),
-            threads: AtomicBool::new(control.settings.shared_tables()),
-            ram_direct,
-            last_age: scan::LastAge::new(),
-            drops,
+            places: Places::new(shift, files),
+            pages: Pages::new(parts.words, parts.touched, parts.frames),
+            tables: Tables::new(control.settings.shared_tables()),
+            near,
+            pinned: Pinned::new(),
+            executors: parts.executors,
+            far: FarSide::new(parts.far, parts.probe),
+            map_around,
+            drops: parts.drops,
             announced: leaving::Announced::new(),
-            probe,
             rights: OnceLock::new(),
-            twin_bytes: AtomicU64::new(0),
         }
     }
 
     /// Bytes of a page.
     #[inline]
     pub fn page_bytes(&self) -> usize {
-        1 << self.shift
+        self.places.page_bytes()
     }
 
-    /// Is the program's memory a segment, so that nothing is ever paged?
+    /// Whether the program's memory is a segment, so that nothing is ever paged.
     #[inline]
     pub fn is_segment(&self) -> bool {
         self.control.settings.segment.is_on()
@@ -205,97 +173,38 @@ impl Pager {
     /// The page that holds `address`, if it is paged memory.
     #[inline]
     pub fn page_at(&self, address: usize) -> Option<u32> {
-        if layout::in_arena(address) {
-            return Some(((address - layout::ARENA) >> self.shift) as u32);
-        }
-        self.ranges[..self.range_count.load(Ordering::Acquire)].iter().find_map(|r| {
-            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
-            (start <= address && address < end)
-                .then(|| r.first_page.load(Ordering::Relaxed) + ((address - start) >> self.shift) as u32)
-        })
+        self.places.page_at(address)
     }
 
-    /// Does any paged memory lie in `start..start + len`? `None`: none; else the part of it that comes first.
+    /// The part of `start..start + len` that is paged memory and comes first; `None` where no part of it is.
     pub fn first_paged(&self, start: usize, len: usize) -> Option<(usize, usize)> {
-        let end = start.checked_add(len)?;
-        let mut first: Option<(usize, usize)> = None;
-        let mut consider = |a: usize, b: usize| {
-            let (a, b) = (a.max(start), b.min(end));
-            if a < b && first.is_none_or(|(f, _)| a < f) {
-                first = Some((a, b));
-            }
-        };
-        consider(layout::ARENA, layout::ARENA + layout::ARENA_BYTES);
-        for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
-            consider(r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
-        }
-        first
+        self.places.first_paged(start, len)
     }
 
     /// Where `page` lies, and the end of the stretch it lies in: one mapping of one file.
     #[inline]
     pub fn address_of(&self, page: u32) -> (usize, usize) {
-        let arena_pages = (layout::ARENA_BYTES >> self.shift) as u32;
-        let offset = self.offset(page);
-        let left = (self.files.stripe_end(offset) - offset) as usize;
-        if page < arena_pages {
-            let at = layout::ARENA + offset as usize;
-            return (at, (at + left).min(layout::ARENA + layout::ARENA_BYTES));
-        }
-        for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
-            let first = r.first_page.load(Ordering::Relaxed);
-            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
-            let pages = ((end - start) >> self.shift) as u32;
-            if page.wrapping_sub(first) < pages {
-                let at = start + (((page - first) as usize) << self.shift);
-                return (at, end.min(at + left));
-            }
-        }
-        (0, 0)
+        self.places.address_of(page)
     }
 
     /// The pages of the stretch of addresses that `page` lies in; none where it is no stretch's.
     pub fn stretch(&self, page: u64) -> Option<std::ops::RangeInclusive<u64>> {
-        let arena_pages = (layout::ARENA_BYTES >> self.shift) as u64;
-        if page < arena_pages {
-            return Some(0..=arena_pages - 1);
-        }
-        self.ranges[..self.range_count.load(Ordering::Acquire)].iter().find_map(|r| {
-            let first = u64::from(r.first_page.load(Ordering::Relaxed));
-            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
-            let pages = first..=first + ((end - start) >> self.shift) as u64 - 1;
-            pages.contains(&page).then_some(pages)
-        })
-    }
-
-    #[inline]
-    fn word(&self, page: u32) -> &'static AtomicU32 {
-        &self.words[page as usize]
-    }
-
-    #[inline]
-    fn offset(&self, page: u32) -> u64 {
-        u64::from(page) << self.shift
-    }
-
-    #[inline]
-    fn uffd(&self, table: usize) -> Uffd {
-        Uffd(self.uffds[table].load(Ordering::Acquire))
+        self.places.stretch(page)
     }
 
     /// The arena's files.
     pub fn files(&self) -> ArenaFiles {
-        self.files
+        self.places.files
     }
 
     /// Tells the pager which file holds pinned memory, whose size counts against the near limit.
     pub fn set_pinned_file(&self, fd: i32) {
-        self.pinned_fd.store(fd, Ordering::Relaxed);
+        self.pinned.set_file(fd);
     }
 
     /// Tells the pager that pinned memory lies in no file: it is all of the process's private memory.
     pub fn set_pinned_private(&self) {
-        self.pinned_fd.store(room::PRIVATE, Ordering::Relaxed);
+        self.pinned.set_private();
     }
 
     /// Page table `table` is served through `uffd` from now on: its stretches are registered there.
@@ -303,11 +212,11 @@ impl Pager {
     /// # Errors
     /// The kernel's refusal to register.
     pub fn attach_table(&self, table: usize, uffd: Uffd) -> Result<(), crate::sys::Errno> {
-        if !self.frames.make_room_for(table) {
+        if !self.pages.frames.make_room_for(table) {
             return Err(crate::sys::Errno(libc::EAGAIN));
         }
         uffd.register(layout::ARENA, layout::ARENA_BYTES)?;
-        self.uffds[table].store(uffd.0, Ordering::Release);
+        self.tables.attach(table, uffd);
         self.register_ranges(table)
     }
 
@@ -318,8 +227,8 @@ impl Pager {
     /// The kernel's refusal to map or to register.
     pub fn map_again(&self, table: usize, at: usize, len: usize) -> Result<(), crate::sys::Errno> {
         // SAFETY: the arena's own pages at their own place; who mapped over them gives that up.
-        unsafe { self.files.map(at, (at - layout::ARENA) as u64, len, libc::MAP_FIXED)? };
-        self.uffd(table).register(at, len)
+        unsafe { self.places.files.map(at, (at - layout::ARENA) as u64, len, libc::MAP_FIXED)? };
+        self.tables.uffd(table).register(at, len)
     }
 
     /// Registers all stretches outside the arena for page table `table`, those published since it was attached too.
@@ -327,47 +236,31 @@ impl Pager {
     /// # Errors
     /// The kernel's refusal to register.
     pub fn register_ranges(&self, table: usize) -> Result<(), crate::sys::Errno> {
-        let uffd = self.uffd(table);
-        for r in &self.ranges[..self.range_count.load(Ordering::Acquire)] {
-            let (start, end) = (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed));
-            uffd.register(start, end - start)?;
-        }
-        Ok(())
+        let uffd = self.tables.uffd(table);
+        self.places.try_for_each_range(|start, len| uffd.register(start, len))
     }
 
     /// Reserves page numbers for `start..end` (whole pages) outside the arena: the offset in the arena's files at
     /// which the caller maps them. `None`: no numbers left, or no room for the agent's view of them. The stretch is paged
     /// once [`publish_range`](Self::publish_range) was called.
     pub fn reserve_range(&self, start: usize, end: usize) -> Option<(u32, u64)> {
-        let pages = ((end - start) >> self.shift) as u32;
-        let index = self.range_count.load(Ordering::Relaxed);
-        let first = self.next_global_page.load(Ordering::Relaxed);
-        if index >= MAX_RANGES || (first + pages) as usize > self.words.len() {
-            return None;
-        }
+        let pages = ((end - start) >> self.places.shift) as u32;
+        let first = self.places.next(pages, self.pages.count())?;
         self.map_alias(first, end - start).ok()?;
-        self.next_global_page.store(first + pages, Ordering::Relaxed);
-        Some((first, self.offset(first)))
+        self.places.set_next(first + pages);
+        Some((first, self.places.offset(first)))
     }
 
-    /// The same for a stretch whose last 16 MiB are to lie in one of the files.
+    /// Reserves page numbers as [`reserve_range`](Self::reserve_range) does, for a stretch whose last 16 MiB are to lie in one of the
+    /// files.
     pub fn reserve_range_to_stripe(&self, start: usize, end: usize) -> Option<(u32, u64)> {
-        let pages = ((end - start) >> self.shift) as u32;
-        let next = self.next_global_page.load(Ordering::Relaxed);
-        let offset = self.offset(next.checked_add(pages)?.checked_sub(1)?);
-        let last = (self.files.stripe_end(offset) >> self.shift) as u32;
-        self.next_global_page.store(last - pages, Ordering::Relaxed);
+        self.places.skip_to_stripe(((end - start) >> self.places.shift) as u32)?;
         self.reserve_range(start, end)
     }
 
     /// Makes a reserved stretch paged. Only before workers exist.
     pub fn publish_range(&self, start: usize, end: usize, first_page: u32) {
-        let index = self.range_count.load(Ordering::Relaxed);
-        let r = &self.ranges[index];
-        r.start.store(start, Ordering::Relaxed);
-        r.end.store(end, Ordering::Relaxed);
-        r.first_page.store(first_page, Ordering::Relaxed);
-        self.range_count.store(index + 1, Ordering::Release);
+        self.places.publish(start, end, first_page);
     }
 
     /// Makes executor `index`, which counts for worker `worker`. In the thread that will use it. `table`: the page table on which
@@ -377,14 +270,14 @@ impl Pager {
     /// The far store refuses one more user.
     ///
     /// # Safety
-    /// Once for each index.
+    /// Called once for each index.
     pub unsafe fn make_executor(
         &self,
         index: usize,
         table: Option<usize>,
         worker: usize,
     ) -> Result<(), crate::far::FarError> {
-        let mut lane = self.far.lane(index as u32)?;
+        let mut lane = self.far.store.lane(index as u32)?;
         lane.attach()?;
         // SAFETY: once, by the caller.
         unsafe { self.executors.make(index, lane, &self.control.figures[worker.min(MAX_WORKERS)], table) };
@@ -394,7 +287,7 @@ impl Pager {
     /// The executor with number `index`: workers from 0, then other threads from [`MAX_WORKERS`].
     ///
     /// # Safety
-    /// It was made by [`make_executor`](Self::make_executor).
+    /// The executor was made by [`make_executor`](Self::make_executor).
     /// Only that worker (or handler thread) may use it, and only one reference at a time.
     #[expect(clippy::mut_from_ref, reason = "executors are disjoint; the caller owns this one")]
     pub unsafe fn executor(&self, index: usize) -> &mut executor::Executor {
@@ -405,22 +298,22 @@ impl Pager {
     /// Several threads of the program run on one page table from now on: by design, or since it made threads of
     /// its own.
     pub fn set_threads_share_tables(&self) {
-        self.threads.store(true, Ordering::SeqCst);
+        self.tables.share();
     }
 
-    /// Is there a near limit, so that pages are evicted?
+    /// Whether there is a near limit, so that pages are evicted.
     #[inline]
     fn limited(&self) -> bool {
         self.control.settings.near_bytes != u64::MAX
     }
 
-    /// Do several threads of the program run on one page table?
+    /// Whether several threads of the program run on one page table.
     #[inline]
     pub fn threads_share_tables(&self) -> bool {
-        self.threads.load(Ordering::Relaxed)
+        self.tables.are_shared()
     }
 
-    /// Does everything that must be near fit the limit, with the least number of pages?
+    /// Checks that everything that must be near fits the limit, with the least number of pages.
     ///
     /// # Errors
     /// [`FaultError::NearTooSmall`] with what must be near.
@@ -428,7 +321,7 @@ impl Pager {
         let near = self.control.settings.near_bytes;
         let pinned = self.control.totals.pinned_bytes.load(Ordering::Relaxed);
         let tables = crate::arena::table_bytes();
-        let least = pinned + tables + (u64::from(self.least_frames()) << self.shift);
+        let least = pinned + tables + (u64::from(self.least_frames()) << self.places.shift);
         if near >= least { Ok(()) } else { Err(FaultError::NearTooSmall { pinned, tables, least }) }
     }
 
@@ -439,15 +332,15 @@ impl Pager {
 
     /// Far memory's state.
     pub fn far(&self) -> &AnyFar {
-        &self.far
+        &self.far.store
     }
 
     /// Brings the totals in the control block up to date.
     pub fn publish_totals(&self) {
         self.pinned_bytes();
         let t = &self.control.totals;
-        let usage = self.far.usage();
-        t.far_bytes.store(usage.pages_held << self.shift, Ordering::Relaxed);
+        let usage = self.far.store.usage();
+        t.far_bytes.store(usage.pages_held << self.places.shift, Ordering::Relaxed);
         t.far_stored_bytes.store(usage.bytes_reserved, Ordering::Relaxed);
         t.table_bytes.store(crate::arena::table_bytes(), Ordering::Relaxed);
     }

@@ -8,39 +8,28 @@
 
 use std::time::{Duration, Instant};
 
-use super::executor::{Event, Executor};
+use atoll_pages::{Event, Habit};
+
+use super::executor::Executor;
 use super::frames::CoreMap;
 use super::node_rights::Right;
-use super::page_word::{self, Habit, PageWord, State};
+use super::page_word::{self, PageWord, State};
+use super::parked;
 use super::{FaultError, Pager};
 use crate::far::{Access, FarStore, Transfer};
-use crate::spin::Backoff;
 use crate::sys;
 
 /// How long a system call may keep its page from another node.
 const CALL: Duration = Duration::from_micros(500);
 
 impl Pager {
-    /// Takes the page's lock.
-    pub(super) fn hold(&self, page: u32) -> PageWord {
-        let word = self.word(page);
-        let mut wait = Backoff::new();
-        loop {
-            let seen = page_word::load(word);
-            if seen.state() != State::Busy && page_word::try_lock(word, seen) {
-                return seen;
-            }
-            wait.pause();
-        }
-    }
-
     /// Gives a system call of a worker that the page is pinned for time to end: the kernel would find the page gone. Not for long,
     /// as there are calls that last until another node has done something.
     pub(super) fn let_calls_end(&self, page: u32) {
-        let word = self.word(page);
+        let word = self.pages.word(page);
         let is_pinned = || {
             let seen = page_word::load(word);
-            seen.state() == State::Resident && self.frames.pinned(seen.frame())
+            seen.state() == State::Resident && self.pages.frames.pinned(seen.frame())
         };
         if !is_pinned() {
             return;
@@ -65,11 +54,12 @@ impl Pager {
         self.make_room(x, 1)?;
         let at = self.alias(page);
         if seen.state() == State::Far {
-            match self.far.direct(&x.lane, page.into(), Access::Load).map_err(FaultError::Far)? {
+            match self.far.store.direct(&x.lane, page.into(), Access::Load).map_err(FaultError::Far)? {
                 // SAFETY: a page in far memory, and the alias of a page that nobody has mapped.
                 Some(from) => unsafe { std::ptr::copy_nonoverlapping(from, at, self.page_bytes()) },
                 None => self
                     .far
+                    .store
                     .load(&mut x.lane, &[Transfer { page: page.into(), memory: at }])
                     .map_err(FaultError::Far)?,
             }
@@ -85,11 +75,10 @@ impl Pager {
         x.cached -= 1;
         let frame = x.cache[x.cached];
         let far = seen.state() == State::Far;
-        self.frames.fill(frame, page, dirty, far);
-        let event = if far { Event::Returned(frame, false, seen.token()) } else { Event::Inserted(frame, 0) };
-        self.note(x, event);
+        self.pages.frames.fill(frame, page, dirty, far);
+        self.note(x, Event::arrived(frame, false, far.then(|| seen.token())));
         if !far {
-            self.touch(page);
+            self.pages.touch(page, self.places.shift, &self.control.totals);
         }
         PageWord::resident(frame, if dirty { Habit::Written } else { seen.habit() })
     }
@@ -104,19 +93,17 @@ impl Pager {
         content: &[u8],
     ) -> Result<PageWord, FaultError> {
         self.make_room(x, 1)?;
-        let offset = self.offset(page);
+        let offset = self.places.offset(page);
         // SAFETY: the content is as long as it says, and the page's stretch of the file is this agent's, as it holds the lock.
-        unsafe { sys::pwrite_exact(self.files.file(offset), content.as_ptr(), content.len(), offset) }
+        unsafe { sys::pwrite_exact(self.places.files.file(offset), content.as_ptr(), content.len(), offset) }
             .map_err(FaultError::Kernel)?;
         Ok(self.enter(x, page, seen, false))
     }
 
-    /// What was never used of a page is a hole in its file, which no worker can map: fills it with zeros.
+    /// Fills with zeros what was never used of a page: a hole in its file, which no worker can map.
     fn fill_holes(&self, page: u32) {
         let at = self.alias(page);
-        // A page of the arena's may be many of the kernel's.
-        let step = if self.shift >= 21 { self.page_bytes() } else { 4096 };
-        for offset in (0..self.page_bytes()).step_by(step) {
+        for offset in (0..self.page_bytes()).step_by(self.places.kernel_page()) {
             // SAFETY: within the alias of a page of ours that is locked; a read makes the kernel's page.
             unsafe { at.add(offset).read_volatile() };
         }
@@ -129,11 +116,11 @@ impl Pager {
         page: u32,
         change: impl FnOnce(&mut [u8], u32),
     ) -> Result<(), FaultError> {
-        let seen = self.hold(page);
+        let seen = self.pages.hold(page);
         self.with_held(x, page, seen, change)
     }
 
-    /// The same for a page that is locked already and was `seen`; unlocks it.
+    /// Runs `change` on the content of a page that is locked already and was `seen`; unlocks it.
     fn with_held(
         &self,
         x: &mut Executor,
@@ -148,7 +135,7 @@ impl Pager {
             let content = unsafe { std::slice::from_raw_parts_mut(self.alias(page), self.page_bytes()) };
             change(content, now.frame());
         }
-        page_word::unlock(self.word(page), *now.as_ref().unwrap_or(&seen));
+        page_word::unlock(self.pages.word(page), *now.as_ref().unwrap_or(&seen));
         now.map(drop)
     }
 
@@ -163,10 +150,12 @@ impl Pager {
         content: Option<&[u8]>,
         writable: bool,
     ) -> Result<(), FaultError> {
-        let seen = self.hold(page);
+        let seen = self.pages.hold(page);
         if let (State::Absent, Some(content)) = (seen.state(), content) {
-            let made = self.make(x, page, seen, content).inspect(|now| self.mark_as(now.frame(), writable));
-            page_word::unlock(self.word(page), *made.as_ref().unwrap_or(&seen));
+            let made = self
+                .make(x, page, seen, content)
+                .inspect(|now| self.pages.frames.mark_as(now.frame(), writable));
+            page_word::unlock(self.pages.word(page), *made.as_ref().unwrap_or(&seen));
             made?;
         } else {
             self.with_held(x, page, seen, |to, frame| {
@@ -174,7 +163,7 @@ impl Pager {
                     Some(content) => to.copy_from_slice(content),
                     None => to.fill(0),
                 }
-                self.mark_as(frame, writable);
+                self.pages.frames.mark_as(frame, writable);
             })?;
         }
         self.set_right(page, if writable { Right::Write } else { Right::Read });
@@ -203,9 +192,9 @@ impl Pager {
         self.let_calls_end(page);
         let before = self.rights().map_or(Right::Write, |rights| rights.get(page));
         self.set_right(page, Right::Nothing);
-        let seen = self.hold(page);
+        let seen = self.pages.hold(page);
         let unmapped = seen.state() == State::Resident && self.unmap_everywhere(page, seen.frame(), table);
-        page_word::unlock(self.word(page), seen);
+        page_word::unlock(self.pages.word(page), seen);
         if !unmapped {
             self.set_right(page, before);
         }
@@ -220,7 +209,7 @@ impl Pager {
     }
 
     fn release_page(&self, x: &Executor, page: u32) {
-        let at = self.address_of(page).0;
+        let at = self.places.address_of(page).0;
         self.release(at, at + self.page_bytes(), x.figures);
     }
 
@@ -228,12 +217,14 @@ impl Pager {
     /// caller's page table.
     fn unmap_everywhere(&self, page: u32, frame: u32, here: usize) -> bool {
         let mut map = CoreMap::EMPTY;
-        self.frames.union_into(frame, &mut map);
+        self.pages.frames.union_into(frame, &mut map);
         let mut all = true;
         map.for_each(|table| {
-            let now = || table == here && self.unmap_here(self.address_of(page).0, self.page_bytes()).is_ok();
+            let now = || {
+                table == here && parked::unmap_here(self.places.address_of(page).0, self.page_bytes()).is_ok()
+            };
             if all && (self.unmap_later(page, table) || now()) {
-                self.frames.remove_mapper(frame, table);
+                self.pages.frames.remove_mapper(frame, table);
             } else {
                 all = false;
             }
@@ -246,10 +237,10 @@ impl Pager {
     /// # Errors
     /// See [`FaultError`].
     pub fn read_copy(&self, x: &mut Executor, page: u32, out: &mut [u8]) -> Result<bool, FaultError> {
-        if page_word::load(self.word(page)).state() == State::Absent {
+        if page_word::load(self.pages.word(page)).state() == State::Absent {
             // Nobody makes it meanwhile: workers that may not write wait, and others were not asked to stop.
-            let seen = self.hold(page);
-            page_word::unlock(self.word(page), seen);
+            let seen = self.pages.hold(page);
+            page_word::unlock(self.pages.word(page), seen);
             if seen.state() == State::Absent {
                 return Ok(false);
             }
@@ -258,22 +249,15 @@ impl Pager {
         Ok(true)
     }
 
-    /// Is the page's content in the arena's files, and does it stay there as long as the page has a copy here?
+    /// Whether the page's content is in the arena's files, and stays there as long as the page has a copy here.
     pub fn lies_in_file(&self, page: u32) -> bool {
-        !self.limited() && page_word::load(self.word(page)).state() == State::Resident
+        !self.limited() && page_word::load(self.pages.word(page)).state() == State::Resident
     }
 
-    pub(super) fn mark_as(&self, frame: u32, writable: bool) {
-        self.frames.set_dirty(frame);
-        if !writable {
-            self.frames.set_clean(frame);
-        }
-    }
-
-    /// Does a worker have the page mapped?
+    /// Whether a worker has the page mapped.
     pub fn is_used(&self, page: u32) -> bool {
-        let seen = page_word::load(self.word(page));
-        seen.state() == State::Resident && self.frames.count(seen.frame()) > 0
+        let seen = page_word::load(self.pages.word(page));
+        seen.state() == State::Resident && self.pages.frames.count(seen.frame()) > 0
     }
 
     /// Changes the page's content in place.
@@ -288,7 +272,7 @@ impl Pager {
     ) -> Result<(), FaultError> {
         self.with_content(x, page, |content, frame| {
             change(content);
-            self.frames.set_dirty(frame);
+            self.pages.frames.set_dirty(frame);
         })
     }
 
@@ -301,14 +285,14 @@ impl Pager {
         // One stretch: its pages follow each other, wherever in the first one it begins.
         let (Some(first), Some(last)) = (self.page_at(start), self.page_at(end - 1)) else { return Ok(()) };
         for page in first..=last {
-            let seen = self.hold(page);
+            let seen = self.pages.hold(page);
             let room = if seen.state() == State::Absent { self.make_room(x, 1) } else { Ok(()) };
             let mut now = seen;
             if seen.state() == State::Absent && room.is_ok() {
                 self.fill_holes(page);
                 now = self.enter(x, page, seen, true);
             }
-            page_word::unlock(self.word(page), now);
+            page_word::unlock(self.pages.word(page), now);
             room?;
         }
         Ok(())

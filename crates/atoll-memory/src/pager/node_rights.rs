@@ -154,13 +154,18 @@ impl Pager {
         }
         // SAFETY: NOREPLACE: nothing that exists is touched.
         unsafe {
-            self.files.map(self.alias(first) as usize, self.offset(first), len, libc::MAP_FIXED_NOREPLACE)
+            self.places.files.map(
+                self.alias(first) as usize,
+                self.places.offset(first),
+                len,
+                libc::MAP_FIXED_NOREPLACE,
+            )
         }
     }
 
     /// Where the agent sees `page`.
     #[inline]
     pub(super) fn alias(&self, page: u32) -> *mut u8 {
-        (layout::ALIAS + self.offset(page) as usize) as *mut u8
+        (layout::ALIAS + self.places.offset(page) as usize) as *mut u8
     }
 }

@@ -23,7 +23,7 @@ impl Pager {
     fn hold_all(&self, pages: Range<u32>) -> [PageWord; TOGETHER] {
         let mut held = [PageWord::ABSENT; TOGETHER];
         for (page, held) in pages.zip(&mut held) {
-            *held = self.hold(page);
+            *held = self.pages.hold(page);
         }
         held
     }
@@ -46,19 +46,19 @@ impl Pager {
             result = result.and(now.map(drop));
         }
         if result.is_ok() {
-            self.protect_held(pages.start, &held[..pages.len()]);
+            result = self.protect_held(pages.start, &held[..pages.len()]);
         }
         for (page, held) in pages.zip(held) {
-            page_word::unlock(self.word(page), held);
+            page_word::unlock(self.pages.word(page), held);
         }
         result
     }
 
     /// Write-protects locked pages from `first` on, wherever they are mapped.
-    fn protect_held(&self, first: u32, held: &[PageWord]) {
+    fn protect_held(&self, first: u32, held: &[PageWord]) -> Result<(), FaultError> {
         let map = |word: &PageWord| {
             let mut map = CoreMap::EMPTY;
-            self.frames.union_into(word.frame(), &mut map);
+            self.pages.frames.union_into(word.frame(), &mut map);
             map
         };
         let mut from = 0;
@@ -67,17 +67,15 @@ impl Pager {
             from += run.len() as u32;
             while at < first + from {
                 // What lies in another stretch has addresses of its own.
-                let (address, end) = self.address_of(at);
+                let (address, end) = self.places.address_of(at);
                 let left = (first + from - at) as usize * self.page_bytes();
                 let len = left.min(end - address);
-                map(&run[0]).for_each(|table| {
-                    // Refused only by a table whose process is gone.
-                    let _ = self.uffd(table).write_protect(address, len, true);
-                });
-                at += (len >> self.shift) as u32;
+                self.tables.protect(&map(&run[0]), address, len).map_err(FaultError::Kernel)?;
+                at += (len >> self.places.shift) as u32;
             }
         }
-        held.iter().for_each(|word| self.frames.set_clean(word.frame()));
+        held.iter().for_each(|word| self.pages.frames.set_clean(word.frame()));
+        Ok(())
     }
 
     /// Puts copies in place that lie in another node's files: [`TOGETHER`] at most, which `buffer` holds.
@@ -97,7 +95,8 @@ impl Pager {
         let (mut result, mut from) = (Ok(()), 0);
         while result.is_ok() && from < held.len() {
             let first = pages.start + from as u32;
-            let stripe = (self.files.stripe_end(self.offset(first)) >> self.shift) as u32;
+            let stripe =
+                (self.places.files.stripe_end(self.places.offset(first)) >> self.places.shift) as u32;
             let there = |word: &PageWord| word.state() == State::Resident;
             let end = held.len().min((stripe - pages.start) as usize);
             let run = held[from..end].chunk_by_mut(|a, b| there(a) == there(b)).next().unwrap_or_default();
@@ -106,17 +105,17 @@ impl Pager {
         }
         for (page, held) in pages.clone().zip(held) {
             if result.is_ok() {
-                self.mark_as(held.frame(), writable);
+                self.pages.frames.mark_as(held.frame(), writable);
             }
-            page_word::unlock(self.word(page), *held);
+            page_word::unlock(self.pages.word(page), *held);
         }
         result?;
         pages.for_each(|page| self.set_right(page, if writable { Right::Write } else { Right::Read }));
         Ok(())
     }
 
-    /// The same for locked pages from `first` on, in one stripe, that are all near or all nowhere; changes their words to what they are
-    /// then.
+    /// Reads locked pages from `first` on from another node's files. They lie in one stripe, and are all near or all nowhere. Their
+    /// words in `held` become what they are then.
     fn read_run(
         &self,
         x: &mut Executor,
@@ -125,7 +124,7 @@ impl Pager {
         files: ArenaFiles,
         buffer: &mut [u8],
     ) -> Result<(), FaultError> {
-        let (offset, len) = (self.offset(first), held.len() << self.shift);
+        let (offset, len) = (self.places.offset(first), held.len() << self.places.shift);
         if held.first().is_none_or(|word| word.state() == State::Resident) {
             // SAFETY: the alias of pages that are near, which the agent alone uses.
             return unsafe { sys::pread_exact(files.file(offset), self.alias(first), len, offset) }
@@ -135,8 +134,9 @@ impl Pager {
         let buffer = &mut buffer[..len];
         // SAFETY: the buffer is that long; the pages' stretch of the file is this agent's, as it holds the locks.
         unsafe {
-            sys::pread_exact(files.file(offset), buffer.as_mut_ptr(), len, offset)
-                .and_then(|()| sys::pwrite_exact(self.files.file(offset), buffer.as_ptr(), len, offset))
+            sys::pread_exact(files.file(offset), buffer.as_mut_ptr(), len, offset).and_then(|()| {
+                sys::pwrite_exact(self.places.files.file(offset), buffer.as_ptr(), len, offset)
+            })
         }
         .map_err(FaultError::Kernel)?;
         for (page, word) in (first..).zip(held) {

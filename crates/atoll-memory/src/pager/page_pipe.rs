@@ -81,10 +81,12 @@ impl PagePipe {
         Err(e)
     }
 
-    /// Lets go of all pages unread.
+    /// Lets go of all pages unread. Of a pipe that is not made, its descriptors' numbers are nothing but zeros.
     pub(super) fn drop_pages(&mut self) {
-        sys::close(self.from);
-        sys::close(self.to);
-        *self = PagePipe::default();
+        if self.capacity > 0 {
+            sys::close(self.from);
+            sys::close(self.to);
+            *self = PagePipe::default();
+        }
     }
 }

@@ -5,7 +5,9 @@
 //!
 //! Rules: no allocation, no locks, no arena access.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use atoll_pages::Habit;
+
+use super::sync::{AtomicU32, Ordering};
 
 /// Where a page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +22,9 @@ pub enum State {
     Busy,
 }
 
+/// One entry, in shared memory.
+pub type Word = AtomicU32;
+
 /// One entry's value. Bits 0–1: state; bits 2–3: [`Habit`]; bits 4–31: the frame of a resident page, the policy's
 /// token of a far one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,17 +36,6 @@ const FRAME_SHIFT: u32 = 4;
 
 /// Frames a word can name.
 pub const MAX_FRAMES: u32 = 1 << 28;
-
-/// What a page is used for, by what was seen of it: decides whether it is mapped writable when it comes back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Habit {
-    /// Not written when it was last resident.
-    Read,
-    /// May have been written: it was mapped writable, and nobody looked.
-    Unknown,
-    /// Was seen to be written after it had been mapped read-only.
-    Written,
-}
 
 impl PageWord {
     /// A page that is resident in `frame`.
@@ -98,7 +92,7 @@ impl PageWord {
 
 /// Takes the page lock if the word is still `seen` (which is not busy).
 #[inline]
-pub fn try_lock(word: &AtomicU32, seen: PageWord) -> bool {
+pub fn try_lock(word: &Word, seen: PageWord) -> bool {
     // Acquire: pairs with the Release in `unlock` of whoever held the page before, whose writes to the frame's
     // entry are then seen here.
     word.compare_exchange(seen.0, seen.busy().0, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -106,18 +100,18 @@ pub fn try_lock(word: &AtomicU32, seen: PageWord) -> bool {
 
 /// Gives the page lock back, with the page's new state.
 #[inline]
-pub fn unlock(word: &AtomicU32, now: PageWord) {
+pub fn unlock(word: &Word, now: PageWord) {
     // Release: pairs with the Acquire in `try_lock`.
     word.store(now.0, Ordering::Release);
 }
 
 /// Reads the word.
 #[inline]
-pub fn load(word: &AtomicU32) -> PageWord {
+pub fn load(word: &Word) -> PageWord {
     PageWord(word.load(Ordering::Acquire))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -136,8 +130,8 @@ mod tests {
 
     #[test]
     fn one_of_many_gets_the_page() {
-        let word = AtomicU32::new(PageWord::far(Habit::Read, 7).0);
-        let count = AtomicU32::new(0);
+        let word = Word::new(PageWord::far(Habit::Read, 7).0);
+        let count = Word::new(0);
         std::thread::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {

@@ -47,7 +47,7 @@ impl Pager {
     /// happens where it is not the only one, or where near memory is limited.
     pub fn park(&self, table: usize) {
         let mut parked = TABLES[table].lock();
-        parked.is = !self.limited() && !self.threads_share_tables();
+        parked.is = !self.limited() && !self.tables.are_shared();
     }
 
     /// A thread of this process will run the program's code though its worker may wait: nothing is parked here any more. By a thread
@@ -61,7 +61,8 @@ impl Pager {
         self.unpark(table)
     }
 
-    /// It does again: what was taken meanwhile is unmapped. By a thread of its process.
+    /// The thread on page table `table` touches paged memory again: what was taken meanwhile is unmapped. Called by a thread of the
+    /// table's process.
     ///
     /// # Errors
     /// See [`FaultError`]; the thread must not go on.
@@ -83,21 +84,21 @@ impl Pager {
     fn unmap_run(&self, (first, count): Run) -> Result<(), FaultError> {
         let (mut page, last) = (first, first + count);
         while page < last {
-            let (at, end) = self.address_of(page);
-            let len = (((last - page) as usize) << self.shift).min(end - at);
-            self.unmap_here(at, len)?;
-            page += (len >> self.shift) as u32;
+            let (at, end) = self.places.address_of(page);
+            let len = (((last - page) as usize) << self.places.shift).min(end - at);
+            unmap_here(at, len)?;
+            page += (len >> self.places.shift) as u32;
         }
         Ok(())
     }
+}
 
-    /// Drops this process's mappings of pages that lie in the arena's files.
-    pub(super) fn unmap_here(&self, at: usize, len: usize) -> Result<(), FaultError> {
-        // SAFETY: drops mappings of a shared file's pages; their content stays in the file. The program may have locked them.
-        unsafe { sys::syscall(libc::SYS_madvise, [at, len, libc::MADV_DONTNEED_LOCKED as usize, 0, 0, 0]) }
-            .map(drop)
-            .map_err(FaultError::Kernel)
-    }
+/// Drops this process's mappings of pages that lie in the arena's files.
+pub(super) fn unmap_here(at: usize, len: usize) -> Result<(), FaultError> {
+    // SAFETY: drops mappings of a shared file's pages; their content stays in the file. The program may have locked them.
+    unsafe { sys::syscall(libc::SYS_madvise, [at, len, libc::MADV_DONTNEED_LOCKED as usize, 0, 0, 0]) }
+        .map(drop)
+        .map_err(FaultError::Kernel)
 }
 
 #[cfg(test)]

@@ -47,16 +47,16 @@ impl Pager {
         write: bool,
     ) -> Result<(), FaultError> {
         let page = self.page_at(address).ok_or(FaultError::NotOurs)?;
-        let word = self.word(page);
+        let word = self.pages.word(page);
         let mut wait = Backoff::new();
         loop {
             let seen = page_word::load(word);
             if seen.state() == State::Resident && page_word::try_lock(word, seen) {
                 let frame = seen.frame();
-                let mapped = self.frames.mapped_by(frame, table);
-                let ready = mapped && (!write || self.frames.dirty(frame));
+                let mapped = self.pages.frames.mapped_by(frame, table);
+                let ready = mapped && (!write || self.pages.frames.dirty(frame));
                 if ready {
-                    self.frames.pin(frame);
+                    self.pages.frames.pin(frame);
                 }
                 page_word::unlock(word, seen);
                 if ready {
@@ -83,12 +83,12 @@ impl Pager {
         let mut address = start & !(bytes - 1);
         while address < start + len {
             if let Some(page) = self.page_at(address) {
-                let word = self.word(page);
+                let word = self.pages.word(page);
                 let mut wait = Backoff::new();
                 loop {
                     let seen = page_word::load(word);
                     if seen.state() == State::Resident && page_word::try_lock(word, seen) {
-                        self.frames.unpin(seen.frame());
+                        self.pages.frames.unpin(seen.frame());
                         page_word::unlock(word, seen);
                         break;
                     }

@@ -23,14 +23,14 @@ impl Pager {
     pub fn release(&self, start: usize, end: usize, figures: &Figures) {
         let bytes = self.page_bytes();
         let Some(first) = self.page_at(start.next_multiple_of(bytes)) else { return };
-        let pages = (end & !(bytes - 1)).saturating_sub(start.next_multiple_of(bytes)) >> self.shift;
+        let pages = (end & !(bytes - 1)).saturating_sub(start.next_multiple_of(bytes)) >> self.places.shift;
         let mut page = first as usize;
         let last = page + pages;
         while page < last {
             // 512 pages whose summary bit is clear were never touched: their words need not even be read.
             let chunk = page >> 9;
             let chunk_end = ((chunk + 1) << 9).min(last);
-            if self.touched[chunk / 64].load(Ordering::Relaxed) >> (chunk % 64) & 1 != 0 {
+            if self.pages.is_touched_around(page) {
                 let mut from = page;
                 while from < chunk_end {
                     let to = (from + BATCH).min(chunk_end);
@@ -47,7 +47,7 @@ impl Pager {
         let mut count = 0;
         let mut held = [PageWord::ABSENT; BATCH];
         for page in from..to {
-            let word = self.word(page);
+            let word = self.pages.word(page);
             let mut wait = Backoff::new();
             loop {
                 let seen = page_word::load(word);
@@ -73,24 +73,24 @@ impl Pager {
                 freed += u64::from(end - page);
                 let run = &held[(page - from) as usize..(end - from) as usize];
                 if kind == State::Resident {
-                    let bytes = u64::from(end - page) << self.shift;
-                    for (fd, offset, len) in self.files.pieces(self.offset(page), bytes) {
+                    let bytes = u64::from(end - page) << self.places.shift;
+                    for (fd, offset, len) in self.places.files.pieces(self.places.offset(page), bytes) {
                         let _ = sys::punch_hole(fd, offset, len);
                     }
                     for seen in run {
                         frames[count] = seen.frame();
                         count += 1;
-                        let mappers = u64::from(self.frames.count(seen.frame()));
+                        let mappers = u64::from(self.pages.frames.count(seen.frame()));
                         Figures::add(&figures.invalidations, mappers.saturating_sub(1));
                     }
                 }
                 // A resident page may have a far copy too.
-                self.far.discard(u64::from(page), u64::from(end - page));
+                self.far.store.discard(u64::from(page), u64::from(end - page));
             }
             page = end;
         }
         if count > 0 {
-            let mut room = self.room.lock();
+            let mut room = self.near.room.lock();
             self.drain_logs(&mut room);
             for &frame in &frames[..count] {
                 if self.limited() {
@@ -98,15 +98,13 @@ impl Pager {
                 }
                 room.give(frame);
             }
-            let taken = self.taken.load(Ordering::Relaxed) - count as u32;
-            self.taken.store(taken, Ordering::Relaxed);
-            let bytes = u64::from(taken) << self.shift;
-            self.control.totals.resident_bytes.store(bytes, Ordering::Relaxed);
+            let taken = self.near.taken.load(Ordering::Relaxed) - count as u32;
+            self.near.set_taken(taken, self.places.shift, &self.control.totals);
         }
-        self.control.totals.touched_bytes.fetch_sub(freed << self.shift, Ordering::Relaxed);
+        self.control.totals.touched_bytes.fetch_sub(freed << self.places.shift, Ordering::Relaxed);
         for page in from..to {
             if held[(page - from) as usize].state() != State::Absent {
-                page_word::unlock(self.word(page), PageWord::ABSENT);
+                page_word::unlock(self.pages.word(page), PageWord::ABSENT);
             }
         }
     }

@@ -4,26 +4,70 @@
 //!
 //! Rules: no allocation, no arena access, nothing under the lock that waits.
 
-use atoll_pages::{AnyPolicy, Policy, pacing};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use atoll_pages::{AnyPolicy, Policy, Wants, pacing};
 
 use super::Pager;
-use super::executor::{Event, Executor};
+use super::executor::Executor;
 use super::leaving::Leaving;
 use super::page_word::{self, State};
-use crate::control::Figures;
-use std::sync::atomic::{AtomicU32, Ordering};
+use super::scan::LastAge;
+use crate::control::{Figures, Totals};
+use crate::spin::Spin;
 
 /// What the room lock guards.
 pub struct Room {
-    /// Decides what leaves.
+    /// The policy, which decides what leaves.
     pub(super) policy: AnyPolicy<'static>,
-    /// What it has decided ahead of need.
+    /// The victims that the policy has named ahead of need.
     pub(super) leaving: Leaving,
     /// Frames that were used and are free, linked through `next`.
     pub(super) free: &'static mut [u32],
     pub(super) freed: usize,
     /// Frames from here on were never used.
     pub(super) fresh: u32,
+}
+
+/// Near memory's frames, and the policy over them.
+pub(super) struct Near {
+    pub(super) room: Spin<Room>,
+    /// Frames in use or in executors' caches. Only changed under the room lock.
+    pub(super) taken: AtomicU32,
+    /// Frames there are at most: as many as the tables have room for.
+    pub(super) frame_limit: u32,
+    /// What the policy needs.
+    pub(super) wants: Wants,
+    pub(super) marks: Marks,
+    /// Whether near memory has been full. Before that nothing leaves, and nobody asks which pages are used.
+    pub(super) full: AtomicBool,
+    pub(super) last_age: LastAge,
+}
+
+impl Near {
+    /// `frame_limit` frames, none of them used; `free` has an entry for each.
+    pub(super) fn new(policy: AnyPolicy<'static>, free: &'static mut [u32], frame_limit: u32) -> Near {
+        Near {
+            wants: policy.wants(),
+            room: Spin::new(Room::new(policy, free)),
+            taken: AtomicU32::new(0),
+            frame_limit,
+            marks: Marks::new(),
+            full: AtomicBool::new(false),
+            last_age: LastAge::new(),
+        }
+    }
+
+    /// Frames that were ever used: those below this number.
+    pub(super) fn frames_used(&self) -> u32 {
+        self.room.lock().fresh
+    }
+
+    /// Sets how many frames are taken; `totals` say it in bytes. Only under the room lock.
+    pub(super) fn set_taken(&self, frames: u32, shift: u32, totals: &Totals) {
+        self.taken.store(frames, Ordering::Relaxed);
+        totals.resident_bytes.store(u64::from(frames) << shift, Ordering::Relaxed);
+    }
 }
 
 /// Marks the policy has not heard of yet: written by the program's first worker, read under the room lock.
@@ -35,9 +79,6 @@ pub(super) struct Marks {
 
 /// Marks kept; a power of two. More of them without one eviction between are lost, and the policy its place.
 const MARKS: usize = 512;
-
-/// In place of a descriptor: pinned memory is all of the process's private memory.
-pub(super) const PRIVATE: i32 = -2;
 
 impl Marks {
     pub(super) const fn new() -> Marks {
@@ -96,91 +137,77 @@ impl Room {
 }
 
 impl Pager {
-    /// Frames that were ever used: those below this number.
-    pub(super) fn frames_used(&self) -> u32 {
-        self.room.lock().fresh
-    }
-
     /// The program passed a point known by `id`: a region began, a barrier opened. Only its first worker calls this.
     #[inline]
     pub fn mark(&self, id: u32) {
-        if self.wants.marks {
-            self.marks.put(id);
+        if self.near.wants.marks {
+            self.near.marks.put(id);
         }
     }
 
     /// Tells the policy all that executors noted. Call it before asking the policy anything.
     pub(super) fn drain_logs(&self, room: &mut Room) {
         let workers = (self.control.workers.load(Ordering::Relaxed) as usize).max(1);
-        for index in (0..workers).chain(self.threads_of_program.numbers()) {
+        for index in (0..workers).chain(self.executors.threads.numbers()) {
             // SAFETY: only the log is used, which is made for this (the room lock is held).
             let executor: &Executor = unsafe { &*self.executors.at.add(index) };
-            executor.drain(|event| match event {
-                Event::Inserted(frame, mappers) => room.policy.insert(frame, mappers),
-                Event::Returned(frame, mapped, token) => {
-                    room.policy.insert_again(frame, u32::from(mapped), token);
-                }
-                Event::Mapped(frame, mappers) => room.policy.mapped(frame, mappers),
-            });
+            executor.drain(|event| event.tell(&mut room.policy));
         }
         // Faults behind a mark may be among the above: the policy hears of a mark up to a batch late.
-        self.marks.drain(|id| room.policy.mark(id));
+        self.near.marks.drain(|id| room.policy.mark(id));
     }
 
-    /// So many bytes of twins there are now: near memory holds so much less of the program's.
+    /// Tells the pager how many bytes a node's twins take now: near memory holds so much less of the program's.
     pub fn set_twin_bytes(&self, bytes: u64) {
-        self.twin_bytes.store(bytes, Ordering::Relaxed);
+        self.pinned.set_twin_bytes(bytes);
     }
 
-    /// So many bytes of private memory are a copy for another process, which is about to have it: they are not the program's.
+    /// Tells the pager how many bytes of private memory are a copy for another process, which is about to have them: they are not the
+    /// program's.
     pub fn set_copied_bytes(&self, bytes: u64) {
-        self.copied_bytes.store(bytes, Ordering::Relaxed);
+        self.pinned.set_copied_bytes(bytes);
     }
 
     /// Bytes of pinned memory now.
     pub fn pinned_bytes(&self) -> u64 {
-        let fd = self.pinned_fd.load(Ordering::Relaxed);
-        let file = match fd {
-            PRIVATE => crate::sys::private_bytes().saturating_sub(self.copied_bytes.load(Ordering::Relaxed)),
-            0.. => crate::sys::file_bytes(fd),
-            _ => 0,
-        };
-        let pinned = file + self.twin_bytes.load(Ordering::Relaxed);
+        let pinned = self.pinned.bytes();
         let totals = &self.control.totals;
         totals.pinned_bytes.store(pinned, Ordering::Relaxed);
         totals.pinned_peak.fetch_max(pinned, Ordering::Relaxed);
         pinned
     }
 
-    /// How many frames may be in use now, given what pinned memory takes of the near limit.
+    /// How many frames may be in use now, given what pinned memory and tables take of the near limit. What these grow by before the next
+    /// batch of frames is taken, near memory is beyond its limit until then: at most the scratch memory of workers that evict for the
+    /// first time, and what the program pins meanwhile.
     pub(super) fn frame_target(&self) -> u32 {
         let pinned = self.pinned_bytes();
         let totals = &self.control.totals;
         let near = self.control.settings.near_bytes;
         if near == u64::MAX {
-            return self.frame_limit;
+            return self.near.frame_limit;
         }
         let tables = crate::arena::table_bytes();
         totals.table_bytes.store(tables, Ordering::Relaxed);
-        let frames = near.saturating_sub(pinned + tables) >> self.shift;
-        (frames.min(u64::from(self.frame_limit)) as u32).max(self.least_frames())
+        let frames = near.saturating_sub(pinned + tables) >> self.places.shift;
+        (frames.min(u64::from(self.near.frame_limit)) as u32).max(self.least_frames())
     }
 
-    /// Fewer frames than this and a single instruction could not make progress.
+    /// The fewest frames with which every instruction can make progress.
     pub(super) fn least_frames(&self) -> u32 {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
-        pacing::least_frames(self.shift, workers)
+        pacing::least_frames(self.places.shift, workers)
     }
 
     /// Frames one batch takes: 256K, or an eighth of what each worker may have if that is less.
     pub(super) fn batch(&self, target: u32) -> usize {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
-        pacing::batch(self.shift, target.into(), workers.into())
+        pacing::batch(self.places.shift, target.into(), workers.into())
     }
 
     /// Takes up to `want` unused frames for `x` if the target allows; `true` if it got at least one.
     pub(super) fn take_unused(&self, x: &mut Executor, room: &mut Room, want: usize, target: u32) -> bool {
-        let taken = self.taken.load(Ordering::Relaxed);
+        let taken = self.near.taken.load(Ordering::Relaxed);
         let allowed = (target.saturating_sub(taken) as usize).min(want);
         let mut got = 0;
         while got < allowed && x.cached < super::executor::CACHE {
@@ -189,35 +216,31 @@ impl Pager {
             x.cached += 1;
             got += 1;
         }
-        // Only changed under the room lock.
         let now = taken + got as u32;
-        self.taken.store(now, Ordering::Relaxed);
-        let bytes = u64::from(now) << self.shift;
-        self.control.totals.resident_bytes.store(bytes, Ordering::Relaxed);
-        self.control.totals.resident_peak.fetch_max(bytes, Ordering::Relaxed);
+        let totals = &self.control.totals;
+        self.near.set_taken(now, self.places.shift, totals);
+        totals.resident_peak.fetch_max(u64::from(now) << self.places.shift, Ordering::Relaxed);
         got > 0
     }
 
     /// Gives frames of `x`'s cache back while more are taken than `target` allows, but the `keep` it is about to use.
     pub(super) fn shrink(&self, x: &mut Executor, room: &mut Room, target: u32, keep: usize) {
-        let mut taken = self.taken.load(Ordering::Relaxed);
+        let mut taken = self.near.taken.load(Ordering::Relaxed);
         while taken > target && x.cached > keep {
             x.cached -= 1;
             room.give(x.cache[x.cached]);
             taken -= 1;
         }
-        self.taken.store(taken, Ordering::Relaxed);
-        self.control.totals.resident_bytes.store(u64::from(taken) << self.shift, Ordering::Relaxed);
+        self.near.set_taken(taken, self.places.shift, &self.control.totals);
     }
 
     /// Counts the pages that are resident now by core-map count, and what the program would have needed, once, when it ends.
     pub fn publish_distribution(&self) {
         self.publish_footprint();
-        let fresh = self.room.lock().fresh;
-        for frame in 0..fresh {
-            let seen = page_word::load(self.word(self.frames.page(frame)));
+        for frame in 0..self.near.frames_used() {
+            let seen = page_word::load(self.pages.word(self.pages.frames.page(frame)));
             if seen.state() == State::Resident && seen.frame() == frame {
-                let count = self.frames.count(frame) as usize;
+                let count = self.pages.frames.count(frame) as usize;
                 Figures::add(&self.control.totals.by_count[count], 1);
             }
         }

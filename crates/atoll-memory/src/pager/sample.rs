@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Pager;
-use super::page_word::{self, State};
+use super::page_word;
 use crate::control::{Figures, MAX_WORKERS};
 use crate::sys;
 
@@ -34,7 +34,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of page table `table`.
+    /// A sampler of page table `table`.
     pub fn new(table: usize) -> Self {
         Self { random: 0x9e37_79b9_7f4a_7c15 ^ (table as u64 + 1), owed: 0, last: now_ns() }
     }
@@ -58,7 +58,7 @@ fn place(page: u32) -> usize {
 }
 
 impl Pager {
-    /// Are pages sampled?
+    /// Whether pages are sampled.
     pub fn samples(&self) -> bool {
         self.control().settings.sample_period_ns != 0
     }
@@ -70,7 +70,7 @@ impl Pager {
         sampler.last = now;
         let due = sampler.owed / period;
         sampler.owed %= period;
-        let frames = u64::from(self.frames_used());
+        let frames = u64::from(self.near.frames_used());
         if frames == 0 {
             return;
         }
@@ -85,34 +85,30 @@ impl Pager {
     }
 
     fn drop_for_sampling(&self, frame: u32, table: usize, figures: &Figures) -> bool {
-        if !self.frames.mapped_by(frame, table) {
+        if !self.pages.frames.mapped_by(frame, table) {
             return false;
         }
-        let page = self.frames.page(frame);
-        let word = self.word(page);
-        let seen = page_word::load(word);
-        if seen.state() != State::Resident || seen.frame() != frame || !page_word::try_lock(word, seen) {
-            return false;
-        }
+        let page = self.pages.frames.page(frame);
+        let Some(seen) = self.pages.try_lock_in(page, frame) else { return false };
         let mut dropped = false;
-        if self.frames.mapped_by(frame, table) && !self.frames.pinned(frame) {
-            let (at, _) = self.address_of(page);
+        if self.pages.frames.mapped_by(frame, table) && !self.pages.frames.pinned(frame) {
+            let (at, _) = self.places.address_of(page);
             let advice = libc::MADV_DONTNEED as usize;
             // Before the mapping goes: the fault may come at once.
             DROPPED[table][place(page)].store(page + 1, Ordering::Relaxed);
             // SAFETY: drops this process's mappings of a shared file page; its content stays in the file.
             let done = unsafe { sys::syscall(libc::SYS_madvise, [at, self.page_bytes(), advice, 0, 0, 0]) };
             if done.is_ok() {
-                self.frames.remove_mapper(frame, table);
+                self.pages.frames.remove_mapper(frame, table);
                 Figures::add(&figures.scan_unmapped, 1);
                 dropped = true;
             }
         }
-        page_word::unlock(word, seen);
+        page_word::unlock(self.pages.word(page), seen);
         dropped
     }
 
-    /// Was the page of this address dropped in `table` to see whether it is used? Says so once.
+    /// Whether the page of this address was dropped in `table` to see whether it is used. Says so once.
     pub fn take_sampled(&self, table: usize, address: usize) -> bool {
         let Some(page) = self.page_at(address) else { return false };
         let place = &DROPPED[table][place(page)];

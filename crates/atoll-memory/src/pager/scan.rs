@@ -12,7 +12,7 @@ use atoll_pages::Policy;
 
 use super::Pager;
 use super::executor::Executor;
-use super::page_word::{self, State};
+use super::page_word;
 use super::room::Room;
 use crate::control::Figures;
 use crate::sys;
@@ -37,7 +37,7 @@ impl LastAge {
         LastAge { looked_ticks: AtomicU64::new(0), aged_ns: AtomicU64::new(0) }
     }
 
-    /// Have [`PERIOD_NS`] passed since it was so last? Asked under the room lock.
+    /// Whether [`PERIOD_NS`] have passed since this was last true. Asked under the room lock.
     fn is_due(&self) -> bool {
         let ticks = sys::ticks();
         if ticks.wrapping_sub(self.looked_ticks.load(Ordering::Relaxed)) < LOOK_TICKS {
@@ -60,37 +60,37 @@ pub struct DropRing {
 }
 
 impl Pager {
-    /// What is done once in 10 ms at most, by whoever makes room: policies without mappings to drop age, the totals
-    /// are brought up to date.
+    /// Does what is due once in 10 ms at most: policies without mappings to drop age, and the totals are brought up to date. Called
+    /// by whoever makes room.
     pub(super) fn age(&self, x: &mut Executor, room: &mut Room) {
-        if !self.last_age.is_due() {
+        if !self.near.last_age.is_due() {
             return;
         }
         self.publish_totals();
-        if !self.wants.dropped_mappings {
+        if !self.near.wants.dropped_mappings {
             let mut unmapped = 0u64;
             room.policy.scan(&mut |_| unmapped += 1);
             Figures::add(&x.figures.scan_unmapped, unmapped);
         }
     }
 
-    /// Does the policy need [`scan_tick`](Self::scan_tick) and [`drop_mappings`](Self::drop_mappings)?
+    /// Whether the policy needs [`scan_tick`](Self::scan_tick) and [`drop_mappings`](Self::drop_mappings).
     pub fn scans(&self) -> bool {
-        self.wants.dropped_mappings
+        self.near.wants.dropped_mappings
     }
 
     /// The periodic scan; one thread of the whole program calls it every [`PERIOD_NS`]. It does nothing until near memory was
     /// full once: unmapping pages of a program that fits costs a fault each, for an answer that nobody needs.
     pub fn scan_tick(&self) {
-        if !self.full.load(Ordering::Relaxed) {
+        if !self.near.full.load(Ordering::Relaxed) {
             return;
         }
-        let mut room = self.room.lock();
+        let mut room = self.near.room.lock();
         self.drain_logs(&mut room);
         let ring = self.drops;
         room.policy.scan(&mut |frame| {
             let head = ring.head.load(Ordering::Relaxed);
-            let entry = u64::from(self.frames.page(frame)) << 32 | u64::from(frame);
+            let entry = u64::from(self.pages.frames.page(frame)) << 32 | u64::from(frame);
             ring.slots[head as usize % RING].store(entry, Ordering::Relaxed);
             // Release: pairs with the Acquire in `drop_mappings`.
             ring.head.store(head.wrapping_add(1), Ordering::Release);
@@ -109,24 +109,20 @@ impl Pager {
             let entry = ring.slots[*tail as usize % RING].load(Ordering::Relaxed);
             *tail = tail.wrapping_add(1);
             let (page, frame) = ((entry >> 32) as u32, entry as u32);
-            let word = self.word(page);
-            let seen = page_word::load(word);
-            if seen.state() != State::Resident || seen.frame() != frame || !page_word::try_lock(word, seen) {
-                continue;
-            }
-            if self.frames.mapped_by(frame, table) && !self.frames.pinned(frame) {
-                let (at, _) = self.address_of(page);
+            let Some(seen) = self.pages.try_lock_in(page, frame) else { continue };
+            if self.pages.frames.mapped_by(frame, table) && !self.pages.frames.pinned(frame) {
+                let (at, _) = self.places.address_of(page);
                 let advice = libc::MADV_DONTNEED as usize;
                 // SAFETY: drops this process's mappings of a shared file page; its content stays in the file.
                 let dropped =
                     unsafe { sys::syscall(libc::SYS_madvise, [at, self.page_bytes(), advice, 0, 0, 0]) };
                 if dropped.is_ok() {
-                    self.frames.remove_mapper(frame, table);
+                    self.pages.frames.remove_mapper(frame, table);
                     Figures::add(&figures.scan_unmapped, 1);
                     Figures::add(&figures.invalidations, 1);
                 }
             }
-            page_word::unlock(word, seen);
+            page_word::unlock(self.pages.word(page), seen);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::control::{MAX_THREADS, MAX_WORKERS};
 use crate::spin::Spin;
 
 /// Which of the executors behind the workers' are made, and which of those nobody has.
-pub(super) struct Threads {
+pub(crate) struct Threads {
     /// How many were ever made.
     made: AtomicU32,
     spare: Spin<Spare>,
@@ -26,7 +26,7 @@ struct Spare {
 }
 
 impl Threads {
-    pub(super) const fn new() -> Threads {
+    pub(crate) const fn new() -> Threads {
         Threads {
             made: AtomicU32::new(0),
             spare: Spin::new(Spare { count: 0, executors: [(0, 0); MAX_THREADS] }),
@@ -56,15 +56,15 @@ impl Pager {
     /// # Errors
     /// [`FaultError::TooManyThreads`], or the far store's refusal.
     pub fn borrow_executor(&self, table: usize, alone: bool) -> Result<usize, FaultError> {
-        if let Some(number) = self.threads_of_program.take_spare(table) {
+        if let Some(number) = self.executors.threads.take_spare(table) {
             // SAFETY: made before, and nobody else has it.
             let x = unsafe { self.executor(number) };
             x.lane.attach().map_err(FaultError::Far)?;
             return Ok(number);
         }
-        let count = self.threads_of_program.made.fetch_add(1, Ordering::AcqRel) as usize;
+        let count = self.executors.threads.made.fetch_add(1, Ordering::AcqRel) as usize;
         if count >= MAX_THREADS {
-            self.threads_of_program.made.fetch_sub(1, Ordering::AcqRel);
+            self.executors.threads.made.fetch_sub(1, Ordering::AcqRel);
             return Err(FaultError::TooManyThreads);
         }
         let number = MAX_WORKERS + count;
@@ -77,7 +77,7 @@ impl Pager {
     pub fn give_back_executor(&self, number: usize, table: usize) {
         // SAFETY: the thread that had it is gone.
         unsafe { self.executor(number) }.lane.release();
-        let mut spare = self.threads_of_program.spare.lock();
+        let mut spare = self.executors.threads.spare.lock();
         let count = spare.count;
         if let Some(place) = spare.executors.get_mut(count) {
             *place = (number as u16, table as u16);

@@ -37,17 +37,17 @@ fn usage(who: i32) -> Faults {
     Faults { minor: usage.ru_minflt as u64, major: usage.ru_majflt as u64 }
 }
 
-/// Of all threads of the calling process.
+/// Faults of all threads of the calling process.
 pub fn of_process() -> Faults {
     usage(libc::RUSAGE_SELF)
 }
 
-/// Of the calling thread.
+/// Faults of the calling thread.
 pub fn of_thread() -> Faults {
     usage(libc::RUSAGE_THREAD)
 }
 
-/// Of all threads of another process; none if it is gone.
+/// Faults of all threads of another process; none if it is gone.
 pub fn of_other(pid: i32) -> Option<Faults> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -89,7 +89,7 @@ impl Counter {
         let _ = unsafe { sys::syscall(libc::SYS_ioctl, [self.0 as usize, request, 0, 0, 0, 0]) };
     }
 
-    /// Its descriptor, which every worker shares.
+    /// The counter's descriptor, which every worker shares.
     pub fn fd(&self) -> i32 {
         self.0
     }

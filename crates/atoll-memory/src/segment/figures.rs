@@ -11,23 +11,23 @@ use crate::control::MAX_WORKERS;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SegmentSettings {
-    /// Is the program's memory a segment? 0: no, it is paged.
+    /// Whether the program's memory is a segment; 0: no, it is paged.
     pub on: u32,
     /// The first kind of pages to try: a [`PageKind`] as a number.
     pub first: u32,
-    /// Is anything less than the first kind, pinned, a reason to end? 0: no.
+    /// Whether anything less than the first kind, pinned, is a reason to end; 0: no.
     pub strict: u32,
     /// Bytes of the segment; 0: all that is reserved.
     pub bytes: u64,
 }
 
 impl SegmentSettings {
-    /// Is the program's memory a segment?
+    /// Whether the program's memory is a segment.
     pub fn is_on(&self) -> bool {
         self.on != 0
     }
 
-    /// Is anything less than what was asked for a reason to end?
+    /// Whether anything less than what was asked for is a reason to end.
     pub fn is_strict(&self) -> bool {
         self.strict != 0
     }
@@ -40,7 +40,7 @@ pub const NOT_COUNTED: u64 = u64::MAX;
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct WorkerFaults {
-    /// Is the worker set up? 0: no.
+    /// Whether the worker is set up; 0: no.
     pub ready: AtomicU32,
     /// Minor faults up to then, and in setting up other workers later.
     pub before_minor: AtomicU64,

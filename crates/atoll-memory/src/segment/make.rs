@@ -77,15 +77,15 @@ pub enum Refusal {
 /// A segment: one stretch of addresses, mapped shared and filled.
 #[derive(Debug)]
 pub struct Segment {
-    /// Its first address.
+    /// The segment's first address.
     pub start: usize,
-    /// Its bytes.
+    /// Bytes of the segment.
     pub bytes: usize,
     /// The pages it is made of.
     pub kind: PageKind,
     /// How it lies in physical memory, where the kernel tells.
     pub pieces: Option<Pieces>,
-    /// Its file.
+    /// The file that holds the segment.
     pub fd: i32,
 }
 
@@ -240,7 +240,7 @@ impl Stretch {
         Ok(())
     }
 
-    /// Are all of its pages huge?
+    /// Whether all pages of the segment are huge.
     pub fn is_huge(&self) -> bool {
         self.small == 0
     }

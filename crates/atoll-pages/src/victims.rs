@@ -1,0 +1,126 @@
+//! Choosing the pages that leave together: the policy's victims, and neighbours of theirs that it gives up as well.
+//!
+//! `atoll-memory` chooses a batch of evictions with [`choose`], and the simulator does so where it simulates that pager. What an
+//! eviction costs is the number of holes punched more than their size, and pages that left together come back together.
+
+use crate::neighbours;
+use crate::pacing::VICTIMS;
+use crate::policy::Policy;
+
+/// What [`choose`] asks of whoever keeps the resident pages.
+pub trait Near {
+    /// The page in `frame`.
+    fn page_in(&self, frame: u32) -> u64;
+    /// The frame that holds `page`; `None` where it is not near.
+    fn frame_of(&self, page: u64) -> Option<u32>;
+    /// Takes the page for leaving, with the policy's token; `false` where it must stay, as somebody uses it.
+    fn take(&mut self, page: u64, frame: u32, token: u32) -> bool;
+    /// The core-map count of the page in `frame`.
+    fn mappers(&self, frame: u32) -> u32;
+}
+
+/// Takes up to `most` victims of the policy. `with_neighbours`: as far as the policy gives them up, the pages around each victim, in
+/// its block, go with it. Those that must stay go back to the policy. Returns how many were taken.
+pub fn choose(policy: &mut impl Policy, near: &mut impl Near, most: usize, with_neighbours: bool) -> usize {
+    let mut count = 0;
+    let mut skipped = [0u32; VICTIMS];
+    let mut skips = 0;
+    while count < most && skips < VICTIMS {
+        let Some(frame) = policy.evict() else { break };
+        let page = near.page_in(frame);
+        if !near.take(page, frame, policy.token()) {
+            skipped[skips] = frame;
+            skips += 1;
+            continue;
+        }
+        count += 1;
+        if with_neighbours {
+            neighbours::walk(page, |neighbour| {
+                let goes = count < most && take_also(policy, near, neighbour);
+                count += usize::from(goes);
+                goes
+            });
+        }
+    }
+    // Only now: each would else be the next victim again.
+    for &frame in &skipped[..skips] {
+        policy.restore(frame, near.mappers(frame));
+    }
+    count
+}
+
+/// Takes a victim's neighbour, if it is near, the policy gives it up, and it may leave.
+fn take_also(policy: &mut impl Policy, near: &mut impl Near, neighbour: u64) -> bool {
+    let Some(frame) = near.frame_of(neighbour) else { return false };
+    if !policy.evict_also(frame) {
+        return false;
+    }
+    let taken = near.take(neighbour, frame, policy.token());
+    if !taken {
+        policy.restore(frame, near.mappers(frame));
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::{AnyPolicy, OwnedStorage, PolicySpec};
+
+    /// Page and frame have the same number.
+    struct Same {
+        frames: u32,
+        stay: Vec<u32>,
+        taken: Vec<u64>,
+    }
+
+    impl Near for Same {
+        fn page_in(&self, frame: u32) -> u64 {
+            frame.into()
+        }
+
+        fn frame_of(&self, page: u64) -> Option<u32> {
+            (page < self.frames.into()).then_some(page as u32)
+        }
+
+        fn take(&mut self, page: u64, frame: u32, _token: u32) -> bool {
+            let goes = !self.stay.contains(&frame);
+            self.taken.extend(goes.then_some(page));
+            goes
+        }
+
+        fn mappers(&self, _frame: u32) -> u32 {
+            1
+        }
+    }
+
+    fn full(policy: &mut AnyPolicy<'_>, frames: u32) {
+        (0..frames).for_each(|frame| policy.insert(frame, 1));
+    }
+
+    #[test]
+    fn what_must_stay_goes_back_to_the_policy_after_the_batch() {
+        let mut storage = OwnedStorage::new("fifo".parse::<PolicySpec>().unwrap(), 8);
+        let mut policy = storage.policy();
+        full(&mut policy, 8);
+        let mut near = Same { frames: 8, stay: Vec::from([0, 2]), taken: Vec::new() };
+        assert_eq!(choose(&mut policy, &mut near, 3, true), 3);
+        assert_eq!(near.taken, [1, 3, 4]);
+        assert!([0, 2, 5, 6, 7].iter().all(|&frame| policy.contains(frame)) && policy.len() == 5);
+    }
+
+    #[test]
+    fn neighbours_go_with_a_victim_where_the_policy_gives_them_up() {
+        let mut storage = OwnedStorage::new("adaptive".parse::<PolicySpec>().unwrap(), 40);
+        let mut policy = storage.policy();
+        full(&mut policy, 40);
+        let mut near = Same { frames: 40, stay: Vec::from([20]), taken: Vec::new() };
+        let count = choose(&mut policy, &mut near, 12, true);
+        assert_eq!((count, near.taken.len(), policy.len()), (12, 12, 28));
+        let mut again = Same { frames: 40, stay: (0..40).collect(), taken: Vec::new() };
+        assert_eq!(choose(&mut policy, &mut again, 12, true), 0);
+        assert_eq!(policy.len(), 28);
+    }
+}
