@@ -1,11 +1,11 @@
-//! How much near memory, as `atoll sweep` and `atoll sim` take it.
+//! The amount of near memory as `atoll sweep` and `atoll sim` take it: a percentage or a size.
 
 use std::fmt;
 use std::str::FromStr;
 
 use atoll_pages::Size;
 
-/// How much near memory: a share of the footprint, or a size.
+/// An amount of near memory: a share of the footprint, or a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Share {
     /// In percent.
@@ -25,7 +25,7 @@ pub(crate) enum ShareError {
 }
 
 impl Share {
-    /// The size, if it is one.
+    /// Returns the size, if this is one.
     pub(crate) fn size(self) -> Option<Size> {
         match self {
             Self::Size(size) => Some(size),
