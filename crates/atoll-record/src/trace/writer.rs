@@ -54,7 +54,7 @@ impl<W: Write> Writer<W> {
     /// Adds an event.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn push(&mut self, event: &Event) -> io::Result<()> {
         self.encoder.push(event);
         self.trailer.count(event);
