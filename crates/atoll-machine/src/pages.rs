@@ -1,18 +1,18 @@
-//! Every page the program touched: where it is, who maps it, who ever did.
+//! Every page that the program touched: where it is, which workers map it, and which ever did.
 //!
 //! [`engine`](crate::engine) keeps its page tables here. A page has a small number of its own, found through a dense
 //! two-level table, so nothing is hashed. Core maps are words of 64 workers (`papers/cmcp.txt`, section 2.3).
 
 use atoll_pages::core_map::words_for;
 
-/// Pages of user space: 47 bits of address.
+/// The number of pages of user space: 47 bits of address.
 pub(crate) const MAX_PAGE: u64 = 1 << 35;
 
 const LEAF_BITS: u32 = 15;
 const LEAF: usize = 1 << LEAF_BITS;
 const NOWHERE: u32 = u32::MAX;
 
-/// Numbers of pages by the number of their 4K page, 64K page or whatever the caller counts in.
+/// Finds numbers of pages by the number of their 4K page, 64K page or another unit of the caller's.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     top: Vec<u32>,
@@ -20,7 +20,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The entry of `unit`, below [`MAX_PAGE`]; `None` if it never had one.
+    /// Returns the entry of `unit`, below [`MAX_PAGE`]; `None` if it never had one.
     #[inline]
     pub(crate) fn get(&self, unit: u64) -> Option<u32> {
         let leaf = *self.top.get((unit >> LEAF_BITS) as usize)?;
@@ -31,7 +31,7 @@ impl Index {
         (id != NOWHERE).then_some(id)
     }
 
-    /// Sets it.
+    /// Sets the entry of `unit`.
     pub(crate) fn set(&mut self, unit: u64, id: u32) {
         let at = (unit >> LEAF_BITS) as usize;
         if self.top.len() <= at {
@@ -44,7 +44,7 @@ impl Index {
         self.leaves[self.top[at] as usize * LEAF + (unit as usize & (LEAF - 1))] = id;
     }
 
-    /// The entries of `units` that have one, in order; whole leaves without any cost nothing.
+    /// Returns the entries of `units` that have one, in order; whole leaves without any cost nothing.
     pub(crate) fn within(&self, units: std::ops::Range<u64>) -> Vec<u32> {
         let mut found = Vec::new();
         let mut unit = units.start;
@@ -61,52 +61,52 @@ impl Index {
     }
 }
 
-/// A page that is in no frame.
+/// The frame of a page that is in no frame.
 pub(crate) const FAR: u32 = u32::MAX;
 
-/// One page.
+/// A page.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
-    /// Its frame, or [`FAR`].
+    /// The page's frame, or [`FAR`].
     pub(crate) frame: u32,
-    /// What the policy wants to know again when it returns.
+    /// The token that the policy wants back when the page returns.
     pub(crate) token: Option<u32>,
-    /// When its last transfer is complete, in picoseconds.
+    /// The time at which its last transfer is complete, in picoseconds.
     pub(crate) ready: u64,
-    /// Number of its first 4K page.
+    /// The number of its first 4K page.
     pub(crate) first: u64,
     /// Its size: 0 for 4K, 1 for 64K, 2 for 2M.
     pub(crate) size: u8,
-    /// Has it held data since it was mapped?
+    /// Whether it has held data since it was mapped.
     pub(crate) used: bool,
-    /// Written since it became resident?
+    /// Whether it was written since it became resident.
     pub(crate) dirty: bool,
-    /// In a shared page table: is it in there?
+    /// In a shared page table: whether the table has it.
     pub(crate) present: bool,
-    /// Was its accessed bit cleared, and no use seen since?
+    /// Whether its accessed bit was cleared and no use was seen since.
     pub(crate) unseen: bool,
-    /// Under atoll's pager: does far memory hold it as it is, unless it is dirty?
+    /// Under atoll's pager: whether far memory holds it as it is, unless it is dirty.
     pub(crate) far_copy: bool,
-    /// Under atoll's pager: what it is used for.
+    /// Under atoll's pager: how it is used.
     pub(crate) habit: Habit,
 }
 
-/// What atoll's pager knows of a page's writes; decides whether the page is mapped writable when it comes back.
+/// How a page is used, as far as atoll's pager knows. It decides whether the page is mapped writable when it comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Habit {
-    /// Not written when it was last resident.
+    /// The page was not written when it was last resident.
     #[default]
     Read,
-    /// It was mapped writable, and nobody looked.
+    /// The page was mapped writable, so its writes were not seen.
     Unknown,
-    /// Written after it had been mapped read-only.
+    /// The page was written after it had been mapped read-only.
     Written,
 }
 
 /// All pages, and their core maps.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// Pages by number.
+    /// The pages by number.
     pub(crate) all: Vec<Page>,
     words: usize,
     maps: Vec<u64>,
@@ -114,12 +114,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// No pages, for so many workers.
+    /// Makes an empty set of pages for `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self { all: Vec::new(), words: words_for(workers), maps: Vec::new(), ever: Vec::new() }
     }
 
-    /// A page that nobody has touched.
+    /// Adds a page that no worker has touched.
     pub(crate) fn add(&mut self, first: u64, size: u8) -> u32 {
         let id = self.all.len() as u32;
         let page = Page {
@@ -141,7 +141,7 @@ impl Pages {
         id
     }
 
-    /// Does `worker` map the page?
+    /// Whether `worker` maps the page.
     #[inline]
     pub(crate) fn maps(&self, id: u32, worker: usize) -> bool {
         self.maps[id as usize * self.words + worker / 64] >> (worker % 64) & 1 != 0
@@ -154,35 +154,35 @@ impl Pages {
         self.ever[from + worker / 64] |= 1 << (worker % 64);
     }
 
-    /// The number of workers in the core map.
+    /// Returns the number of workers in the core map.
     pub(crate) fn count(&self, id: u32) -> u32 {
         self.map_of(id).iter().map(|word| word.count_ones()).sum()
     }
 
-    /// The core map.
+    /// Returns the core map.
     pub(crate) fn map_of(&self, id: u32) -> &[u64] {
         &self.maps[id as usize * self.words..(id as usize + 1) * self.words]
     }
 
-    /// Empties the core map and hands it over in `into`, which has as many words.
+    /// Empties the core map after copying it to `into`, which has as many words.
     pub(crate) fn take_map(&mut self, id: u32, into: &mut [u64]) {
         let map = &mut self.maps[id as usize * self.words..(id as usize + 1) * self.words];
         into.copy_from_slice(map);
         map.fill(0);
     }
 
-    /// Words of a core map.
+    /// Returns the number of words of a core map.
     pub(crate) fn words(&self) -> usize {
         self.words
     }
 
-    /// How many pages have been used by one worker, by two and so on: entry `n` counts the pages of `n` workers
+    /// Returns how many pages have been used by one worker, by two and so on: entry `n` counts the pages of `n` workers
     /// (`papers/cmcp.txt`, figure 6).
     pub(crate) fn distribution(&self) -> Vec<u64> {
         self.distribution_where(|_| true)
     }
 
-    /// The same, of some pages.
+    /// Returns the same for some pages.
     pub(crate) fn distribution_where(&self, counts: impl Fn(&Page) -> bool) -> Vec<u64> {
         let mut pages = Vec::new();
         for (_, map) in self.all.iter().zip(self.ever.chunks(self.words)).filter(|(page, _)| counts(page)) {
@@ -196,7 +196,7 @@ impl Pages {
     }
 }
 
-/// The workers in a core map, in order.
+/// Returns the workers in a core map, in order.
 pub(crate) fn members(map: &[u64]) -> impl Iterator<Item = usize> + '_ {
     map.iter().enumerate().flat_map(|(index, &bits)| {
         std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)))

@@ -1,9 +1,10 @@
-//! Faults as `atoll run` resolves them: with what their stream will want next, for frames the worker has in store.
+//! Faults as `atoll run` resolves them: with the pages that their stream will want next, into frames that the worker keeps
+//! ready.
 //!
-//! Called by [`fault`](super::fault) and [`access`](super::access) in the place of the paper's kernel. It does what
-//! `atoll-memory`'s pager does (`fault.rs`, `around.rs`, `evict.rs` and `room.rs` there), with the very same streams,
-//! policies and numbers (`atoll_pages::pacing`), so that counts of both can be compared. Not simulated: waiting for a
-//! page that another worker is moving, and pages pinned for system calls.
+//! [`fault`](super::fault) and [`access`](super::access) call this in the place of the paper's kernel. It does what
+//! `atoll-memory`'s pager does (`fault.rs`, `around.rs`, `evict.rs` and `room.rs` there), with the very same streams, policies
+//! and numbers (`atoll_pages::pacing`), so that counts of both can be compared. Waiting for a page that another worker is
+//! moving, and pages pinned for system calls, are not simulated.
 
 use atoll_pages::pacing::{self, LOG, LOOK, STORE, VICTIMS};
 use atoll_pages::{PageSize, Policy, Prefetcher, Window};
@@ -15,19 +16,19 @@ use crate::pages::{FAR, Habit};
 use crate::setup::{Pager, Replacement, Setup};
 use crate::watch::{Happening, Watch};
 
-/// In the type of pages' numbers.
+/// The pages of a block, in the type of pages' numbers.
 const BLOCK: u64 = pacing::BLOCK as u64;
 
-/// Something the policy hears of when it is asked next.
+/// A note for the policy, which gets it when it is asked next.
 #[derive(Debug, Clone, Copy)]
 enum Note {
-    /// A page came, mapped by so many; with the token it left with, if it had been there.
+    /// A page arrived: its frame, its mappers, and the token with which it had left, if it had been there.
     Arrived(u32, u32, Option<u32>),
-    /// One more maps it; so many now.
+    /// One more worker maps a page: its frame and its mappers now.
     Mapped(u32, u32),
 }
 
-/// What a worker has for itself.
+/// The state of a worker under atoll's pager.
 #[derive(Debug)]
 struct Own {
     streams: Prefetcher,
@@ -36,7 +37,7 @@ struct Own {
     looks: u32,
 }
 
-/// A page that one fault brings.
+/// A page that a fault brings.
 #[derive(Debug, Clone, Copy)]
 struct Coming {
     id: u32,
@@ -44,17 +45,17 @@ struct Coming {
     writable: bool,
 }
 
-/// What atoll's pager keeps beside the tables.
+/// The state of atoll's pager beside the page tables.
 #[derive(Debug)]
 pub(super) struct State {
     own: Vec<Own>,
-    /// Marks the policy has not heard of.
+    /// Marks that the policy has not heard of.
     pub(super) marks: Vec<u32>,
-    /// Frames a worker gets at once.
+    /// The number of frames that a worker gets at once.
     batch: usize,
-    /// Pages that come at once at most.
+    /// The most pages that come at once.
     window: usize,
-    /// Are pages mapped with their neighbours?
+    /// Whether pages are mapped with their neighbours.
     around: bool,
 }
 
@@ -64,7 +65,7 @@ impl State {
         let window = pacing::window(page.shift());
         let count = if setup.pager == Pager::Atoll { setup.workers } else { 0 };
         let own = || Own { streams: Prefetcher::new(window), store: Vec::new(), notes: Vec::new(), looks: 0 };
-        // The paper's policies count exactly who uses a page.
+        // The paper's policies count exactly which workers use a page.
         let exact =
             matches!(setup.policy, Replacement::Policy(spec) if !matches!(spec.name(), "fifo" | "adaptive"));
         Self {
@@ -78,7 +79,7 @@ impl State {
 }
 
 impl<W: Watch> Engine<'_, W> {
-    /// Maps page `id` for `worker`, and brings it first if it is far; returns the clock afterwards.
+    /// Maps page `id` for `worker`, after bringing it if it is far; returns the clock afterwards.
     #[inline(never)]
     pub(super) fn fault_as_atoll(&mut self, worker: usize, begin: u64, id: u32, write: bool) -> u64 {
         let page = &self.pages.all[id as usize];
@@ -111,7 +112,7 @@ impl<W: Watch> Engine<'_, W> {
         clock
     }
 
-    /// The page is mapped read-only, and written; returns the clock afterwards.
+    /// Makes a page writable that is mapped read-only and written; returns the clock afterwards.
     #[inline(never)]
     pub(super) fn allow_writes(&mut self, worker: usize, clock: u64, id: u32) -> u64 {
         let work = self.costs.entry + self.costs.minor;
@@ -132,7 +133,7 @@ impl<W: Watch> Engine<'_, W> {
         self.note(worker, note);
     }
 
-    /// Maps the near pages on both sides of `id` in its block that are in the same way clean or dirty.
+    /// Maps the near pages on both sides of `id` in its block that are equally clean or dirty.
     fn map_neighbours(&mut self, worker: usize, id: u32) {
         let page = &self.pages.all[id as usize];
         let (number, dirty) = (page.first, page.dirty);
@@ -161,7 +162,7 @@ impl<W: Watch> Engine<'_, W> {
         self.atoll.own[worker].notes.push(note);
     }
 
-    /// Tells the policy all that workers noted, each worker's in order.
+    /// Passes all notes of workers to the policy, each worker's in order.
     pub(super) fn drain_notes(&mut self) {
         let Decider::Policy(policy) = &mut self.decider else { return };
         for own in &mut self.atoll.own {
@@ -176,11 +177,11 @@ impl<W: Watch> Engine<'_, W> {
         self.atoll.marks.drain(..).for_each(|mark| policy.mark(mark));
     }
 
-    /// Brings page `id`, and what its stream will want next.
+    /// Brings page `id`, and the pages that its stream will want next.
     fn fetch(&mut self, worker: usize, clock: &mut u64, id: u32, write: bool) {
         let used = self.pages.all[id as usize].used;
         let number = self.pages.all[id as usize].first >> self.layout.shift;
-        // Untouched pages are made ahead only within their block: nobody may ever want the rest.
+        // Untouched pages are made ahead only within their block, as the rest may never be wanted.
         let within = match used {
             true => 0..=(crate::pages::MAX_PAGE >> self.layout.shift) - 1,
             false => number / BLOCK * BLOCK..=number / BLOCK * BLOCK + BLOCK - 1,
@@ -205,7 +206,7 @@ impl<W: Watch> Engine<'_, W> {
             let frame = match self.decider {
                 Decider::Policy(_) => match self.atoll.own[worker].store.pop() {
                     Some(frame) => frame,
-                    // Others have all frames in store: it is fetched again at its next use.
+                    // Other workers keep all frames ready: this page is fetched again at its next use.
                     None => continue,
                 },
                 Decider::None | Decider::Min(_) => 0,
@@ -229,7 +230,7 @@ impl<W: Watch> Engine<'_, W> {
         self.layout.shift + 12
     }
 
-    /// Is the page mapped writable at once?
+    /// Whether the page is mapped writable at once.
     fn writable(&mut self, worker: usize, id: u32, write: bool) -> bool {
         let page = &self.pages.all[id as usize];
         if write || !page.used {
@@ -240,7 +241,7 @@ impl<W: Watch> Engine<'_, W> {
         page.habit == Habit::Written && !own.looks.is_multiple_of(LOOK)
     }
 
-    /// Adds the other pages of the window that are far as the first is, or untouched as it is, as far as there are frames.
+    /// Adds the other pages of the window that are far or untouched as the first one is, as far as there are frames.
     fn choose_window(&mut self, worker: usize, clock: &mut u64, window: &Window, coming: &mut Vec<Coming>) {
         let mut limit = self.atoll.window.min(window.count as usize);
         if self.policy().is_some() {
@@ -266,7 +267,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// Sees to it that `worker` has `need` frames in store, if there are so many.
+    /// Makes sure that `worker` has `need` frames ready, if there are that many.
     fn stock(&mut self, worker: usize, clock: &mut u64, need: usize) {
         if self.policy().is_none() {
             return;
@@ -284,7 +285,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// A batch of frames for `worker`: unused ones, else by eviction.
+    /// Gets a batch of frames for `worker`: unused ones, else by eviction.
     fn refill(&mut self, worker: usize, clock: &mut u64, need: usize) {
         self.drain_notes();
         let had = self.atoll.own[worker].store.len();
@@ -317,7 +318,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// The policy has given `frame` up: its page leaves.
+    /// Removes the page of `frame`, which the policy has given up.
     fn send_off(&mut self, frame: u32, victims: &mut Vec<Victim>) {
         let id = self.room.held[frame as usize];
         let token = self.policy().map(|policy| policy.token());
@@ -349,7 +350,7 @@ impl<W: Watch> Engine<'_, W> {
         let _ = (block..number).rev().all(&mut add);
     }
 
-    /// The program has given a near page back.
+    /// Frees a near page that the program has given back.
     pub(super) fn release_as_atoll(&mut self, id: u32) {
         self.drain_notes();
         let frame = std::mem::replace(&mut self.pages.all[id as usize].frame, FAR);
