@@ -1,4 +1,4 @@
-//! What `atoll run --translation segment` needs: reserved huge pages, transparent ones in their place, locked memory.
+//! The needs of `atoll run --translation segment`: reserved huge pages, transparent ones in their place, locked memory.
 
 use atoll_memory::segment::PageKind;
 
@@ -10,7 +10,7 @@ pub(crate) fn look() -> Vec<Finding> {
     vec![pages(), transparent(), locked()]
 }
 
-/// How much of the memory that is available could be reserved in pages of 1G, with something left for the rest.
+/// Returns the part of the available memory that could be reserved in pages of 1G, with something left for the rest.
 fn worth_reserving() -> u64 {
     (meminfo("MemAvailable").unwrap_or(0) >> 30).saturating_sub(1).max(1)
 }

@@ -1,7 +1,7 @@
 //! `atoll repro cmcp`: the CMCP paper's figures and table from simulations.
 //!
-//! [`plan`] says what is run, [`report`] prints it beside the paper's numbers,
-//! [`claims`] judges. Source: `papers/cmcp.txt`, section 5; its numbers: `papers/cmcp.toml`.
+//! [`plan`] says what is run, [`report`] prints it beside the paper's numbers, and [`claims`] judges. Source:
+//! `papers/cmcp.txt`, section 5; its numbers: `papers/cmcp.toml`.
 
 use std::collections::BTreeMap;
 
@@ -15,38 +15,38 @@ use super::store::{Point, Store};
 use super::{ReproError, claims, draw, report};
 use crate::cli::ReproArgs;
 
-/// What is calibrated: the middle of the paper's 50 to 60 percent, on this program.
+/// The program that is calibrated on: to the middle of the paper's 50 to 60 percent.
 const CALIBRATED_ON: &str = "bt";
 
-/// Everything that was simulated, and what for.
+/// All simulations, and their parameters.
 pub(super) struct Results {
     pub(super) paper: Paper,
     pub(super) plan: Plan,
     pub(super) store: Store,
-    /// Figure 10's.
+    /// The results of figure 10.
     pub(super) large: Store,
     /// Each program's best ratio p at 56 cores.
     pub(super) best: BTreeMap<String, f64>,
-    /// Cycles of an instruction, which are the machine file's unless a major fault would have to take less than no time.
+    /// The cycles of an instruction: those of the machine's file unless a major fault would have to take less than no time.
     pub(super) cycles: f64,
-    /// The calibrated nanoseconds of work of a major fault.
+    /// The calibrated work of a major fault, in nanoseconds.
     pub(super) major: f64,
-    /// The relative speed that was calibrated to, and reached.
+    /// The relative speed that was calibrated to, and the one that was reached.
     pub(super) calibrated: (f64, f64),
 }
 
 impl Results {
-    /// A program's point on a line of figure 7.
+    /// Returns a program's point on a line of figure 7.
     pub(super) fn point(&self, program: &Program, line: Line, cores: u32) -> Point {
         line.point(cores, program.near_percent, self.best.get(&program.name).copied().unwrap_or(0.5))
     }
 
-    /// Simulated seconds of it.
+    /// Returns the simulated seconds of a point.
     pub(super) fn seconds(&self, program: &Program, line: Line, cores: u32) -> Option<f64> {
         self.store.seconds(&program.name, &self.point(program, line, cores))
     }
 
-    /// The run of a program.
+    /// Returns the run of a program.
     pub(super) fn run(&self, program: &Program) -> Option<&super::capture::Run> {
         self.plan.runs.iter().find(|run| run.program == program.name)
     }
@@ -79,15 +79,16 @@ pub(super) fn cmcp(args: &ReproArgs) -> Result<(), ReproError> {
     Ok(())
 }
 
-/// The calibration, and by program: 56 cores, all page sizes, and each of the other numbers of cores.
+/// Returns the number of steps: the calibration, and for each program 56 cores, all page sizes, and each of the other numbers
+/// of cores.
 fn steps_of(plan: &Plan) -> usize {
     let others = plan.cores.iter().filter(|&&cores| cores != TOP).count();
     1 + plan.runs.len() * (2 + others)
 }
 
-/// Longest work of a major fault that calibration tries, in nanoseconds.
+/// The longest work of a major fault that calibration tries, in nanoseconds.
 const MOST_WORK: f64 = 200e3;
-/// Most cycles of an instruction that it tries.
+/// The most cycles of an instruction that calibration tries.
 const MOST_CYCLES: f64 = 50.0;
 /// Relative speeds that differ by less are the same.
 const REACHED: f64 = 0.002;
