@@ -62,7 +62,8 @@ fn end_with_the_reader() {
 /// The bytes of the stack that commands run on: the shell's limit (`ulimit -s`) is meant for the program.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Blocks signals here, so that the thread that a command runs on gets them; it may block some of them and wait for those.
+/// Blocks all signals for this thread. The thread that a command runs on gets them; it may block some of them and wait for
+/// those.
 fn leave_signals_to_others() {
     // SAFETY: a set of all signals, for the calling thread alone.
     unsafe {

@@ -1,4 +1,4 @@
-//! `atoll run` on programs that are not OpenMP ones: nothing of theirs may change.
+//! Runs `atoll run` on programs without OpenMP: nothing about them may change.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;

@@ -131,8 +131,8 @@ fn calibrate(args: &ReproArgs, node: &mut Node, results: &mut Results) -> Result
     Ok(())
 }
 
-/// Halves the way between a number that gives too little and one that gives too much until `of` gives what is `wanted`, or
-/// both are as good as one; returns what was reached.
+/// Halves the interval between a number that gives too little and one that gives too much until `of` gives what is `wanted`, or
+/// until both are equally good; returns what was reached.
 fn approach<E>(
     wanted: f64,
     (mut little, mut much): (f64, f64),
@@ -150,7 +150,7 @@ fn approach<E>(
     Ok(reached)
 }
 
-/// Simulates everything of one program.
+/// Simulates all points of one program.
 fn one(
     args: &ReproArgs,
     node: &Node,
@@ -162,7 +162,7 @@ fn one(
     let program = results.paper.programs.iter().find(|p| p.name == run.program).ok_or_else(missing)?;
     let (name, limit) = (program.name.clone(), program.near_percent);
 
-    // At 56 cores first: figure 9 says which p is the best, and that is used for figure 7.
+    // The points at 56 cores come first: figure 9 says which p is the best, and figure 7 uses that one.
     steps.next(&format!("{name} {} with {TOP} workers: ratios, near limits, policies", run.class));
     let (trace, regions) = run.trace(args, TOP)?;
     let mut points: Vec<Point> = results.plan.ratios.iter().map(|&p| plan::by_ratio(limit, p)).collect();
@@ -205,13 +205,13 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    /// Cycles of an instruction were calibrated to 1.16, where the processor takes 2 at least.
+    /// The cycles of an instruction were calibrated to 1.16, where the processor takes at least 2.
     #[test]
     fn an_instruction_was_calibrated_to_take_less_than_the_processor_can() {
         let speed = |cycles: f64| Ok::<_, Infallible>(cycles / (cycles + 4.0));
         let reached = approach(0.55, (2.0, 50.0), speed).unwrap();
         assert!((reached - 0.55).abs() < REACHED);
-        // What lies beyond the bound is not reached.
+        // A value beyond the bound is not reached.
         assert!(approach(0.1, (2.0, 50.0), speed).unwrap() > 0.3);
         let slower = |work: f64| Ok::<_, Infallible>(1.0 / (1.0 + work / 1e4));
         assert!((approach(0.55, (MOST_WORK, 0.0), slower).unwrap() - 0.55).abs() < REACHED);
