@@ -54,7 +54,7 @@ impl fmt::Debug for Tag {
 #[derive(thiserror::Error, Debug)]
 pub enum ReadError {
     /// The file is not a record.
-    #[error("this is no record of atoll: it does not start with ATOLLREC")]
+    #[error("this is not a record of atoll: it does not start with ATOLLREC")]
     NotARecord,
     /// The file was written by a later atoll.
     #[error(

@@ -91,7 +91,7 @@ pub(crate) fn summary(known: &Known) -> Vec<String> {
         );
     }
     if let Some(cut) = &profile.cut {
-        lines.push(format!("The record is not whole: {cut}. What follows is of what was read."));
+        lines.push(format!("The record is not whole: {cut}. What follows covers the part that was read."));
     }
     if analysis.cells.block_bytes > u64::from(header.page_bytes.max(1)) {
         lines.push(format!(

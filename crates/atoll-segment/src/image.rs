@@ -205,7 +205,7 @@ where
         }
     }
     if parts.is_empty() {
-        return Err(damaged("nothing of it is to be loaded"));
+        return Err(damaged("no part of it is to be loaded"));
     }
     let entry: u64 = header.e_entry(endian).into();
     let inside = |p: &&Part| p.executable && (p.address..p.address + p.memory_bytes).contains(&entry);
@@ -338,7 +338,7 @@ pub(crate) mod tests {
             (Box::new(set(0x38, 0xffff_ffff)), "beyond the end of the file"),
             (Box::new(set(0x3c, 0xffff_f000)), "beyond the end of memory"),
             (Box::new(set(24, 0)), "where it has no code"),
-            (Box::new(set(0x34, 4)), "nothing of it is to be loaded"),
+            (Box::new(set(0x34, 4)), "no part of it is to be loaded"),
         ];
         for (change, text) in cases {
             let said = why(change);

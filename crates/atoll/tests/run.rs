@@ -142,5 +142,5 @@ fn what_cannot_be_run_is_said_in_a_sentence() {
     assert_eq!(end.status, Some(70));
     assert!(end.stderr.contains("/nowhere/file cannot be written") && !bench.path("started").exists());
     let end = finish(bench.atoll(&["run", "true"]).env("ATOLL_LIBRARY", "/nowhere.so").spawn().unwrap());
-    assert!(end.stderr.contains("ATOLL_LIBRARY=/nowhere.so is no file"), "{}", end.stderr);
+    assert!(end.stderr.contains("ATOLL_LIBRARY=/nowhere.so is not a file"), "{}", end.stderr);
 }

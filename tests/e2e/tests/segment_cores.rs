@@ -103,7 +103,7 @@ fn files_time_memory_and_the_process_are_served() {
             assert_eq!(end.text(), "7.484471\nok\n", "{}", end.told());
             let said = &end.stderr;
             for call in ["vfork", "execve"] {
-                let line = format!("({call}) cannot be delegated, the program is told ENOSYS");
+                let line = format!("({call}) cannot be delegated, the program gets ENOSYS");
                 assert_eq!(said.matches(&line).count(), 1, "{call}: {said}");
             }
             assert!(said.contains("clone of a process") || said.contains("(fork)"), "{said}");

@@ -276,7 +276,7 @@ impl Profile {
     pub fn lacks(&self) -> Option<String> {
         match (&self.cut, &self.trailer) {
             (Some(ReadError::Cut { .. }), _) | (None, None) => Some(
-                "it was not finished: whoever wrote it was killed, or the machine stopped, or it is still being written".to_owned(),
+                "it was not finished: its writer was killed, or the machine stopped, or it is still being written".to_owned(),
             ),
             (Some(error), _) => Some(error.to_string()),
             (None, Some(_)) => None,

@@ -13,7 +13,7 @@ pub enum TraceError {
     #[error("{0} cannot be opened: {1}")]
     Open(String, io::Error),
     /// The file is not a trace.
-    #[error("this is no trace of atoll: it does not start with ATOLLTRC")]
+    #[error("this is not a trace of atoll: it does not start with ATOLLTRC")]
     NotATrace,
     /// The file was written by a later atoll.
     #[error("the trace has format {found}, this atoll reads up to {VERSION}: read it with a later atoll")]

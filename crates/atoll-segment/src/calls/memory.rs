@@ -38,7 +38,7 @@ pub(super) fn mmap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     }
     if file && flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
         eprintln!(
-            "atoll: segment: a shared mapping of a file cannot be made in a segment, the program is told ENODEV"
+            "atoll: segment: a shared mapping of a file cannot be made in a segment, the program gets ENODEV"
         );
         return Err(Errno(libc::ENODEV));
     }

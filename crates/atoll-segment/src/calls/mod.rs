@@ -173,18 +173,14 @@ impl Delegate {
     /// Says once on standard error that a call could not be delegated.
     fn tell(&self, number: u32, name: &str) {
         if lock(&self.told).insert(number) {
-            eprintln!(
-                "atoll: segment: call {number} ({name}) cannot be delegated, the program is told ENOSYS"
-            );
+            eprintln!("atoll: segment: call {number} ({name}) cannot be delegated, the program gets ENOSYS");
         }
     }
 
     /// Says once that a program asked for a thread from a backend that has none.
     fn tell_no_threads(&self) {
         if lock(&self.told).insert(u32::MAX) {
-            eprintln!(
-                "atoll: segment: clone cannot be delegated by this backend, the program is told ENOSYS"
-            );
+            eprintln!("atoll: segment: clone cannot be delegated by this backend, the program gets ENOSYS");
         }
     }
 
@@ -192,7 +188,7 @@ impl Delegate {
     fn tell_memory(&self) {
         if lock(&self.told).insert(u32::MAX - 1) {
             eprintln!(
-                "atoll: segment: a file that is memory cannot be opened from a segment, the program is told EACCES"
+                "atoll: segment: a file that is memory cannot be opened from a segment, the program gets EACCES"
             );
         }
     }

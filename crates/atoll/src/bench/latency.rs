@@ -87,14 +87,14 @@ fn implications(rows: &[Row]) {
     println!("\nwhat the paper concludes (section 5.3.3), here:");
     if let (Some(near), Some(far)) = (first.random, main.random) {
         println!(
-            "  hot data belongs into the first cache: main memory takes {:.0} times as long (there 118): {}",
+            "  hot data belongs in the first cache: main memory takes {:.0} times as long (in the paper 118): {}",
             far / near,
             held(far > 10.0 * near)
         );
     }
     if let (Some(sequential), Some(random)) = (main.sequential, main.random) {
         println!(
-            "  where the order can be foreseen, latency hides: in order {:.0} times faster: {}",
+            "  where the order can be predicted, latency is hidden: in order {:.0} times faster: {}",
             random / sequential,
             held(random > 2.0 * sequential)
         );

@@ -40,7 +40,7 @@ pub(crate) enum BenchError {
     Draw(String, String),
     #[error("the description that was made is wrong: {0}")]
     Description(#[from] atoll_machine::MachineError),
-    #[error("CPU {0} is none this process may use: choose two of {1:?}")]
+    #[error("this process may not use CPU {0}: choose two of {1:?}")]
     Cpu(usize, Vec<usize>),
     #[error("two processes need two CPUs to themselves, and this process may use one: see taskset")]
     OneCpu,

@@ -251,7 +251,7 @@ fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
             |size| format!("from {} on", atoll_pages::Size(SIZES[size])),
         );
         println!(
-            "  another engine than memcpy is worth it for large local copies: {text} (there from {} on): {}",
+            "  another engine than memcpy is worth it for large local copies: {text} (in the paper from {} on): {}",
             atoll_pages::Size(paper.dma_from_bytes),
             held(from.is_some())
         );
@@ -260,7 +260,7 @@ fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
         let at = SIZES.iter().position(|bytes| *bytes == 2 << 20).unwrap_or(0);
         if let (Some(get), Some(put)) = (get.of(MANAGER, at), put.of(MANAGER, at)) {
             println!(
-                "  reading and writing across the boundary differ little (there with DMA): 2M in {get:.0} and {put:.0} us: {}",
+                "  reading and writing across the boundary differ little (in the paper with DMA): 2M in {get:.0} and {put:.0} us: {}",
                 held(get.max(put) < 1.25 * get.min(put))
             );
         }
@@ -271,7 +271,7 @@ fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
         (0..SIZES.len()).find(|size| (*size..SIZES.len()).all(|size| beside(&size)))
     });
     println!(
-        "  going through a service costs a round trip, {service:.2} us (there {:.0} us), a tenth of a local copy from {} on (there \
+        "  going through a service costs a round trip, {service:.2} us (in the paper {:.0} us), a tenth of a local copy from {} on (in the paper \
          hidden from {} on): {}",
         paper.service_cycles / 2500.0,
         hidden.map_or_else(|| "no size".to_owned(), |size| atoll_pages::Size(SIZES[size]).to_string()),

@@ -18,7 +18,7 @@ pub(crate) enum Share {
 pub(crate) enum ShareError {
     #[error("a share is a percentage above 0, as in 50%")]
     Percent,
-    #[error("a program with no near memory at all cannot run: say a size, as in 64M, or a share, as in 50%")]
+    #[error("a program with no near memory at all cannot run: give a size, as in 64M, or a share, as in 50%")]
     Nothing,
     #[error("{0}")]
     Size(#[from] atoll_pages::size::SizeError),

@@ -95,7 +95,7 @@ fn text(findings: &[Finding]) -> String {
         };
         out += &format!("{state:<8} {:<width$}  {}\n", f.subject, f.found);
         if let Some(mend) = &f.mend {
-            out += &format!("{:<8} {:<width$}  mend: {mend}\n", "", "");
+            out += &format!("{:<8} {:<width$}  fix: {mend}\n", "", "");
         }
     }
     out

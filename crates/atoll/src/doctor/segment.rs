@@ -31,7 +31,7 @@ fn pages() -> Finding {
         None => format!("sysctl -w vm.nr_hugepages={}", n * 512),
     };
     let found = if huge > 0 {
-        format!("{found}: --translation segment takes those of 2M")
+        format!("{found}: --translation segment uses pages of 2M")
     } else {
         format!("{found}: --translation segment falls back to transparent huge pages")
     };

@@ -121,7 +121,7 @@ fn reason(counted: &region_spread::Spread, why: Why, names: &mut Names) -> Strin
         Why::FellBack => "invalidations below threshold".to_owned(),
         Why::New => "new".to_owned(),
         Why::Pays => "saves invalidations".to_owned(),
-        Why::Probation => "invalidations below threshold of late".to_owned(),
+        Why::Probation => "invalidations recently below threshold".to_owned(),
         Why::Twins => "its twins take too much of near memory".to_owned(),
         Why::Races => "--check races".to_owned(),
         Why::CameBack => "many invalidations again".to_owned(),

@@ -50,7 +50,7 @@ pub(crate) fn status(whole: bool) -> ExitCode {
 pub(crate) fn is_whole(path: &Path, profile: &Profile) -> bool {
     let Some(lacks) = profile.lacks() else { return true };
     eprintln!(
-        "atoll: {} is half a profile: {lacks}. What follows is of the {:.2} s and {} that could be read",
+        "atoll: {} is half a profile: {lacks}. What follows covers the {:.2} s and {} that could be read",
         path.display(),
         profile.seconds(),
         many(profile.samples, "sample")

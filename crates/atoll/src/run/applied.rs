@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 
 /// How to have a program managed that is not linked with OpenMP.
 const MEND: &str =
-    "LD_PRELOAD=libgomp.so.1 in front of atoll has a program managed that is not linked with it";
+    "LD_PRELOAD=libgomp.so.1 in front of atoll makes atoll manage a program that is not linked with OpenMP";
 
 /// The error that the program cannot be managed, with `--require`.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]

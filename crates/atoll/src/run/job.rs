@@ -41,7 +41,7 @@ pub(crate) enum JobError {
         theirs: String,
     },
     /// The other node's message cannot be read.
-    #[error("what node {0} says of itself makes no sense here: install the same atoll on all hosts")]
+    #[error("the description that node {0} sent cannot be read: install the same atoll on all hosts")]
     Nonsense(usize),
     /// There is no network interface that the others could reach.
     #[error(
@@ -248,7 +248,7 @@ fn serve(mut start: Start, meeting: &Meeting, sockets: &Receiver<UnixStream>) {
     {
         // The process that looks after a program reports one that died while it joined.
         if !matches!(e, relay::RelayError::Gone(_)) {
-            eprintln!("atoll: node {} and its launcher do not understand each other: {e}", meeting.node);
+            eprintln!("atoll: node {} and its launcher cannot exchange messages: {e}", meeting.node);
         }
     }
     // This lasts until the launcher drops its end.

@@ -13,7 +13,7 @@ pub(crate) const ENVIRONMENT: &str = "ATOLL_LIBRARY";
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum LibraryError {
     /// The environment names no file.
-    #[error("{ENVIRONMENT}={0} is no file: correct it or unset it")]
+    #[error("{ENVIRONMENT}={0} is not a file: correct it or unset it")]
     Named(String),
     /// The library is not where it should be.
     #[error(

@@ -30,7 +30,7 @@ pub(super) fn write(out: &mut String, f: &Figures, s: &Segment) -> std::fmt::Res
         (Some(pieces), Some(largest)) => {
             write!(out, "  in {} physical pieces, the largest {}", count(pieces), bytes(largest))?;
         }
-        _ => write!(out, "  physical pieces not known (root is told)")?,
+        _ => write!(out, "  physical pieces not known (only root can see them)")?,
     }
     writeln!(
         out,

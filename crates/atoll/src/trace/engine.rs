@@ -39,7 +39,7 @@ pub(crate) enum EngineError {
     NoQemu,
     /// QEMU has another plugin interface.
     #[error(
-        "{path} is version {found}, and atoll's plugin works with 6.0 to 8.2: put such a one first in PATH"
+        "{path} is version {found}, and atoll's plugin works with 6.0 to 8.2: put such a version first in PATH"
     )]
     QemuVersion {
         /// The file.

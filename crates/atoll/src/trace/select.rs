@@ -26,7 +26,7 @@ pub(crate) enum RegionsError {
         "regions are numbers from 1 (3, 5-9), functions' names, or addresses (0x401000), with commas between"
     )]
     Empty,
-    #[error("`{0}` is no range of regions: write 5-9, with numbers from 1")]
+    #[error("`{0}` is not a range of regions: write 5-9, with numbers from 1")]
     Range(String),
 }
 

@@ -50,7 +50,7 @@ impl Outcome {
             return Err(format!("it did not verify: {}", said.unwrap_or("it said nothing")));
         }
         let noise = Noise::read(stdout);
-        let rate = rate(stdout).or(noise.map(|_| 0.0)).ok_or("its speed is not in what it printed")?;
+        let rate = rate(stdout).or(noise.map(|_| 0.0)).ok_or("its output has no speed")?;
         let figures: Option<Figures> = stderr
             .lines()
             .find(|line| line.starts_with('{'))

@@ -101,7 +101,10 @@ fn round_trips(output: &Output<'_>, cpus: Cpus, ucx: bool) -> Result<Trips, Benc
         .map(|(outgoing, incoming, found)| (outgoing, incoming, Trip::of(&found)))
         .collect();
     for &(outgoing, incoming, trip) in &placed {
-        row(format!("there in the {} memory, back in the {}", name(outgoing), name(incoming)), trip);
+        row(
+            format!("outward ring in the {} memory, return ring in the {}", name(outgoing), name(incoming)),
+            trip,
+        );
     }
     if ucx {
         let found: Vec<f64> = (0..TURNS)
@@ -266,7 +269,7 @@ fn end(trips: &Trips) -> Result<(), BenchError> {
     let ours = trips.placed.iter().copied().find(default).map_or(best, |(_, _, trip)| trip);
     println!("\nwhat the paper concludes (section 5.5.4), here:");
     println!(
-        "  polling the sender's memory is fastest: {:.0} ns, the best here {:.0} ns (there in the {}, back in the {}): {}",
+        "  polling the sender's memory is fastest: {:.0} ns, the best here {:.0} ns (outward ring in the {}, return ring in the {}): {}",
         ours.median,
         best.median,
         name(outgoing),

@@ -51,7 +51,7 @@ fn check(path: &Path) -> Result<(), Option<&'static str>> {
         return Err(Some("is a directory"));
     }
     if !metadata.is_file() {
-        return Err(Some("is no regular file"));
+        return Err(Some("is not a regular file"));
     }
     let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else { return Err(None) };
     // SAFETY: a C string.
