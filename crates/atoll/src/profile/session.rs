@@ -100,7 +100,7 @@ fn keep_the_last(output: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the file of one of several nodes: of the first node the one asked for, of the others a file beside it.
+/// Returns the file of one of several nodes: of the origin the one asked for, of the other nodes a file beside it.
 fn output_of(node: u32, output: PathBuf) -> PathBuf {
     if node == 0 {
         return output;

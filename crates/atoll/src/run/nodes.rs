@@ -26,7 +26,7 @@ use super::watch::{self, Ending};
 use crate::cli::RunArgs;
 use crate::machine;
 
-/// The environment variable with a node's number and its sockets, for the launcher of a node other than the first.
+/// The environment variable with a node's number and its sockets, for the launcher of a node other than the origin.
 pub(crate) const ENVIRONMENT: &str = "ATOLL_NODE";
 
 /// How long the other nodes may take to end after the first.
@@ -96,7 +96,7 @@ fn inherit<'a>(command: &mut Command, sockets: impl IntoIterator<Item = &'a (imp
 }
 
 impl Nodes {
-    /// Finds out which node this is, and makes the sockets if it is the first of several.
+    /// Finds out which node this is, and makes the sockets if it is the origin of several.
     pub(crate) fn prepare(args: &RunArgs, checked: Checked) -> Result<Nodes, NodesError> {
         let none = Nodes { node: 0, count: 1, sockets: vec![], others: vec![], children: vec![], job: None };
         let Some(count) = args.nodes.or((!args.hosts.is_empty()).then_some(0)) else {
@@ -137,7 +137,7 @@ impl Nodes {
         self.count
     }
 
-    /// Returns the CPUs of all nodes, and the team's size in the first node's environment.
+    /// Returns the CPUs of all nodes, and the team's size in the origin's environment.
     pub(crate) fn team(&self) -> (u32, Option<OsString>) {
         match &self.job {
             Some((job, _)) => {
@@ -232,7 +232,7 @@ impl Nodes {
         self.children.iter().map(|child| child.id() as i32).collect()
     }
 
-    /// Ends the other nodes, as the first node's program is over; some of them may have `ended` already. Returns what the run
+    /// Ends the other nodes, as the origin's program is over; some of them may have `ended` already. Returns what the run
     /// ends by: where this node ended only because another did, it is that one's ending.
     pub(crate) fn end(&mut self, own: Ending, mut ended: BTreeMap<i32, Ending>) -> Ending {
         if let Some((job, _)) = self.job.take() {

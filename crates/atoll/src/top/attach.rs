@@ -47,7 +47,7 @@ pub(crate) fn find(pid: Option<i32>) -> Found {
         .filter(|a| pid.is_none_or(|pid| pid == a.launcher || pid == a.program()))
         .collect();
     found.sort_by_key(|a| a.launcher);
-    // The first node's run stands for those whose launchers it started.
+    // The origin's run stands for those whose launchers it started.
     let launchers: Vec<i32> = found.iter().map(|a| a.launcher).collect();
     found.retain(|a| {
         a.control().settings.node == 0 || !parent(a.launcher).is_some_and(|p| launchers.contains(&p))
