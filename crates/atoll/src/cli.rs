@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::defaults;
+use crate::run::mpi;
 
 #[cfg(feature = "tools")]
 mod bench;
@@ -232,6 +233,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = near)]
     pub(crate) near: Option<Share>,
 
+    /// Near memory of all ranks of an MPI program on this host together; each rank gets an equal part (8G)
+    ///
+    /// mpirun or srun says how many ranks there are; without them there is one.
+    #[arg(long, value_name = "SIZE", conflicts_with = "near")]
+    pub(crate) near_host: Option<Size>,
+
     /// End with an error (exit status 70) if the program cannot be managed, so that --near would have no effect
     ///
     /// The error comes before the start if that is known then, else as soon as it is known, at the latest at the end in place of exit status
@@ -442,6 +449,15 @@ pub(crate) enum FarError {
 
 fn far(text: &str) -> Result<FarSpec, FarError> {
     if text.len() > FAR_BYTES { Err(FarError::TooLong) } else { Ok(text.parse()?) }
+}
+
+impl RunArgs {
+    /// Returns the near limit: `--near`, or this rank's part of `--near-host`, in whole pages.
+    pub(crate) fn near(&self) -> Option<Share> {
+        let page = self.page.bytes() as u64;
+        let part = |Size(all): Size| Share::Size(Size((all / mpi::ranks_here()).max(page) / page * page));
+        self.near.or_else(|| self.near_host.map(part))
+    }
 }
 
 /// Parses a near limit. Whether it is enough is known only later.

@@ -307,6 +307,12 @@ impl Running {
         }
     }
 
+    /// Returns the output so far.
+    pub fn said(&mut self) -> String {
+        self.stdout.take_what_is_there();
+        String::from_utf8_lossy(&self.stdout.bytes).into_owned()
+    }
+
     /// Returns the processes of the run other than atoll itself.
     pub fn others(&self) -> Vec<i32> {
         left::processes(&self.tag, self.pid())

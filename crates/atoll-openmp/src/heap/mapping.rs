@@ -200,8 +200,11 @@ fn map_over(
     Some(at as *mut c_void)
 }
 
-/// Maps a file at an address where no worker has anything; `None` where that is not needed or did not work out.
-fn free_everywhere(len: usize, map: impl Fn(usize, c_int) -> Result<usize, Errno>) -> Option<usize> {
+/// Maps `len` bytes, by `map`, at an address where no worker has anything; `None` where that is not needed or did not work out.
+pub(crate) fn free_everywhere(
+    len: usize,
+    map: impl Fn(usize, c_int) -> Result<usize, Errno>,
+) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     state::control().filter(|c| !c.settings.shared_tables())?;
     let room = len.checked_next_multiple_of(4096)?.checked_add(4096)?;

@@ -9,6 +9,7 @@
 //! runs on several nodes, `newer_libc` has what only newer glibcs have.
 
 pub(crate) mod constructor;
+pub(crate) mod copies_for_others;
 pub(crate) mod forked;
 pub(crate) mod forward;
 mod imports;

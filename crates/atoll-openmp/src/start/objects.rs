@@ -169,6 +169,11 @@ pub(crate) fn is_own_code(address: usize) -> bool {
     OWN.contains(address)
 }
 
+/// Whether some of `start..end` is this library's code.
+pub(crate) fn is_own_code_between(start: usize, end: usize) -> bool {
+    OWN.start.load(Ordering::Relaxed) < end && start < OWN.end.load(Ordering::Relaxed)
+}
+
 /// Is the address in code of an object whose data is private?
 #[inline]
 pub(crate) fn is_private_code(address: usize) -> bool {

@@ -14,6 +14,7 @@ use atoll_memory::pager::FaultError;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::sys;
 
+use super::copies_for_others;
 use crate::state;
 
 /// Bytes of an alternate signal stack.
@@ -68,7 +69,17 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
         let error = (*frame).uc_mcontext.gregs[libc::REG_ERR as usize];
         let Some(pager) = state::pager() else { return pass_on(signal, info, context) };
         if (*info).si_code <= 0 {
-            // Sent by somebody, not caused by an access: a worker that wants to exec, or the program.
+            // Sent by somebody, not caused by an access: another process that copies, a worker that wants to exec, or the program.
+            let value = (*info).si_value().sival_ptr as usize;
+            if (*info).si_code == libc::SI_QUEUE
+                && let Some(request) = copies_for_others::address(value)
+            {
+                HANDLING.set(true);
+                copies_for_others::serve(pager, (*info).si_pid(), request);
+                HANDLING.set(false);
+                *errno_at = errno;
+                return;
+            }
             crate::wrap::serve_request();
             return pass_on(signal, info, context);
         }

@@ -5,7 +5,8 @@
 //! through with one branch while the program is not managed, and calls the real one in libc else.
 //!
 //! `paged` pins memory for the kernel, `lend` gives it strings and structures; `io` reads and writes with it; `table` is
-//! the long list of calls that need no more than that; `stdio` makes streams common to all workers, `far_streams` to all nodes; `sync` makes pthread
+//! the long list of calls that need no more than that; `other_processes` copies between processes, `system_v` attaches memory that
+//! processes share; `stdio` makes streams common to all workers, `far_streams` to all nodes; `sync` makes pthread
 //! objects wake workers in other processes, `node_sync` on other nodes; `signals` keeps SIGBUS ours; `process` is about beginning and ending
 //! processes; `random` and `environment` replace state that libc keeps privately; `replay` repeats mappings in
 //! the other workers; `travel` has what libc allocates for the program lie where other nodes see it.
@@ -20,7 +21,8 @@ mod io;
 mod lend;
 mod node_sync;
 mod one_at_a_time;
-mod paged;
+mod other_processes;
+pub(crate) mod paged;
 pub(crate) mod process;
 mod program_break;
 pub(crate) mod raise;
@@ -31,6 +33,7 @@ pub(crate) mod stdio;
 mod stream_calls;
 mod stream_lock;
 mod sync;
+mod system_v;
 mod table;
 mod threads;
 mod travel;

@@ -20,13 +20,13 @@ const LEAST_COPY: usize = 64 << 10;
 
 /// The pager, if calls need its help.
 #[inline]
-pub(super) fn active() -> Option<&'static Pager> {
+pub(crate) fn active() -> Option<&'static Pager> {
     state::pager()
         .filter(|p| state::serves_faults() && !p.control().settings.fault_thread() && !p.is_segment())
 }
 
 /// How much one call may pin: an eighth of near memory (less with many workers), at least a page.
-pub(super) fn chunk_bytes(pager: &Pager) -> usize {
+pub(crate) fn chunk_bytes(pager: &Pager) -> usize {
     let control = pager.control();
     let workers = u64::from(control.workers.load(std::sync::atomic::Ordering::Relaxed)).max(2);
     let share = control.settings.near_bytes / (4 * workers);

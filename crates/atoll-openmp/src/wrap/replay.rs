@@ -14,8 +14,10 @@ use atoll_memory::sys;
 
 use crate::heap::{mapped_over, mapping};
 use crate::nodes;
-use crate::start::{segment, signal, take_over};
+use crate::start::{objects, segment, signal, take_over};
 use crate::state::{self, SignalsBlocked};
+
+use super::system_v;
 
 /// The kernel's `struct sigaction`.
 type KernelAction = [u64; 4];
@@ -26,6 +28,10 @@ enum Change {
     Map { at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64 },
     /// Memory was unmapped.
     Unmap { at: usize, len: usize },
+    /// System V shared memory was attached.
+    Attach { id: c_int, at: usize, flags: c_int },
+    /// System V shared memory was detached.
+    Detach { at: usize },
     /// The arena's own pages were put back where a file lay.
     Arena { at: usize, len: usize },
     /// A protection was changed.
@@ -105,6 +111,20 @@ pub(crate) fn is_behind() -> bool {
 pub(crate) fn unmapped(at: usize, len: usize) {
     if needed() {
         note(Change::Unmap { at, len });
+    }
+}
+
+/// This worker attached System V shared memory, at `at`.
+pub(super) fn attached(id: c_int, at: usize, flags: c_int) {
+    if needed() {
+        note(Change::Attach { id, at, flags });
+    }
+}
+
+/// This worker detached what was attached at `at`.
+pub(super) fn detached(at: usize) {
+    if needed() {
+        note(Change::Detach { at });
     }
 }
 
@@ -220,6 +240,15 @@ fn apply(change: Change) -> bool {
                 sys::mmap(at, len, prot, flags, fd, offset as u64).is_ok()
             }
             Change::Unmap { at, len } => sys::syscall(libc::SYS_munmap, [at, len, 0, 0, 0, 0]).is_ok(),
+            // A segment that is gone by now has been detached since.
+            Change::Attach { id, at, flags } => match system_v::attach(id, at, flags | libc::SHM_REMAP) {
+                Ok(_) => true,
+                Err(e) => [libc::EINVAL, libc::EIDRM].contains(&e.0),
+            },
+            Change::Detach { at } => {
+                let _ = system_v::detach(at);
+                true
+            }
             Change::Arena { at, len } => {
                 state::pager().is_some_and(|pager| pager.map_again(state::table(), at, len).is_ok())
             }
@@ -240,6 +269,13 @@ fn apply(change: Change) -> bool {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
+    if prot & libc::PROT_WRITE != 0 && objects::is_own_code_between(at, at.saturating_add(len)) {
+        // Libraries that write jumps over the first instructions of `mmap` and its family (UCX's memory hooks, Open MPI's) would
+        // go past what these functions do here.
+        // SAFETY: errno is this thread's.
+        unsafe { *libc::__errno_location() = libc::EACCES };
+        return -1;
+    }
     // Blocks of the arena come and go without their protection being set back: they stay readable and writable. A block that
     // holds code becomes executable besides.
     let in_arena = state::pager().is_some() && layout::in_arena(at);

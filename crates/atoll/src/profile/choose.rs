@@ -67,7 +67,7 @@ pub(super) fn managed(args: &ProfileArgs) -> bool {
         RuntimeArg::On => true,
         RuntimeArg::Off => false,
         RuntimeArg::Auto => {
-            args.run.near.is_some()
+            args.run.near().is_some()
                 || args.run.require
                 || args.run.nodes.is_some_and(|n| n > 1)
                 || matches!(args.sampler, SamplerArg::Touches | SamplerArg::Both)

@@ -57,7 +57,7 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
 fn settings(args: &ProfileArgs) -> Settings {
     Settings {
         // The runtime knows what a share is in bytes.
-        near_bytes: args.run.near.and_then(Share::size).map(|size| size.0),
+        near_bytes: args.run.near().and_then(Share::size).map(|size| size.0),
         page_bytes: 1 << args.run.page.shift(),
         page_tables: args.run.memory.page_tables.word().to_owned(),
         faults: args.run.memory.faults.word().to_owned(),

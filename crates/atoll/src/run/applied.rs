@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use atoll_memory::control::Control;
 
-use super::check::program::Checked;
+use super::check::program::{Checked, Uses};
 use super::process::Process;
 use crate::cli::{RunArgs, SummaryForm, Translation};
 
@@ -35,7 +35,7 @@ const ALONE: &str =
 /// paged.
 pub(super) fn applies_to_all(args: &RunArgs) -> bool {
     let several = args.nodes.is_some_and(|nodes| nodes > 1) || !args.hosts.is_empty();
-    args.near.is_some() && !several && args.translation.translation == Translation::Paging
+    args.near().is_some() && !several && args.translation.translation == Translation::Paging
 }
 
 /// Says before the start that nothing will be managed, if that is known.
@@ -43,14 +43,14 @@ pub(super) fn applies_to_all(args: &RunArgs) -> bool {
 /// # Errors
 /// `--require` was given.
 pub(super) fn before(args: &RunArgs, checked: Checked) -> Result<(), NotApplied> {
-    if checked != Checked::Alone || applies_to_all(args) {
+    if checked.openmp != Uses::Alone || applies_to_all(args) {
         return Ok(());
     }
     let name = args.program.words[0].display();
     if args.require {
         return Err(NotApplied(name.to_string(), ALONE));
     }
-    if let Some(near) = args.near {
+    if let Some(near) = args.near() {
         eprintln!("atoll: --near {near} is not applied: {name} cannot be managed, as {ALONE}. {MEND}");
     }
     Ok(())
@@ -58,7 +58,9 @@ pub(super) fn before(args: &RunArgs, checked: Checked) -> Result<(), NotApplied>
 
 /// Looks while the program runs, in a thread of its own, until something is managed or a line has said that nothing is.
 pub(super) fn look_on(args: &RunArgs, checked: Checked, control: &'static Control, child: i32) {
-    let Some(near) = args.near.filter(|_| checked == Checked::Other && !applies_to_all(args)) else { return };
+    let Some(near) = args.near().filter(|_| checked.openmp == Uses::Other && !applies_to_all(args)) else {
+        return;
+    };
     let name = args.program.words[0].display().to_string();
     let Some(child) = Process::open(child) else { return };
     let look = move || {
@@ -91,8 +93,8 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
     if control.failure.load(Ordering::Relaxed) != 0 {
         return args.require;
     }
-    let why = match checked {
-        Checked::Alone | Checked::Other if applies_to_all(args) => {
+    let why = match checked.openmp {
+        Uses::Alone | Uses::Other if applies_to_all(args) => {
             if control.late.load(Ordering::Relaxed) != 0 {
                 "the program that needed memory runs as it is".to_owned()
             } else {
@@ -104,13 +106,13 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
         _ if control.late.load(Ordering::Relaxed) != 0 => {
             "a library brought OpenMP after the start, too late".to_owned()
         }
-        Checked::Alone => format!("{name} is not linked with OpenMP (libgomp, libomp or libiomp5)"),
-        Checked::Other => {
+        Uses::Alone => format!("{name} is not linked with OpenMP (libgomp, libomp or libiomp5)"),
+        Uses::Other => {
             format!(
                 "atoll saw no program linked with OpenMP (libgomp, libomp or libiomp5), neither {name} nor one that it started"
             )
         }
-        Checked::OpenMp | Checked::Mpi => format!("{name} ended before atoll's runtime was set up in it"),
+        Uses::OpenMp => format!("{name} ended before atoll's runtime was set up in it"),
     };
     if args.summary != SummaryForm::None || args.require {
         let required = if args.require { ", which --require asks for" } else { "" };

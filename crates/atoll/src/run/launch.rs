@@ -15,10 +15,11 @@ use atoll_pages::PolicySpec;
 
 use super::applied::{self, NotApplied};
 use super::check::path::{self, PathError};
-use super::check::program::{self, CheckError, Checked};
+use super::check::program::{self, CheckError, Checked, Uses};
 use super::clock::Clock;
 use super::interrupts;
 use super::library::{self, LibraryError};
+use super::mpi;
 use super::near::{self, NearError};
 use super::nodes::{Nodes, NodesError};
 use super::signals::Signals;
@@ -164,7 +165,7 @@ fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Res
         path,
         settings.workers,
         nodes.count(),
-        checked != Checked::Alone || applied::applies_to_all(args),
+        checked.openmp != Uses::Alone || applied::applies_to_all(args),
     )?;
     settings.far_memory_bytes = spare::memory(settings.near_bytes, nodes.count());
     settings.consistency = match args.consistency {
@@ -276,6 +277,9 @@ pub(crate) fn launch_with(
     }
     if args.memory.workers.is_some() || nodes.count() > 1 {
         command.env("OMP_NUM_THREADS", control.settings.workers.to_string());
+    }
+    if nodes.count() == 1 {
+        mpi::set(&mut command, checked.mpi);
     }
     watch::become_subreaper();
     let signals = Signals::take().map_err(WatchError::Signals)?;

@@ -34,7 +34,7 @@ pub(crate) fn limit(
     applied: bool,
 ) -> Result<u64, NearError> {
     let page = args.page.bytes() as u64;
-    let percent = match args.near {
+    let percent = match args.near() {
         None => {
             if args.summary != SummaryForm::None && is_behind(args) {
                 eprintln!(

@@ -101,7 +101,7 @@ impl Nodes {
         let none = Nodes { node: 0, count: 1, sockets: vec![], others: vec![], children: vec![], job: None };
         let Some(count) = args.nodes.or((!args.hosts.is_empty()).then_some(0)) else {
             // Each process of a program of MPI is a program of its own.
-            return if checked == Checked::Mpi { Ok(none) } else { none.in_job(args) };
+            return if checked.mpi { Ok(none) } else { none.in_job(args) };
         };
         if std::env::var_os(LAUNCH_VARIABLE).is_some() {
             return none.in_job(args);

@@ -61,7 +61,7 @@ pub(crate) fn settle(args: &RunArgs, nodes: u32, settings: &mut Settings) -> Res
     }
     let memory = &args.memory;
     let given = [
-        ("--near", args.near.is_some()),
+        ("--near", args.near().is_some()),
         ("--far-limit", memory.far_limit.is_some()),
         ("--far", defaults::FAR.parse().as_ref() != Ok(&memory.far)),
         ("--policy", defaults::POLICY.parse() != Ok(args.policy)),

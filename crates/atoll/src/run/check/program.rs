@@ -76,14 +76,21 @@ impl CheckError {
 
 /// The result of the check for a program that can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Checked {
-    /// The program uses libgomp, libomp or libiomp5, and every symbol it needs is there.
+pub(crate) struct Checked {
+    /// How the program uses OpenMP.
+    pub(crate) openmp: Uses,
+    /// Whether it is an MPI program, of which each process runs by itself.
+    pub(crate) mpi: bool,
+}
+
+/// How a program uses OpenMP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Uses {
+    /// The program is linked with libgomp, libomp or libiomp5, and every symbol it needs is there.
     OpenMp,
-    /// As `OpenMp`; and it is a program of MPI, of which each process runs by itself.
-    Mpi,
-    /// The program does not use OpenMP, but may start a program that does, or load a library.
+    /// The program is not linked with one, but may start a program that is, or load a library.
     Other,
-    /// The program does not use OpenMP, and does neither of these.
+    /// The program is not linked with one, and does neither of these.
     Alone,
 }
 
@@ -110,9 +117,11 @@ pub(crate) fn check(
     let names = preload.split([' ', ':']).filter(|name| !name.is_empty());
     program.needed.extend(names.map(str::to_owned));
     let objects = closure(&path, program, &Libraries::new(library_path))?;
+    // Open MPI's and Intel's libmpi.so.*, MPICH's libmpich.so.*, and their libraries for C++ and Fortran.
+    let mpi = objects.iter().any(|(path, _)| file_name(path).starts_with("libmpi"));
     if !objects.iter().any(|(path, _)| is_replaced(path)) {
         let may = objects.iter().any(|(path, elf)| elf.goes_on && !is_libc(path));
-        return Ok(if may { Checked::Other } else { Checked::Alone });
+        return Ok(Checked { openmp: if may { Uses::Other } else { Uses::Alone }, mpi });
     }
     let runtime_elf = Elf::open(runtime).map_err(|e| CheckError::Runtime(shown(runtime), e))?;
     let others = objects.iter().filter(|(path, _)| !is_replaced(path));
@@ -130,8 +139,7 @@ pub(crate) fn check(
             return Err(CheckError::Symbols { object: shown(path), symbols: symbols.join(", ") });
         }
     }
-    let is_mpi = objects.iter().any(|(path, _)| file_name(path).starts_with("libmpi.so"));
-    Ok(if is_mpi { Checked::Mpi } else { Checked::OpenMp })
+    Ok(Checked { openmp: Uses::OpenMp, mpi })
 }
 
 fn shown(path: &Path) -> String {

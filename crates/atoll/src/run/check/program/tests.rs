@@ -29,12 +29,12 @@ impl Bench {
         self.try_gcc(name, source, flags).unwrap_or_else(|| panic!("gcc cannot build {name}"))
     }
 
-    fn check(&self, program: &Path) -> Result<Checked, String> {
+    fn check(&self, program: &Path) -> Result<Uses, String> {
         let runtime = self.path("runtime.so");
         if !runtime.exists() {
             self.gcc("runtime.so", "void GOMP_parallel(void) {}", &["-shared", "-fPIC"]);
         }
-        check(program, &runtime, None, None).map_err(|e| e.to_string())
+        check(program, &runtime, None, None).map(|checked| checked.openmp).map_err(|e| e.to_string())
     }
 }
 
@@ -46,9 +46,9 @@ const CRITICAL: &str =
 fn programs_are_told_apart() {
     let bench = Bench::new();
     let plain = bench.gcc("plain", "int main(void) { return 0; }", &[]);
-    assert_eq!(bench.check(&plain), Ok(Checked::Alone));
+    assert_eq!(bench.check(&plain), Ok(Uses::Alone));
     let openmp = bench.gcc("openmp", PARALLEL, &["-fopenmp"]);
-    assert_eq!(bench.check(&openmp), Ok(Checked::OpenMp));
+    assert_eq!(bench.check(&openmp), Ok(Uses::OpenMp));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn weak_symbols_and_own_definitions_are_no_reason() {
     let source = "void GOMP_new(void) __attribute__((weak)); void omp_mine(void) {}\n".to_owned()
         + "int main(void) {\n#pragma omp parallel\n{ if (GOMP_new) GOMP_new(); omp_mine(); }\nreturn 0; }";
     let program = bench.gcc("weak", &source, &["-fopenmp", "-rdynamic"]);
-    assert_eq!(bench.check(&program), Ok(Checked::OpenMp));
+    assert_eq!(bench.check(&program), Ok(Uses::OpenMp));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn another_runtime_is_refused() {
 }
 
 /// Checks a program of clang's, with a stand-in for LLVM's runtime, that needs `needs`.
-fn of_llvm(bench: &Bench, runtime: &str, needs: &str) -> Result<Checked, String> {
+fn of_llvm(bench: &Bench, runtime: &str, needs: &str) -> Result<Uses, String> {
     let source = format!("void {needs}(void) {{}}");
     let soname = format!("-Wl,-soname,{runtime}");
     let library = bench.gcc(runtime, &source, &["-shared", "-fPIC", &soname]);
@@ -126,7 +126,7 @@ fn of_llvm(bench: &Bench, runtime: &str, needs: &str) -> Result<Checked, String>
 #[test]
 fn runtimes_of_llvm_and_intel_are_replaced() {
     for runtime in ["libomp.so.5", "libiomp5.so"] {
-        assert_eq!(of_llvm(&Bench::new(), runtime, "__kmpc_fork_call"), Ok(Checked::OpenMp), "{runtime}");
+        assert_eq!(of_llvm(&Bench::new(), runtime, "__kmpc_fork_call"), Ok(Uses::OpenMp), "{runtime}");
         let error = of_llvm(&Bench::new(), runtime, "__kmpc_new").unwrap_err();
         assert!(error.ends_with("needs __kmpc_new, which atoll's OpenMP runtime does not have"), "{error}");
     }
@@ -183,7 +183,7 @@ fn scripts_are_as_good_as_their_interpreters() {
         std::fs::write(&script, format!("{first}\ntrue\n")).unwrap();
         bench.check(&script)
     };
-    assert_eq!(with("#!/bin/sh"), Ok(Checked::Other));
+    assert_eq!(with("#!/bin/sh"), Ok(Uses::Other));
     assert!(with("#!/nowhere/sh").unwrap_err().contains("interpreter /nowhere/sh is not there"));
     assert!(with("true").unwrap_err().contains("neither a program nor a script"));
     let itself = format!("#!{}", script.display());
@@ -195,7 +195,7 @@ fn a_program_that_starts_others_may_start_one_that_is_managed() {
     let bench = Bench::new();
     let program =
         bench.gcc("starts", "#include <stdlib.h>\nint main(void) { return system(\"true\"); }", &[]);
-    assert_eq!(bench.check(&program), Ok(Checked::Other));
+    assert_eq!(bench.check(&program), Ok(Uses::Other));
 }
 
 /// A library in LD_PRELOAD counts as if the program were linked with it.
@@ -203,8 +203,8 @@ fn a_program_that_starts_others_may_start_one_that_is_managed() {
 fn a_libgomp_that_is_preloaded_manages_any_program() {
     let bench = Bench::new();
     let program = bench.gcc("plain", "int main(void) { return 0; }", &[]);
-    assert_eq!(bench.check(&program), Ok(Checked::Alone));
+    assert_eq!(bench.check(&program), Ok(Uses::Alone));
     let runtime = bench.path("runtime.so");
     let checked = check(&program, &runtime, None, Some("libm.so.6:libgomp.so.1".as_ref()));
-    assert_eq!(checked.map_err(|e| e.to_string()), Ok(Checked::OpenMp));
+    assert_eq!(checked.map(|checked| checked.openmp).map_err(|e| e.to_string()), Ok(Uses::OpenMp));
 }

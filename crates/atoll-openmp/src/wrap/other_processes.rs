@@ -1,0 +1,253 @@
+//! `process_vm_readv` and `process_vm_writev`: copies between this process's memory and another's, as MPI libraries make them.
+//!
+//! Stands on `paged`, which brings this side's memory near and pins it. The other process may run under atoll, too: then the kernel
+//! finds of its memory only what its page table holds at the moment, and that process is asked to copy
+//! (`start::copies_for_others`). What is written there is always written by that process, as the kernel might write to a page
+//! that is on its way to far memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use atoll_memory::sys;
+
+use super::paged::{self, Cut};
+use crate::start::copies_for_others::{self, Request, WAITING};
+use crate::state;
+
+type Vectors =
+    unsafe extern "C" fn(usize, *const libc::iovec, usize, *const libc::iovec, usize, usize) -> isize;
+
+/// `process_vm_readv`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn process_vm_readv(
+    pid: usize,
+    local: *const libc::iovec,
+    locals: usize,
+    remote: *const libc::iovec,
+    remotes: usize,
+    flags: usize,
+) -> isize {
+    let call = real!("process_vm_readv", Vectors);
+    // SAFETY: by the caller.
+    unsafe { copy(call, Cut::Fill, pid, (local, locals), (remote, remotes), flags) }
+}
+
+/// `process_vm_writev`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn process_vm_writev(
+    pid: usize,
+    local: *const libc::iovec,
+    locals: usize,
+    remote: *const libc::iovec,
+    remotes: usize,
+    flags: usize,
+) -> isize {
+    let call = real!("process_vm_writev", Vectors);
+    // SAFETY: by the caller.
+    unsafe { copy(call, Cut::Drain, pid, (local, locals), (remote, remotes), flags) }
+}
+
+/// Makes the call, one local vector after the other, each in pinned pieces.
+///
+/// # Safety
+/// As libc's functions.
+unsafe fn copy(
+    call: Vectors,
+    cut: Cut,
+    pid: usize,
+    local: (*const libc::iovec, usize),
+    remote: (*const libc::iovec, usize),
+    flags: usize,
+) -> isize {
+    let most = libc::UIO_MAXIOV as usize;
+    if state::pager().is_none() || flags != 0 || local.1 > most || remote.1 > most || local.1 * remote.1 == 0
+    {
+        // SAFETY: the caller's arguments.
+        return unsafe { call(pid, local.0, local.1, remote.0, remote.1, flags) };
+    }
+    // Lists of this library's own: the caller's may lie in paged memory.
+    // SAFETY: the caller's lists.
+    let (local, remote) = unsafe {
+        (
+            std::slice::from_raw_parts(local.0, local.1),
+            std::slice::from_raw_parts(remote.0, remote.1).to_vec(),
+        )
+    };
+    // SAFETY: no arguments.
+    let own = unsafe { libc::getpid() } as usize == pid;
+    let mut done = 0;
+    for vector in local {
+        let before = done;
+        let n = paged::with(vector.iov_base as usize, vector.iov_len, cut, |at, len, within| {
+            let theirs = part(&remote, before + within, len);
+            // What lies in this process's own paged memory is held near as the caller's buffer is.
+            let held: Vec<_> = theirs
+                .iter()
+                .filter(|_| own)
+                .map(|v| paged::hold(v.iov_base as usize, v.iov_len, cut == Cut::Drain))
+                .collect();
+            let n = if cut == Cut::Drain && !own && is_managed(pid) {
+                0
+            } else {
+                let ours = libc::iovec { iov_base: at as *mut _, iov_len: len };
+                // SAFETY: a piece of the caller's buffer, and a part of the caller's list.
+                unsafe { call(pid, &raw const ours, 1, theirs.as_ptr(), theirs.len(), 0) }
+            };
+            drop(held);
+            let unreached = n >= 0 || errno() == libc::EFAULT;
+            if unreached && !own && (n.max(0) as usize) < length(&theirs) && is_managed(pid) {
+                return ask(pid, &theirs, at, n.max(0) as usize, cut == Cut::Drain);
+            }
+            n
+        });
+        if n < 0 {
+            return if done > 0 { done as isize } else { n };
+        }
+        done += n as usize;
+        if (n as usize) < vector.iov_len {
+            break;
+        }
+    }
+    done as isize
+}
+
+/// The part of a list of vectors that begins `skip` bytes into them, of `len` bytes at most.
+fn part(list: &[libc::iovec], mut skip: usize, mut len: usize) -> Vec<libc::iovec> {
+    let mut of = Vec::with_capacity(list.len());
+    for v in list {
+        if skip >= v.iov_len {
+            skip -= v.iov_len;
+            continue;
+        }
+        let n = (v.iov_len - skip).min(len);
+        if n == 0 {
+            break;
+        }
+        of.push(libc::iovec { iov_base: v.iov_base.wrapping_byte_add(skip), iov_len: n });
+        (skip, len) = (0, len - n);
+    }
+    of
+}
+
+fn length(list: &[libc::iovec]) -> usize {
+    list.iter().map(|v| v.iov_len).sum()
+}
+
+fn errno() -> i32 {
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() }
+}
+
+fn fail(errno: i32) -> isize {
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// When the process started, in ticks since the machine did: with its number it tells processes apart.
+fn started(pid: usize) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may have anything in it; the start is the 22nd field.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Whether the process has atoll's memory mapped: another run's.
+fn is_managed(pid: usize) -> bool {
+    /// Processes that were looked at last: number, start and answer in one word each, so that none is read half.
+    static KNOWN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    let Some(started) = started(pid) else { return false };
+    let key = (pid as u64) << 42 ^ started << 1;
+    let known = &KNOWN[pid % KNOWN.len()];
+    let seen = known.load(Ordering::Relaxed);
+    if seen & !1 == key & !1 {
+        return seen & 1 != 0;
+    }
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let name = b"/memfd:atoll-tables";
+    let is = maps.windows(name.len()).any(|bytes| bytes == name);
+    known.store(key & !1 | u64::from(is), Ordering::Relaxed);
+    is
+}
+
+/// The most that is asked for at once, bytes: the other process handles no signal meanwhile.
+const AT_ONCE: usize = 256 << 10;
+/// How long is waited before the signal is sent again: one that meets another on its way is lost.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// Has the process copy between `theirs`, from byte `done` on, and `local` here. The number of bytes copied in all, or -1 and errno.
+fn ask(pid: usize, theirs: &[libc::iovec], local: usize, mut done: usize, write: bool) -> isize {
+    let sum = length(theirs);
+    while done < sum {
+        let Some(v) = part(theirs, done, AT_ONCE).first().copied() else { break };
+        let mut request = Request::new(v.iov_base as usize, local + done, v.iov_len, write);
+        match wait(pid, &mut request) {
+            Ok(n) => {
+                done += n;
+                if n < v.iov_len {
+                    break;
+                }
+            }
+            Err(e) if done == 0 => return fail(e),
+            Err(_) => break,
+        }
+    }
+    if done == 0 && sum > 0 { fail(libc::EFAULT) } else { done as isize }
+}
+
+/// Sends the request and waits for its answer: the number of bytes, or an errno value.
+fn wait(pid: usize, request: &mut Request) -> Result<usize, i32> {
+    let at = std::ptr::from_mut(request);
+    // SAFETY: plain data; the fields that a signal with a value has.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    (info.si_signo, info.si_code) = (libc::SIGBUS, libc::SI_QUEUE);
+    // SAFETY: after the first three numbers, and the gap behind them, lie the sender, its user and the value.
+    unsafe {
+        let words = (&raw mut info).cast::<u64>().add(2);
+        let own = sys::syscall(libc::SYS_getpid, [0; 6]).unwrap_or(0) as u64;
+        let user = sys::syscall(libc::SYS_getuid, [0; 6]).unwrap_or(0) as u64;
+        words.write(own | user << 32);
+        words.add(1).write(copies_for_others::value(at as usize) as u64);
+    }
+    loop {
+        let send = [pid, libc::SIGBUS as usize, (&raw const info) as usize, 0, 0, 0];
+        // SAFETY: the kernel reads the structure.
+        unsafe { sys::syscall(libc::SYS_rt_sigqueueinfo, send) }.map_err(|e| e.0)?;
+        let sent = std::time::Instant::now();
+        while sent.elapsed() < AGAIN {
+            // SAFETY: this thread's own; the kernel writes it for the other process.
+            let answer = unsafe { (&raw const (*at).answer).read_volatile() };
+            if answer != WAITING {
+                return usize::try_from(answer).map_err(|_| -answer as i32);
+            }
+            if sent.elapsed() < Duration::from_micros(200) {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn parts_of_lists() {
+        let list = [(0x1000, 16), (0x2000, 0), (0x3000, 32)]
+            .map(|(at, len)| libc::iovec { iov_base: at as *mut _, iov_len: len });
+        let of = |skip, len| {
+            part(&list, skip, len).iter().map(|v| (v.iov_base as usize, v.iov_len)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(0, 100), [(0x1000, 16), (0x3000, 32)]);
+        assert_eq!(of(4, 20), [(0x1004, 12), (0x3000, 8)]);
+        assert_eq!(of(16, 1), [(0x3000, 1)]);
+        assert_eq!(of(48, 1), []);
+    }
+}
