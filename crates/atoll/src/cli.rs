@@ -228,8 +228,8 @@ pub(crate) struct RunArgs {
 
     /// Near memory: the most of the program's data that is resident at once (64M, 1.5G, 50%)
     ///
-    /// A percentage is of the footprint that this program had when it last ran with these arguments, else of the machine's memory; a
-    /// line says which. Without a limit nothing is evicted.
+    /// A percentage is of the footprint that this program had when it last ran with these arguments, else of the machine's
+    /// memory; a line says which. Without a limit nothing is evicted.
     #[arg(long, value_name = "SIZE", value_parser = near)]
     pub(crate) near: Option<Share>,
 
@@ -241,8 +241,8 @@ pub(crate) struct RunArgs {
 
     /// End with an error (exit status 70) if the program cannot be managed, so that --near would have no effect
     ///
-    /// The error comes before the start if that is known then, else as soon as it is known, at the latest at the end in place of exit status
-    /// 0. A second OpenMP program of the run, which would run without the limit, is not started.
+    /// The error comes before the start if that is known then, else as soon as it is known, at the latest at the end in place
+    /// of exit status 0. A second OpenMP program of the run, which would run without the limit, is not started.
     #[arg(long)]
     pub(crate) require: bool,
 
@@ -260,8 +260,8 @@ pub(crate) struct RunArgs {
 
     /// The number of nodes over which the team is spread: process groups on this machine that share no memory
     ///
-    /// Default: the number of the job's processes if mpirun or srun started this one as one of several, else 1. With 1, each process of
-    /// such a job runs the program by itself.
+    /// Default: the number of the job's processes if mpirun or srun started this one as one of several, else 1. With 1, each
+    /// process of such a job runs the program by itself.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_NODES as i64))]
     pub(crate) nodes: Option<u32>,
 
@@ -288,8 +288,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = TransportArg::Auto)]
     pub(crate) transport: TransportArg,
 
-    /// The protocol that keeps copies of a page coherent between nodes: one writer at a time (sc), many writers in regions where that is
-    /// safe (mw), or for each region the one of these that costs less (smart)
+    /// The protocol that keeps copies of a page coherent between nodes: one writer at a time (sc), many writers in regions
+    /// where that is safe (mw), or for each region the one of these that costs less (smart)
     #[arg(long, value_enum, default_value_t = ConsistencyArg::Smart)]
     pub(crate) consistency: ConsistencyArg,
 
@@ -300,8 +300,8 @@ pub(crate) struct RunArgs {
     /// Look for errors of the program; this takes time. Races are words that two nodes write in one region
     ///
     /// Needs several nodes: --nodes N --workers N sees what any two workers write. Regions run among many writers, whatever
-    /// --consistency says, and every first write to a page in a phase faults. Regions whose code synchronises by instructions of its own are
-    /// not checked. A store that leaves a byte as it was is not seen.
+    /// --consistency says, and every first write to a page in a phase faults. Regions whose code synchronises by instructions
+    /// of its own are not checked. A store that leaves a byte as it was is not seen.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) check: Option<CheckArg>,
     /// Run a region on node 0 alone where measurement says that this takes less time; off spreads every region that can be
@@ -331,7 +331,8 @@ pub(crate) struct MemoryArgs {
 
     /// Far memory: auto, ram, lz4 or zstd (compressed in memory), file or file:DIR
     ///
-    /// auto is lz4 in memory that the machine (or the memory group) can spare beside the near limit, and a file for what does not fit there.
+    /// auto is lz4 in memory that the machine (or the memory group) can spare beside the near limit, and a file for what does
+    /// not fit there.
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 
@@ -339,11 +340,13 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) far_limit: Option<Size>,
 
-    /// Whether each worker has a page table of its own (private: workers are processes) or all share one (shared: workers are threads)
+    /// Whether each worker has a page table of its own (private: workers are processes) or all share one (shared: workers are
+    /// threads)
     #[arg(long, value_enum, default_value = defaults::PAGE_TABLES)]
     pub(crate) page_tables: PageTablesArg,
 
-    /// Whether a fault is resolved by the worker itself or by a handler thread (slow, but every system call works on paged memory)
+    /// Whether a fault is resolved by the worker itself or by a handler thread (slow, but every system call works on paged
+    /// memory)
     #[arg(long, value_enum, default_value = defaults::FAULTS)]
     pub(crate) faults: FaultsArg,
 }

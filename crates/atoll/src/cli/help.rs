@@ -1,15 +1,15 @@
 //! Makes help texts wrap cleanly at any width.
 //!
-//! clap breaks long lines, but does not keep the indent of lists, and keeps the line breaks of the source. The texts stand in the source as they are to be
-//! read, and [`flow`] turns them into what clap gets.
+//! clap breaks long lines, but does not keep the indent of lists, and keeps the line breaks of the source. The texts stand in
+//! the source as they are to be read, and [`flow`] turns them into what clap gets.
 
 /// The widest line of a list, in characters: it fits into a terminal of 80 columns.
 const WIDTH: usize = 78;
 
 /// Joins the lines of each paragraph into one, and breaks the lines of lists anew, behind their indents.
 ///
-/// A line that begins with spaces is an item of a list: a name, two spaces or more, and its text. Lines below it that are indented further continue
-/// the text. Where the name stands alone, its text begins below it.
+/// A line that begins with spaces is an item of a list: a name, two spaces or more, and its text. Lines below it that are
+/// indented further continue the text. Where the name stands alone, its text begins below it.
 pub(crate) fn flow(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut out: Vec<String> = Vec::new();

@@ -37,8 +37,9 @@ pub(crate) struct SegmentRunArgs {
 
     /// Use only cores that no program can leave, whatever its instructions; this excludes ldt
     ///
-    /// ldt cores stop every access beyond the limit, but a program written for that can jump to 64-bit code of the process around it. On all cores
-    /// system calls are served with your rights; only files that are memory (/proc/self/mem) are not opened.
+    /// ldt cores stop every access beyond the limit, but a program written for that can jump to 64-bit code of the process
+    /// around it. On all cores system calls are served with your rights; only files that are memory (/proc/self/mem) are not
+    /// opened.
     #[arg(long)]
     pub(crate) strict: bool,
 

@@ -9,8 +9,9 @@ use clap::{Args, ValueEnum};
 pub(crate) struct TranslationArgs {
     /// Whether memory is pages that come and go, or one segment of huge pages that is complete before the program starts
     ///
-    /// In a segment nothing is paged: no near limit, no far memory, and no page fault after the start. Its memory is reserved huge
-    /// pages; `atoll doctor` says how to reserve them. Where there are none, the kernel is asked for transparent ones, and a line says so.
+    /// In a segment nothing is paged: no near limit, no far memory, and no page fault after the start. Its memory is reserved
+    /// huge pages; `atoll doctor` says how to reserve them. Where there are none, the kernel is asked for transparent ones, and
+    /// a line says so.
     #[arg(long, value_enum, default_value_t = Translation::Paging)]
     pub(crate) translation: Translation,
 
