@@ -51,7 +51,7 @@ static void *allocated(size_t bytes) {
     return block;
 }
 
-/* In [0, 1), from the number of an option and what is drawn for it. */
+/* Returns a number in [0, 1), from the number of an option and of the quantity that is drawn for it. */
 static double drawn(uint64_t which, uint64_t what) {
     uint64_t x = (which * 8 + what + 1) * 0x9e3779b97f4a7c15ULL;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -74,7 +74,7 @@ static void make_portfolio(int n) {
     }
 }
 
-/* From records to arrays, as the pricing reads them. */
+/* Copies records to arrays, which the pricing reads. */
 static void unpack_portfolio(int n) {
     spots = inputs, strikes = spots + n, rates = strikes + n, volatilities = rates + n, times = volatilities + n;
     for (int i = 0; i < n; i++) {
@@ -114,7 +114,7 @@ static void price_all(int n) {
         prices[i] = price_of(spots[i], strikes[i], rates[i], volatilities[i], times[i], kinds[i]);
 }
 
-/* The same by the error function, in double precision and from the record. */
+/* Returns the price by the error function, in double precision and from the record. */
 static double price_by_erfc(const option *o) {
     double deviation = o->volatility * sqrt(o->time), present = o->strike * exp(-(double)o->rate * o->time);
     double d1 = log(o->spot / present) / deviation + 0.5 * deviation, d2 = d1 - deviation;
@@ -122,7 +122,7 @@ static double price_by_erfc(const option *o) {
     return sign * 0.5 * (o->spot * erfc(-sign * d1 * M_SQRT1_2) - present * erfc(-sign * d2 * M_SQRT1_2));
 }
 
-/* The same as what is paid on average: Simpson's rule over the logarithm of the spot at the end, from the strike on. */
+/* Returns the price as the average payoff: Simpson's rule over the logarithm of the spot at the end, from the strike on. */
 static double price_by_integral(const option *o) {
     double deviation = o->volatility * sqrt(o->time);
     double mean = log(o->spot) + (o->rate - 0.5 * (double)o->volatility * o->volatility) * o->time;
@@ -136,7 +136,7 @@ static double price_by_integral(const option *o) {
     return exp(-(double)o->rate * o->time) * sum * width / 3.0 / sqrt(2.0 * M_PI);
 }
 
-/* The greatest error of a price, as a share of its strike. */
+/* Returns the greatest error of a price, as a share of its strike. */
 static double greatest_error(int n) {
     double greatest = 0.0;
 #pragma omp parallel for schedule(static) reduction(max : greatest)

@@ -47,7 +47,7 @@ static double value[MAX_NONZEROS];
 static double x[MAX_N], z[MAX_N], p[MAX_N], q[MAX_N], r[MAX_N];
 static double partial_pq[MAX_BLOCKS], partial_rr[MAX_BLOCKS];
 
-/* What the matrix is made from: A = sum over i of weight_i v_i v_i^T, v_i sparse, stored NONZER + 1 apart. */
+/* The vectors that the matrix is made from: A = sum over i of weight_i v_i v_i^T, v_i sparse, stored NONZER + 1 apart. */
 static int vector_length[MAX_N], vector_index[MAX_TERMS];
 static double vector_element[MAX_TERMS], weight[MAX_N];
 /* For each row, the vectors with an element there, in order of i: (i, its element in the row). */
@@ -184,7 +184,7 @@ static int combine_row(int n, const int *from_columns, const double *from_values
     return nonzeros;
 }
 
-/* The same matrix by NPB 3's way (`makea` and `sparse`), serial from beginning to end. */
+/* Makes the same matrix as NPB 3 does (`makea` and `sparse`), serially from beginning to end. */
 static void make_matrix_from_triples(const cg_class *c) {
     int n = c->n, stride = c->nonzer + 1;
     draw_vectors(c);
@@ -224,7 +224,7 @@ static void make_matrix_from_triples(const cg_class *c) {
         to += nonzeros;
         if (row == n - 1) row_start[n] = to;
     }
-    /* They stay to the program's end, as NPB's arrays do. */
+    /* These arrays stay to the program's end, as NPB's do. */
 }
 
 static inline double row_product(int row, const double *v) {

@@ -43,7 +43,7 @@ static const int waves[WAVES][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 5}, {7, 
 
 static double *temperature, *result, *power;
 static int side;
-/* What a step adds: of the power, of the differences to neighbours in a column and in a row, and to the surroundings. */
+/* The factors of what a step adds: of the power, of the differences to neighbours in a column and in a row, and to the surroundings. */
 static double per_power, per_column, per_row, per_ambient;
 
 static double *allocated(size_t cells) {
@@ -119,7 +119,7 @@ static void step(const double *from, double *to) {
     }
 }
 
-/* What the waves weigh in a grid: means over all cells. A row's sums are one thread's, and the rows are added in order. */
+/* Computes the weights of the waves in a grid: means over all cells. A row's sums are one thread's, and the rows are added in order. */
 static void weigh(const double *grid, double *weights) {
     double *cosines = allocated((size_t)WAVES * side), *rows = allocated((size_t)WAVES * side);
     for (int w = 0; w < WAVES; w++)
@@ -139,7 +139,7 @@ static void weigh(const double *grid, double *weights) {
     free(cosines);
 }
 
-/* What a wave weighs after `steps` steps: a number, stepped by itself. */
+/* Returns the weight of a wave after `steps` steps: a number, stepped by itself. */
 static double foretold(int w, double weight, double weight_in_power, int steps) {
     double down = 2.0 * sin(0.5 * M_PI * waves[w][0] / side), across = 2.0 * sin(0.5 * M_PI * waves[w][1] / side);
     double kept = 1.0 - per_ambient - per_column * down * down - per_row * across * across;

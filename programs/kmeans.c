@@ -85,7 +85,7 @@ static void release(void) {
     free(features);
 }
 
-/* In [0, 1). */
+/* Returns a random number in [0, 1). */
 static double drawn(uint64_t *state) {
     uint64_t x = *state += 0x9e3779b97f4a7c15ULL;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -196,7 +196,7 @@ static double distance_in_double(const float *point, const double *at) {
     return sum;
 }
 
-/* How many points are not with the nearest of the centres that assigned them. */
+/* Returns the number of points that are not with the nearest of the centres that assigned them. */
 static long wrongly_assigned(double (*assigning)[FEATURES]) {
     long wrong = 0;
 #pragma omp parallel for schedule(static) reduction(+ : wrong)
@@ -215,7 +215,7 @@ static long wrongly_assigned(double (*assigning)[FEATURES]) {
     return wrong;
 }
 
-/* How far a centre is at most from the mean of its members, gathered cluster by cluster, and from the true centre. */
+/* Returns the greatest distance of a centre from the mean of its members, gathered cluster by cluster, and from the true centre. */
 static void centres_off(double *off_mean, double *off_true) {
     *off_mean = *off_true = 0.0;
     for (int k = 0; k < CLUSTERS; k++) {

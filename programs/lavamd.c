@@ -58,7 +58,7 @@ static void *allocated(size_t bytes) {
     return block;
 }
 
-/* In [0, 1). */
+/* Returns a random number in [0, 1). */
 static double drawn(long which, int what) {
     uint64_t x = ((uint64_t)which * 4 + (uint64_t)what + 1) * 0x9e3779b97f4a7c15ULL;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -140,7 +140,7 @@ static double imbalance(long n) {
     return (fabs(sum[0]) + fabs(sum[1]) + fabs(sum[2])) / all;
 }
 
-/* How far a particle's force is from what all particles together do to it, as a share of its potential. */
+/* Returns the distance of a particle's force from what all particles together do to it, as a share of its potential. */
 static double error_of(long which, long n) {
     const vector *at = &positions[which], *f = &forces[which];
     vector sum = {0.0, 0.0, 0.0, 0.0};

@@ -43,7 +43,7 @@ static cfd_grid grid;
 static double *u, *rsd, *frct, *rho_i, *kinetic;
 static double **workspaces;
 
-/* What one point of a grid line contributes to the residual. */
+/* The contribution of one point of a grid line to the residual. */
 typedef struct {
     double u[5]; /* first, so that a component recurs every sizeof(flux_point) */
     double convective[5];
@@ -51,7 +51,7 @@ typedef struct {
     double viscous[5];   /* between the point before and this one */
 } flux_point;
 
-/* What one cell of a grid row contributes to a sweep: the diagonal block with its right-hand side as sixth column,
+/* The contribution of one cell of a grid row to a sweep: the diagonal block with its right-hand side as sixth column,
  * and the block of its neighbour in the row. */
 typedef struct {
     double diagonal[5][6];
@@ -127,7 +127,7 @@ static void compute_rhs(void) {
     }
 }
 
-/* How many planes each thread has finished in this step, over both sweeps; a cache line of its own for each, since the
+/* The number of planes each thread has finished in this step, over both sweeps; a cache line of its own for each, since the
  * neighbour polls it. */
 static struct {
     long planes;

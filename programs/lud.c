@@ -108,7 +108,7 @@ static void step(int k) {
         subtract_product(first + b / blocks * BLOCK, first + b % blocks * BLOCK, k);
 }
 
-/* What (i, j) is once `done` columns are eliminated. */
+/* Returns the value of element (i, j) once `done` columns are eliminated. */
 static inline double known(int i, int j, int done) {
     int low = i < j ? i : j, m = low < done ? low : done;
     double left = SCALE * exp(-DECAY * abs(i - j));

@@ -87,7 +87,7 @@ static inline double product(const double a[3], const double b[3]) {
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
 
-/* What the corners of an element have of a node's array. */
+/* Gathers a node's array at the corners of an element. */
 static inline void take_corners(int e, double (*of)[MAX_NODES], double out[CORNERS][3]) {
     const int *node = &element_node[(size_t)e * CORNERS];
     for (int c = 0; c < CORNERS; c++)
@@ -208,7 +208,7 @@ static void move_nodes(double dt) {
         }
 }
 
-/* What an element's corners did to their nodes, its energy no longer has. */
+/* Takes the work that an element's corners did to their nodes from its energy. */
 static void do_work(double dt) {
 #pragma omp parallel for schedule(static)
     for (int e = 0; e < elements; e++) {
@@ -260,7 +260,7 @@ static void keep_start(void) {
     }
 }
 
-/* From the step's start by `dt`, with the forces of where the nodes are now. */
+/* Moves from the step's start by `dt`, with the forces of where the nodes are now. */
 static void pass(double dt) {
     compute_corner_forces();
     gather_forces();

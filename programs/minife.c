@@ -101,7 +101,7 @@ static double temperature_at(const int place[3]) {
     return x * x - y * y + 2.0 * x * y * z + z - 3.0 * x;
 }
 
-/* How many neighbours, itself among them, a node has. */
+/* Returns the number of a node's neighbours, itself among them. */
 static int row_length(const int place[3]) {
     int length = 1;
     for (int d = 0; d < 3; d++) length *= 1 + (place[d] > 0) + (place[d] < side - 1);
@@ -227,10 +227,10 @@ static void multiply(double *out, const double *in) {
     }
 }
 
-/* Of what it was, where nothing is left to be found but rounding. */
+/* The share of the first residual below which only rounding is left to be found. */
 #define NOTHING_LEFT 1e-40
 
-/* From a guess of zero. Does the work of all iterations, though the last ones change nothing. Returns the last residual's norm. */
+/* Solves from a guess of zero. Does the work of all iterations, though the last ones change nothing. Returns the last residual's norm. */
 static double conjugate_gradients(int iterations) {
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < nodes; i++) {

@@ -1,4 +1,4 @@
-/* What bt, sp and lu share: the flow problem of the NAS Parallel Benchmarks (NAS-95-020, section 3, "the pseudo
+/* The part that bt, sp and lu share: the flow problem of the NAS Parallel Benchmarks (NAS-95-020, section 3, "the pseudo
  * applications"). All three integrate one system, the compressible Navier-Stokes equations with a source term, and
  * differ in the implicit scheme alone; so the exact solution, the initial field, the spatial operator, its Jacobians
  * and the norms live here.

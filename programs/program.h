@@ -1,4 +1,4 @@
-/* What every program here shares: the command line, the clock, checksums and the verdict.
+/* The part that all programs here share: the command line, the clock, checksums and the verdict.
  *
  * A program is run as `NAME CLASS [--iterations N] [program's own options]`, class S, W, A, B or C. It prints
  * `Checksum: <16 hex digits>` over its results (equal bits in, equal digits out), then one of

@@ -27,8 +27,8 @@ static inline uint64_t stream_next(uint64_t x) {
     return x << 1 ^ ((int64_t)x < 0 ? POLYNOMIAL : 0);
 }
 
-/* --log-words K: a table of 2^K words instead of the class's, from the smallest class's up to 256 GiB. Takes it out of the
- * arguments, as the other programs do not know it; 0 if it is not there. */
+/* Reads --log-words K: a table of 2^K words instead of the class's, up to 256 GiB. Takes the option out of the
+ * arguments, as the other programs do not know it; returns 0 if it is not there. */
 static int own_log_words(int *argc, char **argv) {
     int log_words = 0;
     for (int i = 2; i + 1 < *argc; i++) {
@@ -49,7 +49,7 @@ static uint64_t multiply(uint64_t a, uint64_t b) {
     return product;
 }
 
-/* Number n of the stream, by squaring. */
+/* Returns number n of the stream, by squaring. */
 static uint64_t stream_at(uint64_t n) {
     uint64_t result = 1;
     for (uint64_t square = 2; n; n >>= 1, square = multiply(square, square))

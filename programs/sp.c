@@ -67,7 +67,7 @@ static void to_x(void) {
     }
 }
 
-/* From the eigenvectors of x to those of y. */
+/* Carries the right-hand side from the eigenvectors of x to those of y. */
 static void x_to_y(void) {
     FOR_INNER_CELLS(c) {
         double *r = state.rhs + 5 * c;
@@ -80,7 +80,7 @@ static void x_to_y(void) {
     }
 }
 
-/* From the eigenvectors of y to those of z. */
+/* Carries the right-hand side from the eigenvectors of y to those of z. */
 static void y_to_z(void) {
     FOR_INNER_CELLS(c) {
         double *r = state.rhs + 5 * c;
@@ -93,7 +93,7 @@ static void y_to_z(void) {
     }
 }
 
-/* From the eigenvectors of z back to the flow's own variables. */
+/* Carries the right-hand side from the eigenvectors of z back to the flow's own variables. */
 static void from_z(void) {
     FOR_INNER_CELLS(c) {
         double *r = state.rhs + 5 * c;

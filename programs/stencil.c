@@ -266,7 +266,7 @@ static void stage(double (*in)[MAX_CELLS], double (*out)[MAX_CELLS], double dt) 
     advance(RHOT, in, out, fluxes, 0, dt);
 }
 
-/* What --whole-model adds: arrays like those above, from the heap, as large as the class. */
+/* The arrays that --whole-model adds: arrays like those above, from the heap, as large as the class. */
 enum { METRICS = 15, OUTPUTS = 5, WHOLE = VARIABLES + METRICS + OUTPUTS };
 static double *whole[WHOLE];
 static double *const *const initial = whole, *const *const metric = whole + VARIABLES, *const *const output = whole + VARIABLES + METRICS;

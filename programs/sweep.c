@@ -83,7 +83,7 @@ static void random_pass(uint64_t *table, uint64_t first, uint64_t end, int pass)
     }
 }
 
-/* All of the table, in an order of this thread's own; how many words were not what they had been made. */
+/* Visits all of the table in an order of this thread's own; returns the number of words that were not as made. */
 static uint64_t shared_pass(uint64_t *table, uint64_t pages, int order, int update) {
     int half_bits = half_bits_of(pages);
     uint64_t wrong = 0;
@@ -97,7 +97,7 @@ static uint64_t shared_pass(uint64_t *table, uint64_t pages, int order, int upda
     return wrong;
 }
 
-/* What word `w` is after all passes of all threads. */
+/* Returns the value of word `w` after all passes of all threads. */
 static uint64_t expected(uint64_t w, enum pattern pattern, int passes, int threads) {
     uint64_t value = first_value(w);
     int is_visited = pattern == SEQUENTIAL ? w % LINE_WORDS == 0 : w % WORDS == word_of(w / WORDS);

@@ -1,9 +1,9 @@
-//! Why a measurement cannot be made.
+//! The reason why a measurement cannot be made.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// One sentence.
+/// An error of one sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Error(String);
@@ -13,7 +13,7 @@ impl Error {
         Error(what.into())
     }
 
-    /// `cannot WHAT PATH: why`.
+    /// Makes the error `cannot WHAT PATH: why`.
     pub(crate) fn at(what: &str, path: &Path, why: impl Display) -> Error {
         Error(format!("cannot {what} {}: {why}", path.display()))
     }

@@ -9,10 +9,10 @@ use crate::prediction::{self, Prediction};
 use crate::sheet::Sheet;
 use crate::{Options, links, paper, report, targets};
 
-/// Runs over a link at most: they take longest.
+/// The most runs over a link, as these take longest.
 const LINK_RUNS: u32 = 3;
 
-/// Measures; `false` if a run failed or its result was wrong.
+/// Measures; returns `false` if a run failed or its result was wrong.
 ///
 /// # Errors
 /// If something is missing.
@@ -31,7 +31,7 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     println!("{} nodes, {} workers, {} CPUs; medians of {runs}\n", places.nodes, places.workers, cpus());
 
     let (mut lines, mut wrong) = (Vec::new(), Vec::new());
-    // First, as it forks.
+    // This comes first, as it forks.
     let trips = if options.no_micro { None } else { Some(message::trips()?) };
     let mut micro = if options.no_micro && options.no_links { None } else { Some(Micro::build()?) };
     if let (Some(trips), Some(measured)) = (trips, &mut micro) {

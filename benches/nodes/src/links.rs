@@ -1,4 +1,4 @@
-//! What nodes cost that do not share memory: pages and programs over UCX, through loopback and shaped links, beside UCX's own
+//! Measures nodes that do not share memory: pages and programs over UCX, through loopback and shaped links, beside UCX's own
 //! round trip for a page.
 //!
 //! `shaped` makes the links, `message` measures UCX alone.
@@ -15,27 +15,27 @@ use crate::shaped::{self, Link, Way};
 use crate::sheet;
 use crate::stats::median;
 
-/// Gbit/s of the links: those of the paper's machines.
+/// The rates of the links in Gbit/s: those of the paper's machines.
 const RATES: [u32; 2] = [10, 56];
 const PAGE: usize = 4096;
-/// How programs are run over a link.
+/// The settings in which programs are run over a link.
 pub(crate) const SETTINGS: [Setting; 2] = [Setting::Sc, Setting::SmartPrefetch];
 
-/// What was measured over one way.
+/// The measurements over one way.
 pub(crate) struct Measured {
     pub(crate) name: String,
-    /// Microseconds, medians.
+    /// The medians in microseconds.
     pub(crate) read: Option<f64>,
     pub(crate) upgrade: Option<f64>,
-    /// UCX's own: a message there, a page back.
+    /// UCX's own round trip: a message there, a page back.
     pub(crate) trip: f64,
-    /// GB/s, where a region's pages are fetched ahead.
+    /// The rate in GB/s at which a region's pages are fetched ahead.
     pub(crate) fetch: Option<f64>,
-    /// Program, and seconds by [`SETTINGS`].
+    /// Each program with its seconds by [`SETTINGS`].
     pub(crate) programs: Vec<(&'static str, [Option<f64>; SETTINGS.len()])>,
 }
 
-/// All ways.
+/// The measurements over all ways.
 #[derive(Default)]
 pub(crate) struct Links {
     pub(crate) measured: Vec<Measured>,

@@ -1,7 +1,7 @@
-//! `nodes`: programs on one node and on several, side by side, with what single steps between nodes cost.
+//! `nodes`: runs programs on one node and on several, side by side, and measures single steps between nodes.
 //!
-//! Start reading at [`full`]; `sheet` measures one program, `micro` single steps, `message` the transport alone, `prediction`
-//! asks the simulator, `links` measures nodes over a network, and `targets` says what was aimed at.
+//! Start reading at [`full`]. `sheet` measures one program, `micro` single steps, and `message` the transport alone.
+//! `prediction` asks the simulator, `links` measures nodes over a network, and `targets` prints the targets.
 
 mod error;
 mod full;
@@ -31,27 +31,27 @@ use clap::Parser;
 #[derive(Parser, Debug)]
 #[command(name = "nodes", max_term_width = 100)]
 pub(crate) struct Options {
-    /// Class S, and 3 runs unless --runs says otherwise
+    /// Use class S, and 3 runs unless --runs says otherwise
     #[arg(long)]
     quick: bool,
 
-    /// Runs of everything; the medians are printed [default: 5]
+    /// The number of runs of everything; the medians are printed [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
 
-    /// Local nodes
+    /// The number of local nodes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=16))]
     nodes: u32,
 
-    /// Workers of every setting together; at least as many as nodes [default: one a CPU]
+    /// The number of workers in every setting; at least as many as nodes [default: one a CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
     workers: Option<u32>,
 
-    /// Only these programs
+    /// Run only these programs
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     programs: Vec<String>,
 
-    /// All programs in this class [default: W, with --quick S]
+    /// Run all programs in this class [default: W, with --quick S]
     #[arg(long, value_name = "CLASS")]
     class: Option<String>,
 
@@ -63,7 +63,7 @@ pub(crate) struct Options {
     #[arg(long)]
     no_micro: bool,
 
-    /// Leave what the simulator predicts out
+    /// Leave the simulator's predictions out
     #[arg(long)]
     no_predictions: bool,
 
@@ -71,7 +71,7 @@ pub(crate) struct Options {
     #[arg(long)]
     no_links: bool,
 
-    /// Cut a run after so many seconds; it counts for nothing
+    /// Cut a run after this number of seconds; it counts for nothing
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
 

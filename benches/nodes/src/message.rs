@@ -1,7 +1,8 @@
-//! The bare round trip of a message between two local nodes: what their agents talk through, with nothing above it.
+//! Measures the bare round trip of a message between two local nodes, over what their agents talk through.
 //!
-//! Measured twice: by nodes that look all the time, and by nodes that sleep until they are woken, as agents do where there are
-//! fewer CPUs than agents and workers. And over UCX, with a page as answer, for nodes that share no memory.
+//! It is measured twice: with nodes that look all the time, and with nodes that sleep until they are woken, as agents do where
+//! there are fewer CPUs than agents and workers. It is also measured over UCX, with a page as answer, for nodes that share no
+//! memory.
 
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -17,22 +18,22 @@ use crate::error::Error;
 use crate::shaped::Way;
 use crate::stats::median;
 
-/// Bytes of a message.
+/// The bytes of a message.
 const BYTES: usize = 64;
 const ROUNDS: usize = 2_000;
 const WARM: usize = 200;
-/// What the whole may take before it failed.
+/// The most time of the measurement before it has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 const KIND: u16 = 1;
 
-/// Microseconds of a round trip.
+/// The microseconds of a round trip.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trips {
     pub(crate) looking: f64,
     pub(crate) sleeping: f64,
 }
 
-/// Measures both.
+/// Measures both kinds of nodes.
 ///
 /// # Errors
 /// If the nodes cannot meet.
@@ -58,7 +59,7 @@ fn trip(sleeping: bool) -> Result<f64, Error> {
     pair(|| answer(End::join(second, sleeping)?, BYTES), || ask(End::join(first, sleeping)?))
 }
 
-/// Microseconds of a round trip over UCX: a short message there, `bytes` back.
+/// Returns the microseconds of a round trip over UCX: a short message there, `bytes` back.
 ///
 /// # Errors
 /// If the nodes cannot meet.
@@ -67,7 +68,7 @@ pub(crate) fn page_trip(way: &Way, bytes: usize) -> Result<f64, Error> {
     pair(|| answer(End::over(way, 1, second)?, bytes), || ask(End::over(way, 0, first)?))
 }
 
-/// Runs both ends, each in a process of its own, and returns what the one that asks has found.
+/// Runs both ends, each in a process of its own, and returns the result of the one that asks.
 fn pair(
     answering: impl FnOnce() -> Result<(), Error>,
     asking: impl FnOnce() -> Result<f64, Error>,
@@ -91,7 +92,7 @@ fn pair(
     Ok(f64::from_le_bytes(bytes))
 }
 
-/// Runs `work` in a process of its own, which has its own copies of all that `work` has.
+/// Runs `work` in a process of its own, which has copies of everything that `work` holds.
 fn child(work: impl FnOnce() -> Result<(), Error>) -> Result<libc::pid_t, Error> {
     // SAFETY: no other threads run: runs of programs have ended, and their readers with them.
     match unsafe { libc::fork() } {
@@ -111,7 +112,7 @@ fn child(work: impl FnOnce() -> Result<(), Error>) -> Result<libc::pid_t, Error>
     }
 }
 
-/// One end.
+/// One end of the measurement.
 struct End {
     transport: Box<dyn Transport>,
     sleeping: bool,
@@ -129,7 +130,7 @@ impl End {
         Ok(End { transport: Box::new(transport), sleeping, came: 0, lost: false })
     }
 
-    /// Over UCX; `stream` goes to the other node.
+    /// Makes an end over UCX; `stream` goes to the other node.
     fn over(way: &Way, node: u32, stream: UnixStream) -> Result<End, Error> {
         if let Way::Link(link) = way {
             link.enter(node as usize).map_err(|e| Error::said(format!("cannot enter a namespace: {e}")))?;

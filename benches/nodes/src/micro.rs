@@ -1,4 +1,4 @@
-//! What single steps cost: small programs, built here and run on the nodes, which say what they measured.
+//! Measures single steps with small programs, which are built here, run on the nodes and print their measurements.
 //!
 //! The programs are in `programs/` beside this crate's sources.
 
@@ -19,7 +19,7 @@ struct Source {
 }
 
 const SOURCES: [Source; 3] = [
-    // Faults alone: nothing fetched ahead by plan.
+    // These settings show faults alone: nothing is fetched ahead by plan.
     Source { name: "faults", text: include_str!("../programs/faults.c"), settings: &[Setting::Sc] },
     Source {
         name: "barrier",
@@ -33,12 +33,12 @@ const SOURCES: [Source; 3] = [
     },
 ];
 
-/// All of them, built.
+/// All small programs, built.
 pub(crate) struct Micro {
     programs: Vec<(PathBuf, &'static Source)>,
     samples: BTreeMap<(&'static str, String), Vec<f64>>,
     pub(crate) wrong: Vec<String>,
-    /// Where they lie; removed with this.
+    /// The programs' folder, which is removed with this value.
     _folder: tempfile::TempDir,
 }
 
@@ -56,10 +56,10 @@ impl Micro {
         Ok(Micro { programs, samples: BTreeMap::new(), wrong: Vec::new(), _folder: folder })
     }
 
-    /// Runs each once in each of its settings.
+    /// Runs each program once in each of its settings.
     ///
     /// # Errors
-    /// If one cannot be started.
+    /// If a program cannot be started.
     pub(crate) fn round(&mut self, places: &Places) -> Result<(), Error> {
         for (path, source) in &self.programs {
             for &setting in source.settings {
@@ -77,23 +77,23 @@ impl Micro {
         Ok(())
     }
 
-    /// Where a program lies.
+    /// Returns a program's file.
     pub(crate) fn program(&self, name: &str) -> Option<&Path> {
         self.programs.iter().find(|(_, source)| source.name == name).map(|(path, _)| path.as_path())
     }
 
-    /// The median of what a program said.
+    /// Returns the median of a program's measurement.
     pub(crate) fn get(&self, setting: Setting, name: &str) -> Option<f64> {
         median(self.samples.get(&(setting.name(), name.to_owned()))?.iter().copied())
     }
 
-    /// All: setting, what, and its values.
+    /// Returns all measurements: setting, name, and values.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str, &[f64])> {
         self.samples.iter().map(|((setting, name), values)| (*setting, name.as_str(), values.as_slice()))
     }
 }
 
-/// What a program says: names and numbers, one of each a line.
+/// Returns the names and numbers that a program printed, one a line.
 pub(crate) fn numbers(said: &str) -> Vec<(String, f64)> {
     let number = |line: &str| {
         let (name, value) = line.split_once(' ')?;

@@ -8,7 +8,7 @@ use crate::error::Error;
 
 const POPCORN: &str = include_str!("../../../papers/popcorn.toml");
 
-/// The file.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Paper {
@@ -20,7 +20,7 @@ pub(crate) struct Paper {
     pub(crate) claims: Claims,
 }
 
-/// Its machine.
+/// The paper's machine.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Machine {
@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     pub(crate) workers: u32,
 }
 
-/// Its barrier.
+/// The paper's barrier.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Barrier {
@@ -37,7 +37,7 @@ pub(crate) struct Barrier {
     pub(crate) times_faster: f64,
 }
 
-/// Over all programs, percent faster than one writer at a time.
+/// The gains over all programs: percent faster than one writer at a time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Average {
@@ -48,22 +48,22 @@ pub(crate) struct Average {
     pub(crate) faster_than_one_node_with_sc: u32,
 }
 
-/// What the text says of a program.
+/// The paper's text about a program.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Program {
-    /// Our program.
+    /// The name of atoll's program.
     pub(crate) name: String,
-    /// The paper's.
+    /// The name of the paper's program.
     pub(crate) paper: String,
     pub(crate) smart_percent: Option<f64>,
     pub(crate) smart_prefetch_percent: Option<f64>,
-    /// Against the same without prefetch.
+    /// The gain over the same setting without prefetch, in percent.
     pub(crate) prefetch_percent: Option<f64>,
     pub(crate) batched_percent: Option<f64>,
 }
 
-/// Ranges over several programs.
+/// The ranges over several programs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
@@ -72,7 +72,7 @@ pub(crate) struct Claims {
     pub(crate) read_faults_removed_percent: [f64; 2],
 }
 
-/// The paper. The file is part of this program, and a test reads it.
+/// Returns the paper's numbers. The file is part of this program, and a test reads it.
 ///
 /// # Errors
 /// If the file is not as it should be.
@@ -85,7 +85,7 @@ impl Paper {
         self.programs.iter().find(|p| p.name == name)
     }
 
-    /// What it says as a whole.
+    /// Returns the text about all programs.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Paper { machine, barrier, average, claims, .. } = self;
         vec![
@@ -112,7 +112,7 @@ impl Paper {
 }
 
 impl Program {
-    /// What the text says of it, in one line.
+    /// Returns the text about this program, in one line.
     pub(crate) fn said(&self) -> String {
         let mut said = vec![self.paper.clone()];
         let mut say = |value: Option<f64>, what: &str| {

@@ -1,4 +1,4 @@
-//! Where things are, and one run of one program in one setting.
+//! Finds files, and makes one run of one program in one setting.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use crate::setting::Setting;
 pub(crate) struct Places {
     pub(crate) atoll: PathBuf,
     programs: PathBuf,
-    /// Local nodes.
+    /// The number of local nodes.
     pub(crate) nodes: u32,
-    /// Workers of every setting together.
+    /// The number of workers in every setting.
     pub(crate) workers: u32,
     pub(crate) timeout: Duration,
     start: Instant,
 }
 
 impl Places {
-    /// Beside this executable, as cargo and the Makefile build things.
+    /// Finds the files beside this executable, as cargo and the Makefile build them.
     ///
     /// # Errors
-    /// If something is not there.
+    /// If a file is not there.
     pub(crate) fn new(options: &Options) -> Result<Places, Error> {
         let executable = std::env::current_exe().unwrap_or_default();
         let folder = executable.parent().unwrap_or(Path::new("."));
@@ -54,7 +54,7 @@ impl Places {
         self.programs.join(name)
     }
 
-    /// A line on standard error, behind the time since the start.
+    /// Prints a line on standard error, behind the time since the start.
     pub(crate) fn say(&self, what: &str) {
         let seconds = self.start.elapsed().as_secs();
         eprintln!("[{:2}:{:02}] {what}", seconds / 60, seconds % 60);
@@ -63,7 +63,7 @@ impl Places {
     /// Runs a program.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub(crate) fn run(
         &self,
         setting: Setting,
@@ -74,10 +74,10 @@ impl Places {
         self.run_over(&nodes, setting, program, arguments)
     }
 
-    /// The same on the nodes that these flags say.
+    /// Does the same on the nodes that these flags name.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub(crate) fn run_over(
         &self,
         nodes: &[OsString],

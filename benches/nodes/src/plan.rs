@@ -1,4 +1,4 @@
-//! Which programs, in which class, and how many iterations tell the first runs of regions from later ones.
+//! The programs, their class, and the number of iterations that tells the first runs of regions from later ones.
 
 /// The class of a full measurement, and of a quick one.
 pub(crate) const CLASS: &str = "W";
@@ -6,17 +6,17 @@ pub(crate) const CLASS_QUICK: &str = "S";
 pub(crate) const RUNS: u32 = 5;
 pub(crate) const RUNS_QUICK: u32 = 3;
 
-/// Iterations in which every region has run once and plans have been made: what a whole run counts beyond these is "after the
-/// first run of a region".
+/// The number of iterations after which every region has run once and plans have been made: the counts of a whole run beyond
+/// these are "after the first run of a region".
 pub(crate) const FIRST: u32 = 2;
 
 /// A program of the paper.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
-    /// Is it one of the NAS benchmarks?
+    /// Whether it is one of the NAS benchmarks.
     pub(crate) nas: bool,
-    /// Is it one that the paper's claims on invalidations and faults are made of?
+    /// Whether the paper's claims on invalidations and faults are about it.
     pub(crate) claimed: bool,
 }
 
@@ -24,7 +24,7 @@ const fn program(name: &'static str, nas: bool, claimed: bool) -> Program {
     Program { name, nas, claimed }
 }
 
-/// The paper's nine.
+/// The paper's nine programs.
 pub(crate) const PROGRAMS: [Program; 9] = [
     program("ep", true, false),
     program("cg", true, true),

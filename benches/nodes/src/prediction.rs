@@ -1,4 +1,4 @@
-//! What the simulator says of the paper's machine: the programs' accesses, traced here, on 1 to 64 nodes of it.
+//! Simulates the programs on the paper's machine: their accesses, traced here, on 1 to 64 of its nodes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,42 +9,42 @@ use crate::places::Places;
 use crate::plan::Program;
 use crate::process;
 
-/// The paper's.
+/// The paper's machine.
 const MACHINE: &str = "xeon-e5-2620+thunderx";
-/// Workers of a node, on however many nodes: few, as all of them are traced on the CPUs that are here.
+/// The number of workers of a node, on any number of nodes: few, as all of them are traced on the CPUs of this machine.
 const EACH: u32 = 4;
-/// Numbers of nodes. The first is what the others are compared with.
+/// The numbers of nodes. The first is what the others are compared with.
 const NODES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// How many of these a quick prediction takes.
 const QUICK: usize = 4;
 const ITERATIONS: &str = "3";
-/// What tracing or simulating a program may take.
+/// The most time for tracing or simulating a program.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Numbers of nodes that are predicted; the first is one.
+/// Returns the numbers of nodes that are predicted; the first is one.
 pub(crate) fn nodes(quick: bool) -> &'static [u32] {
     if quick { &NODES[..QUICK] } else { &NODES }
 }
 
-/// One program.
+/// The prediction for one program.
 pub(crate) struct Prediction {
     pub(crate) program: Program,
-    /// Simulated seconds by nodes, protocol and prefetch.
+    /// The simulated seconds by nodes, protocol and prefetch.
     found: Seconds,
-    /// Why some are missing.
+    /// The reason why some are missing.
     pub(crate) missing: Option<String>,
 }
 
 type Seconds = BTreeMap<(u32, String, bool), f64>;
 
 impl Prediction {
-    /// Simulated seconds.
+    /// Returns the simulated seconds.
     pub(crate) fn seconds(&self, nodes: u32, protocol: &str, prefetch: bool) -> Option<f64> {
         self.found.get(&(nodes, protocol.to_owned(), prefetch)).copied()
     }
 }
 
-/// In one line, what was simulated.
+/// Returns a line that says what was simulated.
 pub(crate) fn about(class: &str) -> String {
     format!("class {class}, {ITERATIONS} iterations, {EACH} workers on each node of {MACHINE}")
 }
@@ -73,7 +73,7 @@ pub(crate) fn predict(
     Ok(prediction)
 }
 
-/// One number of nodes: traces as many workers as they have, and has the trace simulated.
+/// Predicts one number of nodes: traces as many workers as they have, and has the trace simulated.
 fn simulate(
     places: &Places,
     program: Program,

@@ -1,4 +1,4 @@
-//! One run of one program: started, bounded in time, its output kept.
+//! Makes one run of one program, bounded in time, and keeps its output.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -12,9 +12,9 @@ use atoll_record::figures::Figures;
 
 use crate::error::Error;
 
-/// What came of it.
+/// The outcome of a run.
 pub(crate) struct Outcome {
-    /// From before the start to after the end.
+    /// The seconds from before the start to after the end.
     pub(crate) seconds: f64,
     timed_out: bool,
     status: ExitStatus,
@@ -23,23 +23,23 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The rest of the program's line that begins with `head`.
+    /// Returns the rest of the output's line that begins with `head`.
     pub(crate) fn line(&self, head: &str) -> Option<&str> {
         self.stdout.lines().find_map(|line| Some(line.strip_prefix(head)?.trim()))
     }
 
-    /// The number in it.
+    /// Returns the number in that line.
     pub(crate) fn number(&self, head: &str) -> Option<f64> {
         self.line(head)?.parse().ok()
     }
 
-    /// What atoll counted, where it ran with `--summary json`.
+    /// Returns atoll's figures, where the program ran with `--summary json`.
     pub(crate) fn figures(&self) -> Option<Figures> {
         let json = self.stderr.lines().rev().find(|line| line.starts_with('{'))?;
         serde_json::from_str(json).ok()
     }
 
-    /// Why the run counts for nothing, in one line.
+    /// Returns in one line why the run counts for nothing, if it does.
     pub(crate) fn failure(&self) -> Option<String> {
         if self.timed_out {
             return Some(format!("cut after {:.0} s", self.seconds));
@@ -58,13 +58,13 @@ impl Outcome {
     }
 }
 
-/// How often a run is looked at: often enough for short ones, seldom enough not to disturb.
+/// The time between two looks at a run: short enough for short runs, long enough not to disturb.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Runs `words` to its end or to the end of its time.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If the program cannot be started.
 pub(crate) fn run(
     words: &[OsString],
     environment: &[(&str, String)],
@@ -111,7 +111,7 @@ pub(crate) fn run(
     Ok(Outcome { seconds, timed_out, status, stdout: text(stdout), stderr: text(stderr) })
 }
 
-/// Reads all of it beside, so that no pipe is full.
+/// Reads the whole pipe in a thread of its own, so that the pipe is never full.
 fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

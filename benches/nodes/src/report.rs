@@ -1,4 +1,4 @@
-//! Tables and CSV.
+//! Prints tables, and writes CSV.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::setting::Setting;
 use crate::sheet::{Cell, Counts, Sheet};
 use crate::stats::percent;
 
-/// Columns in line; the first to the left, the others to the right.
+/// Returns rows in columns; the first to the left, the others to the right.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column| {
@@ -34,7 +34,7 @@ fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Medians of all programs in all settings.
+/// Returns the medians of all programs in all settings.
 pub(crate) fn times(sheets: &[Sheet]) -> String {
     let mut rows =
         vec![std::iter::once(String::new()).chain(Setting::ALL.map(|s| s.to_string())).collect::<Vec<_>>()];
@@ -72,7 +72,7 @@ fn counted(name: String, c: &Counts, nodes: u32) -> Vec<String> {
     ]
 }
 
-/// What coherence counted, whole runs, all nodes together.
+/// Returns the counts of coherence in whole runs, all nodes together.
 pub(crate) fn counts(sheets: &[Sheet], nodes: u32) -> String {
     let mut rows = vec![COUNTS.map(str::to_owned).to_vec()];
     for sheet in sheets {
@@ -84,7 +84,7 @@ pub(crate) fn counts(sheets: &[Sheet], nodes: u32) -> String {
     table(&rows)
 }
 
-/// What the small programs said.
+/// Returns the measurements of the small programs.
 pub(crate) fn steps(micro: &Micro) -> String {
     let mut rows = vec![["", "setting", "median", "least", "most"].map(str::to_owned).to_vec()];
     for (setting, name, values) in micro.all() {
@@ -98,8 +98,8 @@ pub(crate) fn steps(micro: &Micro) -> String {
     table(&rows)
 }
 
-/// What the simulator predicts for these `nodes`: times as fast as one node, with smart + prefetch; and how much faster than sc on
-/// two nodes.
+/// Returns the simulator's predictions for these `nodes`: times as fast as one node, with smart + prefetch; and how much faster
+/// than sc on two nodes.
 pub(crate) fn predictions(predictions: &[Prediction], nodes: &[u32], paper: &Paper) -> String {
     let mut head: Vec<String> = vec![String::new()];
     head.extend(nodes[1..].iter().map(|n| format!("{n} nodes")));
@@ -126,7 +126,8 @@ pub(crate) fn predictions(predictions: &[Prediction], nodes: &[u32], paper: &Pap
     table(&rows) + &out
 }
 
-/// Nodes over UCX: single steps, then programs beside what they took on one node and on several with shared memory.
+/// Returns the measurements over UCX: single steps, then programs beside their times on one node and on several with shared
+/// memory.
 pub(crate) fn links(links: &Links, sheets: &[Sheet]) -> String {
     let mut steps =
         vec![["", "remote read", "write upgrade", "UCX alone", "batched fetch"].map(str::to_owned).to_vec()];
@@ -175,7 +176,7 @@ fn line(sheet: &Sheet, cell: &Cell, round: usize, seconds: f64, c: &Counts) -> S
     )
 }
 
-/// Every run, and everything that the small programs said.
+/// Returns every run and every measurement of the small programs.
 pub(crate) fn csv(sheets: &[Sheet], micro: Option<&Micro>) -> String {
     let mut out = "program,class,setting,run,seconds,read_faults,write_faults,single_invalidations,batched_invalidations,\
                    twins,diffs,ahead,ahead_used,streamed,pages_sent,messages,message_bytes,barriers,barrier_seconds,\

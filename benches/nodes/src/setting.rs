@@ -1,22 +1,22 @@
-//! What is compared: the program as it is, on one node, and on several by protocol.
+//! The settings that are compared: the program as it is, on one node, and on several by protocol.
 
 use std::ffi::OsString;
 use std::fmt;
 
-/// One of them.
+/// A setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// Without atoll.
     Native,
     /// Under atoll, on one node.
     One,
-    /// On several: one writer of a page at a time.
+    /// Under atoll, on several nodes, with one writer of a page at a time.
     Sc,
-    /// Many writers wherever that is safe.
+    /// On several nodes, with many writers wherever that is safe.
     Mw,
-    /// Region by region.
+    /// On several nodes, with the protocol chosen for each region.
     Smart,
-    /// And what a region needed before is fetched ahead.
+    /// As `Smart`; and the pages that a region needed before are fetched ahead.
     SmartPrefetch,
 }
 
@@ -35,12 +35,12 @@ impl Setting {
         }
     }
 
-    /// Is it one of those on several nodes?
+    /// Whether the setting is on several nodes.
     pub(crate) fn several(self) -> bool {
         !matches!(self, Setting::Native | Setting::One)
     }
 
-    /// The flags of `atoll run`, where those in `nodes` say which nodes there are; none: without atoll.
+    /// Returns the flags of `atoll run`, with the flags `nodes`, which say which nodes there are; `None`: without atoll.
     pub(crate) fn flags(self, nodes: &[OsString]) -> Option<Vec<OsString>> {
         let (consistency, prefetch) = match self {
             Setting::Native => return None,
@@ -50,7 +50,7 @@ impl Setting {
             Setting::Smart => ("smart", "off"),
             Setting::SmartPrefetch => ("smart", "on"),
         };
-        // What protocols cost is seen where regions stay spread.
+        // The cost of protocols is seen where regions stay spread.
         let words = ["--consistency", consistency, "--prefetch", prefetch, "--home-alone", "off"];
         Some(nodes.iter().cloned().chain(words.map(OsString::from)).collect())
     }

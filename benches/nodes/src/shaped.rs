@@ -1,7 +1,7 @@
-//! Nodes over UCX: through this machine's loopback, and in two network namespaces with a link between them that is as fast as
-//! a network's.
+//! Runs nodes over UCX: through this machine's loopback, and in two network namespaces with a link between them that is as fast
+//! as a network's.
 //!
-//! `links` measures with it. Namespaces, their devices and their shaping are gone when a [`Link`] is dropped.
+//! `links` measures with it. Namespaces, their devices and their shaping are removed when a [`Link`] is dropped.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -11,11 +11,11 @@ use atoll_transport::transport::Ucx;
 
 /// The interface of each node.
 const DEVICE: &str = "veth-atoll";
-/// Bytes that may pass at once: some hundred microseconds' worth, as a card's queue.
+/// The bytes that may pass at once: some hundred microseconds' worth, as a card's queue holds.
 const BURST: &str = "2mb";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How two nodes reach each other.
+/// The ways in which two nodes reach each other.
 pub(crate) enum Way {
     /// UCX's TCP through the loopback interface.
     Loopback,
@@ -24,7 +24,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// The flags of `atoll run` for its nodes.
+    /// Returns the flags of `atoll run` for these nodes.
     pub(crate) fn flags(&self) -> Vec<OsString> {
         let words = match self {
             Way::Loopback => vec!["--nodes", "2", "--transport", "ucx"],
@@ -37,7 +37,7 @@ impl Way {
         words.into_iter().map(OsString::from).collect()
     }
 
-    /// UCX's device.
+    /// Returns UCX's device.
     pub(crate) fn device(&self) -> &'static str {
         match self {
             Way::Loopback => "lo",
@@ -60,13 +60,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Makes them; each direction passes `gbit_s` Gbit/s at most.
+    /// Makes the namespaces and the link; each direction passes `gbit_s` Gbit/s at most.
     ///
     /// # Errors
     /// Why this machine cannot.
     pub(crate) fn new(gbit_s: u32) -> Result<Link, String> {
         let name = |node: u32| format!("atoll-bench-{}-{node}", std::process::id());
-        // Whatever is made is removed again where the rest fails.
+        // If a later step fails, everything made before is removed again.
         let link = Link { names: [name(0), name(1)], gbit_s };
         let [first, second] = &link.names;
         for name in &link.names {
@@ -83,7 +83,7 @@ impl Link {
         }
         let end = Instant::now() + PATIENCE;
         for name in &link.names {
-            // The kernel takes its time; until then the device counts as not connected.
+            // The kernel takes some time; until then the device counts as not connected.
             while !run("ip", &format!("-n {name} link show dev {DEVICE}"))?.contains("state UP") {
                 if Instant::now() > end {
                     return Err("the link between the namespaces does not come up".to_owned());
@@ -94,10 +94,10 @@ impl Link {
         Ok(link)
     }
 
-    /// Goes into a node's namespace, with this process, which has one thread.
+    /// Moves this process, which must have one thread, into a node's namespace.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn enter(&self, node: usize) -> std::io::Result<()> {
         use std::os::fd::AsRawFd;
         let file = std::fs::File::open(format!("/run/netns/{}", self.names[node]))?;
@@ -117,7 +117,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         for name in &self.names {
-            // One that was not made is not there.
+            // A namespace that was not made is not there.
             let _ = run("ip", &format!("netns delete {name}"));
         }
     }
@@ -132,12 +132,12 @@ fn run(command: &str, words: &str) -> Result<String, String> {
     Err(format!("{command} {words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Is there a UCX?
+/// Checks that UCX is there.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub(crate) fn available() -> Result<(), String> {
-    // In a process of its own: UCX is not made for the forks to come.
+    // This runs in a process of its own, as UCX must not be started before the later forks.
     // SAFETY: no other threads run.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error().to_string()),

@@ -1,4 +1,4 @@
-//! One program in all settings: its runs, round by round, and what coherence counted.
+//! Measures one program in all settings: its runs, round by round, and the counts of coherence.
 
 use atoll_record::figures::Node;
 
@@ -9,16 +9,16 @@ use crate::process::Outcome;
 use crate::setting::Setting;
 use crate::stats::median;
 
-/// One run that ended well.
+/// A run that ended well.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
-    /// The program's own time, without its start.
+    /// The program's own time in seconds, without its start.
     pub(crate) seconds: f64,
-    /// All nodes together.
+    /// The counts of all nodes together.
     pub(crate) counts: Counts,
 }
 
-/// What coherence cost, over all nodes.
+/// The counts of coherence, over all nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Counts {
     pub(crate) sent: u64,
     pub(crate) messages: u64,
     pub(crate) message_bytes: u64,
-    /// Barriers of all nodes: as many as each had.
+    /// The number of barriers of all nodes: as many as each node had.
     pub(crate) barriers: u64,
     pub(crate) barrier_seconds: f64,
     pub(crate) fault_seconds: f64,
@@ -62,7 +62,7 @@ impl Counts {
         all
     }
 
-    /// What was counted beyond `first`, where there is more.
+    /// Returns the counts beyond `first`, where there are more.
     pub(crate) fn beyond(&self, first: &Counts) -> Counts {
         Counts {
             reads: self.reads.saturating_sub(first.reads),
@@ -88,7 +88,7 @@ impl Counts {
 pub(crate) struct Cell {
     pub(crate) setting: Setting,
     pub(crate) samples: Vec<Sample>,
-    /// What the first iterations alone count.
+    /// The counts of the first iterations alone.
     first: Option<Counts>,
 }
 
@@ -97,25 +97,25 @@ impl Cell {
         median(self.samples.iter().map(|s| s.seconds))
     }
 
-    /// Of the run in the middle.
+    /// Returns the counts of the median run.
     pub(crate) fn counts(&self) -> Option<Counts> {
         let middle = self.seconds()?;
         let distance = |s: &&Sample| (s.seconds - middle).abs();
         self.samples.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).map(|s| s.counts)
     }
 
-    /// Of that, what was counted after the first iterations.
+    /// Returns the part of these counts that came after the first iterations.
     pub(crate) fn later(&self) -> Option<Counts> {
         Some(self.counts()?.beyond(&self.first?))
     }
 }
 
-/// One program.
+/// The measurements of one program.
 pub(crate) struct Sheet {
     pub(crate) program: Program,
     pub(crate) class: String,
     pub(crate) cells: Vec<Cell>,
-    /// Runs that failed, or whose result was wrong.
+    /// The runs that failed, or whose result was wrong.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -133,7 +133,7 @@ impl Sheet {
         self.cell(setting)?.seconds()
     }
 
-    /// Runs every setting once; the first time, also as many iterations as every region needs to be known.
+    /// Runs every setting once; the first time also with as many iterations as it takes until every region is known.
     ///
     /// # Errors
     /// If a program cannot be started.
@@ -162,14 +162,14 @@ impl Sheet {
     }
 }
 
-/// What came of a run that ended well, or why it counts for nothing.
+/// Returns the result of a run that ended well, or why the run counts for nothing.
 pub(crate) fn sample(outcome: &Outcome) -> Result<Sample, String> {
     if let Some(why) = outcome.failure() {
         return Err(why);
     }
     let seconds = outcome.number("Seconds:").ok_or("it did not say how long it took")?;
     let counts = outcome.figures().map(|figures| Counts::of(&figures.nodes)).unwrap_or_default();
-    // Times are printed in milliseconds; a ratio needs something to divide by.
+    // Times are printed in milliseconds, and a ratio needs a divisor above zero.
     Ok(Sample { seconds: seconds.max(0.0005), counts })
 }
 

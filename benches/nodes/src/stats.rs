@@ -1,6 +1,6 @@
-//! Medians and geometric means.
+//! Computes medians and geometric means.
 
-/// None of nothing.
+/// Returns the median; `None` without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -8,13 +8,13 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// None of nothing.
+/// Returns the geometric mean; `None` without values.
 pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|v| v.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
 }
 
-/// `part` of `whole` in percent; none of nothing.
+/// Returns `part` of `whole` in percent; `None` if `whole` is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }

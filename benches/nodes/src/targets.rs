@@ -1,4 +1,4 @@
-//! What was aimed at and what was measured: one line each, which ends in `met` or `not met`.
+//! Prints each target and its measurement in a line, which ends in `met` or `not met`.
 
 use crate::links::Links;
 use crate::message::Trips;
@@ -27,7 +27,7 @@ fn line(target: &str, figure: Option<String>, met: bool) -> String {
     format!("{target}: {figure}  {}", if met { "met" } else { "not met" })
 }
 
-/// Single steps.
+/// Returns the lines of single steps.
 pub(crate) fn steps(micro: &Micro, trips: Option<Trips>, paper: &Paper) -> Vec<String> {
     let best = Setting::SmartPrefetch;
     let barrier = micro.get(best, "barrier_us");
@@ -74,7 +74,7 @@ pub(crate) fn steps(micro: &Micro, trips: Option<Trips>, paper: &Paper) -> Vec<S
     ]
 }
 
-/// Each program's value, and the least of them; none if one is missing.
+/// Returns each program's value, and the least of them; `None` if one is missing.
 fn every(sheets: &[&Sheet], value: impl Fn(&Sheet) -> Option<f64>) -> Option<(Vec<f64>, f64)> {
     let values: Vec<f64> = sheets.iter().map(|sheet| value(sheet)).collect::<Option<_>>()?;
     let least = values.iter().copied().min_by(f64::total_cmp)?;
@@ -86,7 +86,7 @@ fn named(sheets: &[&Sheet], values: &[f64], digits: usize) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Programs.
+/// Returns the lines of programs.
 pub(crate) fn programs(sheets: &[Sheet]) -> Vec<String> {
     let all: Vec<&Sheet> = sheets.iter().collect();
     let claimed: Vec<&Sheet> = sheets.iter().filter(|sheet| sheet.program.claimed).collect();
@@ -100,7 +100,7 @@ pub(crate) fn programs(sheets: &[Sheet]) -> Vec<String> {
     };
     let faster = every(&all, |sheet| Some(sheet.seconds(Setting::Sc)? / sheet.seconds(best)?));
     let mean = faster.as_ref().and_then(|(values, _)| geometric_mean(values));
-    // Where nothing was to be done nothing is missing.
+    // Where nothing was to be done, nothing is missing.
     let share = |part, whole| Some(percent(part, whole).unwrap_or(100.0));
     vec![
         least(
@@ -148,7 +148,7 @@ pub(crate) fn programs(sheets: &[Sheet]) -> Vec<String> {
     ]
 }
 
-/// What only UCX and shaped links can show.
+/// Returns the lines that only UCX and shaped links can show.
 pub(crate) fn links(links: &Links) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     if let Some(loopback) = links.measured.first() {

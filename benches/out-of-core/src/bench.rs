@@ -1,4 +1,4 @@
-//! What all measurements share: where things are, what this machine allows, and one run of one subject.
+//! What all measurements share: where files are, what this machine allows, and one run of one subject.
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
@@ -14,20 +14,20 @@ use crate::setting::Setting;
 use crate::subject::{Atoll, Device, Subject, Waiting};
 use crate::swap::Swap;
 
-/// What the command line says of all measurements.
+/// The places that the command line names for all measurements.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     pub(crate) atoll: PathBuf,
     pub(crate) programs: PathBuf,
-    /// Where swap file and far memory's file lie.
+    /// The folder of the swap file and of far memory's file.
     pub(crate) disk: PathBuf,
 }
 
-/// Runs under swap until one is not killed. The kernel (6.18, cgroup version 1) now and then finds nothing to swap out
-/// to zram while half of it is free, and kills the program instead.
+/// The most runs under swap until one is not killed. The kernel (6.18, cgroup version 1) sometimes finds nothing to swap out to
+/// zram while half of it is free, and kills the program instead.
 const KILLED_AT_MOST: u32 = 10;
 
-/// Something this machine allows, or the sentence that says why not.
+/// Something that this machine allows, or a sentence that says why it does not.
 pub(crate) type Allowed<T> = Result<T, String>;
 
 /// The machine, as it is set up for measuring. Dropping it undoes all of that.
@@ -43,13 +43,13 @@ pub(crate) struct Bench {
     pub(crate) start: Instant,
 }
 
-/// Held while this measures: two at once would swap to each other's devices.
+/// The lock that is held while this measures: two measurements at once would swap to each other's devices.
 const LOCK: &str = "/tmp/atoll-out-of-core.lock";
 
-/// The lock, which ends with this process; an error if another process holds it.
+/// Takes the lock, which ends with this process; an error if another process holds it.
 fn alone() -> Result<File, Error> {
     let path = Path::new(LOCK);
-    // Somebody else may have made the file, and it may only be read.
+    // Another user may have made the file, and it may only be read.
     let file = File::create(path).or_else(|_| File::open(path)).map_err(|e| Error::at("open", path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -60,7 +60,7 @@ fn alone() -> Result<File, Error> {
     }
 }
 
-/// Keeps the sentence, but not an interruption.
+/// Keeps the error's sentence, but passes an interruption on.
 fn allowed<T>(result: Result<T, Error>) -> Result<Allowed<T>, Error> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -69,16 +69,16 @@ fn allowed<T>(result: Result<T, Error>) -> Result<Allowed<T>, Error> {
     }
 }
 
-/// How a subject is to be run.
+/// The parameters of a subject's run.
 pub(crate) struct Asked<'a> {
     pub(crate) subject: &'a Subject,
     /// The program and its arguments.
     pub(crate) words: &'a [String],
     pub(crate) threads: usize,
     pub(crate) waiting: Waiting,
-    /// The memory limit of a swap run.
+    /// The memory limit of a swap run, in bytes.
     pub(crate) limit: u64,
-    /// The near limit of an atoll run.
+    /// The near limit of an atoll run, in bytes.
     pub(crate) near: u64,
     pub(crate) timeout: Duration,
 }
@@ -87,7 +87,7 @@ impl Bench {
     /// Sets up what a measurement needs of this machine: swap of `swap_bytes`, `huge_bytes` of huge pages.
     ///
     /// # Errors
-    /// If interrupted, or another process measures; what the machine does not allow is kept as a sentence.
+    /// If interrupted, or if another process measures. What the machine does not allow is kept as a sentence.
     pub(crate) fn new(
         places: Places,
         timeout: Duration,
@@ -117,7 +117,7 @@ impl Bench {
         })
     }
 
-    /// The policy that atoll takes unasked, by name.
+    /// Returns the name of atoll's default policy.
     pub(crate) fn default_policy(&self) -> Result<String, Error> {
         let subject = Subject::Atoll(Atoll { limited: true, ..Atoll::default() });
         let words = ["sweep", "S"].map(str::to_owned);
@@ -136,7 +136,7 @@ impl Bench {
         }
     }
 
-    /// Why this subject cannot be measured here.
+    /// Returns why this subject cannot be measured here, if it cannot.
     pub(crate) fn refused(&self, subject: &Subject) -> Option<String> {
         match subject {
             Subject::Native => None,
@@ -150,7 +150,7 @@ impl Bench {
         if device == Device::Zram { &self.zram } else { &self.file }
     }
 
-    /// A line on standard error, behind the time since the start.
+    /// Prints a line on standard error, behind the time since the start.
     pub(crate) fn say(&self, what: &str) {
         let seconds = self.start.elapsed().as_secs();
         eprintln!("[{:2}:{:02}] {what}", seconds / 60, seconds % 60);
@@ -170,7 +170,7 @@ impl Bench {
             Subject::Native => self.measured(&command, vec![threads, asked.waiting.variable()], None, asked),
             Subject::Swap(device) => {
                 let swap = self.device(*device).as_ref().map_err(|why| Error::said(why.clone()))?;
-                // On for this run only: the two devices must not help each other.
+                // The device is on for this run only: the two devices must not help each other.
                 let _on = swap.on()?;
                 let mut killed = 0;
                 loop {
@@ -233,7 +233,7 @@ impl Bench {
 }
 
 impl Places {
-    /// Beside this executable, as cargo and the Makefile build things; `workload` is one that is needed.
+    /// Finds the files beside this executable, as cargo and the Makefile build them; `workload` is one that is needed.
     pub(crate) fn beside(
         workload: &str,
         atoll: Option<PathBuf>,

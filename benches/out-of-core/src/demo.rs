@@ -1,4 +1,4 @@
-//! The demonstration: one program at half its memory, natively, under Linux swap, under atoll.
+//! The demonstration: runs one program at half its memory natively, under Linux swap, and under atoll.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::subject::{Atoll, Device, Subject};
 use crate::{full, plan, report};
 
 const SWAP_BYTES: u64 = 1280 << 20;
-/// No run of the demonstration is longer.
+/// The longest time of a run of the demonstration.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Shows the table; `false` if a run failed or its result was wrong.
+/// Shows the table; returns `false` if a run failed or its result was wrong.
 pub(crate) fn demo(options: &Options) -> Result<bool, Error> {
     let places = Places::beside(
         plan::DEMO.name,

@@ -1,15 +1,15 @@
-//! Why a measurement cannot go on, or a part of it is left out.
+//! The reason why a measurement cannot go on, or why a part of it is left out.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// An end before the end.
+/// An error that ends a measurement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Ctrl-C, or a signal like it.
     #[error("interrupted")]
     Interrupted,
-    /// One sentence.
+    /// An error of one sentence.
     #[error("{0}")]
     Said(String),
 }
@@ -19,7 +19,7 @@ impl Error {
         Error::Said(what.into())
     }
 
-    /// `cannot WHAT PATH: why`.
+    /// Makes the error `cannot WHAT PATH: why`.
     pub(crate) fn at(what: &str, path: &Path, why: impl Display) -> Error {
         Error::Said(format!("cannot {what} {}: {why}", path.display()))
     }

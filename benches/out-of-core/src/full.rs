@@ -1,4 +1,4 @@
-//! The whole measurement: all programs, all subjects, round by round, then tables and targets.
+//! The whole measurement: all programs and all subjects, round by round, then tables and targets.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use crate::{plan, report, targets};
 
 const RUNS: u32 = 5;
 const RUNS_QUICK: u32 = 2;
-/// Twice the largest footprint, and what the microbenchmark needs.
+/// The bytes of swap: twice the largest footprint, and what the microbenchmark needs.
 const SWAP_BYTES: u64 = 1280 << 20;
 const SWAP_BYTES_QUICK: u64 = 320 << 20;
-/// All of the largest footprint, with unused ends of huge pages.
+/// The bytes of huge pages: the largest footprint, with unused ends of huge pages.
 const HUGE_BYTES: u64 = 1280 << 20;
 const TABLE_MEBIBYTES: u64 = 256;
 const TABLE_MEBIBYTES_QUICK: u64 = 64;
 
-/// Measures; `false` if a run failed or its result was wrong.
+/// Measures; returns `false` if a run failed or its result was wrong.
 pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     let places =
         Places::beside("cg", options.atoll.clone(), options.programs_dir.clone(), options.dir.clone())?;
@@ -108,7 +108,7 @@ fn fill(sheet: &mut Sheet, bench: &Bench, options: &Options, policy: &str) -> Re
     Ok(())
 }
 
-/// Rounds of everything, as many as fit. The first round tries out settings and may take longer than the others.
+/// Measures rounds of everything, as many as fit. The first round tries out settings and may take longer than the others.
 fn rounds(
     bench: &Bench,
     runs: u32,
@@ -160,7 +160,7 @@ fn print(sheets: &[Sheet], micro: Option<&Micro>, percent: u32) {
     }
 }
 
-/// What this was measured on, and with what.
+/// Returns a line about the machine and the tools of the measurement.
 pub(crate) fn machine(bench: &Bench) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {

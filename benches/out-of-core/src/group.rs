@@ -1,7 +1,7 @@
-//! A memory cgroup for one run: limits what is in it and says how much that was at most. Version 1 and 2.
+//! A memory cgroup for one run, of version 1 or 2: limits the memory in it and reports the most that was in it.
 //!
-//! Everything the kernel charges counts: pages of the program and of shared memory files it made, page tables.
-//! What a swap device holds does not, and huge pages do not either (`huge` counts those).
+//! Everything that the kernel charges counts: pages of the program and of shared memory files that it made, and page tables.
+//! Pages on a swap device do not count, nor do huge pages (`huge` counts those).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// Where memory cgroups are made.
+/// The place where memory cgroups are made.
 pub(crate) struct Groups {
     parent: PathBuf,
     version: Version,
@@ -22,7 +22,7 @@ enum Version {
     Two,
 }
 
-/// Swappiness of a limited group: anonymous pages are as good victims as file pages.
+/// The swappiness of a limited group: anonymous pages are as good victims as file pages.
 const SWAPPINESS: &str = "100";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +31,7 @@ impl Groups {
     /// Finds where groups can be made, and tries it.
     ///
     /// # Errors
-    /// One sentence on why not.
+    /// A sentence that says why not.
     pub(crate) fn find() -> Result<Groups, Error> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let groups = from_mounts(&mounts).ok_or_else(|| {
@@ -48,7 +48,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// A new group; with a limit, what does not fit is swapped out.
+    /// Makes a new group; with a limit, what does not fit is swapped out.
     pub(crate) fn group(&self, limit: Option<u64>) -> Result<Group, Error> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = self.parent.join(format!("atoll-bench-{}-{number}", std::process::id()));
@@ -65,7 +65,7 @@ impl Groups {
     }
 }
 
-/// From the text of /proc/self/mountinfo: version 1 if it has the memory controller, else version 2.
+/// Reads the text of /proc/self/mountinfo: version 1 if it has the memory controller, else version 2.
 fn from_mounts(mounts: &str) -> Option<Groups> {
     let find = |kind: &str, option: Option<&str>| {
         mounts.lines().find_map(|line| {
@@ -81,7 +81,7 @@ fn from_mounts(mounts: &str) -> Option<Groups> {
     one.or_else(|| find("cgroup2", None).map(|parent| Groups { parent, version: Version::Two }))
 }
 
-/// A group; removed when dropped, with whatever still runs in it.
+/// A group, which is removed when dropped, with the processes that still run in it.
 pub(crate) struct Group {
     path: PathBuf,
     version: Version,
@@ -93,18 +93,18 @@ impl Group {
         fs::write(&path, value).map_err(|e| Error::at("write", &path, e))
     }
 
-    /// Where a process writes `0` to join.
+    /// Returns the file to which a process writes `0` to join.
     pub(crate) fn processes(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }
 
-    /// The most bytes charged at any time.
+    /// Returns the most bytes charged at any time.
     pub(crate) fn peak(&self) -> Option<u64> {
         let file = if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" };
         fs::read_to_string(self.path.join(file)).ok()?.trim().parse().ok()
     }
 
-    /// Kills what is in it, again and again until it is empty or nothing more can be done.
+    /// Kills the processes in the group, again and again until it is empty or nothing more can be done.
     pub(crate) fn empty(&self) {
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {

@@ -1,7 +1,7 @@
-//! `out-of-core`: programs at part of their memory, side by side: native, under Linux swap, under atoll.
+//! `out-of-core`: runs programs at part of their memory, side by side: native, under Linux swap, under atoll.
 //!
-//! Start reading at [`full`] and [`demo`]; `sheet` measures one program, `micro` one page, `targets` says what was
-//! aimed at. `group`, `swap` and `setting` change the machine and put it back.
+//! Start reading at [`full`] and [`demo`]. `sheet` measures one program, `micro` one page, and `targets` prints the targets.
+//! `group`, `swap` and `setting` change the machine and put it back.
 
 mod bench;
 mod demo;
@@ -29,20 +29,20 @@ use error::Error;
 
 /// Measures programs at part of their memory: native, under Linux swap and under atoll
 ///
-/// As root it makes a zram device, a swap file and memory cgroups of its own, and removes them at the end, also
-/// when interrupted. What cannot be had is left out, and the reason printed. Nothing else should run meanwhile.
+/// As root it makes a zram device, a swap file and memory cgroups of its own, and removes them at the end, also when
+/// interrupted. What this machine does not have is left out, and the reason printed. Nothing else should run meanwhile.
 #[derive(Parser, Debug)]
 #[command(name = "out-of-core", max_term_width = 100)]
 pub(crate) struct Options {
-    /// One program beside itself: native, under swap and under atoll, in less than three minutes
+    /// Show one program: native, under swap and under atoll, in less than three minutes
     #[arg(long)]
     demo: bool,
 
-    /// Small classes, and 2 runs unless --runs says otherwise
+    /// Use small classes, and 2 runs unless --runs says otherwise
     #[arg(long)]
     quick: bool,
 
-    /// Runs of everything; the medians are printed [default: 5]
+    /// The number of runs of everything; the medians are printed [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
 
@@ -50,11 +50,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "P", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100))]
     percent: u32,
 
-    /// Only these programs
+    /// Run only these programs
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     programs: Vec<String>,
 
-    /// Only subjects whose name contains one of these words, and native
+    /// Run only subjects whose name contains one of these words, and native
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     subjects: Vec<String>,
 
@@ -62,11 +62,11 @@ pub(crate) struct Options {
     #[arg(long)]
     no_micro: bool,
 
-    /// Cut a run after so many seconds; it counts as having taken that long
+    /// Cut a run after this number of seconds; it counts as having taken that long
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 
-    /// Begin no further round that would end after so many minutes
+    /// Begin no further round that would end after this number of minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 40)]
     budget: u64,
 
@@ -74,11 +74,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Where the swap file and far memory's file lie; a disk, not memory
+    /// The folder of the swap file and of far memory's file; on a disk, not in memory
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
 
-    /// How zram compresses
+    /// The compression algorithm of zram
     #[arg(long, value_name = "NAME", default_value = "lz4")]
     zram_algorithm: String,
 

@@ -1,4 +1,4 @@
-//! What one page costs: `sweep` over a table twice as large as near memory.
+//! Measures the cost of one page: `sweep` over a table twice as large as near memory.
 
 use crate::bench::{Asked, Bench};
 use crate::error::Error;
@@ -6,23 +6,23 @@ use crate::sheet::KILLED;
 use crate::stats::{Figure, Sample, figure};
 use crate::subject::{Atoll, Device, Subject, Waiting};
 
-/// Each worker has a part of the table.
+/// The patterns in which each worker has a part of the table.
 pub(crate) const PATTERNS: [&str; 2] = ["sequential", "random"];
-/// All workers visit all of the table, in random order.
+/// The patterns in which all workers visit all of the table, in random order.
 pub(crate) const SHARED: [&str; 2] = ["look", "update"];
 const PAGES_A_MEBIBYTE: u64 = 256;
 
-/// Passes over the table. A sweep is long enough that what a policy learns from its first passes shows; random visits
-/// teach it nothing, and take Linux swap half a minute each two.
+/// Returns the number of passes over the table. A sweep is long enough to show what a policy learns from its first passes.
+/// Random visits teach it nothing, and two passes of them take Linux swap half a minute.
 fn passes(pattern: &str) -> u64 {
     if pattern == "sequential" { 8 } else { 2 }
 }
 
-/// Runs of one subject with one pattern. A sample's seconds are those of a 4K page.
+/// The runs of one subject with one pattern. A sample's seconds are those of a 4K page.
 pub(crate) struct MicroCell {
     pub(crate) pattern: &'static str,
     pub(crate) workers: usize,
-    /// Size of the table.
+    /// The size of the table in MiB.
     mebibytes: u64,
     pub(crate) subject: Subject,
     pub(crate) samples: Vec<Sample>,
@@ -37,24 +37,25 @@ impl MicroCell {
 
 /// The microbenchmark.
 pub(crate) struct Micro {
-    /// Size of the table that one worker sweeps.
+    /// The size of the table that one worker sweeps, in MiB.
     pub(crate) mebibytes: u64,
     pub(crate) cells: Vec<MicroCell>,
     pub(crate) wrong: Vec<String>,
 }
 
-/// Far memory `ram`, so that only paging is measured.
+/// Returns atoll with far memory `ram`, so that only paging is measured.
 pub(crate) fn atoll(page: &'static str) -> Subject {
     Subject::Atoll(Atoll { limited: true, far: Some("ram"), page: Some(page), policy: None })
 }
 
-/// Far memory `lz4`, as zram compresses.
+/// Returns atoll with far memory `lz4`, which compresses as zram does.
 pub(crate) fn compressing() -> Subject {
     Subject::Atoll(Atoll { limited: true, far: Some("lz4"), page: Some("4K"), policy: None })
 }
 
 impl Micro {
-    /// One worker on a table of `mebibytes`; then two workers, each on as much as one worker alone has.
+    /// Makes the microbenchmark: one worker on a table of `mebibytes`; then two workers, each on as much as one worker alone
+    /// has.
     pub(crate) fn new(mebibytes: u64) -> Micro {
         let mut cells = Vec::new();
         for pattern in PATTERNS {
@@ -94,17 +95,17 @@ impl Micro {
         self.cells.iter().find(fits)
     }
 
-    /// Microseconds a 4K page.
+    /// Returns the microseconds for a 4K page.
     pub(crate) fn cost(&self, pattern: &str, workers: usize, subject: &Subject) -> Option<f64> {
         Some(1e6 * self.cell(pattern, workers, subject)?.figure()?.median)
     }
 
-    /// How many times longer two workers take than one that has half as much to do; 1 if neither waits.
+    /// Returns the factor by which two workers take longer than one with half the work; 1 if neither waits.
     pub(crate) fn two_workers(&self, pattern: &str, subject: &Subject) -> Option<f64> {
         Some(2.0 * self.cost(pattern, 2, subject)? / self.cost(pattern, 1, subject)?)
     }
 
-    /// One more sample of every cell.
+    /// Takes one more sample of every cell.
     pub(crate) fn round(&mut self, bench: &Bench) -> Result<(), Error> {
         for index in 0..self.cells.len() {
             self.sample(bench, index)?;

@@ -1,4 +1,4 @@
-//! Which programs, classes and iteration counts, and the grid of subjects.
+//! The programs, classes and iteration counts, and the grid of subjects.
 
 use crate::subject::{Atoll, Device, Subject};
 
@@ -7,9 +7,9 @@ use crate::subject::{Atoll, Device, Subject};
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) class: &'static str,
-    /// Iterations at part of the memory: few, as Linux swap takes seconds for each.
+    /// The number of iterations at part of the memory: few, as Linux swap takes seconds for each.
     pub(crate) iterations: u32,
-    /// Iterations with all memory: seconds of native time, so that the start of a run weighs little.
+    /// The number of iterations with all memory: seconds of native time, so that the start of a run weighs little.
     pub(crate) iterations_all: u32,
 }
 
@@ -17,7 +17,8 @@ const fn program(name: &'static str, class: &'static str, iterations: u32, itera
     Program { name, class, iterations, iterations_all }
 }
 
-/// 140 to 510 MiB each. More iterations, and Linux swap alone takes the forty minutes.
+/// The programs of a full measurement, of 140 to 510 MiB each. With more iterations Linux swap alone would take the forty
+/// minutes.
 pub(crate) const FULL: [Program; 5] = [
     program("cg", "B", 1, 4),
     program("lu", "B", 2, 10),
@@ -29,7 +30,7 @@ pub(crate) const FULL: [Program; 5] = [
 /// The programs on which all policies are compared: one that reads most of its data, one that writes it.
 const POLICY_PROGRAMS: [&str; 2] = ["cg", "stencil"];
 
-/// 26 to 130 MiB each.
+/// The programs of a quick measurement, of 26 to 130 MiB each.
 pub(crate) const QUICK: [Program; 5] = [
     program("cg", "A", 1, 4),
     program("lu", "A", 2, 10),
@@ -38,19 +39,19 @@ pub(crate) const QUICK: [Program; 5] = [
     program("stencil", "A", 1, 10),
 ];
 
-/// One program, large enough that it is seen what swapping costs.
+/// The program of the demonstration, large enough to show what swapping costs.
 pub(crate) const DEMO: Program = program("stencil", "B", 1, 1);
 
 pub(crate) const PAGES: [&str; 3] = ["4K", "64K", "2M"];
 
-/// Replacement policies beside the default, with far memory `ram`.
+/// The replacement policies that are measured beside the default, with far memory `ram`.
 const POLICIES: [&str; 4] = ["fifo", "lru", "cmcp", "adaptive"];
 const POLICY_PAGES: [&str; 2] = ["4K", "64K"];
 
-/// The far stores: `lz4` against zram, `file` against a swap file, `ram` apart.
+/// The far stores: `lz4` is compared with zram, `file` with a swap file, and `ram` stands apart.
 pub(crate) const FARS: [&str; 3] = ["lz4", "file", "ram"];
 
-/// With all memory near: native, `atoll run` as it is, then by page size.
+/// Returns the subjects with all memory near: native, `atoll run` as it is, then by page size.
 pub(crate) fn all_near() -> Vec<Subject> {
     let mut subjects = vec![Subject::Native, Subject::Atoll(Atoll::default())];
     for page in PAGES {
@@ -59,7 +60,7 @@ pub(crate) fn all_near() -> Vec<Subject> {
     subjects
 }
 
-/// `program` at part of the memory. `default_policy` is the one that atoll takes unasked.
+/// Returns the subjects of `program` at part of the memory. `default_policy` is atoll's default.
 pub(crate) fn limited(program: &str, default_policy: &str) -> Vec<Subject> {
     let mut subjects = vec![Subject::Native, Subject::Swap(Device::Zram), Subject::Swap(Device::File)];
     for far in FARS {

@@ -1,4 +1,4 @@
-//! One run of one program: started, bounded in time, measured from outside.
+//! Makes one run of one program, bounded in time and measured from outside.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -15,39 +15,39 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::{setting, signals};
 
-/// CPUs that measured programs run on; the same for all of them.
+/// The number of CPUs that measured programs run on; they are the same for all programs.
 pub(crate) const CPUS: usize = 2;
 
-/// What to run and how.
+/// The program of a run, and its parameters.
 pub(crate) struct Run<'a> {
     pub(crate) command: &'a [OsString],
-    /// Set for the program; all other OMP_ variables are taken away.
+    /// The variables set for the program; all other OMP_ variables are taken away.
     pub(crate) environment: Vec<(&'static str, String)>,
-    /// The memory cgroup it runs in, alone.
+    /// The memory cgroup in which it runs alone.
     pub(crate) group: Option<&'a Group>,
     pub(crate) timeout: Duration,
-    /// Look at huge pages while it runs.
+    /// Whether huge pages are counted while it runs.
     pub(crate) huge: bool,
 }
 
-/// What came of it.
+/// The outcome of a run.
 pub(crate) struct Outcome {
-    /// From before the start to after the end.
+    /// The seconds from before the start to after the end.
     pub(crate) seconds: f64,
     pub(crate) timed_out: bool,
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// The most memory at any time: charged to the cgroup, with huge pages in use.
+    /// The most memory at any time, in bytes: charged to the cgroup, with huge pages in use.
     pub(crate) peak: Option<u64>,
     /// The most that one of its processes had resident, as far as their parents waited for them.
     pub(crate) resident: u64,
-    /// Runs before this one that the kernel killed for lack of memory, though swap space was free.
+    /// The number of earlier runs that the kernel killed for lack of memory though swap space was free.
     pub(crate) killed: u32,
 }
 
 impl Outcome {
-    /// The rest of the program's line that begins with `head`.
+    /// Returns the rest of the output's line that begins with `head`.
     pub(crate) fn line(&self, head: &str) -> Option<&str> {
         self.stdout.lines().find_map(|line| Some(line.strip_prefix(head)?.trim()))
     }
@@ -56,18 +56,18 @@ impl Outcome {
         self.line("Checksum:")
     }
 
-    /// What atoll counted, where it ran with `--summary json`.
+    /// Returns atoll's figures, where the program ran with `--summary json`.
     pub(crate) fn figures(&self) -> Option<Figures> {
         let json = self.stderr.lines().rev().find(|line| line.starts_with('{'))?;
         serde_json::from_str(json).ok()
     }
 
-    /// Ended by SIGKILL, and not by us.
+    /// Whether SIGKILL ended it, not sent by this process.
     pub(crate) fn was_killed(&self) -> bool {
         !self.timed_out && self.status.signal() == Some(libc::SIGKILL)
     }
 
-    /// Why the run counts for nothing, in one line.
+    /// Returns in one line why the run counts for nothing, if it does.
     pub(crate) fn failure(&self) -> Option<String> {
         if self.timed_out || self.status.success() {
             return None;
@@ -83,7 +83,7 @@ impl Outcome {
     }
 }
 
-/// The first [`CPUS`] CPUs that this process may use.
+/// Returns the first [`CPUS`] CPUs that this process may use.
 fn cpus() -> libc::cpu_set_t {
     // SAFETY: sets of CPUs are plain bits; both calls get ones of their size.
     unsafe {
@@ -133,13 +133,13 @@ fn spawn(run: &Run) -> Result<Child, Error> {
 fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is kept.
+        // Bytes that were read before an error are kept.
         let _ = from.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// A descriptor that becomes readable when the process ends.
+/// Returns a descriptor that becomes readable when the process ends.
 fn end_of(child: &Child) -> Result<OwnedFd, Error> {
     // SAFETY: no pointers; the descriptor is fresh and owned by nobody else.
     unsafe {
@@ -154,7 +154,7 @@ fn end_of(child: &Child) -> Result<OwnedFd, Error> {
     }
 }
 
-/// Waits until the process ends (`true`), the time is over (`false`) or somebody interrupts.
+/// Waits until the process ends (`true`), the time is over (`false`) or the user interrupts.
 fn wait(child: &Child, run: &Run, start: Instant, huge: &mut u64) -> Result<bool, Error> {
     let end = end_of(child)?;
     let step = if run.huge { 10 } else { 200 };
@@ -175,7 +175,7 @@ fn wait(child: &Child, run: &Run, start: Instant, huge: &mut u64) -> Result<bool
     }
 }
 
-/// Its status and the most it had resident.
+/// Returns the process's status and the most it had resident.
 fn reap(child: &Child) -> Result<(ExitStatus, u64), Error> {
     let mut status = 0;
     // SAFETY: both results are plain data and ours; the child is waited for only here.
@@ -191,7 +191,7 @@ fn reap(child: &Child) -> Result<(ExitStatus, u64), Error> {
     }
 }
 
-/// Kills all that a run started.
+/// Kills everything that a run started.
 fn kill(child: &Child, group: Option<&Group>) {
     // SAFETY: no pointers; the process group is the child's own.
     unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };

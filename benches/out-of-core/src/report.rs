@@ -1,4 +1,4 @@
-//! Tables and CSV.
+//! Prints tables, and writes CSV.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::sheet::{Cell, Part, Sheet, mebibytes};
 use crate::stats::{Figure, geometric_mean};
 use crate::subject::Subject;
 
-/// Columns in line; the first to the left, the others to the right.
+/// Returns rows in columns; the first to the left, the others to the right.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column| {
@@ -48,7 +48,7 @@ fn row(cell: &Cell, native: Option<Figure>) -> Vec<String> {
         row.push(cell.out.clone().unwrap_or_else(|| "not run".to_owned()));
         return row;
     };
-    // In far memory that is memory the cgroup's peak counts what is far as well.
+    // Where far memory is memory, the cgroup's peak counts it as well.
     let all_near = cell.subject.atoll().is_none_or(|a| !a.limited || a.far == Some("file"));
     let peak = cell.samples.iter().filter_map(|s| s.peak).max().filter(|_| all_near);
     let fetched = cell.samples.iter().map(|s| s.fetches).max().unwrap_or(0);
@@ -64,10 +64,10 @@ fn row(cell: &Cell, native: Option<Figure>) -> Vec<String> {
     row
 }
 
-/// One program, with all its memory or part of it.
+/// Returns the table of one program, with all its memory or part of it.
 pub(crate) fn part(title: &str, part: &Part) -> String {
     let native = part.median(&Subject::Native);
-    // Sentences would widen the columns: subjects that were not run follow below.
+    // Sentences would widen the columns, so subjects that were not run follow below.
     let (run, not_run): (Vec<&Cell>, Vec<&Cell>) = part.cells.iter().partition(|c| !c.samples.is_empty());
     let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
     rows.extend(run.iter().map(|cell| row(cell, native)));
@@ -96,7 +96,7 @@ pub(crate) fn sheet(sheet: &Sheet, percent: u32) -> String {
     format!("{all}\n{}", part(&title, &sheet.limited))
 }
 
-/// Times native, programs side by side; one row a subject.
+/// Returns times native, programs side by side; one row a subject.
 pub(crate) fn overview(sheets: &[Sheet], pick: impl Fn(&Sheet) -> &Part) -> String {
     let Some(first) = sheets.first() else { return String::new() };
     let mut rows = vec![vec!["times native".to_owned()]];
@@ -146,7 +146,7 @@ pub(crate) fn micro(micro: &Micro) -> String {
     )
 }
 
-/// Every sample, one line each.
+/// Returns every sample, one line each.
 pub(crate) fn csv(sheets: &[Sheet], micro: Option<&Micro>) -> String {
     let mut out = "program,class,iterations,subject,footprint_bytes,limit_bytes,near_bytes,run,seconds,cut,\
                    peak_bytes,pages_fetched,waits,killed_before\n"

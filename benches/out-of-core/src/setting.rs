@@ -1,4 +1,4 @@
-//! Kernel settings changed for the measurement and put back afterwards, and huge pages in use.
+//! Changes kernel settings for the measurement and puts them back afterwards; counts huge pages in use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use crate::error::Error;
 
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
-/// A file under /proc/sys that holds another value until this is dropped.
+/// A file under /proc/sys that holds another value until this value is dropped.
 pub(crate) struct Setting {
     path: PathBuf,
-    /// What was there, where something else was written.
+    /// The earlier value, where another was written.
     before: Option<String>,
 }
 
 impl Setting {
-    /// Writes `value`, or what `value` makes of the number that is there.
+    /// Writes the result of `value` for the number that is there.
     pub(crate) fn change(path: &str, value: impl Fn(u64) -> u64) -> Result<Setting, Error> {
         let path = Path::new(path);
         let before = fs::read_to_string(path).map_err(|e| Error::at("read", path, e))?;
@@ -28,7 +28,7 @@ impl Setting {
         Ok(Setting { path: path.to_owned(), before: Some(before) })
     }
 
-    /// Allows this many huge pages to be made when they are asked for.
+    /// Allows this number of huge pages to be made when they are asked for.
     pub(crate) fn huge_pages(pages: u64) -> Result<Setting, Error> {
         Self::change("/proc/sys/vm/nr_overcommit_hugepages", |before| before.max(pages))
     }
@@ -43,7 +43,7 @@ impl Drop for Setting {
     }
 }
 
-/// Bytes of huge pages that somebody uses or has reserved, on the whole machine.
+/// Returns the bytes of huge pages that are used or reserved on the whole machine.
 pub(crate) fn huge_bytes() -> u64 {
     huge_of(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
 }

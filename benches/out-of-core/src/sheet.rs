@@ -13,9 +13,9 @@ use crate::subject::{Atoll, Subject, Waiting};
 pub(crate) struct Cell {
     pub(crate) subject: Subject,
     pub(crate) samples: Vec<Sample>,
-    /// Why there are none, or no more.
+    /// The reason why there are no samples, or no more.
     pub(crate) out: Option<String>,
-    /// Chosen at the first run.
+    /// The way of waiting, chosen at the first run.
     pub(crate) waiting: Option<Waiting>,
 }
 
@@ -29,10 +29,10 @@ impl Cell {
     }
 }
 
-/// A program with a number of iterations, and who ran it.
+/// A program with a number of iterations, and the subjects that ran it.
 pub(crate) struct Part {
     pub(crate) words: Vec<String>,
-    /// Of the native run.
+    /// The checksum of the native run.
     pub(crate) checksum: String,
     pub(crate) cells: Vec<Cell>,
 }
@@ -42,7 +42,7 @@ impl Part {
         self.cells.iter().find(|cell| cell.subject == *subject)
     }
 
-    /// Is atoll with other pages and the same far store so much faster that cell `index` cannot be the best?
+    /// Whether atoll with other pages and the same far store is so much faster that cell `index` cannot be the best.
     pub(crate) fn is_behind(&self, index: usize) -> bool {
         let cell = &self.cells[index];
         let Some(atoll) = cell.subject.atoll().filter(|atoll| atoll.policy.is_none()) else { return false };
@@ -57,41 +57,41 @@ impl Part {
         matches!((cell.figure(), best), (Some(own), Some(best)) if own.median > BEHIND * best)
     }
 
-    /// The median of a subject that was measured.
+    /// Returns the median of a subject that was measured.
     pub(crate) fn median(&self, subject: &Subject) -> Option<Figure> {
         self.cell(subject).filter(|cell| cell.out.is_none() || !cell.samples.is_empty())?.figure()
     }
 }
 
-/// What is known of one program.
+/// The measurements of one program.
 pub(crate) struct Sheet {
     pub(crate) program: Program,
-    /// The most memory the native run had.
+    /// The most memory that the native run had, in bytes.
     pub(crate) footprint: u64,
-    /// What a limited run may have near, all in all.
+    /// The most that a limited run may have near, all in all, in bytes.
     pub(crate) limit: u64,
     pub(crate) waiting: Waiting,
     /// The `--near` with which an atoll run has the limit near, all in all; by page size.
     pub(crate) near: Vec<(&'static str, u64)>,
-    /// At part of the memory.
+    /// The measurements at part of the memory.
     pub(crate) limited: Part,
-    /// With all of it.
+    /// The measurements with all of the memory.
     pub(crate) all: Part,
-    /// Runs whose checksum was not the native one, and runs that failed.
+    /// The runs whose checksum was not the native one, and runs that failed.
     pub(crate) wrong: Vec<String>,
 }
 
-/// What takes this many times as long as the best page size is measured no further: rounds are to fit the budget.
+/// A page size that takes this many times as long as the best is not measured further, so that rounds fit the budget.
 const BEHIND: f64 = 1.25;
-/// Near memory left over that counts as used: calibration ends within this share of the limit.
+/// The share of the limit within which calibration ends: near memory left over up to this share counts as used.
 const CALIBRATED_WITHIN: f64 = 0.01;
 const CALIBRATIONS: usize = 5;
-/// What atoll and the program's private memory take besides, as a first guess.
+/// A first guess of the bytes that atoll and the program's private memory take besides.
 const FIRST_GUESS: u64 = 8 << 20;
-/// Repetitions of a run that had more near than the limit.
+/// The most repetitions of a run that had more near than the limit.
 const REPETITIONS: usize = 3;
 
-/// What Linux swap does, and no mistake of ours.
+/// The reason of runs that Linux swap fails, which is no mistake of atoll's.
 pub(crate) const KILLED: &str = "the kernel killed every run for lack of memory, though swap space was free";
 
 fn words(program: &Program, iterations: u32) -> Vec<String> {
@@ -99,10 +99,10 @@ fn words(program: &Program, iterations: u32) -> Vec<String> {
 }
 
 impl Sheet {
-    /// Runs the program natively to learn its footprint, its checksums and how its threads had best wait.
+    /// Runs the program natively to learn its footprint, its checksums and the best way for its threads to wait.
     ///
     /// # Errors
-    /// The program cannot be run, or somebody interrupts.
+    /// The program cannot be run, or the user interrupts.
     pub(crate) fn new(bench: &Bench, program: Program, percent: u32) -> Result<Sheet, Error> {
         let mut sheet = Sheet {
             program,
@@ -157,9 +157,9 @@ impl Sheet {
         Ok(sheet)
     }
 
-    /// Finds the `--near` with which everything that is near in an atoll run is just below the limit. Far memory is
-    /// in a file, outside of the count: the cgroup's peak is then what is near, tables, runtime, launcher and the
-    /// program's private memory with it.
+    /// Finds the `--near` with which everything that is near in an atoll run is just below the limit. Far memory is in a file,
+    /// which the count leaves out. So the cgroup's peak is what is near, with tables, runtime, launcher and the program's
+    /// private memory.
     pub(crate) fn calibrate(&mut self, bench: &Bench, page: &'static str) -> Result<(), Error> {
         let subject =
             Subject::Atoll(Atoll { limited: true, far: Some("file"), page: Some(page), policy: None });
@@ -178,7 +178,7 @@ impl Sheet {
                 )));
             }
             let Some(peak) = outcome.peak else {
-                // Nothing can be measured: what the limit says is what atoll gets.
+                // Nothing can be measured, so atoll gets what the limit says.
                 best = Some(self.limit);
                 break;
             };
@@ -197,7 +197,7 @@ impl Sheet {
             if over <= 0.0 && -over < self.limit as f64 * CALIBRATED_WITHIN {
                 break;
             }
-            // A little below, as runs differ.
+            // The value is a little below, as runs differ.
             let next = near as f64 - over - self.limit as f64 * CALIBRATED_WITHIN / 2.0;
             if next < 1e6 {
                 return Err(Error::said(format!(
@@ -230,7 +230,7 @@ impl Sheet {
         Asked { subject, words, threads: 2, waiting, limit: self.limit, near, timeout }
     }
 
-    /// One more sample of cell `index`, with all memory near (`all`) or part of it.
+    /// Takes one more sample of cell `index`, with all memory near (`all`) or part of it.
     pub(crate) fn sample(&mut self, bench: &Bench, all: bool, index: usize) -> Result<(), Error> {
         let part = if all { &self.all } else { &self.limited };
         let cell = &part.cells[index];
@@ -240,7 +240,7 @@ impl Sheet {
         let subject = cell.subject.clone();
         let name = format!("{} {}: {subject}", self.program.name, self.program.class);
         let settings: &[Waiting] = match (&subject, cell.waiting) {
-            // Which way of waiting is better under swap is seen there, not natively.
+            // Which way of waiting is better under swap shows there, not natively.
             (Subject::Swap(_), None) => &Waiting::ALL,
             (Subject::Swap(_), Some(chosen)) => &[chosen],
             _ => &[self.waiting],
@@ -248,7 +248,7 @@ impl Sheet {
         let mut best: Option<(Sample, Waiting)> = None;
         for &waiting in settings {
             let timeout = match &best {
-                // What takes longer than the other is not the better one.
+                // A way that takes longer than the other is not the better one.
                 Some((sample, _)) => Duration::from_secs_f64(sample.seconds).min(bench.timeout),
                 None => bench.timeout,
             };
@@ -285,7 +285,8 @@ impl Sheet {
         &mut part.cells[index]
     }
 
-    /// One run, again with a smaller near limit if more was near than the limit allows. `Ok(Err)`: what was wrong.
+    /// Makes one run, and repeats it with a smaller near limit if more was near than the limit allows. `Ok(Err)` says what was
+    /// wrong.
     fn once(
         &mut self,
         bench: &Bench,
@@ -337,7 +338,7 @@ impl Sheet {
     }
 }
 
-/// Why a run counts for nothing: it failed, or its result is another.
+/// Returns why a run counts for nothing, if it does: it failed, or its result is another.
 fn wrong(outcome: &Outcome, checksum: &str) -> Option<String> {
     if outcome.timed_out {
         return None;

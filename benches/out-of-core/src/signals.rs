@@ -1,4 +1,4 @@
-//! Ctrl-C and its like: noted, so that whoever waits can stop and everything is undone on the way out.
+//! Notes Ctrl-C and signals like it, so that the process that waits can stop and undo everything on the way out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +22,7 @@ pub(crate) fn take() {
     }
 }
 
-/// An error once a signal was noted.
+/// Returns an error once a signal was noted.
 pub(crate) fn check() -> Result<(), Error> {
     if INTERRUPTED.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }

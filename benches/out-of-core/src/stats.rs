@@ -1,19 +1,19 @@
-//! Medians and geometric means.
+//! Computes medians and geometric means.
 
-/// One measured run.
+/// A measured run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) seconds: f64,
-    /// Cut at its time limit: it would have taken longer.
+    /// Whether it was cut at its time limit: it would have taken longer.
     pub(crate) cut: bool,
-    /// The most memory charged at any time.
+    /// The most memory charged at any time, in bytes.
     pub(crate) peak: Option<u64>,
-    /// The near limit it was given.
+    /// The near limit that it was given.
     pub(crate) near: Option<u64>,
-    /// Faults that fetched a page.
+    /// The number of faults that fetched a page.
     pub(crate) fetches: u64,
     pub(crate) waits: u64,
-    /// Runs before it that the kernel killed for lack of memory.
+    /// The number of earlier runs that the kernel killed for lack of memory.
     pub(crate) killed: u32,
 }
 
@@ -23,12 +23,12 @@ pub(crate) struct Figure {
     pub(crate) median: f64,
     pub(crate) least: f64,
     pub(crate) most: f64,
-    /// The median is a run that was cut: it is at least this.
+    /// Whether the median is a run that was cut: the figure is at least this.
     pub(crate) cut: bool,
     pub(crate) runs: usize,
 }
 
-/// Of the samples' seconds; none without samples.
+/// Returns the figure of the samples' seconds; `None` without samples.
 pub(crate) fn figure(samples: &[Sample]) -> Option<Figure> {
     let mut times: Vec<(f64, bool)> = samples.iter().map(|s| (s.seconds, s.cut)).collect();
     times.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -43,7 +43,7 @@ pub(crate) fn figure(samples: &[Sample]) -> Option<Figure> {
     })
 }
 
-/// None of nothing.
+/// Returns the geometric mean; `None` without values.
 pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|v| v.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())

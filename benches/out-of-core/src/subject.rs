@@ -1,13 +1,13 @@
-//! What is compared: the program alone, under Linux swap, under atoll with some settings.
+//! The subjects that are compared: the program alone, under Linux swap, under atoll with some settings.
 
 use std::fmt;
 
-/// One way to run a program.
+/// A way to run a program.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Subject {
     /// Without atoll and without a limit.
     Native,
-    /// Without atoll, under a limit, with somewhere to swap to.
+    /// Without atoll, under a limit, with a device to swap to.
     Swap(Device),
     Atoll(Atoll),
 }
@@ -18,10 +18,10 @@ pub(crate) enum Device {
     File,
 }
 
-/// Settings of `atoll run`; what is `None` is left to its defaults.
+/// The settings of `atoll run`; a setting that is `None` is left to its default.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Atoll {
-    /// Near memory as large as the limit asks, not all of it.
+    /// Whether near memory is as small as the limit asks.
     pub(crate) limited: bool,
     pub(crate) far: Option<&'static str>,
     pub(crate) page: Option<&'static str>,
@@ -54,9 +54,9 @@ impl fmt::Display for Subject {
     }
 }
 
-/// How libgomp's threads wait and where they run. When both of its spinning threads meet on one CPU they hold each
-/// other up for milliseconds, and this machine's scheduler puts them there: native and swap runs get whichever of
-/// these is faster for the program. Atoll runs get none of it.
+/// How libgomp's threads wait and where they run. When its two spinning threads meet on one CPU they hold each other up for
+/// milliseconds, and this machine's scheduler puts them there. Native and swap runs get the way that is faster for the program.
+/// Atoll runs get neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Passive,

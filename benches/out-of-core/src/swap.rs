@@ -1,6 +1,6 @@
-//! Linux swap of our own: a compressed memory disk (zram) or a file, on only while a run needs it.
+//! Makes Linux swap of its own: a compressed memory disk (zram) or a file, which is on only while a run needs it.
 //!
-//! Devices that were there before are not touched: ours comes first by its priority, and what we made is removed.
+//! Devices that were there before are not touched. The new device comes first by its priority, and is removed at the end.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -17,12 +17,12 @@ const PAGE: u64 = 4096;
 const FLAG_PREFER: i32 = 0x8000;
 const HIGHEST_PRIORITY: i32 = 32767;
 
-/// Somewhere to swap to. Removed when dropped.
+/// A device to swap to, which is removed when dropped.
 pub(crate) struct Swap {
     path: PathBuf,
     kind: Kind,
     bytes: u64,
-    /// What it is, for the table: `zram (lz4)`, `file`.
+    /// The device's name in the table: `zram (lz4)`, `file`.
     pub(crate) name: String,
 }
 
@@ -32,14 +32,14 @@ enum Kind {
     File,
 }
 
-/// Swapping to a device is on until this is dropped.
+/// A device to which the kernel swaps until this value is dropped.
 pub(crate) struct On<'a>(&'a Swap);
 
 impl Swap {
-    /// A zram device of `bytes` with `algorithm`, in use by nobody else.
+    /// Makes a zram device of `bytes` with `algorithm` that nothing else uses.
     ///
     /// # Errors
-    /// One sentence on why not.
+    /// A sentence that says why not.
     pub(crate) fn zram(bytes: u64, algorithm: &str) -> Result<Swap, Error> {
         let add = Path::new("/sys/class/zram-control/hot_add");
         if !add.exists() {
@@ -73,17 +73,17 @@ impl Swap {
         swap.finish(device)
     }
 
-    /// A file of `bytes` in `dir`.
+    /// Makes a swap file of `bytes` in `dir`.
     ///
     /// # Errors
-    /// One sentence on why not.
+    /// A sentence that says why not.
     pub(crate) fn file(dir: &Path, bytes: u64) -> Result<Swap, Error> {
         let path = dir.join(format!("atoll-bench-{}.swap", std::process::id()));
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(&path);
         let mut file = file.map_err(|e| Error::at("make the swap file", &path, e))?;
         let swap = Swap { path, kind: Kind::File, bytes, name: "file".to_owned() };
-        // Written out whole: a swap file may have no holes.
+        // The file is written out whole, as a swap file may have no holes.
         let zeros = vec![0; 1 << 20];
         let mut left = bytes;
         while left > 0 {
@@ -96,7 +96,7 @@ impl Swap {
         swap.finish(file)
     }
 
-    /// Writes the header and sees whether the kernel takes it.
+    /// Writes the header and tries whether the kernel takes it.
     fn finish(self, mut file: File) -> Result<Swap, Error> {
         let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(&header(self.bytes)));
         written
@@ -108,11 +108,11 @@ impl Swap {
     }
 
     fn c_path(&self) -> CString {
-        // Our own paths hold no NUL.
+        // The path was made here and holds no NUL.
         CString::new(self.path.as_os_str().as_bytes()).unwrap_or_default()
     }
 
-    /// Switches it on.
+    /// Switches the device on.
     pub(crate) fn on(&self) -> Result<On<'_>, Error> {
         // SAFETY: the path is a C string.
         if unsafe { libc::swapon(self.c_path().as_ptr(), FLAG_PREFER | HIGHEST_PRIORITY) } != 0 {
@@ -122,7 +122,7 @@ impl Swap {
     }
 }
 
-/// The first page of a swap device of `bytes`, as mkswap writes it: version 1, no bad pages.
+/// Returns the first page of a swap device of `bytes`, as mkswap writes it: version 1, no bad pages.
 fn header(bytes: u64) -> Vec<u8> {
     let mut page = vec![0; PAGE as usize];
     let last = u32::try_from(bytes / PAGE - 1).unwrap_or(u32::MAX);

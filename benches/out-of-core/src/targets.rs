@@ -1,4 +1,4 @@
-//! What was aimed at and what was measured: one line each, which ends in `met` or `not met`.
+//! Prints each target and its measurement in a line, which ends in `met` or `not met`.
 
 use crate::micro::{self, Micro, PATTERNS, SHARED};
 use crate::plan::PAGES;
@@ -15,7 +15,7 @@ const TWO_WORKERS: f64 = 1.15;
 const MEMORY_SHARE: f64 = 0.03;
 const MEMORY_MORE: u64 = 16 << 20;
 
-/// All lines.
+/// Returns the lines of all targets.
 pub(crate) fn lines(sheets: &[Sheet], micro: Option<&Micro>, percent: u32) -> Vec<String> {
     let mut lines = vec![all_near(sheets)];
     lines.extend(against_swap(sheets, percent));
@@ -33,7 +33,7 @@ fn line(target: &str, figure: Option<String>, met: bool) -> String {
     format!("{target}: {figure}  {}", if met { "met" } else { "not met" })
 }
 
-/// Each program's share of a geometric mean, or none if one is missing.
+/// Returns each program's share of a geometric mean, or `None` if one is missing.
 fn every(sheets: &[Sheet], value: impl Fn(&Sheet) -> Option<f64>) -> Option<Vec<f64>> {
     let values: Option<Vec<f64>> = sheets.iter().map(value).collect();
     values.filter(|values| !values.is_empty())
@@ -58,7 +58,7 @@ fn all_near(sheets: &[Sheet]) -> String {
     line(&target, figure, mean.is_some_and(|mean| mean <= SLOWER_ALL_NEAR))
 }
 
-/// Seconds with the page size that is best for the program.
+/// Returns the seconds with the page size that is best for the program.
 fn best_page(sheet: &Sheet, far: &'static str) -> Option<f64> {
     let seconds = PAGES.iter().filter_map(|&page| {
         let subject = Subject::Atoll(Atoll { limited: true, far: Some(far), page: Some(page), policy: None });
@@ -146,7 +146,7 @@ fn shared(micro: &Micro) -> Vec<String> {
     lines.collect()
 }
 
-/// Where far memory is a file, all that the cgroup counts is near.
+/// Returns the line about memory. Where far memory is a file, everything that the cgroup counts is near.
 fn memory(sheets: &[Sheet]) -> String {
     let mut worst: Option<(f64, String)> = None;
     for sheet in sheets {

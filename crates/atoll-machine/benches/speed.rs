@@ -1,7 +1,7 @@
-//! How many page events a second one core of the host simulates: `cargo bench -p atoll-machine [-- TRACE]`.
+//! Measures how many page events a second one core of the host simulates: `cargo bench -p atoll-machine [-- TRACE]`.
 //!
-//! TRACE is what `atoll trace --workers 56` wrote; without it the accesses of a stencil's sweeps are made here. The events lie in
-//! memory, so that reading and decompressing a trace is not in the figure; it is printed apart.
+//! TRACE is a trace that `atoll trace --workers 56` wrote. Without it the accesses of a stencil's sweeps are made here. The
+//! events lie in memory, so that the figure does not include reading and decompressing a trace; that is printed apart.
 #![allow(clippy::unwrap_used, reason = "a bench ends where something is missing")]
 
 use std::convert::Infallible;
@@ -16,7 +16,7 @@ const TARGET: f64 = 20e6;
 const WORKERS: usize = 56;
 const RUNS: usize = 5;
 
-/// Sweeps over 9 arrays of 64 planes, a plane of 8 pages; each worker has its planes and reads those of its neighbours.
+/// Makes sweeps over 9 arrays of 64 planes, a plane of 8 pages; each worker has its planes and reads those of its neighbours.
 fn stencil() -> Vec<Event> {
     let (arrays, planes, plane, steps) = (9, WORKERS as u64 * 2, 8, 8);
     let mut trace = Vec::new();
@@ -95,7 +95,7 @@ fn main() {
             let share = |n: u64| n as f64 * 100.0 / counts.accesses.max(1) as f64;
             (misses, faults) = (share(counts.tlb_misses), share(counts.faults()));
         }
-        // Two replays: one to fill near memory, one that counts.
+        // There are two replays: one to fill near memory, and one that counts.
         let rate = 2.0 * survey.accesses as f64 / best;
         println!(
             "simulated page events a second, one core, {policy}, private page tables, {} cores ({misses:.0}% miss the TLB, {faults:.1}% \

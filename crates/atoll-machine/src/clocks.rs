@@ -1,31 +1,32 @@
-//! The workers' virtual clocks, and whose is the least.
+//! Keeps the workers' virtual clocks, and finds the least.
 //!
-//! [`engine`](crate::engine) lets the worker behind all others go on. A tournament: each node holds the lesser of its two,
-//! so a change costs one path to the root. Equal clocks go by the worker's number, which makes the order a total one.
+//! [`engine`](crate::engine) lets the worker that is behind all others go on. This is a tournament: each node holds the lesser
+//! of its two, so a change costs one path to the root. Equal clocks are ordered by the worker's number, which makes the order
+//! total.
 
-/// Workers' numbers take the low bits of a key, clocks the others.
+/// The number of low bits of a key that hold the worker's number; the clock has the others.
 const WORKER_BITS: u32 = 10;
-/// The key of who cannot go on.
+/// The key of a worker that cannot go on.
 pub(crate) const NEVER: u64 = u64::MAX;
-/// The latest time a key can hold: five hours in picoseconds.
+/// The latest time that a key can hold: five hours in picoseconds.
 pub(crate) const LATEST: u64 = u64::MAX >> WORKER_BITS;
 
-/// Orders workers by clock, then by number.
+/// Returns a key, which orders workers by clock, then by number.
 #[inline(always)]
 pub(crate) fn key(clock: u64, worker: usize) -> u64 {
     clock << WORKER_BITS | worker as u64
 }
 
-/// The tournament.
+/// The tournament of the workers' keys.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    /// Node 1 is the root, `leaves` the first leaf.
+    /// Node 1 is the root, and `leaves` the first leaf.
     nodes: Vec<u64>,
     leaves: usize,
 }
 
 impl Clocks {
-    /// Nobody can go on.
+    /// Makes a tournament in which no worker can go on.
     pub(crate) fn new(workers: usize) -> Self {
         let leaves = workers.next_power_of_two().max(2);
         Self { nodes: vec![NEVER; 2 * leaves], leaves }
@@ -44,12 +45,12 @@ impl Clocks {
         }
     }
 
-    /// A worker's key.
+    /// Returns a worker's key.
     pub(crate) fn get(&self, worker: usize) -> u64 {
         self.nodes[self.leaves + worker]
     }
 
-    /// The worker who is next; `None` when nobody can go on.
+    /// Returns the worker that is next; `None` when no worker can go on.
     #[inline]
     pub(crate) fn least(&self) -> Option<usize> {
         (self.nodes[1] != NEVER).then_some(self.nodes[1] as usize & ((1 << WORKER_BITS) - 1))

@@ -1,69 +1,69 @@
 //! A node's costs in picoseconds, as the simulator adds them.
 //!
-//! Made from a [`Node`] once a simulation; all clocks are whole picoseconds, so that a simulation gives the same on every
-//! host.
+//! They are made from a [`Node`] once a simulation. All clocks are whole picoseconds, so that a simulation gives the same
+//! result on every host.
 
 use crate::describe::Node;
 use crate::setup::{Setup, SetupError};
 
-/// Picoseconds of everything; factors are multiples of 1/1024.
+/// The costs in picoseconds; factors are multiples of 1/1024.
 #[derive(Debug, Clone)]
 pub struct Costs {
-    /// Of 1024 instructions.
+    /// The time of 1024 instructions.
     pub instructions: u64,
-    /// Of a page walk, by page size: 4K, 64K, 2M.
+    /// The time of a page walk, by page size: 4K, 64K, 2M.
     pub walk: [u64; 3],
-    /// Entering and leaving the fault handler.
+    /// The time of entering and leaving the fault handler.
     pub entry: u64,
-    /// Work of a minor fault.
+    /// The work of a minor fault.
     pub minor: u64,
-    /// Work of a major fault.
+    /// The work of a major fault.
     pub major: u64,
-    /// The policy's lock, held.
+    /// The time for which the policy's lock is held.
     pub policy_lock: u64,
-    /// The table lock, longer for each waiter.
+    /// The additional time of the table lock for each waiter.
     pub lock_waiter: u64,
-    /// Sending, whatever the number of targets.
+    /// The time of sending an invalidation, whatever the number of targets.
     pub send: u64,
-    /// Sending, each target.
+    /// The time of sending, for each target.
     pub per_target: u64,
-    /// Sending, longer for each other sender, in 1/1024.
+    /// The additional time of sending for each other sender, in 1/1024.
     pub per_sender: u64,
-    /// Being interrupted.
+    /// The time of being interrupted.
     pub receive: u64,
-    /// Invalidating a page.
+    /// The time of invalidating a page.
     pub page: u64,
-    /// How often each target is asked.
+    /// The number of times that each target is asked.
     pub rounds: u64,
-    /// From one tick to the next.
+    /// The time from one tick to the next.
     pub period: u64,
-    /// Who share the scan.
+    /// The number of hardware threads that share the scan.
     pub scanners: usize,
-    /// Is a use seen without a fault?
+    /// Whether a use is seen without a fault.
     pub accessed_bit: bool,
-    /// Of 1024 bytes on a channel.
+    /// The time of 1024 bytes on a channel.
     pub kilobyte: u64,
-    /// Before the first byte.
+    /// The time before the first byte.
     pub latency: u64,
-    /// Before a transfer can wait for its channel.
+    /// The time before a transfer can wait for its channel.
     pub setup: u64,
-    /// Transfers at once.
+    /// The number of transfers at once.
     pub channels: usize,
-    /// A set of channels for each direction?
+    /// Whether each direction has channels of its own.
     pub duplex: bool,
 }
 
-/// Picoseconds of so many nanoseconds. Descriptions are checked to be finite and below 1e12.
+/// Returns nanoseconds in picoseconds. Descriptions are checked to be finite and below 1e12.
 fn ns(value: f64) -> u64 {
     (value * 1e3).round() as u64
 }
 
 impl Costs {
-    /// The costs of `node` under `setup`. Workers beyond one a core share their core's issue slots: computing takes them
-    /// longer by workers / cores.
+    /// Returns the costs of `node` under `setup`. Where a core has more than one worker, these share its issue slots: computing
+    /// takes them longer by workers / cores.
     ///
     /// # Errors
-    /// More workers than the node has hardware threads.
+    /// There are more workers than the node has hardware threads.
     pub fn new(node: &Node, setup: &Setup) -> Result<Self, SetupError> {
         let cores = u64::from(*node.cores.count);
         let threads = cores * u64::from(*node.cores.threads_per_core);
@@ -104,7 +104,7 @@ impl Costs {
         })
     }
 
-    /// What it takes the sender to invalidate `pages` pages at `targets` workers while `others` send as well.
+    /// Returns the time that the sender takes to invalidate `pages` pages at `targets` workers while `others` send as well.
     pub fn sending(&self, targets: u64, pages: u64, others: u64) -> u64 {
         let local = self.page * pages;
         if targets == 0 {
@@ -114,12 +114,12 @@ impl Costs {
         alone + alone * self.per_sender * others / 1024 + local
     }
 
-    /// What it takes each target, in all rounds.
+    /// Returns the time that each target takes, in all rounds.
     pub fn receiving(&self, pages: u64) -> u64 {
         (self.receive + self.page * pages) * self.rounds
     }
 
-    /// How long `bytes` occupy a channel.
+    /// Returns the time for which `bytes` occupy a channel.
     pub fn moving(&self, bytes: u64) -> u64 {
         bytes * self.kilobyte / 1024
     }

@@ -1,6 +1,6 @@
-//! What is counted of each worker, and where its time goes: the columns of the CMCP paper's table 1 and more.
+//! The counts of each worker, and the parts of its time: the columns of the CMCP paper's table 1 and more.
 //!
-//! Filled by [`engine`](crate::engine), printed by the commands.
+//! [`engine`](crate::engine) fills them, and the commands print them.
 
 use std::ops::{Add, AddAssign, Sub};
 
@@ -13,7 +13,7 @@ macro_rules! counts {
         }
 
         impl $name {
-            /// Names and values, in order.
+            /// Returns names and values, in order.
             pub fn fields(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($field), self.$field),)*]
             }
@@ -37,7 +37,7 @@ macro_rules! counts {
         impl Sub for $name {
             type Output = Self;
 
-            /// What came since `earlier`, which is a smaller count of the same worker.
+            /// Returns the increase since `earlier`, a smaller count of the same worker.
             fn sub(self, earlier: Self) -> Self {
                 Self { $($field: self.$field - earlier.$field,)* }
             }
@@ -46,47 +46,47 @@ macro_rules! counts {
 }
 
 counts! {
-    /// What happened to one worker.
+    /// The counts of one worker.
     Counts {
         /// Events of the trace that touch a page.
         accesses,
-        /// Of these, translated by a page walk: data TLB misses.
+        /// Of these events, those translated by a page walk: data TLB misses.
         tlb_misses,
         /// Faults on pages that are near but not mapped by this worker.
         minor_faults,
         /// Faults on pages that are far.
         major_faults,
-        /// Faults on pages that nobody had touched.
+        /// Faults on pages that no worker had touched.
         first_faults,
         /// Faults on writes to pages mapped read-only, which only atoll's pager has.
         write_faults,
-        /// Pages that came with another's fault, which only atoll's pager has.
+        /// Pages that came with another page's fault, which only atoll's pager has.
         prefetched,
         /// Pages this worker evicted.
         evictions,
-        /// Of these, written back.
+        /// Of these evictions, those written back.
         written_back,
-        /// TLB invalidations of pages that other workers, or the policy's scan, asked this one for.
+        /// TLB invalidations that other workers, or the policy's scan, asked of this worker.
         remote_invalidations,
-        /// Interrupts they came in.
+        /// Interrupts in which these came.
         interrupts,
     }
 }
 
 counts! {
-    /// Where a worker's time went, in picoseconds.
+    /// The parts of a worker's time, in picoseconds.
     Times {
-        /// Instructions.
+        /// Executing instructions.
         compute,
         /// Later TLBs and page walks.
         walk,
-        /// The work of its faults.
+        /// Work of the worker's faults.
         fault,
-        /// Waiting for locks in them.
+        /// Waiting for locks during faults.
         lock,
         /// Sending invalidations and waiting for the answers.
         invalidation,
-        /// Being interrupted by those of others.
+        /// Being interrupted by invalidations of other workers.
         interrupted,
         /// Waiting for pages to come and go.
         transfer,
@@ -101,22 +101,22 @@ impl Counts {
         self.minor_faults + self.page_ins()
     }
 
-    /// Faults that brought a page near: what the paper's table 1 calls page faults. An entry copied from another worker's
-    /// page table is none of them: FIFO has up to 8.6 invalidations for each of its faults there, where entries and
-    /// invalidations would be about as many, and its faults summed over the cores do not grow with the cores.
+    /// Returns the faults that brought a page near, which the paper's table 1 calls page faults. An entry copied from another
+    /// worker's page table is not counted there. FIFO has up to 8.6 invalidations for each of its faults in the table, while
+    /// there would be about as many entries as invalidations; and its faults summed over the cores do not grow with the cores.
     pub fn page_ins(&self) -> u64 {
         self.major_faults + self.first_faults
     }
 }
 
 impl Times {
-    /// All of it.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> u64 {
         self.fields().iter().map(|(_, value)| value).sum()
     }
 }
 
-/// One worker.
+/// The counts and times of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Worker {
     /// What happened.
@@ -128,22 +128,22 @@ pub struct Worker {
 /// A simulation's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Each worker.
+    /// The results of each worker.
     pub workers: Vec<Worker>,
-    /// From the first event to the last, in picoseconds.
+    /// The time from the first event to the last, in picoseconds.
     pub elapsed: u64,
-    /// Pages the policy's scan looked at by taking their mappings or accessed bits.
+    /// The number of pages whose uses the policy's scan looked for, by their mappings or accessed bits.
     pub scanned: u64,
     /// Entry `n` counts the pages that `n` workers used.
     pub distribution: Vec<u64>,
-    /// Frames of near memory, of the smallest page size; none if there was no limit.
+    /// The number of frames of near memory, of the smallest page size; `None` if there was no limit.
     pub frames: Option<u64>,
-    /// Did the replay before bring as many pages, where somebody looked?
+    /// Whether the replay before brought as many pages, where that was checked.
     pub settled: bool,
 }
 
 impl Outcome {
-    /// All workers together.
+    /// Returns the sums over all workers.
     pub fn total(&self) -> Worker {
         let mut total = Worker::default();
         for worker in &self.workers {
@@ -153,7 +153,7 @@ impl Outcome {
         total
     }
 
-    /// An average for each worker: table 1's unit.
+    /// Returns the average for each worker, which is table 1's unit.
     pub fn per_worker(&self, count: impl Fn(&Counts) -> u64) -> f64 {
         count(&self.total().counts) as f64 / self.workers.len() as f64
     }

@@ -1,21 +1,21 @@
-//! From a trace's one order to a queue for each worker, and the meetings between them.
+//! Turns a trace's one order into a queue for each worker, and finds the meetings between workers.
 //!
-//! [`engine`](crate::engine) takes from the queues in the order of virtual clocks; here is only as much of the trace as that
-//! needs, at most [`WINDOW`] events.
+//! [`engine`](crate::engine) takes from the queues in the order of virtual clocks. This module holds only as much of the trace
+//! as that needs, at most [`WINDOW`] events.
 //!
-//! A worker's region begins and ends and the barriers it passes are its *marks*. Where a trace says that workers passed
-//! one mark each, they met: none goes on before the last has come. Which of them met is seen when one comes to its next
-//! mark: whoever passed one since the meeting began was there. That needs no knowledge of teams, holds whether a trace
-//! notes a barrier when it is entered or when it is left, and cannot wait for somebody who never comes.
+//! The begins and ends of a worker's regions and the barriers it passes are its *marks*. Where a trace says that workers passed
+//! one mark each, they met: none goes on before the last has come. Which of them met is known when one comes to its next mark:
+//! every worker that passed one since the meeting began was there. That needs no knowledge of teams, holds whether a trace
+//! notes a barrier when it is entered or when it is left, and cannot wait for a worker that never comes.
 
 use std::collections::VecDeque;
 
 use atoll_record::trace::Event;
 
-/// Events held at most.
+/// The most events that are held.
 pub(crate) const WINDOW: usize = 4 << 20;
 
-/// What an entry is, in its top bits.
+/// The lowest of an entry's top bits, which hold its kind.
 pub(crate) const KIND_SHIFT: u32 = 61;
 /// An access: [`WRITE`], the 4K page's number, and the instructions computed before it.
 pub(crate) const ACCESS: u64 = 0;
@@ -23,55 +23,55 @@ pub(crate) const ACCESS: u64 = 0;
 pub(crate) const COMPUTE: u64 = 1;
 /// A meeting: its number.
 pub(crate) const MEET: u64 = 2;
-/// The first worker passed a point that the program is known by: the low bits of its name.
+/// A mark of the first worker, by which the program's position is known: the low bits of its name.
 pub(crate) const MARK: u64 = 3;
-/// Pages come or go: the index of the range.
+/// Pages are mapped or unmapped: the index of the range.
 pub(crate) const RANGE: u64 = 4;
-/// In an access: it writes.
+/// The bit of an access that says that it writes.
 pub(crate) const WRITE: u64 = 1 << 60;
 
 const PAYLOAD: u64 = (1 << 60) - 1;
-/// In an access: where the instructions are, above the page's number. One page lies behind all that there can be.
+/// The lowest bit of the instructions in an access, above the page's number. One page lies behind all that there can be.
 const INSTRUCTIONS_SHIFT: u32 = 36;
 const NO_PAGE: u64 = (1 << INSTRUCTIONS_SHIFT) - 1;
 const MOST_INSTRUCTIONS: u64 = PAYLOAD >> INSTRUCTIONS_SHIFT;
 
-/// What an entry is.
+/// Returns an entry's kind.
 pub(crate) fn kind(entry: u64) -> u64 {
     entry >> KIND_SHIFT
 }
 
-/// What it is of.
+/// Returns an entry's value.
 #[inline(always)]
 pub(crate) fn payload(entry: u64) -> u64 {
     entry & PAYLOAD
 }
 
-/// An access's 4K page.
+/// Returns an access's 4K page.
 #[inline(always)]
 pub(crate) fn page(entry: u64) -> u64 {
     entry & NO_PAGE
 }
 
-/// The instructions before an access.
+/// Returns the instructions before an access.
 #[inline(always)]
 pub(crate) fn instructions(entry: u64) -> u64 {
     (entry & PAYLOAD) >> INSTRUCTIONS_SHIFT
 }
 
-/// An access without the instructions before it.
+/// Returns an access without the instructions before it.
 pub(crate) fn alone(entry: u64) -> u64 {
     entry & !(MOST_INSTRUCTIONS << INSTRUCTIONS_SHIFT)
 }
 
-/// A worker's entries still to come.
+/// A worker's entries that are still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// The entries, some of them gone.
+    /// The entries; the first of them may have been taken.
     pub(crate) entries: Vec<u64>,
-    /// How many are gone.
+    /// The number of entries that were taken.
     pub(crate) gone: usize,
-    /// Instructions behind the last of them, which go with the next.
+    /// The instructions behind the last entry, which go with the next.
     pending: u64,
 }
 
@@ -85,51 +85,51 @@ impl Queue {
         self.entries.push(entry);
     }
 
-    /// How many are left.
+    /// Returns the number of entries that are left.
     pub(crate) fn left(&self) -> usize {
         self.entries.len() - self.gone
     }
 }
 
-/// Workers that wait for each other.
+/// A meeting of workers that wait for each other.
 #[derive(Debug, Default, Clone, Copy)]
 struct Meeting {
-    /// Who is known to come.
+    /// The number of workers known to come.
     expected: u32,
-    /// Who has come.
+    /// The number of workers that have come.
     here: u32,
-    /// The latest clock among them.
+    /// The latest clock among these.
     latest: u64,
-    /// Will nobody else come?
+    /// Whether no other worker will come.
     closed: bool,
 }
 
-/// Pages that come or go.
+/// Pages that are mapped or unmapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     /// The first 4K page.
     pub(crate) first: u64,
-    /// How many.
+    /// The number of pages.
     pub(crate) pages: u64,
-    /// Do they come?
+    /// Whether they are mapped.
     pub(crate) map: bool,
 }
 
-/// The queues.
+/// The queues and the open meetings.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    /// One a worker.
+    /// The queue of each worker.
     pub(crate) queues: Vec<Queue>,
-    /// Entries in all of them.
+    /// The number of entries in all queues.
     pub(crate) held: usize,
-    /// Ranges of pages that come or go.
+    /// The ranges of pages that are mapped or unmapped.
     pub(crate) ranges: Vec<Range>,
     meetings: VecDeque<Meeting>,
-    /// Number of the first in `meetings`.
+    /// The number of the first meeting in `meetings`.
     first: u64,
-    /// The meeting each worker's last mark was of; 0 for none, so numbers begin at 1.
+    /// The meeting of each worker's last mark; 0 for none, so numbers begin at 1.
     last: Vec<u64>,
-    /// Whose event came last.
+    /// The worker of the last event.
     current: usize,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Feed {
 pub(crate) struct UnknownWorker(pub u16);
 
 impl Feed {
-    /// Empty queues.
+    /// Makes empty queues.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             queues: (0..workers).map(|_| Queue::default()).collect(),
@@ -151,10 +151,10 @@ impl Feed {
         }
     }
 
-    /// Takes the next event of the trace; hands out the worker whose queue has grown, and meetings that closed by it.
+    /// Takes the next event of the trace; returns the worker whose queue has grown, and the meeting that it closed.
     ///
     /// # Errors
-    /// It is of a worker there is none of.
+    /// The event's worker does not exist.
     #[inline]
     pub(crate) fn push(&mut self, event: &Event) -> Result<(usize, Option<u64>), UnknownWorker> {
         if let Some(worker) = event.worker() {
@@ -186,14 +186,14 @@ impl Feed {
             }
             Event::RegionBegin { name, .. } | Event::Barrier { name, .. } => {
                 closed = self.meet(worker);
-                // As in a run: the first worker's marks, when the barrier has opened.
+                // As in a run, the first worker's marks come when the barrier has opened.
                 if worker == 0 {
                     self.put(worker, MARK, name & u64::from(u32::MAX));
                 }
             }
             Event::RegionEnd { .. } => closed = self.meet(worker),
             Event::Map { first, pages } => self.range(worker, Range { first, pages, map: true }),
-            // No worker is named. It was the last one's, as far as the order tells.
+            // No worker is named. As far as the order tells, it was the worker of the last event.
             Event::Unmap { first, pages } => self.range(worker, Range { first, pages, map: false }),
         }
         Ok((worker, closed))
@@ -205,7 +205,7 @@ impl Feed {
         self.held += 1;
     }
 
-    /// Instructions that no access follows become an entry of their own.
+    /// Makes instructions that no access follows an entry of their own.
     fn flush(&mut self, worker: usize) {
         let pending = std::mem::take(&mut self.queues[worker].pending);
         if pending > 0 {
@@ -214,7 +214,7 @@ impl Feed {
         }
     }
 
-    /// The trace is over: what was put off comes now.
+    /// Ends the trace: entries that were put off come now.
     pub(crate) fn finish(&mut self) {
         (0..self.queues.len()).for_each(|worker| self.flush(worker));
     }
@@ -239,7 +239,7 @@ impl Feed {
         let all = self.queues.len() as u32;
         if let Some(meeting) = self.meetings.back_mut() {
             meeting.expected += 1;
-            // Nobody is left who could come; that need not be found out by reading on.
+            // No other worker could come, so that need not be found out by reading on.
             meeting.closed = meeting.expected == all;
         }
         self.last[worker] = number;
@@ -253,19 +253,19 @@ impl Feed {
         }
     }
 
-    /// Closes the meeting that is open, if there is one: nobody else will come, or be waited for.
+    /// Closes the meeting that is open, if there is one: no other worker will come or be waited for.
     pub(crate) fn close(&mut self) -> Option<u64> {
         let open = self.meetings.back().is_some_and(|meeting| !meeting.closed);
         self.close_last();
         open.then(|| self.first + self.meetings.len() as u64 - 1)
     }
 
-    /// Does somebody wait at a meeting that others may still come to?
+    /// Whether a worker waits at a meeting that others may still come to.
     pub(crate) fn is_undecided(&self) -> bool {
         self.meetings.back().is_some_and(|meeting| !meeting.closed && meeting.here > 0)
     }
 
-    /// A worker comes to a meeting at `clock`.
+    /// Notes that a worker comes to a meeting at `clock`.
     pub(crate) fn arrive(&mut self, number: u64, clock: u64) {
         let index = (number - self.first) as usize;
         if let Some(meeting) = self.meetings.get_mut(index) {
@@ -274,14 +274,14 @@ impl Feed {
         }
     }
 
-    /// When everybody has come to a meeting that is closed: the latest clock. It is over then.
+    /// Returns the latest clock once every worker has come to a meeting that is closed. The meeting is then over.
     pub(crate) fn over(&mut self, number: u64) -> Option<u64> {
         let index = number.checked_sub(self.first)? as usize;
         let meeting = *self.meetings.get(index)?;
         if !meeting.closed || meeting.here < meeting.expected {
             return None;
         }
-        // Meetings end in order but for those of different teams; what is over stays until all before it are.
+        // Meetings end in order, except those of different teams. A meeting that is over stays until all before it are over.
         self.meetings[index].here = u32::MAX;
         while self.meetings.front().is_some_and(|meeting| meeting.here == u32::MAX) {
             self.meetings.pop_front();

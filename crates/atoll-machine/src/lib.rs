@@ -1,8 +1,8 @@
-//! Simulated machines: what a program's page accesses cost on machines nobody here owns.
+//! Simulated machines: what a program's page accesses cost on machines that nobody here owns.
 //!
-//! Driven by the commands `atoll sim` and `atoll repro` with traces (`atoll-record`); drives the very policies that ship
-//! (`atoll-pages`). Pure code: no clock, no file, no thread. Sources: `papers/cmcp.txt` (page tables in section 2.3,
-//! page sizes in 4, costs and policies in 5), `papers/hybrid-segmentation.txt` (segments).
+//! The commands `atoll sim` and `atoll repro` drive it with traces (`atoll-record`). It drives the very policies that ship
+//! (`atoll-pages`). Pure code: no clock, no file, no thread. Sources: `papers/cmcp.txt` (page tables in section 2.3, page sizes
+//! in 4, costs and policies in 5), `papers/hybrid-segmentation.txt` (segments).
 #![forbid(unsafe_code)]
 
 mod clocks;

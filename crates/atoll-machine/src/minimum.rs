@@ -1,7 +1,7 @@
-//! Belady's MIN without the future: which uses of pages the best of all policies would find resident.
+//! Belady's MIN without the future: finds the uses of pages that the best of all policies would find resident.
 //!
-//! [`engine`](crate::engine) asks it where a policy would be asked for victims. Not in the papers, which have no bound;
-//! the idea is of Belady's intervals, as in Jain and Lin's OPTgen (ISCA'16).
+//! [`engine`](crate::engine) asks it where a policy would be asked for victims. The papers have no such bound; the idea is that
+//! of Belady's intervals, as in Jain and Lin's OPTgen (ISCA'16).
 //!
 //! Between two uses of a page it is either kept or not. MIN keeps it if at no moment between them all frames but the one
 //! of the page just then in use are taken by pages kept over that moment already: that takes the most intervals, since
@@ -12,14 +12,14 @@
 //! interval reaches up to now, so one more kept page is a one added at its beginning to a sequence whose prefix sums are
 //! the numbers of kept pages; a tree of sums and greatest prefix sums answers in O(log n).
 
-/// What a use of a page is.
+/// What a use of a page is under MIN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// The first.
+    /// The first use of the page.
     First,
-    /// It was kept.
+    /// The page was kept since its last use.
     Kept,
-    /// It was not kept.
+    /// The page was not kept.
     Lost,
 }
 
@@ -28,23 +28,23 @@ const NONE: u32 = u32::MAX;
 /// The kept pages over all moments since each page's last use.
 #[derive(Debug)]
 pub(crate) struct Minimum {
-    /// Pages kept at any moment beside the one in use.
+    /// The most pages kept at any moment beside the one in use.
     room: i64,
     /// The moment of each page's last use, by the page's number.
     last: Vec<u32>,
-    /// The page whose last use a moment is.
+    /// The page whose last use each moment is.
     page: Vec<u32>,
-    /// Sums and greatest prefix sums below each node; leaf `leaves + m` is by how much more pages are kept over moment `m`
-    /// than over the one before.
+    /// Sums and greatest prefix sums below each node. Leaf `leaves + m` is the number of pages kept over moment `m` less the
+    /// number kept over the moment before.
     sum: Vec<i64>,
     most: Vec<i64>,
     leaves: usize,
-    /// How many pages are kept over the present moment.
+    /// The number of pages kept over the present moment.
     total: i64,
 }
 
 impl Minimum {
-    /// Nothing used yet, near memory of `frames` frames, at least one.
+    /// Makes an empty history for near memory of `frames` frames, at least one.
     pub(crate) fn new(frames: u64) -> Self {
         let mut new = Self {
             room: i64::try_from(frames.saturating_sub(1)).unwrap_or(i64::MAX),
@@ -59,14 +59,14 @@ impl Minimum {
         new
     }
 
-    /// Page `id` is used.
+    /// Notes a use of page `id`.
     pub(crate) fn touch(&mut self, id: u32) -> Use {
         if self.last.len() <= id as usize {
             self.last.resize(id as usize + 1, NONE);
         }
         let from = self.last[id as usize];
         if from != NONE && from as usize + 1 == self.page.len() {
-            // No moment lies between.
+            // No moment lies between the two uses.
             return Use::Kept;
         }
         let outcome = if from == NONE {
@@ -82,7 +82,7 @@ impl Minimum {
         outcome
     }
 
-    /// The page is gone: its next use is its first.
+    /// Notes that the page is gone: its next use is its first.
     pub(crate) fn forget(&mut self, id: u32) {
         if let Some(last) = self.last.get_mut(id as usize)
             && *last != NONE
@@ -103,12 +103,12 @@ impl Minimum {
         let now = self.page.len();
         self.page.push(id);
         self.last[id as usize] = now as u32;
-        // Nobody is kept over this moment yet.
+        // No page is kept over this moment yet.
         self.add(now, -self.total);
         self.total = 0;
     }
 
-    /// The most pages kept at any moment behind `from`.
+    /// Returns the most pages kept at any moment behind `from`.
     fn most_since(&self, from: u32) -> i64 {
         let mut at = self.leaves + from as usize + 1;
         let mut most = self.most[at];
@@ -140,16 +140,16 @@ impl Minimum {
         }
     }
 
-    /// Makes the tree anew with so many leaves, all unused.
+    /// Makes the tree anew with `leaves` leaves, all unused.
     fn grow(&mut self, leaves: usize) {
         self.leaves = leaves;
-        // An unused leaf has the prefix sum of the last moment, so it does not matter to the greatest.
+        // An unused leaf has the prefix sum of the last moment, so it does not change the greatest.
         self.sum = vec![0; 2 * leaves];
         self.most = vec![0; 2 * leaves];
         self.page.clear();
     }
 
-    /// Merges moments that begin no interval into the next that does: whatever covers that one covers them, too.
+    /// Merges moments that begin no interval into the next that does: an interval that covers that one covers them, too.
     fn compact(&mut self) {
         let mut kept: Vec<(u32, i64)> = Vec::new();
         let mut count = 0;
@@ -187,7 +187,7 @@ impl Minimum {
 mod tests {
     use super::*;
 
-    /// Belady's MIN as it is told: evict what is used last.
+    /// Counts by the definition of Belady's MIN: evict the page that is used last.
     fn lost(pages: &[u32], frames: usize) -> usize {
         let mut resident: Vec<u32> = Vec::new();
         let mut faults = 0;

@@ -1,6 +1,6 @@
-//! What is simulated: how many workers, how much near memory, which pages, page tables and policy.
+//! The parameters of a simulation: workers, near memory, pages, page tables and policy.
 //!
-//! The commands parse these words from flags; [`Engine`](crate::Engine) is built from a [`Setup`].
+//! The commands parse them from flags; [`Engine`](crate::Engine) is built from a [`Setup`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,16 +12,16 @@ use atoll_pages::{MAX_WORKERS, PageSize, PolicySpec};
 /// How addresses are translated, and in which units memory moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageMode {
-    /// Pages of one size.
+    /// All pages have this size.
     One(PageSize),
-    /// Everywhere the largest of 4K, 64K and 2M whose aligned block lies within one mapping of the program.
+    /// Each page is the largest of 4K, 64K and 2M whose aligned block lies within one mapping of the program.
     Mixed,
-    /// Base and limit: nothing is translated, all of memory is near.
+    /// Base and limit: nothing is translated, and all of memory is near.
     Segment,
 }
 
 impl PageMode {
-    /// The largest page there may be.
+    /// Returns the largest page size in use.
     pub fn largest(self) -> PageSize {
         match self {
             Self::One(size) => size,
@@ -29,7 +29,7 @@ impl PageMode {
         }
     }
 
-    /// The smallest page there may be, which is what frames are counted in.
+    /// Returns the smallest page size in use, which frames are counted in.
     pub fn smallest(self) -> PageSize {
         match self {
             Self::One(size) => size,
@@ -60,12 +60,12 @@ impl FromStr for PageMode {
     }
 }
 
-/// Whose page tables there are (`papers/cmcp.txt`, section 2.3).
+/// The kinds of page tables (`papers/cmcp.txt`, section 2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tables {
     /// Each worker has its own; it is known which workers map a page.
     Private,
-    /// One for all, under one lock; every change interrupts all other workers.
+    /// There is one for all, under one lock; every change interrupts all other workers.
     Shared,
 }
 
@@ -117,7 +117,7 @@ pub enum Pager {
     /// As in the paper's kernel: a fault brings its page; when there is no room for it, `batch` pages leave at once, at
     /// least 1.
     Kernel {
-        /// Pages.
+        /// The number of pages.
         batch: u32,
     },
     /// As in `atoll run`: a fault brings what its stream will want next, mapped with it; workers keep free frames for
@@ -134,67 +134,67 @@ impl fmt::Display for Pager {
     }
 }
 
-/// One simulation.
+/// The parameters of one simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Setup {
-    /// Workers, each on a hardware thread of its own: from 1 to [`MAX_WORKERS`].
+    /// The number of workers, each on a hardware thread of its own: from 1 to [`MAX_WORKERS`].
     pub workers: usize,
-    /// Near memory in bytes; none: as much as is touched.
+    /// Near memory in bytes; `None`: as much as is touched.
     pub near: Option<u64>,
-    /// Pages.
+    /// The pages.
     pub page: PageMode,
-    /// Page tables.
+    /// The page tables.
     pub tables: Tables,
-    /// Who leaves.
+    /// The replacement policy.
     pub policy: Replacement,
-    /// Whose way of faults it is.
+    /// The pager that handles faults.
     pub pager: Pager,
 }
 
-/// Why a setup cannot be simulated.
+/// The reason why a setup cannot be simulated.
 #[derive(thiserror::Error, Debug, Clone, PartialEq, Eq)]
 pub enum SetupError {
-    /// Workers out of range.
+    /// The number of workers is out of range.
     #[error("{0} workers cannot be simulated: from 1 to {MAX_WORKERS}")]
     Workers(usize),
-    /// More workers than the machine has hardware threads.
+    /// There are more workers than the machine has hardware threads.
     #[error("{workers} workers are more than the {threads} hardware threads of {node}")]
     Threads {
-        /// Asked for.
+        /// The number of workers asked for.
         workers: usize,
-        /// There are.
+        /// The number of hardware threads.
         threads: u64,
-        /// Of which node.
+        /// The name of the node.
         node: String,
     },
     /// Not even one page fits.
     #[error("{near} bytes of near memory do not hold one page of {page} bytes")]
     Near {
-        /// Asked for.
+        /// The near memory asked for, in bytes.
         near: u64,
-        /// The largest page.
+        /// The largest page, in bytes.
         page: u64,
     },
-    /// More frames than a policy can number.
+    /// There are more frames than a policy can number.
     #[error("{0} frames are more than a policy can number: use larger pages or less near memory")]
     Frames(u64),
     /// Belady's MIN is only known for pages of one size.
     #[error("policy min needs pages of one size, not mixed")]
     MinMixed,
-    /// Nothing to evict at once.
+    /// The batch of pages to evict at once is empty.
     #[error("a batch is at least one page")]
     Batch,
     /// A policy or pages that atoll's pager does not have.
     #[error("atoll's pager has pages of one size, and no policy min: simulate those with the kernel's")]
     Pager,
-    /// Workers that keep frames for themselves could take all of them.
+    /// Workers that keep frames for themselves could take all of the frames.
     #[error("atoll's pager needs {least} bytes of near memory for {workers} workers, not {near}")]
     Least {
-        /// Asked for.
+        /// The near memory asked for, in bytes.
         near: u64,
-        /// The least.
+        /// The least near memory, in bytes.
         least: u64,
-        /// For so many workers.
+        /// The number of workers.
         workers: usize,
     },
 }

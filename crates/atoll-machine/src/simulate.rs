@@ -1,7 +1,7 @@
 //! A whole simulation: replays of a trace, of which the last one counts.
 //!
-//! What commands call; [`engine`](crate::engine) is what it drives. A trace of a few iterations stands for a program that
-//! does many: replays before the one that counts fill near memory and TLBs as the iterations before would have.
+//! Commands call it, and it drives [`engine`](crate::engine). A trace of a few iterations stands for a program that does many:
+//! the replays before the one that counts fill near memory and TLBs as the iterations before would have.
 
 use atoll_record::trace::Event;
 
@@ -10,13 +10,13 @@ use crate::describe::Node;
 use crate::engine::{Engine, Memory, RunError};
 use crate::setup::{Setup, SetupError};
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(thiserror::Error, Debug)]
 pub enum SimulateError<E> {
     /// The setup cannot be simulated.
     #[error("{0}")]
     Setup(#[from] SetupError),
-    /// The trace cannot.
+    /// The trace cannot be simulated.
     #[error("{0}")]
     Run(#[from] RunError<E>),
 }
@@ -24,29 +24,29 @@ pub enum SimulateError<E> {
 /// The replays before the one that counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Warm {
-    /// So many, all of them of the whole trace.
+    /// This number of replays, all of the whole trace.
     Times(u32),
-    /// One of the whole trace, then replays of what counts until one brings as many pages near as the one before it: what the
-    /// program's beginning left is gone by then. The last of them counts.
+    /// One replay of the whole trace, then replays of the part that counts until one brings as many pages near as the one
+    /// before it. What the program's beginning left is gone by then. The last replay counts.
     Settled {
         /// The share of the pages by which two replays may differ.
         within: f64,
-        /// Replays at most, the whole one included.
+        /// The most replays, the whole one included.
         most: u32,
     },
 }
 
-/// What of the trace a replay is to have.
+/// The part of the trace that a replay gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole trace.
     Whole,
-    /// What counts.
+    /// The part that counts.
     Counted,
 }
 
-/// Simulates `setup` on `node`. `open` begins the trace, or what counts of it, anew and hands out what adds its next events
-/// and says whether there were any; it is called once for each replay.
+/// Simulates `setup` on `node`. `open` begins the trace, or its part that counts, anew and returns a function that adds its
+/// next events and says whether there were any. It is called once for each replay.
 ///
 /// # Errors
 /// The setup cannot be simulated, or the trace cannot be read.
@@ -89,13 +89,13 @@ where
     Ok(last)
 }
 
-/// By which share of the pages that one of two replays brought the other brought more or less.
+/// Returns the difference of two replays in pages brought near, as a share.
 fn differ(one: &Outcome, other: &Outcome) -> f64 {
     let [one, other] = [one, other].map(|outcome| outcome.total().counts.page_ins());
     one.abs_diff(other) as f64 / one.max(other).max(1) as f64
 }
 
-/// What came after `before`.
+/// Returns what was counted after `before`.
 fn since(mut outcome: Outcome, before: &Outcome) -> Outcome {
     for (worker, earlier) in outcome.workers.iter_mut().zip(&before.workers) {
         *worker = Worker { counts: worker.counts - earlier.counts, times: worker.times - earlier.times };
@@ -113,8 +113,8 @@ mod tests {
     use atoll_pages::PageSize;
     use std::convert::Infallible;
 
-    /// What is used once, before a program's iterations and after them, had near memory to itself when counting began: iterations
-    /// seemed to bring what they bring only once.
+    /// Pages used once, before a program's iterations and after them, had near memory to themselves when counting began:
+    /// iterations seemed to bring what they bring only once.
     #[test]
     fn pages_of_the_beginning_and_the_end_were_near_when_counting_began() {
         let access = |page| Event::Access { worker: 0, page, write: false };
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(page_ins(Warm::Times(1)), (30, false));
         assert_eq!(page_ins(Warm::Settled { within: 0.02, most: 2 }), (30, false));
         assert_eq!(page_ins(Warm::Settled { within: 0.02, most: 9 }), (0, true));
-        // Nothing leaves, so one replay of what counts is enough.
+        // Nothing leaves, so one replay of the part that counts is enough.
         let near = Setup { near: None, ..setup };
         let outcome = simulate(machine.node(), &near, Warm::Settled { within: 0.02, most: 9 }, open).unwrap();
         assert!(outcome.settled && outcome.total().counts.page_ins() == 0);

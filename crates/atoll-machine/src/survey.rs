@@ -1,6 +1,6 @@
-//! What a trace touches, before anything is simulated: its footprint and who shares its pages.
+//! Finds what a trace touches, before anything is simulated: its footprint, and which workers share its pages.
 //!
-//! The commands take near limits in percent of it; `papers/cmcp.txt`, figure 6, is its distribution.
+//! The commands take near limits in percent of the footprint; `papers/cmcp.txt`, figure 6, shows the distribution.
 
 use std::ops::Range;
 
@@ -9,21 +9,21 @@ use atoll_record::trace::Event;
 
 use crate::pages::{Index, MAX_PAGE, Pages};
 
-/// Untouched 4K pages that do not divide an area.
+/// The most untouched 4K pages within an area.
 const GAP: u64 = 16;
 
-/// One pass over a trace; memory is proportional to distinct pages.
+/// The result of one pass over a trace; memory is proportional to distinct pages.
 #[derive(Debug)]
 pub struct Survey {
     index: Index,
     pages: Pages,
-    /// The page each worker touched last: most events touch it again or one near it.
+    /// The page that each worker touched last: most events touch it again or one near it.
     last: Vec<(u64, u32)>,
-    /// Events of all kinds.
+    /// The number of events of all kinds.
     pub events: u64,
-    /// Events that touch a page.
+    /// The number of events that touch a page.
     pub accesses: u64,
-    /// Instructions of all workers.
+    /// The number of instructions of all workers.
     pub instructions: u64,
 }
 
@@ -34,7 +34,7 @@ impl Default for Survey {
 }
 
 impl Survey {
-    /// Nothing seen yet.
+    /// Makes an empty survey.
     pub fn new() -> Self {
         Self {
             index: Index::default(),
@@ -46,7 +46,7 @@ impl Survey {
         }
     }
 
-    /// Takes the next events. Those of workers beyond [`MAX_WORKERS`] and pages beyond user space are counted, no more.
+    /// Takes the next events. Events of workers beyond [`MAX_WORKERS`] and of pages beyond user space are only counted.
     pub fn take(&mut self, events: &[Event]) {
         self.events += events.len() as u64;
         for event in events {
@@ -82,7 +82,7 @@ impl Survey {
         }
     }
 
-    /// Bytes of the pages of this size that are touched within `areas`.
+    /// Returns the bytes of the pages of this size that are touched within `areas`.
     pub fn footprint(&self, size: PageSize, areas: &[Range<u64>]) -> u64 {
         let shift = size.shift() - 12;
         let pages = self.pages.all.iter().map(|page| page.first);
@@ -93,9 +93,9 @@ impl Survey {
         (numbers.len() as u64) << size.shift()
     }
 
-    /// Where the data is: runs of 4K pages, all of them touched but for gaps of at most 64K, of at least `least` bytes. That is
-    /// what a runtime pages; stacks and small blocks of memory stay near (`papers/cmcp.txt`, section 5.1: the
-    /// computation area). With 0 it is every page there can be.
+    /// Returns where the data is: runs of at least `least` bytes of 4K pages, all of them touched except gaps of at most 64K.
+    /// That is what a runtime pages; stacks and small blocks of memory stay near (`papers/cmcp.txt`, section 5.1: the
+    /// computation area). With 0 it is every possible page.
     pub fn areas(&self, least: u64) -> Vec<Range<u64>> {
         if least == 0 {
             return std::iter::once(0..MAX_PAGE).collect();
@@ -113,18 +113,18 @@ impl Survey {
         areas
     }
 
-    /// How many workers there are: the largest number that touches a page, plus one.
+    /// Returns the number of workers: the largest number that touches a page, plus one.
     pub fn workers(&self) -> usize {
         self.last.len()
     }
 
-    /// Entry `n` counts the 4K pages within `areas` that `n` workers touch.
+    /// Returns a list whose entry `n` counts the 4K pages within `areas` that `n` workers touch.
     pub fn distribution(&self, areas: &[Range<u64>]) -> Vec<u64> {
         self.pages.distribution_where(|page| contains(areas, page.first))
     }
 }
 
-/// Lies a 4K page within sorted `areas`?
+/// Whether a 4K page lies within sorted `areas`.
 pub fn contains(areas: &[Range<u64>], page: u64) -> bool {
     let at = areas.partition_point(|area| area.end <= page);
     areas.get(at).is_some_and(|area| area.contains(&page))
@@ -144,7 +144,7 @@ mod tests {
         let all = survey.areas(0);
         assert_eq!(PageSize::ALL.map(|size| survey.footprint(size, &all)), [3 << 12, 2 << 16, 1 << 21]);
         assert_eq!((survey.distribution(&all), survey.instructions), (vec![0, 2, 1], 7));
-        // Pages 20 and 21 are a run, page 1 lies too far off.
+        // Pages 20 and 21 are a run; page 1 lies too far away.
         assert!(survey.areas(8192).into_iter().eq(std::iter::once(20..22)));
         assert_eq!(survey.footprint(PageSize::K4, &survey.areas(8192)), 8192);
         assert_eq!(survey.distribution(&survey.areas(8192)), [0, 2]);

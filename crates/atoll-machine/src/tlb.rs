@@ -7,27 +7,27 @@ use atoll_pages::PageSize;
 
 use crate::describe::Node;
 
-/// What a page of one size looks like to the TLBs.
+/// A page size as the TLBs see it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Class {
-    /// Index of the page size: 0 for 4K, 1 for 64K, 2 for 2M.
+    /// The index of the page size: 0 for 4K, 1 for 64K, 2 for 2M.
     pub(crate) size: usize,
-    /// How far a 4K page's number is shifted to give the entry's.
+    /// The number of bits by which a 4K page's number is shifted to give the entry's.
     shift: u32,
-    /// The hardware's page size of its entries.
+    /// The hardware's page size of the entries.
     hardware: usize,
 }
 
 /// The answer to an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// The first TLB has it, and it needs no more.
+    /// The first TLB has the page, and no more is needed.
     Hit,
-    /// A later TLB has it, after so many picoseconds; `clean` if this write is the first through this entry.
+    /// A later TLB has the page.
     Found {
-        /// Picoseconds.
+        /// The picoseconds that this takes.
         after: u64,
-        /// Is the page to be marked dirty?
+        /// Whether this write is the first through this entry, so that the page is to be marked dirty.
         clean: bool,
     },
     /// A page walk is needed.
@@ -36,19 +36,19 @@ pub(crate) enum Lookup {
 
 const VALID: u64 = 1;
 const DIRTY: u64 = 2;
-/// Entries keep the 4K pages' number of their first byte above the flags and the size.
+/// The number of flag bits in an entry: above them is the size, and above that the number of its first 4K page.
 const SIZE_SHIFT: u32 = 2;
 const NUMBER_SHIFT: u32 = 4;
 const LEVELS: usize = 4;
 
-/// One TLB of every worker.
+/// One of the TLBs, for all workers.
 #[derive(Debug)]
 struct Array {
-    /// Sets of all workers, the most recently used way of a set in front.
+    /// The sets of all workers, with the most recently used way of a set in front.
     entries: Vec<u64>,
     ways: usize,
     sets: usize,
-    /// Picoseconds of a hit.
+    /// The picoseconds of a hit.
     hit: u64,
 }
 
@@ -60,14 +60,14 @@ impl Array {
         &mut self.entries[from..from + self.ways]
     }
 
-    /// The entry, brought to the front.
+    /// Finds the entry and brings it to the front.
     #[inline(always)]
     fn find(&mut self, worker: usize, number: u64, entry: u64) -> Option<&mut u64> {
         let set = self.set(worker, number);
         if set[0] & !DIRTY == entry {
             return Some(&mut set[0]);
         }
-        // All ways are looked at: stopping at the right one would be foretold wrongly half of the time.
+        // All ways are looked at: the processor would mispredict half of the time where to stop.
         let mut found = usize::MAX;
         for (way, &held) in set.iter().enumerate() {
             found = if held & !DIRTY == entry { way } else { found };
@@ -100,7 +100,7 @@ impl Array {
             entry & ((1 << NUMBER_SHIFT) - 1) & !DIRTY == flags && number >= from && number < from + numbers
         };
         for set in entries.chunks_mut(self.ways) {
-            // Those that stay keep their order in front of the empty ways.
+            // Entries that stay keep their order in front of the empty ways.
             let mut kept = 0;
             for way in 0..set.len() {
                 let entry = set[way];
@@ -116,7 +116,7 @@ impl Array {
     }
 }
 
-/// Puts `entry` in front; the last goes. Sets are short, so this beats a general rotation.
+/// Puts `entry` in front; the last entry goes. Sets are short, so this beats a general rotation.
 #[inline(always)]
 fn push_front(ways: &mut [u64], mut entry: u64) {
     for way in ways {
@@ -128,13 +128,13 @@ fn push_front(ways: &mut [u64], mut entry: u64) {
 #[derive(Debug)]
 pub(crate) struct Tlbs {
     arrays: Vec<Array>,
-    /// Which arrays are asked for a page size of the hardware, in order, and how many.
+    /// The arrays that are asked for a page size of the hardware, in order, and their number.
     asked: [([u8; LEVELS], usize); 3],
     classes: [Class; 3],
 }
 
 impl Tlbs {
-    /// Empty TLBs of `workers` cores. Of a description's TLBs for one page size the first four count.
+    /// Makes empty TLBs of `workers` cores. Of a description's TLBs for one page size the first four count.
     pub(crate) fn new(node: &Node, workers: usize) -> Self {
         let mut arrays = Vec::new();
         let mut asked = [([0; LEVELS], 0); 3];
@@ -150,24 +150,24 @@ impl Tlbs {
             }
         }
         let class = |size: usize| {
-            // A size that the hardware lacks is made of 4K entries.
+            // Pages of a size that the hardware lacks are made of 4K entries.
             let hardware = if asked[size].1 > 0 { size } else { 0 };
             Class { size, shift: PageSize::ALL[hardware].shift() - 12, hardware }
         };
         Self { arrays, asked, classes: [class(0), class(1), class(2)] }
     }
 
-    /// What pages of this size look like.
+    /// Returns how the TLBs see pages of this size.
     pub(crate) fn class(&self, size: PageSize) -> Class {
         self.classes[PageSize::ALL.iter().position(|&known| known == size).unwrap_or(0)]
     }
 
-    /// Has the hardware entries of this page size?
+    /// Whether the hardware has entries of this page size.
     pub(crate) fn is_native(&self, class: Class) -> bool {
         class.hardware == class.size
     }
 
-    /// Worker `worker` uses 4K page `page`, which lies in a page of `class`.
+    /// Looks up 4K page `page`, which lies in a page of `class`, for `worker`.
     #[inline(always)]
     pub(crate) fn look_up(&mut self, worker: usize, class: Class, page: u64, write: bool) -> Lookup {
         let number = page >> class.shift;
@@ -204,7 +204,7 @@ impl Tlbs {
         Lookup::Miss
     }
 
-    /// A walk has found the page: every TLB of its size takes it.
+    /// Adds a page that a walk has found to every TLB of its size.
     pub(crate) fn fill(&mut self, worker: usize, class: Class, page: u64, write: bool) {
         let number = page >> class.shift;
         let flags = VALID | if write { DIRTY } else { 0 };
@@ -215,7 +215,7 @@ impl Tlbs {
         }
     }
 
-    /// Drops what `worker` has of the page of `class` that begins at 4K page `first`.
+    /// Drops `worker`'s entries of the page of `class` that begins at 4K page `first`.
     pub(crate) fn invalidate(&mut self, worker: usize, class: Class, first: u64) {
         let number = first >> class.shift;
         let numbers = 1u64 << (PageSize::ALL[class.size].shift() - 12 - class.shift);

@@ -1,49 +1,49 @@
-//! Who wants to see what happens in a simulation, event for event.
+//! The trait of observers that see a simulation event by event.
 //!
-//! The tests compare the fast simulator with the slow one through it. Watching nothing costs nothing: `()` does.
+//! The tests compare the fast simulator with the slow one through it. The observer `()` sees nothing and costs nothing.
 
-/// Something that happened. Pages are named by their first 4K page.
+/// A happening in a simulation. Pages are named by their first 4K page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Happening {
     /// A page walk.
     Walk {
-        /// Who.
+        /// The worker.
         worker: usize,
         /// The 4K page.
         page: u64,
     },
     /// A fault.
     Fault {
-        /// Who.
+        /// The worker.
         worker: usize,
-        /// Which page.
+        /// The page.
         page: u64,
-        /// Was the page far?
+        /// Whether the page was far.
         major: bool,
-        /// Had nobody touched it?
+        /// Whether no worker had touched the page.
         first: bool,
     },
     /// A page left near memory.
     Eviction {
-        /// Who evicted.
+        /// The worker that evicted.
         worker: usize,
-        /// Which page.
+        /// The page.
         page: u64,
-        /// Written back?
+        /// Whether it was written back.
         dirty: bool,
     },
     /// A worker was asked to drop a page from its TLB.
     Invalidation {
-        /// Who was asked.
+        /// The worker that was asked.
         worker: usize,
-        /// Which page.
+        /// The page.
         page: u64,
     },
 }
 
-/// Sees happenings in their order.
+/// An observer, which sees happenings in their order.
 pub trait Watch {
-    /// Something happened when the worker's clock stood at `at`, in picoseconds.
+    /// Sees a happening when the worker's clock stood at `at`, in picoseconds.
     fn see(&mut self, at: u64, what: Happening);
 }
 

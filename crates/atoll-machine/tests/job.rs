@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const WORKERS: u16 = 4;
 
-/// Rounds of accesses by each worker, with a barrier behind each round, in one region.
+/// Makes rounds of accesses by each worker, with a barrier behind each round, in one region.
 fn traces() -> impl Strategy<Value = Vec<Event>> {
     let access = (0..WORKERS, 0..12_u64, any::<bool>());
     let round = prop::collection::vec(access, 0..60);

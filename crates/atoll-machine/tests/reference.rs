@@ -1,4 +1,4 @@
-//! The fast simulator against the slow one, event for event, on random traces: every policy, both kinds of page tables,
+//! Compares the fast simulator with the slow one, event for event, on random traces: every policy, both kinds of page tables,
 //! every page size.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
@@ -16,12 +16,12 @@ use slow::Slow;
 
 const MACHINE: &str = include_str!("small.toml");
 const WORKERS: usize = 5;
-/// 4K pages that traces use: 4 MiB and what lies behind, so that two pages of 2M and some of 64K are in it.
+/// The number of 4K pages that traces use: 4 MiB and some behind, so that two pages of 2M and some of 64K are among them.
 const PAGES: u64 = 1100;
 
 fn event() -> impl Strategy<Value = Event> {
     let worker = 0..WORKERS as u16;
-    // Few pages often, many seldom.
+    // Few pages are used often, and many seldom.
     let page = prop_oneof![4 => 0..24_u64, 2 => 0..PAGES, 1 => (0..PAGES / 16).prop_map(|page| page * 16)];
     prop_oneof![
         20 => (worker.clone(), page, any::<bool>())
@@ -77,7 +77,7 @@ type Result = (Vec<(u64, Happening)>, Vec<Worker>, Vec<u64>);
 fn fast(machine: &Machine, setup: &Setup, trace: &[Event]) -> Result {
     let mut memory = Memory::new(setup).unwrap();
     let mut engine = Engine::new(machine.node(), setup, &mut memory, Vec::new()).unwrap();
-    // In chunks, as a reader gives them.
+    // Events come in chunks, as a reader gives them.
     let mut chunks = trace.chunks(37);
     let next = |into: &mut Vec<Event>| {
         let chunk = chunks.next();

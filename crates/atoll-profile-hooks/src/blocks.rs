@@ -1,6 +1,7 @@
-//! The malloc family, `operator new` and `mmap`: every call goes to whom it would have gone, large blocks are marked.
+//! The malloc family, `operator new` and `mmap`: passes every call on to the function that would have been called, and marks
+//! large blocks.
 //!
-//! Rules: nothing here allocates, and before the dynamic linker has found the real functions libc's own answer.
+//! Rules: nothing here allocates. Before the dynamic linker has found the real functions, libc's own answer.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -18,16 +19,16 @@ unsafe extern "C" {
     fn __libc_free(block: *mut c_void);
 }
 
-/// The function that would have been called without us.
+/// The function that would have been called without this library.
 struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
 
 thread_local! {
-    /// The thread asks the dynamic linker, which may allocate.
+    /// Whether the thread is asking the dynamic linker, which may allocate.
     static LOOKING: Cell<bool> = const { Cell::new(false) };
-    /// Who called `operator new`, which calls malloc.
+    /// The caller of `operator new`, which calls malloc.
     static OUTER: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -36,7 +37,7 @@ impl Next {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Where it is; null while the linker looks for it, or where there is none.
+    /// Returns the function's address; null while the linker looks for it, or where there is none.
     fn get(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() || LOOKING.get() {
@@ -51,7 +52,7 @@ impl Next {
     }
 }
 
-/// Calls the next function of this name, or what answers where there is none.
+/// Calls the next function of this name, or a substitute where there is none.
 macro_rules! next {
     ($name:literal, fn($($type:ty),*) $(-> $result:ty)?, ($($argument:expr),*), $else:expr) => {{
         static NEXT: Next = Next::new($name);
@@ -67,7 +68,7 @@ macro_rules! next {
     }};
 }
 
-/// Starts of blocks that were marked, so that their ends are marked, too.
+/// The starts of blocks that were marked, so that their ends are marked, too.
 static LIVE: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 const PLACES: usize = 1 << 14;
 const NEAR: usize = 16;
@@ -77,20 +78,20 @@ fn places(start: usize) -> impl Iterator<Item = &'static AtomicUsize> {
     (0..NEAR).map(move |i| &LIVE[(first + i) % PLACES])
 }
 
-/// Marks a block, if it is one of those that are.
+/// Marks a block if it is large enough.
 fn born(start: *mut c_void, bytes: usize, caller: usize) {
     if start.is_null() || bytes < LEAST_BLOCK || !on() {
         return;
     }
     let outer = OUTER.get();
     let site = if outer != 0 { outer } else { caller };
-    // Where there is no place for it, the next block at its address ends it.
+    // Where there is no place for the block, the next block at its address ends it.
     for place in places(start as usize) {
         if place.compare_exchange(0, start as usize, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             break;
         }
     }
-    // Within the call, not behind it.
+    // The address lies within the call, not behind it.
     mark(What::Block { start: start as u64, bytes: bytes as u64, site: site.saturating_sub(1) as u64 });
 }
 
@@ -109,7 +110,7 @@ fn dies(start: *mut c_void) {
     }
 }
 
-/// Entry points that pass on who calls them: `$entry` jumps to `$body` with its return address in `$register`.
+/// Entry points that pass their caller on: `$entry` jumps to `$body` with its return address in `$register`.
 macro_rules! with_caller {
     ($($entry:ident to $body:ident in $register:literal;)*) => {$(
         #[unsafe(naked)]
@@ -152,7 +153,7 @@ extern "C" fn realloc_for(old: *mut c_void, bytes: usize, caller: usize) -> *mut
     block
 }
 
-/// Two names for one thing; each goes to the next of its own name.
+/// Two names of one function; each passes calls on to the next function of its own name.
 macro_rules! aligned {
     ($($body:ident as $name:literal;)*) => {$(
         extern "C" fn $body(alignment: usize, bytes: usize, caller: usize) -> *mut c_void {
@@ -187,7 +188,7 @@ unsafe extern "C" fn posix_memalign_for(
     done
 }
 
-/// `operator new`: the block is its caller's, not the C++ library's.
+/// `operator new`: the block belongs to the function's caller, not to the C++ library.
 extern "C" fn new_for(bytes: usize, caller: usize) -> *mut c_void {
     let before = OUTER.replace(caller);
     let block = next!(c"_Znwm", fn(usize) -> *mut c_void, (bytes), malloc_for(bytes, caller));
@@ -203,20 +204,20 @@ extern "C" fn new_array_for(bytes: usize, caller: usize) -> *mut c_void {
     block
 }
 
-/// C's `free`.
+/// `free` of C.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's `free`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut c_void) {
     dies(block);
     next!(c"free", fn(*mut c_void), (block), __libc_free(block));
 }
 
-/// `munmap`, as of blocks that `mmap` made.
+/// `munmap`, which ends blocks that `mmap` made.
 ///
 /// # Safety
-/// As the system call's.
+/// The same as for the system call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: *mut c_void, bytes: usize) -> c_int {
     dies(at);

@@ -1,6 +1,6 @@
 //! libomp's regions: the first thread marks where one begins and ends.
 //!
-//! As `regions` does for libgomp's. The regions of a league's teams are marked one by one.
+//! This does for libomp what `regions` does for libgomp. The regions of a league's teams are marked one by one.
 
 use std::ffi::c_void;
 
@@ -17,7 +17,7 @@ unsafe extern "C" fn member(global: *const i32, bound: *const i32, frame: *mut u
 extern "C" fn fork(location: *const c_void, frame: *mut u8) {
     // SAFETY: from `framed`.
     let _region = Region::begin(unsafe { frames::outlined(frame) });
-    // libomp's takes any number of arguments, of which this is one.
+    // libomp's function takes any number of arguments, of which this is one.
     real!(__kmpc_fork_call, fn(*const c_void, i32, Member, *mut u8))(location, 1, member, frame);
 }
 

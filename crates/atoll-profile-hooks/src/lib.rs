@@ -1,8 +1,8 @@
-//! `libatoll_profile.so`: what `atoll profile` has inside a program that runs as it is.
+//! `libatoll_profile.so`: the library that `atoll profile` loads into a program that runs as it is.
 //!
-//! It stands in front of the malloc family and `mmap` (`blocks`) and of the regions of libgomp (`regions`) and libomp (`kmp_regions`), and tells the profiler of
-//! large blocks and of regions through the journal (`atoll-profile-wire`). Everything else goes on as without it. Loaded without
-//! `atoll profile` it does nothing.
+//! It stands in front of the malloc family and `mmap` (`blocks`) and of the regions of libgomp (`regions`) and libomp
+//! (`kmp_regions`). It tells the profiler of large blocks and of regions through the journal (`atoll-profile-wire`). Otherwise
+//! the program runs as without it. Loaded without `atoll profile` the library does nothing.
 
 mod blocks;
 mod kmp_regions;

@@ -14,11 +14,11 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Marks a region's begin, and its end when it goes.
+/// A region that was marked; its end is marked when this value is dropped.
 pub(crate) struct Region(bool);
 
 impl Region {
-    /// `function`: the address of the region's outlined function.
+    /// Marks a region's begin; `function` is the address of the region's outlined function.
     pub(crate) fn begin(function: usize) -> Self {
         // SAFETY: no pointers.
         let first = on()
@@ -54,7 +54,7 @@ extern "C" fn GOMP_parallel_reductions(
     )
 }
 
-/// Entry points that run a region; what follows function and data, by name.
+/// Entry points that run a region; the arguments behind function and data are given by name.
 macro_rules! regions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,7 +1,8 @@
-//! Before `main`: where the journal is, and for an OpenMP program an environment as it would have had it.
+//! Before `main`: finds the journal, and restores an OpenMP program's environment as it would have been.
 //!
-//! A process without OpenMP may be what starts the program (`timeout`, `env`, a script): it keeps the environment and the journal's
-//! descriptor, so that what it executes or starts is looked at in turn. `blocks` and `regions` make their marks through here.
+//! A process without OpenMP may only start the program (`timeout`, `env`, a script). It keeps the environment and the journal's
+//! descriptor, so that the programs it executes or starts are profiled in turn. `blocks` and `regions` make their marks through
+//! here.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -12,7 +13,7 @@ use atoll_profile_wire::{ENVIRONMENT, ENVIRONMENT_PRELOAD, ENVIRONMENT_USERFAULT
 static JOURNAL: AtomicPtr<Journal> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Is anything marked?
+/// Whether anything is marked.
 #[inline]
 pub(crate) fn on() -> bool {
     !JOURNAL.load(Ordering::Relaxed).is_null()
@@ -26,7 +27,7 @@ pub(crate) fn mark(what: What) {
     }
 }
 
-/// A child is a process of its own, with a copy of the parent's memory.
+/// Stops marking in a child, which is a process of its own with a copy of the parent's memory.
 extern "C" fn in_child() {
     PID.store(std::process::id(), Ordering::Relaxed);
 }
@@ -38,7 +39,7 @@ extern "C" fn begin() {
     if uses_openmp {
         put_environment_back();
     }
-    // Whoever started us may have closed the descriptor, and another file may have its number.
+    // The process that started this one may have closed the descriptor, and another file may have its number.
     if let Some(journal) = Journal::map(fd) {
         PID.store(std::process::id(), Ordering::Relaxed);
         JOURNAL.store(std::ptr::from_ref(journal).cast_mut(), Ordering::Release);
@@ -54,7 +55,7 @@ extern "C" fn begin() {
     }
 }
 
-/// Is libgomp or libomp among what was loaded with the program?
+/// Whether libgomp or libomp was loaded with the program.
 fn uses_openmp() -> bool {
     unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
         // SAFETY: the dynamic linker's own list; names are C strings or null, and `found` is the caller's flag.
@@ -89,11 +90,11 @@ fn put_environment_back() {
     }
 }
 
-/// Makes the descriptor by which the profiler protects pages, under a number that programs do not count on.
+/// Makes the descriptor by which the profiler protects pages, under a number that programs do not use by accident.
 fn hand_over_userfault() {
     const OUT_OF_THE_WAY: i32 = 900;
     let Ok(low) = userfault() else { return };
-    // SAFETY: duplicates a descriptor of ours; the copy stays open as long as the process.
+    // SAFETY: duplicates a descriptor of this library's; the copy stays open as long as the process.
     let fd = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
     if fd >= 0 {
         mark(What::Userfault { fd });

@@ -1,39 +1,39 @@
-//! The journal: shared memory through which code inside a profiled program tells the profiler what it does.
+//! The journal: shared memory through which code inside a profiled program reports to the profiler.
 //!
-//! Written by `libatoll_profile.so` and atoll's runtime, in any thread and process that maps it; read by the profiler
-//! (`atoll-sampling`). It is bounded: what finds no place is counted and lost, and nobody waits.
+//! `libatoll_profile.so` and atoll's runtime write it, in any thread and process that maps it. The profiler (`atoll-sampling`)
+//! reads it. It is bounded: a mark that finds no place is counted and lost, and nobody waits.
 //!
 //! Rules: no allocation, no locks, no arena access, as marks are made inside of allocators and signal handlers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Environment variable that names the journal's descriptor.
+/// The environment variable with the journal's descriptor.
 pub const ENVIRONMENT: &str = "ATOLL_JOURNAL_FD";
-/// Environment variable that keeps the program's own LD_PRELOAD, put back before `main`.
+/// The environment variable that keeps the program's own LD_PRELOAD, which is put back before `main`.
 pub const ENVIRONMENT_PRELOAD: &str = "ATOLL_SAVED_LD_PRELOAD";
-/// Environment variable that asks the program to make a [`userfault`] descriptor and to tell its number.
+/// The environment variable that asks the program to make a [`userfault`] descriptor and to report its number.
 pub const ENVIRONMENT_USERFAULT: &str = "ATOLL_MAKE_USERFAULT";
-/// Blocks of this many bytes or more are marked.
+/// The least bytes of a block that is marked.
 pub const LEAST_BLOCK: usize = 64 << 10;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"atollj01");
 const SLOTS: usize = 1 << 16;
 
-/// What a mark says; its numbers are those of the enum's fields.
+/// The contents of a mark; its numbers are those of the enum's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A block was allocated.
     Block {
-        /// First address.
+        /// The first address.
         start: u64,
-        /// How long.
+        /// The number of bytes.
         bytes: u64,
         /// An address within the call.
         site: u64,
     },
     /// A block was freed.
     Free {
-        /// First address.
+        /// The first address.
         start: u64,
     },
     /// The first worker entered a region.
@@ -41,49 +41,49 @@ pub enum What {
         /// The outlined function.
         function: u64,
     },
-    /// The first worker left it.
+    /// The first worker left the region.
     RegionEnd,
-    /// A page that was taken away to see whether it is used was touched.
+    /// A page was touched that had been taken away to see whether it is used.
     Touch {
         /// The address.
         address: u64,
-        /// Did it write?
+        /// Whether the access wrote.
         write: bool,
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// The instruction.
+        /// The address of the instruction.
         ip: u64,
     },
     /// A thread is this worker of the team.
     Worker {
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// Number.
+        /// The worker's number in the team.
         number: u32,
     },
-    /// The process made a userfaultfd for whoever profiles it.
+    /// The process made a userfaultfd for its profiler.
     Userfault {
-        /// Its number there.
+        /// The descriptor's number in that process.
         fd: i32,
     },
-    /// Where a thread handles faults of its accesses: what it does on this stack is paging.
+    /// The stack on which a thread handles faults of its accesses: everything it does there is paging.
     FaultStack {
-        /// Thread.
+        /// The thread.
         tid: u32,
         /// The stack's first address.
         start: u64,
-        /// How long it is.
+        /// The stack's number of bytes.
         bytes: u64,
     },
-    /// A thread has handled a fault. Of many in a short time a few are told.
+    /// A thread has handled a fault. Of many faults in a short time only a few are reported.
     Fault {
         /// The address that was touched.
         address: u64,
-        /// Was it a write?
+        /// Whether the access wrote.
         write: bool,
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// The instruction.
+        /// The address of the instruction.
         ip: u64,
     },
 }
@@ -91,7 +91,7 @@ pub enum What {
 /// Makes a userfaultfd of the calling process. It needs no privilege, as it is for faults of user code only.
 ///
 /// # Errors
-/// The kernel has none, or a filter forbids it.
+/// The kernel has no userfaultfd, or a filter forbids it.
 pub fn userfault() -> std::io::Result<std::os::fd::OwnedFd> {
     const USER_MODE_ONLY: i32 = 1;
     // SAFETY: a plain system call that makes a descriptor, taken over here.
@@ -104,14 +104,14 @@ pub fn userfault() -> std::io::Result<std::os::fd::OwnedFd> {
     }
 }
 
-/// One mark.
+/// A mark of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// When, by CLOCK_MONOTONIC in nanoseconds.
+    /// The time, by CLOCK_MONOTONIC in nanoseconds.
     pub time_ns: u64,
-    /// Whose process.
+    /// The process.
     pub pid: u32,
-    /// What.
+    /// The content.
     pub what: What,
 }
 
@@ -126,9 +126,9 @@ struct Slot {
 #[repr(C)]
 pub struct Journal {
     magic: AtomicU64,
-    /// Marks that found a place.
+    /// The number of marks that found a place.
     head: AtomicU64,
-    /// Marks that found none.
+    /// The number of marks that found none.
     lost: AtomicU64,
     slots: [Slot; SLOTS],
 }
@@ -140,13 +140,13 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Bytes of a journal.
+    /// The bytes of a journal.
     pub const BYTES: usize = size_of::<Journal>();
 
-    /// Makes a journal: its descriptor, which programs inherit, and the memory.
+    /// Makes a journal; returns its descriptor, which programs inherit, and its memory.
     ///
     /// # Errors
-    /// No shared memory.
+    /// There is no shared memory.
     pub fn create() -> std::io::Result<(i32, &'static Journal)> {
         // SAFETY: plain system calls; the mapping is checked by `map`.
         unsafe {
@@ -163,13 +163,13 @@ impl Journal {
         }
     }
 
-    /// Maps the journal behind a descriptor; `None` if it is none.
+    /// Maps the journal behind a descriptor; `None` if there is none.
     pub fn map(fd: i32) -> Option<&'static Journal> {
         let journal = Self::memory(fd)?;
         (journal.magic.load(Ordering::Acquire) == MAGIC).then_some(journal)
     }
 
-    /// The journal in memory that the caller has mapped; `None` if there is none.
+    /// Returns the journal in memory that the caller has mapped; `None` if there is none.
     ///
     /// # Safety
     /// `at` must be a shared mapping of [`BYTES`](Self::BYTES) that is never unmapped.
@@ -184,7 +184,7 @@ impl Journal {
         // for all bit patterns.
         unsafe {
             let mut status = std::mem::zeroed::<libc::stat>();
-            // The system call itself: glibc's `fstat` is none of its exported functions before 2.33.
+            // This makes the system call itself, as glibc exports no `fstat` before 2.33.
             if libc::syscall(libc::SYS_fstat, fd, &raw mut status) != 0
                 || (status.st_size as usize) < Self::BYTES
             {
@@ -196,7 +196,7 @@ impl Journal {
         }
     }
 
-    /// Makes a mark, now.
+    /// Makes a mark with the time now.
     pub fn mark(&self, pid: u32, what: What) {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: time is valid for writes; the call is the kernel's vDSO, safe in signal handlers.
@@ -204,7 +204,7 @@ impl Journal {
         self.put(Mark { time_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64, pid, what });
     }
 
-    /// Makes a mark with its time.
+    /// Makes a mark with the time in it.
     pub fn put(&self, mark: Mark) {
         let (kind, a, b, c) = match mark.what {
             What::Block { start, bytes, site } => (1, start, bytes, site),
@@ -224,7 +224,7 @@ impl Journal {
         let mut place = self.head.load(Ordering::Relaxed);
         let slot = loop {
             let slot = &self.slots[place as usize % SLOTS];
-            // Acquire: pairs with the Release in `Reader::next`, so that what was read there is read.
+            // Acquire: pairs with the Release in `Reader::next`, so that the reader has finished reading the slot.
             let turn = slot.turn.load(Ordering::Acquire);
             if turn < place {
                 self.lost.fetch_add(1, Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl Journal {
         slot.turn.store(place + 1, Ordering::Release);
     }
 
-    /// Marks lost so far.
+    /// Returns the number of marks lost so far.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -261,17 +261,17 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads from the journal's beginning.
+    /// Makes a reader at the journal's beginning.
     pub fn new(journal: &'static Journal) -> Self {
         Self { journal, next: 0 }
     }
 
-    /// Marks lost so far.
+    /// Returns the number of marks lost so far.
     pub fn lost(&self) -> u64 {
         self.journal.lost()
     }
 
-    /// Passes over a mark whose writer died within it, once everybody is dead; `false` if there is none.
+    /// Passes over a mark whose writer died within it, once all writers are dead; returns `false` if there is none.
     pub fn pass_over(&mut self) -> bool {
         let more = self.next < self.journal.head.load(Ordering::Acquire);
         self.next += u64::from(more);
@@ -282,7 +282,7 @@ impl Reader {
 impl Iterator for Reader {
     type Item = Mark;
 
-    /// The next mark; `None` where it is not whole yet. Marks of no known kind are passed over.
+    /// Returns the next mark; `None` where it is not whole yet. Passes over marks of unknown kinds.
     fn next(&mut self) -> Option<Mark> {
         loop {
             let slot = &self.journal.slots[self.next as usize % SLOTS];

@@ -1,7 +1,7 @@
 //! QEMU's plugin interface, version 1, as far as it is used here.
 //!
-//! Written down by hand from the interface's description, as Debian's qemu-user does not come with the header. The
-//! callers are in the crate's root.
+//! The declarations were written by hand from the interface's description, as Debian's qemu-user does not come with the header.
+//! The callers are in the crate's root.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -10,7 +10,7 @@ pub(crate) const VERSION: c_int = 1;
 
 /// A plugin as QEMU knows it.
 pub(crate) type Id = u64;
-/// What QEMU says of one access.
+/// QEMU's description of one access.
 pub(crate) type MemInfo = u32;
 
 /// A block of guest code being translated.
@@ -19,28 +19,28 @@ pub(crate) struct Block {
     opaque: [u8; 0],
 }
 
-/// An instruction of it.
+/// An instruction of a block.
 #[repr(C)]
 pub(crate) struct Instruction {
     opaque: [u8; 0],
 }
 
-/// What QEMU says of itself.
+/// QEMU's description of itself.
 #[repr(C)]
 pub struct Info {
     /// The guest's architecture.
     target_name: *const c_char,
-    /// Oldest interface version it takes, and its own.
+    /// The oldest interface version that QEMU takes, and its own.
     versions: [c_int; 2],
-    /// A whole machine, not one program?
+    /// Whether QEMU emulates a whole machine, not one program.
     pub(crate) system_emulation: bool,
-    /// CPUs of the machine.
+    /// The number of the machine's CPUs.
     cpus: [c_int; 2],
 }
 
 /// Callbacks read no registers.
 pub(crate) const NO_REGISTERS: c_int = 0;
-/// Reads and writes alike: in QEMU 7.2 callbacks for only one of them miss some.
+/// The flag for reads and writes alike: in QEMU 7.2 callbacks for only one of them miss some.
 pub(crate) const READS_AND_WRITES: c_int = 3;
 
 pub(crate) type OnThread = extern "C" fn(Id, c_uint);

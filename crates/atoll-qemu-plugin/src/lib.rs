@@ -1,8 +1,8 @@
 //! A plugin for QEMU's user mode that tells `atoll trace` which pages each guest thread touches.
 //!
-//! QEMU calls it at every block of code and every access; what is new leaves through a pipe ([`atoll_trace_wire`]).
-//! Marks come from code inside the guest (`atoll-trace-hooks`), by a system call that no kernel has. Arguments:
-//! `pipe=DESCRIPTOR`, `filter=SLOTS` (0: none).
+//! QEMU calls it at every block of code and every access. New accesses leave through a pipe ([`atoll_trace_wire`]). Marks come
+//! from code inside the guest (`atoll-trace-hooks`), by a system call that no kernel has. Arguments: `pipe=DESCRIPTOR`,
+//! `filter=SLOTS` (0: none).
 
 mod access;
 mod api;
@@ -18,7 +18,7 @@ use threads::Thread;
 
 pub(crate) const PAGE_SHIFT: u32 = 12;
 
-/// Which interface this plugin speaks.
+/// The version of the interface that this plugin uses.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "QEMU looks for this name")]
 pub static qemu_plugin_version: c_int = api::VERSION;
@@ -26,10 +26,10 @@ pub static qemu_plugin_version: c_int = api::VERSION;
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 static FILTER: AtomicU32 = AtomicU32::new(0);
 
-/// QEMU loads the plugin. 0 if it can work.
+/// The function that QEMU calls when it loads the plugin. Returns 0 if the plugin can work.
 ///
 /// # Safety
-/// QEMU's, with a valid `info` and `count` C strings behind `arguments`.
+/// QEMU must pass a valid `info`, and `count` C strings behind `arguments`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         }
     }
     let pipe = PIPE.load(Ordering::Relaxed);
-    // What the guest executes afterwards is not ours to trace, and must not hold the pipe open.
+    // Programs that the guest executes afterwards are not traced, and must not hold the pipe open.
     // SAFETY: no pointers.
     if pipe < 0 || unsafe { libc::fcntl(pipe, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         eprintln!("atoll: the plugin has no pipe: it is loaded by `atoll trace`");
@@ -85,7 +85,7 @@ extern "C" fn thread_ends(_: Id, thread: c_uint) {
     }
 }
 
-/// Has the block's instructions counted, and all their accesses told.
+/// Registers callbacks that count the block's instructions and report all of its accesses.
 extern "C" fn translated(_: Id, block: *mut Block) {
     // SAFETY: the block is QEMU's, the indices are below its count, and the functions have the types it calls.
     unsafe {
@@ -112,7 +112,7 @@ extern "C" fn executed(thread: c_uint, instructions: *mut c_void) {
     }
 }
 
-/// Most accesses are to a page just seen, and end in here: there is no call of anything on that way.
+/// Handles an access. Most accesses are to a page just seen and end here, without any call on that path.
 extern "C" fn accessed(number: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     // SAFETY: called by the thread.
     let Some(thread) = (unsafe { threads::get(number) }) else { return };
@@ -126,7 +126,7 @@ extern "C" fn accessed(number: c_uint, info: MemInfo, address: u64, _: *mut c_vo
     }
 }
 
-/// An access of a kind not met before, or to two pages.
+/// Handles an access of a kind not met before, or to two pages.
 #[cold]
 #[inline(never)]
 fn accessed_oddly(thread: &mut Thread, info: MemInfo, address: u64) {

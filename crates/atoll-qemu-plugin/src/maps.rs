@@ -1,6 +1,6 @@
 //! System calls that change the address space, as words for the collector.
 //!
-//! The callbacks in the crate's root hand over every call that returns; the numbers are Linux's for x86-64.
+//! The callbacks in the crate's root pass every call that returns; the numbers are Linux's for x86-64.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,12 +12,12 @@ use crate::PAGE_SHIFT;
 /// The program break, as far as it is known: 0 before the first call.
 static BREAK: AtomicU64 = AtomicU64::new(0);
 
-/// Is it one of them? Only of these must arguments be kept until they return.
+/// Whether this call changes the address space. Only for these calls arguments must be kept until they return.
 pub(crate) fn is_one(call: i64) -> bool {
     [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_madvise].contains(&call)
 }
 
-/// Tells what a call did that returned `result`.
+/// Reports what a call that returned `result` did.
 pub(crate) fn returned(stream: &mut Stream, call: i64, arguments: &[u64; 4], result: i64) {
     // An error is -1 to -4095.
     if (-4095..0).contains(&result) {
@@ -45,7 +45,7 @@ pub(crate) fn returned(stream: &mut Stream, call: i64, arguments: &[u64; 4], res
                 tell(stream, Kind::Unmap, result, before - result);
             }
         }
-        // What was there is gone, and reads as zeros.
+        // What was mapped there is gone, and reads as zeros.
         libc::SYS_madvise if third == libc::MADV_DONTNEED as u64 => {
             tell(stream, Kind::Unmap, first, length);
             tell(stream, Kind::Map, first, length);
@@ -54,7 +54,7 @@ pub(crate) fn returned(stream: &mut Stream, call: i64, arguments: &[u64; 4], res
     }
 }
 
-/// Tells of `length` bytes from `first`; a page only partly among them at the start was there, or is still.
+/// Reports `length` bytes from `first`. A page that only partly belongs to them at the start was mapped before, or still is.
 fn tell(stream: &mut Stream, kind: Kind, first: u64, length: u64) {
     let page = |address: u64| address.div_ceil(1 << PAGE_SHIFT);
     let (from, to) = (page(first), page(first.saturating_add(length)));

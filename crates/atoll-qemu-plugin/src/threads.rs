@@ -1,27 +1,27 @@
-//! What is kept for each guest thread: its stream to the collector and the system call it is in.
+//! The state of each guest thread: its stream to the collector and the system call that it is in.
 //!
-//! QEMU calls back on the thread an event is of, so one thread's entry is never used by two at once. The callbacks in
+//! QEMU calls back on the thread that an event belongs to, so one thread's entry is never used by two at once. The callbacks in
 //! the crate's root look their entry up here.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use atoll_trace_wire::Stream;
 
-/// Threads that can be told apart; what those above do is not recorded.
+/// The number of threads that can be told apart; events of threads above are not recorded.
 const MAX_THREADS: usize = 1 << 16;
 
-/// One guest thread.
+/// The state of one guest thread.
 pub(crate) struct Thread {
-    /// Its events.
+    /// The stream of its events.
     pub(crate) stream: Stream,
-    /// Arguments of the system call it is in.
+    /// The arguments of the system call that it is in.
     pub(crate) arguments: [u64; 4],
 }
 
 static THREADS: [AtomicPtr<Thread>; MAX_THREADS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_THREADS];
 
-/// Enters a thread. QEMU may use the number of one that is gone again: that one's entry goes on.
+/// Enters a thread. QEMU may reuse the number of a thread that has ended; then that thread's entry goes on.
 pub(crate) fn enter(number: u32, stream: impl FnOnce() -> Stream) {
     if let Some(slot) = THREADS.get(number as usize)
         && slot.load(Ordering::Acquire).is_null()
@@ -31,10 +31,10 @@ pub(crate) fn enter(number: u32, stream: impl FnOnce() -> Stream) {
     }
 }
 
-/// The thread of this number.
+/// Returns the thread of this number.
 ///
 /// # Safety
-/// Nobody else uses it: the caller is in a callback of that thread, or all threads have stopped.
+/// No other code may use it: the caller is in a callback of that thread, or all threads have stopped.
 #[inline(always)]
 pub(crate) unsafe fn get(number: u32) -> Option<&'static mut Thread> {
     let thread = THREADS.get(number as usize)?.load(Ordering::Relaxed);
@@ -45,7 +45,7 @@ pub(crate) unsafe fn get(number: u32) -> Option<&'static mut Thread> {
 /// Calls `f` with every thread.
 ///
 /// # Safety
-/// All threads have stopped.
+/// All threads must have stopped.
 pub(crate) unsafe fn each(mut f: impl FnMut(&mut Thread)) {
     for number in 0..MAX_THREADS as u32 {
         // SAFETY: as the caller says.

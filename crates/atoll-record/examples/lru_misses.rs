@@ -1,5 +1,6 @@
-//! Misses of TLBs in a trace: `lru_misses FILE…` prints, for each file, how often workers miss in a fully associative LRU
-//! TLB of 16 to 1024 entries of their own, and how fast the file was decoded. Of an exact and a filtered trace of one run
+//! Counts misses of TLBs in a trace: `lru_misses FILE…` prints, for each file, how often workers miss in a fully associative
+//! LRU TLB of 16 to 1024 entries of their own, and how fast the file was decoded. For an exact and a filtered trace of one run
+//! the difference is the filter's error.
 //! the difference is the filter's error.
 
 use std::collections::HashMap;
@@ -14,15 +15,15 @@ const SIZES: [usize; 5] = [16, 32, 64, 256, 1024];
 /// One worker's TLBs of all sizes: the pages in the order of their last use, and the misses.
 #[derive(Default)]
 struct Worker {
-    /// When each page was used last.
+    /// The time of each page's last use.
     used: HashMap<u64, u64>,
-    /// Pages by when they were used last, the latest at the end; 0 where a page was used again since.
+    /// The pages by the time of their last use, the latest at the end; 0 where a page was used again since.
     stack: Vec<u64>,
     misses: [u64; SIZES.len()],
 }
 
 impl Worker {
-    /// The page's distance is the number of pages used since its last use: a TLB of more entries hits.
+    /// Notes a use. The page's distance is the number of pages used since its last use: a TLB of more entries hits.
     fn touch(&mut self, page: u64) {
         let page = page + 1;
         if self.stack.last() == Some(&page) {

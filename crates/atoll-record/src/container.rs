@@ -1,29 +1,29 @@
 //! The container: a head, chunks with a tag, a length and checksums each, and a last chunk that counts them.
 //!
-//! Knows nothing of what chunks hold. A reader never trusts a length: a damaged or cut file is an error that
-//! names the offset, not a panic and not an allocation of what it claims.
+//! This module does not know what chunks hold. A reader never trusts a length: a damaged or cut file is an error that names the
+//! offset, not a panic and not an allocation of the claimed length.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 
 use crate::source::Source;
 
-/// First bytes of every record.
+/// The first bytes of every record.
 pub const MAGIC: [u8; 8] = *b"ATOLLREC";
-/// The format this crate writes, and the latest it reads.
+/// The format that this crate writes, and the latest that it reads.
 pub const VERSION: u32 = 1;
-/// The last chunk: the number of those before it.
+/// The tag of the last chunk, which holds the number of chunks before it.
 pub const END: Tag = Tag(*b"end\0\0\0\0\0");
 
 const HEAD_BYTES: usize = 16;
 const CHUNK_HEAD_BYTES: usize = 24;
 
-/// What a chunk holds: up to eight bytes of ASCII, filled up with NULs.
+/// The tag of a chunk's content: up to eight bytes of ASCII, filled up with NULs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tag(pub [u8; 8]);
 
 impl Tag {
-    /// The tag of this name, which may have eight bytes.
+    /// Makes the tag of a name of at most eight bytes.
     pub const fn new(name: &str) -> Tag {
         let name = name.as_bytes();
         assert!(name.len() <= 8, "a tag has at most eight bytes");
@@ -50,13 +50,13 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// Why a file cannot be read as a container.
+/// The reason why a file cannot be read as a container.
 #[derive(thiserror::Error, Debug)]
 pub enum ReadError {
-    /// Not a record at all.
-    #[error("this is no record of atoll: it does not start with ATOLLREC")]
+    /// The file is not a record.
+    #[error("this is not a record of atoll: it does not start with ATOLLREC")]
     NotARecord,
-    /// Written by a later atoll.
+    /// The file was written by a later atoll.
     #[error(
         "the record has format {found}, this atoll reads up to {VERSION}: read it with the atoll that wrote it"
     )]
@@ -69,35 +69,35 @@ pub enum ReadError {
     Cut {
         /// Where the file ends.
         offset: u64,
-        /// What should have followed.
+        /// The part that should have followed.
         missing: &'static str,
     },
     /// A checksum or a fixed field is wrong.
     #[error("the record is damaged at byte {offset}: {what}")]
     Damaged {
-        /// Where what is damaged starts.
+        /// The offset where the damaged part starts.
         offset: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         what: &'static str,
     },
     /// The file could not be read.
     #[error("the record cannot be read at byte {offset}: {error}")]
     Io {
-        /// How far reading came.
+        /// The offset that reading reached.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// One chunk.
+/// A chunk of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// What it holds.
+    /// The tag, which says what the chunk holds.
     pub tag: Tag,
-    /// Where its head starts in the file.
+    /// The offset of the chunk's head in the file.
     pub offset: u64,
-    /// Its contents.
+    /// The chunk's content.
     pub payload: Vec<u8>,
 }
 
@@ -109,10 +109,10 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts with the head.
+    /// Starts the file with its head.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn new(mut to: W) -> io::Result<Self> {
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(&MAGIC);
@@ -126,7 +126,7 @@ impl<W: Write> Writer<W> {
     /// Adds a chunk.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn chunk(&mut self, tag: Tag, payload: &[u8]) -> io::Result<()> {
         let mut head = [0; CHUNK_HEAD_BYTES];
         head[..8].copy_from_slice(&tag.0);
@@ -140,18 +140,18 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Hands what was written so far to the system, which keeps it whatever becomes of this process.
+    /// Passes everything written so far to the system, which keeps it whatever becomes of this process.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
 
-    /// Adds the last chunk and hands back what was written to.
+    /// Adds the last chunk and returns the writer.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn finish(mut self) -> io::Result<W> {
         let chunks = self.chunks.to_le_bytes();
         self.chunk(END, &chunks)?;
@@ -172,7 +172,7 @@ impl<R: Read> Reader<R> {
     /// Reads the head.
     ///
     /// # Errors
-    /// It is no record, or one of a later atoll.
+    /// The file is no record, or one of a later atoll.
     pub fn new(from: R) -> Result<Self, ReadError> {
         let mut reader = Self { source: Source::new(from), chunks: 0, over: false };
         let mut head = [0; HEAD_BYTES];
@@ -183,7 +183,7 @@ impl<R: Read> Reader<R> {
         if n < HEAD_BYTES {
             return Err(ReadError::Cut { offset: n as u64, missing: "the rest of the head" });
         }
-        // A later format may sum its head up in another way; its version is where ours is.
+        // A later format may compute the head's checksum in another way; its version is at the same place.
         let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
         let whole = crc32fast::hash(&head[..12]).to_le_bytes() == head[12..16];
         if version > VERSION {
@@ -195,7 +195,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The next chunk; `None` after the last.
+    /// Reads the next chunk; returns `None` after the last.
     ///
     /// # Errors
     /// The file is cut or damaged.
@@ -245,7 +245,7 @@ impl<R: Read> Reader<R> {
         Ok(Some(Chunk { tag: Tag(tag), offset: start, payload }))
     }
 
-    /// Reads as much of `to` as there is.
+    /// Reads into `to` as many bytes as there are.
     fn fill(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
         self.source.fill(to).map_err(|error| ReadError::Io { offset: self.source.offset, error })
     }

@@ -1,4 +1,4 @@
-//! Chunk `figures`: what was counted, which is also what `--summary json` and `atoll top --json` print.
+//! The chunk `figures`: the counters of a run, which `--summary json` and `atoll top --json` also print.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,45 +9,45 @@ use crate::segment::Segment;
 /// The chunk's tag.
 pub const TAG: Tag = Tag::new("figures");
 
-/// Everything counted in one run. Field names are stable; later ones may be added.
+/// All counters of one run. Field names are stable; later ones may be added.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
     /// The program's file name.
     pub program: String,
-    /// Its process; none if no program of the run was managed.
+    /// The program's process; `None` if no program of the run was managed.
     pub pid: Option<i32>,
-    /// Was there an OpenMP program whose memory was managed?
+    /// Whether there was an OpenMP program whose memory was managed.
     pub managed: bool,
-    /// How it ended; none while it runs.
+    /// How the program ended; `None` while it runs.
     pub ending: Option<Ending>,
-    /// What was decided before the start.
+    /// The settings decided before the start.
     pub settings: Settings,
-    /// Time since the start.
+    /// The time since the start, in seconds.
     pub wall_seconds: f64,
-    /// Memory.
+    /// The program's memory.
     pub memory: Memory,
-    /// All workers together, the background included.
+    /// The counters of all workers together, the background included.
     pub total: Counters,
-    /// By worker; the first is the master.
+    /// The counters of each worker; the first is the master.
     pub workers: Vec<Worker>,
-    /// What was done for all workers: the handler thread, eviction ahead of need.
+    /// The counters of work done for all workers: the handler thread, eviction ahead of need.
     pub background: Counters,
-    /// Pages by how many workers mapped them (the paper's Figure 6): element 0 is for one worker. Zeros behind the
-    /// last count met are left out.
+    /// The number of pages by the number of workers that mapped them (the paper's Figure 6): element 0 is for one worker. Zeros
+    /// behind the last count met are left out.
     pub pages_by_core_map_count: Vec<u64>,
-    /// The kernel's own count of TLB shootdowns on all CPUs during the run, other programs' included.
+    /// The kernel's own count of TLB shootdowns on all CPUs during the run, including those of other programs.
     pub kernel_tlb_shootdowns: Option<u64>,
-    /// By node, the first being that of `main`; empty where there is one node.
+    /// The figures of each node, the first being that of `main`; empty where there is one node.
     pub nodes: Vec<Node>,
-    /// By parallel region, that with most time in faults first, on several nodes that with most time; on one node empty where no
-    /// record was wanted.
+    /// The figures of each parallel region. On one node the region with most time in faults comes first, and the list is empty
+    /// where no record was wanted. On several nodes the region with most time comes first.
     pub regions: Vec<Region>,
     /// The segment, if the program's memory was one.
     pub segment: Option<Segment>,
-    /// What `--check races` found; none where it was not asked for.
+    /// The findings of `--check races`; `None` where it was not asked for.
     pub races: Option<Races>,
-    /// Regions that keep to one writer of a page as near memory is too small for their twins, by their functions' names.
+    /// The names of the regions that keep to one writer of a page because near memory is too small for their twins.
     pub one_writer_regions: Vec<String>,
 }
 
@@ -55,13 +55,14 @@ pub struct Figures {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Races {
-    /// Runs of regions in which they were looked for.
+    /// The number of runs of regions that were checked.
     pub checked_regions: u64,
-    /// Runs of regions over several nodes in which they were not, as their code synchronises by instructions of its own.
+    /// The number of runs of regions over several nodes that were not checked, because their code synchronises by instructions
+    /// of its own.
     pub unchecked_regions: u64,
-    /// Finds that there was no room for.
+    /// The number of findings that there was no room for.
     pub lost: u64,
-    /// That found most often first.
+    /// The words, those found most often first.
     pub words: Vec<Race>,
 }
 
@@ -71,17 +72,17 @@ pub struct Races {
 pub struct Race {
     /// The region's outlined function, as the program's symbols name it; else its address.
     pub region: String,
-    /// What they are in: a variable's name, `heap`, `stack`, or empty where it is not known.
+    /// What the words are in: a variable's name, `heap`, `stack`, or empty where it is not known.
     pub variable: String,
-    /// Bytes from the variable's start to the first word; 0 where it is no variable.
+    /// Bytes from the variable's start to the first word; 0 where there is no variable.
     pub offset: u64,
-    /// Address of the first word.
+    /// The address of the first word.
     pub address: u64,
-    /// How many words, of 8 bytes.
+    /// The number of words, of 8 bytes each.
     pub words: u64,
-    /// Nodes that wrote them.
+    /// The nodes that wrote the words.
     pub nodes: Vec<u32>,
-    /// At how many barriers one of them was found.
+    /// The number of barriers at which one of the words was found.
     pub count: u64,
 }
 
@@ -91,28 +92,29 @@ pub struct Race {
 pub struct Region {
     /// The outlined function, as the program's symbols name it; else its address.
     pub name: String,
-    /// On several nodes: where it is begun from.
+    /// On several nodes: the place that the region is called from.
     pub call_site: Option<String>,
-    /// On several nodes, where the region is a loop that the runtime deals out: about how many iterations, and how.
+    /// On several nodes, where the region is a loop that the runtime deals out: the approximate number of iterations, and how
+    /// they are dealt out.
     #[serde(rename = "loop")]
     pub extent: Option<String>,
-    /// On several nodes: what they did for it.
+    /// On several nodes: what the nodes did for the region.
     pub spread: Option<Spread>,
-    /// How often it was entered; this and what follows where a record was wanted.
+    /// The number of times that the region was entered. This and the following fields are there where a record was wanted.
     pub entered: u64,
-    /// As in [`Counters`].
+    /// The same as in [`Counters`].
     pub minor_faults: u64,
-    /// As in [`Counters`].
+    /// The same as in [`Counters`].
     pub major_faults: u64,
-    /// As in [`Counters`].
+    /// The same as in [`Counters`].
     pub first_faults: u64,
-    /// As in [`Counters`].
+    /// The same as in [`Counters`].
     pub write_faults: u64,
-    /// As in [`Counters`].
+    /// The same as in [`Counters`].
     pub prefetched_pages: u64,
-    /// Time in the fault path.
+    /// The time in the fault path, in seconds.
     pub fault_seconds: f64,
-    /// Time of all workers in it, faults included.
+    /// The time of all workers in the region, faults included, in seconds.
     pub worker_seconds: f64,
 }
 
@@ -120,91 +122,91 @@ pub struct Region {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spread {
-    /// Runs, those on the first node alone included.
+    /// The number of runs, those on the origin alone included.
     pub runs: u64,
-    /// Runs on the first node alone.
+    /// The number of runs on the origin alone.
     pub alone_runs: u64,
-    /// Time of all runs.
+    /// The time of all runs, in seconds.
     pub seconds: f64,
-    /// Of this, those on the first node alone.
+    /// The part of this time that was spent in runs on the origin alone, in seconds.
     pub alone_seconds: f64,
-    /// How many nodes may write a page at once: `one` or `many`; `alone` where the first node runs it. Of the last run.
+    /// How many nodes may write a page at once, in the last run: `one` or `many`; `alone` where the origin ran it alone.
     pub writers: String,
-    /// Why so.
+    /// The reason for `writers`.
     pub why: String,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub read_faults: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub write_faults: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub twins: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub pages_sent: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub single_invalidations: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub batched_invalidations: u64,
-    /// Messages that batching saved.
+    /// The number of messages that batching saved.
     pub saved_invalidations: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub diffs: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub diff_bytes: u64,
-    /// Pages fetched ahead that were used.
+    /// The number of pages fetched ahead that were used.
     pub ahead_used: u64,
-    /// Pages fetched ahead for nothing.
+    /// The number of pages fetched ahead for nothing.
     pub ahead_wasted: u64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub streamed: u64,
-    /// Seconds that faults waited.
+    /// The seconds that faults waited.
     pub fault_seconds: f64,
-    /// As in [`Node`].
+    /// The same as in [`Node`].
     pub messages: u64,
-    /// By node: seconds that its last worker waited at barriers.
+    /// For each node, the seconds that its last worker waited at barriers.
     pub barrier_seconds: Vec<f64>,
-    /// By node: seconds that it worked, neither at barriers nor waiting for pages.
+    /// For each node, the seconds that it worked, neither at barriers nor waiting for pages.
     pub work_seconds: Vec<f64>,
-    /// By node: its threads in the last run that was spread.
+    /// For each node, the number of its threads in the last run that was spread.
     pub threads: Vec<u32>,
 }
 
-/// What kept one node's copies of pages coherent with the others'.
+/// The counters of one node's part in keeping copies of pages coherent.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Node {
-    /// Faults that waited for a page from another node, to be read.
+    /// The number of faults that waited to read a page from another node.
     pub read_faults: u64,
-    /// Faults that waited for leave to write a page.
+    /// The number of faults that waited for permission to write a page.
     pub write_faults: u64,
-    /// Pages written among many nodes.
+    /// The number of pages written while other nodes may write them.
     pub twins: u64,
-    /// Pages sent to other nodes.
+    /// The number of pages sent to other nodes.
     pub pages_sent: u64,
-    /// Copies invalidated one by one.
+    /// The number of copies invalidated one by one.
     pub single_invalidations: u64,
-    /// Copies invalidated at barriers, in one message for all.
+    /// The number of copies invalidated at barriers, in one message for all.
     pub batched_invalidations: u64,
-    /// Differences sent to be merged.
+    /// The number of differences sent to be merged.
     pub diffs: u64,
-    /// Their bytes.
+    /// The number of bytes of these differences.
     pub diff_bytes: u64,
-    /// Pages fetched ahead at the begin of a phase.
+    /// The number of pages fetched ahead at the begin of a phase.
     pub ahead: u64,
-    /// Of these, used in it.
+    /// The number of these pages that were used in the phase.
     pub ahead_used: u64,
-    /// Pages fetched ahead in the stream of a worker's faults.
+    /// The number of pages fetched ahead in the stream of a worker's faults.
     pub streamed: u64,
-    /// Seconds that faults waited.
+    /// The seconds that faults waited.
     pub fault_seconds: f64,
-    /// Barriers of all nodes.
+    /// The number of barriers of all nodes.
     pub barriers: u64,
-    /// Seconds from the node's last worker at a barrier until it opened.
+    /// The seconds from the arrival of the node's last worker at a barrier until the barrier opened.
     pub barrier_seconds: f64,
-    /// Messages sent.
+    /// The number of messages sent.
     pub messages: u64,
-    /// Their bytes.
+    /// The number of bytes of these messages.
     pub message_bytes: u64,
-    /// Messages that batching invalidations saved.
+    /// The number of messages that batching invalidations saved.
     pub saved_invalidations: u64,
 }
 
@@ -212,32 +214,32 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
-    /// All that a near limit counts, now: data, pinned memory and tables.
+    /// The memory that a near limit counts, now: data, pinned memory and tables.
     pub footprint_bytes: u64,
-    /// The program's footprint: the least near limit under which nothing would have been evicted. Of a program that did not end in
-    /// good order, what is known of it.
+    /// The program's footprint: the least near limit under which nothing would have been evicted. For a program that did not
+    /// end in good order, as far as it is known.
     pub footprint_peak_bytes: u64,
-    /// Data in the arena now: touched and not freed.
+    /// The data in the arena now: touched and not freed.
     pub data_bytes: u64,
-    /// The most of that at any time.
+    /// The greatest value of `data_bytes` at any time.
     pub data_peak_bytes: u64,
-    /// Of the arena, what is near now.
+    /// The part of the arena that is near now.
     pub resident_bytes: u64,
-    /// The most of that at any time.
+    /// The greatest value of `resident_bytes` at any time.
     pub resident_peak_bytes: u64,
     /// Shared memory that is always near: stacks, small blocks.
     pub pinned_bytes: u64,
-    /// The most of that at any time.
+    /// The greatest value of `pinned_bytes` at any time.
     pub pinned_peak_bytes: u64,
     /// The runtime's own tables.
     pub table_bytes: u64,
-    /// Pages that far memory holds, before compression.
+    /// The pages that far memory holds, before compression.
     pub far_bytes: u64,
-    /// What far memory really takes.
+    /// The bytes that far memory really takes.
     pub far_stored_bytes: u64,
     /// Where far memory is a file: bytes of evicted pages on which compressing was tried.
     pub tried_bytes: u64,
-    /// What these would take compressed with lz4.
+    /// The bytes that these would take compressed with lz4.
     pub tried_packed_bytes: u64,
 }
 
@@ -245,58 +247,58 @@ pub struct Memory {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Worker {
-    /// Its number in the team.
+    /// The worker's number in the team.
     pub index: u32,
-    /// Its process or thread.
+    /// The worker's process or thread.
     pub pid: i32,
-    /// What it did.
+    /// The worker's counters.
     #[serde(flatten)]
     pub counters: Counters,
 }
 
-/// Counters; they only grow.
+/// Counters of faults and pages; they only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// Faults on pages that were near but not mapped by this worker.
+    /// The number of faults on pages that were near but not mapped by this worker.
     pub minor_faults: u64,
-    /// Faults that fetched their page from far memory.
+    /// The number of faults that fetched their page from far memory.
     pub major_faults: u64,
-    /// Faults on pages never touched before.
+    /// The number of faults on pages never touched before.
     pub first_faults: u64,
-    /// First writes to pages that were mapped read-only.
+    /// The number of first writes to pages that were mapped read-only.
     pub write_faults: u64,
-    /// Pages fetched before they were asked for.
+    /// The number of pages fetched before they were asked for.
     pub prefetched_pages: u64,
-    /// Pages evicted whose far copy was still good.
+    /// The number of pages evicted whose far copy was still good.
     pub evictions_clean: u64,
-    /// Pages evicted and written to far memory.
+    /// The number of pages evicted and written to far memory.
     pub evictions_dirty: u64,
-    /// Bytes fetched from far memory.
+    /// The bytes fetched from far memory.
     pub bytes_in: u64,
-    /// Bytes written to far memory.
+    /// The bytes written to far memory.
     pub bytes_out: u64,
-    /// Remote TLB invalidations by core map.
+    /// The number of remote TLB invalidations, by core map.
     pub remote_tlb_invalidations: u64,
-    /// Pages unmapped only to see whether they are used (LRU's scan).
+    /// The number of pages unmapped only to see whether they are used (LRU's scan).
     pub scan_unmapped_pages: u64,
-    /// Time in the fault path.
+    /// The time in the fault path, in seconds.
     pub fault_seconds: f64,
-    /// Of that, time in making room.
+    /// The part of `fault_seconds` spent in making room, in seconds.
     pub evict_seconds: f64,
-    /// Faults that waited for another worker.
+    /// The number of faults that waited for another worker.
     pub waits: u64,
-    /// Parallel regions taken part in.
+    /// The number of parallel regions that this worker took part in.
     pub regions: u64,
 }
 
 impl Counters {
-    /// Faults of all kinds.
+    /// Returns the number of faults of all kinds.
     pub fn faults(&self) -> u64 {
         self.minor_faults + self.major_faults + self.first_faults + self.write_faults
     }
 
-    /// Applies `f` to each pair of counters; both kinds, as `f64` holds what a run counts.
+    /// Applies `f` to each pair of counters, integers as well; `f64` holds every value that a run counts.
     pub fn combine(&self, other: &Counters, f: impl Fn(f64, f64) -> f64) -> Counters {
         let n = |a: u64, b: u64| f(a as f64, b as f64) as u64;
         Counters {

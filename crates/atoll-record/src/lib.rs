@@ -1,9 +1,8 @@
-//! The formats of the files a run leaves, and their readers.
+//! The formats of the files that a run leaves, and their readers.
 //!
-//! Written by `atoll run`, read by the reporting commands. A record is a container of chunks
-//! ([`container`]); what the chunks of a run hold is in [`run`] and [`figures`]. Both are described in
-//! `docs/record-format.md`. What `atoll profile` leaves is such a container, too ([`profile`]). A trace of page accesses has a
-//! format of its own ([`trace`]).
+//! `atoll run` writes them, and the reporting commands read them. A record is a container of chunks ([`container`]); [`run`]
+//! and [`figures`] define the chunks of a run. Both are described in `docs/record-format.md`. `atoll profile` writes such a
+//! container, too ([`profile`]). A trace of page accesses has a format of its own ([`trace`]).
 #![forbid(unsafe_code)]
 
 pub mod container;

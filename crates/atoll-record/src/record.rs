@@ -1,4 +1,4 @@
-//! A run's record: the container's chunks put together.
+//! A run's record, made of the container's chunks.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -12,31 +12,31 @@ use crate::{Figures, Run, figures, run};
 /// A run's record.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Record {
-    /// What was run.
+    /// What was run, how, where and when.
     pub run: Run,
-    /// What was counted.
+    /// The counters of the run.
     pub figures: Figures,
-    /// Chunks this crate does not know, in their order.
+    /// Chunks that this crate does not know, in their order.
     pub others: Vec<Chunk>,
 }
 
-/// Why a record cannot be read.
+/// The reason why a record cannot be read.
 #[derive(thiserror::Error, Debug)]
 pub enum RecordError {
     /// The file cannot be opened.
     #[error("{0} cannot be opened: {1}")]
     Open(String, io::Error),
-    /// Its container is damaged.
+    /// The file's container is damaged.
     #[error("{0}")]
     Container(#[from] ReadError),
     /// A chunk is not what its tag says.
     #[error("the record is damaged at byte {offset}: chunk `{tag}` cannot be understood: {error}")]
     Chunk {
-        /// Where the chunk starts.
+        /// The offset of the chunk.
         offset: u64,
-        /// Its tag.
+        /// The chunk's tag.
         tag: Tag,
-        /// What the decoder says.
+        /// The decoder's error.
         error: serde_json::Error,
     },
     /// A chunk that every record has is not there.
@@ -48,7 +48,7 @@ impl Record {
     /// Writes the record.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut writer = Writer::new(to)?;
         writer.chunk(run::TAG, &serde_json::to_vec(&self.run)?)?;
@@ -59,10 +59,10 @@ impl Record {
         writer.finish().map(drop)
     }
 
-    /// Writes the record to an open file, through to the disk's errors.
+    /// Writes the record to an open file; waits until it is on the disk, so that errors of the disk are seen.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn save(&self, file: File) -> io::Result<()> {
         let mut buffer = BufWriter::new(file);
         self.write(&mut buffer)?;

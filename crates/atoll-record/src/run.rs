@@ -1,4 +1,4 @@
-//! Chunk `run`: what was run, how, where and when.
+//! The chunk `run`: what was run, how, where and when.
 
 use std::collections::BTreeMap;
 
@@ -9,51 +9,51 @@ use crate::container::Tag;
 /// The chunk's tag.
 pub const TAG: Tag = Tag::new("run");
 
-/// What was run, how, where and when.
+/// The description of a run: what was run, how, where and when.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
-    /// The atoll that ran it.
+    /// The version of the atoll that ran the program.
     pub atoll_version: String,
     /// The file that was executed.
     pub path: String,
-    /// Its arguments, its name first. Bytes that are no UTF-8 are replaced.
+    /// The program's arguments, its name first. Bytes that are no UTF-8 are replaced.
     pub arguments: Vec<String>,
-    /// Working directory.
+    /// The working directory.
     pub directory: String,
-    /// Variables of the environment whose names start with OMP_ or GOMP_.
+    /// The variables of the environment whose names start with OMP_ or GOMP_.
     pub environment: BTreeMap<String, String>,
-    /// What was decided before the start.
+    /// The settings decided before the start.
     pub settings: Settings,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// When it started, in seconds since 1970 (UTC).
+    /// The start time, in seconds since 1970 (UTC).
     pub started_unix_seconds: f64,
-    /// From start to end.
+    /// The time from start to end, in seconds.
     pub wall_seconds: f64,
-    /// How it ended.
+    /// How the program ended.
     pub ending: Ending,
 }
 
-/// What was decided before the start.
+/// The settings of a run, decided before the start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Near limit; none: no limit.
+    /// The near limit in bytes; `None`: no limit.
     pub near_bytes: Option<u64>,
-    /// Page size.
+    /// The page size in bytes.
     pub page_bytes: u64,
-    /// `private` or `shared`.
+    /// The kind of page tables: `private` or `shared`.
     pub page_tables: String,
-    /// `self` or `thread`.
+    /// What resolves faults: `self` or `thread`.
     pub faults: String,
-    /// Workers of a team.
+    /// The number of workers in a team.
     pub workers: u32,
-    /// Replacement policy with its options.
+    /// The replacement policy with its options.
     pub policy: String,
-    /// Far store.
+    /// The far store.
     pub far: String,
-    /// Limit of far memory; none: no limit.
+    /// The limit of far memory in bytes; `None`: no limit.
     pub far_limit_bytes: Option<u64>,
 }
 
@@ -61,17 +61,17 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// Its name.
+    /// The machine's name.
     pub host: String,
-    /// Kernel release.
+    /// The kernel's release.
     pub kernel: String,
-    /// Model of its processor.
+    /// The model of the processor.
     pub cpu: String,
-    /// CPUs that are online.
+    /// The number of CPUs that are online.
     pub cpus_online: u32,
-    /// Of these, those the run could use.
+    /// The number of these CPUs that the run could use.
     pub cpus_usable: u32,
-    /// Memory.
+    /// The machine's memory in bytes.
     pub memory_bytes: u64,
 }
 
@@ -79,8 +79,8 @@ pub struct Machine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ending {
-    /// Exit status, if it ended by one.
+    /// The exit status, if the program ended by one.
     pub status: Option<i32>,
-    /// Signal, if it ended by one.
+    /// The signal, if the program ended by one.
     pub signal: Option<i32>,
 }

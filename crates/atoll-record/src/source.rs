@@ -1,27 +1,27 @@
-//! Reads a file while knowing how far it has come, so that an error can name the offset.
+//! Reads a file and keeps the offset, so that an error can name it.
 //!
 //! [`container`](crate::container) and [`trace`](crate::trace) read through it and make errors of their own.
 
 use std::io::{self, Read};
 
-/// A file being read.
+/// A file that is being read.
 #[derive(Debug)]
 pub(crate) struct Source<R> {
     pub(crate) from: R,
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     pub(crate) offset: u64,
 }
 
 impl<R: Read> Source<R> {
-    /// At the beginning.
+    /// Starts reading at offset 0.
     pub(crate) fn new(from: R) -> Self {
         Self { from, offset: 0 }
     }
 
-    /// Reads as much of `to` as there is.
+    /// Reads into `to` as many bytes as there are.
     ///
     /// # Errors
-    /// The reader's, behind `offset`; an interrupted read is made again.
+    /// The reader's error, which happened at `offset`; an interrupted read is repeated.
     pub(crate) fn fill(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < to.len() {

@@ -34,7 +34,7 @@ fn sample(time_ns: u64, address: u64) -> Sample {
     Sample { time_ns, address, access: Access::Read, ..Sample::default() }
 }
 
-/// A block is allocated, freed, and its address used again by a mapping.
+/// Makes a profile in which a block is allocated and freed, and its address used again by a mapping.
 fn whole() -> Vec<u8> {
     let mut writer = ProfileWriter::new(Vec::new(), &header()).unwrap();
     let bias = 0x55_0000_0000;
@@ -134,7 +134,7 @@ fn a_sampler_that_the_header_does_not_name_is_refused() {
     assert!(writer.sample(1, Sample::default()).is_err());
 }
 
-/// The bytes with every checksum made right again, as no mutation finds them.
+/// Returns the bytes with all checksums recomputed, as no mutation finds them.
 fn with_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut at = 16;
     while at + 24 <= bytes.len() {

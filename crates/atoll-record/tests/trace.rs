@@ -1,5 +1,5 @@
-//! Traces as they are written and read, and traces that were cut, damaged or written by a later atoll: always an error
-//! with its byte or the same events, never a panic.
+//! Traces as they are written and read, and traces that were cut, damaged or written by a later atoll. The result is always an
+//! error with its byte or the same events, never a panic.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ fn chunks_left_out_are_noticed() {
     assert!(matches!(error, TraceError::Damaged { offset, .. } if offset == first as u64), "{error}");
 }
 
-/// Lengths that a head with a right checksum claims are not believed either.
+/// Lengths are not believed even if the head that claims them has a right checksum.
 #[test]
 fn absurd_lengths_cost_nothing() {
     let claims = [(1, u32::MAX, 9), (1, 9, u32::MAX), (u32::MAX, 9, 9), (10, 9, 9), (1, 1 << 24, 9)];

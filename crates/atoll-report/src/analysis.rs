@@ -1,8 +1,8 @@
 //! One pass over a profile's samples: everything that the report counts.
 //!
-//! `cells` holds what maps and histograms need, `reuse` the distances between touches; the tables are made from the counts
-//! here. Samples of the best sampler are the accesses. What a second one saw (page faults, touches of dropped pages) is
-//! counted beside them by variable, as its samples are no accesses drawn evenly.
+//! `cells` holds what maps and histograms need, and `reuse` the distances between touches. The tables are made from the counts
+//! here. Samples of the best sampler are the accesses. Samples of a second one (page faults, touches of dropped pages) are
+//! counted beside them by variable, as they are no accesses drawn evenly.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use crate::cells::{Cell, Cells, NOWHERE, TIMES};
 use crate::coverage::{Coverage, Sightings};
 use crate::reuse::{Curve, Reuse};
 
-/// Outside of any region.
+/// The region of accesses outside of any region.
 pub(crate) const NO_REGION: u32 = u32::MAX;
 
-/// Reads and writes.
+/// Counts of reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -32,60 +32,60 @@ impl Counts {
     }
 }
 
-/// What the samples of one variable say.
+/// The counts of one variable's samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct OfVariable {
     pub(crate) accesses: Counts,
-    /// Samples of the second sampler.
+    /// The number of samples of the second sampler.
     pub(crate) second: u64,
-    /// Samples taken while accesses to it faulted.
+    /// The number of samples taken while accesses to the variable faulted.
     pub(crate) paging: u64,
-    /// Accesses whose data came from memory rather than a cache, where the sampler tells.
+    /// The number of accesses whose data came from memory rather than a cache, where the sampler tells.
     pub(crate) from_memory: u64,
 }
 
-/// Everything counted.
+/// All counts of a profile.
 #[derive(Debug)]
 pub(crate) struct Analysis {
     /// The sampler whose samples are the accesses: an index of the header's.
     pub(crate) first: usize,
-    /// The one counted beside it.
+    /// The second sampler, which is counted beside it.
     pub(crate) second: Option<usize>,
     pub(crate) all: Counts,
     pub(crate) second_all: u64,
-    /// Accesses of which the sampler told where their data came from; and of these, from memory.
+    /// The number of accesses whose source of data the sampler told; and the number of these from memory.
     pub(crate) with_source: u64,
     pub(crate) from_memory: u64,
-    /// Samples of OpenMP's own code, which waits: in no other count.
+    /// The number of samples of OpenMP's own code, which waits. They are in no other count.
     pub(crate) waiting: u64,
-    /// Samples of atoll's runtime at work for accesses that faulted: in no other count but their variable's.
+    /// The number of samples of atoll's runtime resolving faults. They are in no other count but their variable's.
     pub(crate) paging: u64,
-    /// Samples of what else atoll does within the program: in no other count.
+    /// The number of samples of other work of atoll's within the program. They are in no other count.
     pub(crate) own: u64,
-    /// Accesses in memory that is not known.
+    /// The number of accesses in memory that is not known.
     pub(crate) nowhere: u64,
     pub(crate) variables: Vec<OfVariable>,
     pub(crate) regions: Vec<Counts>,
     pub(crate) workers: Vec<Counts>,
-    /// Accesses by variable and region.
+    /// The number of accesses by variable and region.
     pub(crate) regions_of: HashMap<(u32, u32), u64>,
     pub(crate) cells: Cells,
     pub(crate) reuse: Option<Curve>,
-    /// How much of what was touched the samples saw.
+    /// The share of the touched memory that the samples saw.
     pub(crate) coverage: Coverage,
 }
 
 /// The bits of the kernel's `perf_mem_data_src` that name local and remote memory, and other caches far away.
 const MEMORY_LEVELS: u64 = 0xf80;
 
-/// Did the data come from memory? None: not told.
+/// Whether the data came from memory; `None`: not told.
 fn from_memory(sample: &Sample) -> Option<bool> {
     let levels = sample.source >> 5 & 0x3fff;
     (levels & !1 != 0).then_some(levels & MEMORY_LEVELS != 0)
 }
 
-/// The samplers whose samples are accesses, and what is counted beside: those that sample evenly come before those that
-/// see pages coming back, and these before page faults.
+/// Returns the sampler whose samples are accesses, and the one that is counted beside it. Samplers that sample evenly come
+/// before samplers that see pages coming back, and these before page faults.
 fn roles(profile: &Profile) -> (usize, Option<usize>) {
     let rank = |name: &str| match name {
         "touches" => 1,
@@ -99,7 +99,7 @@ fn roles(profile: &Profile) -> (usize, Option<usize>) {
 }
 
 impl Analysis {
-    /// Counts.
+    /// Counts a profile's samples.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -135,7 +135,7 @@ impl Analysis {
                 *spaces.entry(worker.space).or_insert(next)
             })
             .collect();
-        // Samples come in runs of one variable and region: these are added up before the table is asked.
+        // Samples come in runs of one variable and region. These are added up before the table is looked up.
         let mut run = ((NOWHERE, NO_REGION), 0u64);
         let end = u128::from(profile.end_ns) + 1;
         let mut locator = profile.locator();
@@ -220,12 +220,12 @@ impl Analysis {
         Ok(found)
     }
 
-    /// A part of all samples, whatever they are of, from 0 to 1.
+    /// Returns a number of samples as a part of all samples, of whatever kind, from 0 to 1.
     pub(crate) fn part(&self, samples: u64) -> f64 {
         crate::text::share(samples, self.all.total() + self.waiting + self.paging + self.own)
     }
 
-    /// Variables with accesses, the hottest first.
+    /// Returns the variables with accesses, the hottest first.
     pub(crate) fn hottest(&self) -> Vec<u32> {
         let total = |v: &u32| {
             let of = &self.variables[*v as usize];
@@ -236,7 +236,7 @@ impl Analysis {
         all
     }
 
-    /// Regions of a variable with the accesses made in them, the most first.
+    /// Returns the regions of each variable with the accesses made in them, the most first.
     pub(crate) fn regions_of(&self) -> HashMap<u32, Vec<(u32, u64)>> {
         let mut by_variable: HashMap<u32, Vec<(u32, u64)>> = HashMap::new();
         for (&(variable, region), &n) in &self.regions_of {

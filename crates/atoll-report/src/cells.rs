@@ -1,15 +1,15 @@
-//! Samples counted by memory, time, worker and access, in bounded room: what heatmaps and histograms are made from.
+//! Counts samples by memory, time, worker and access, in bounded room. Heatmaps and histograms are made from these counts.
 //!
-//! The analysis of a profile fills it in one pass; `heat` and `pages` read it in order. Keys of a few million samples are
-//! sorted and merged into what is there. Where that grows too large, times are halved, then pages are joined to blocks (as
-//! the figures of Roca Nonell and others, MCHPC'18, join four), and the report says so.
+//! The analysis of a profile fills the cells in one pass; `heat` and `pages` read them in order. Keys of a few million samples
+//! are sorted and merged into the earlier ones. Where the cells grow too large, times are halved, then pages are joined to
+//! blocks (as the figures of Roca Nonell and others, MCHPC'18, join four), and the report says so.
 
-/// Columns of time at most.
+/// The most columns of time.
 pub(crate) const TIMES: u32 = 512;
-/// Columns of time below which pages are joined instead.
+/// The number of columns of time below which pages are joined instead.
 const LEAST_TIMES: u32 = 64;
 
-/// Bits of the parts of a key, the last part first.
+/// The number of bits of each part of a key, the last part first.
 const ACCESS: u32 = 1;
 const WORKER: u32 = 16;
 const TIME: u32 = 10;
@@ -17,23 +17,23 @@ const PAGE: u32 = 52;
 const VARIABLE: u32 = 24;
 const SPACE: u32 = 12;
 
-/// No variable.
+/// The variable of memory that is not known.
 pub(crate) const NOWHERE: u32 = (1 << VARIABLE) - 1;
 
-/// What a count is of.
+/// A cell, which samples are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Number of the address space, in the order in which spaces were met.
+    /// The number of the address space, in the order in which spaces were met.
     pub(crate) space: u32,
     /// An index of the profile's variables, or [`NOWHERE`].
     pub(crate) variable: u32,
     /// The block of pages: its address divided by [`Cells::block_bytes`].
     pub(crate) page: u64,
-    /// Column of time, below [`Cells::times`].
+    /// The column of time, below [`Cells::times`].
     pub(crate) time: u32,
     /// An index of the profile's workers.
     pub(crate) worker: u32,
-    /// Did it write?
+    /// Whether the access wrote.
     pub(crate) write: bool,
 }
 
@@ -69,22 +69,22 @@ impl Cell {
 /// Counts by cell.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    /// Bytes of a block: a page, or several.
+    /// The bytes of a block: a page, or several.
     pub(crate) block_bytes: u64,
-    /// Columns of time.
+    /// The number of columns of time.
     pub(crate) times: u32,
     keys: Vec<u128>,
     counts: Vec<u32>,
     fresh: Vec<u128>,
     most: usize,
     most_fresh: usize,
-    /// How often blocks were doubled, and times halved.
+    /// The number of times that blocks were doubled, and that times were halved.
     doubled: u32,
     halved: u32,
 }
 
 impl Cells {
-    /// Of pages of `page_bytes`.
+    /// Makes cells for pages of `page_bytes`.
     pub(crate) fn new(page_bytes: u64) -> Self {
         Self::bounded(page_bytes, 4 << 20, 1 << 20)
     }
@@ -95,7 +95,7 @@ impl Cells {
         Self { block_bytes, times: TIMES, keys, counts, fresh, most, most_fresh, doubled: 0, halved: 0 }
     }
 
-    /// Counts one sample; `page` in pages, `time` below [`TIMES`].
+    /// Counts one sample; `page` counts in pages, and `time` is below [`TIMES`].
     pub(crate) fn add(&mut self, cell: Cell) {
         let cell = Cell { page: cell.page >> self.doubled, time: cell.time >> self.halved, ..cell };
         self.fresh.push(cell.key());
@@ -104,18 +104,18 @@ impl Cells {
         }
     }
 
-    /// To be called after the last sample.
+    /// Merges what is left; call this after the last sample.
     pub(crate) fn finish(&mut self) {
         self.merge();
         self.fresh = Vec::new();
     }
 
-    /// All counts, ordered by variable, space, page, time, worker.
+    /// Returns all counts, ordered by variable, space, page, time, worker.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Cell, u32)> + Clone + '_ {
         self.range(0, self.keys.len())
     }
 
-    /// Those of one variable, in the same order.
+    /// Returns the counts of one variable, in the same order.
     pub(crate) fn of_variable(&self, variable: u32) -> impl Iterator<Item = (Cell, u32)> + Clone + '_ {
         let before = |variable: u32| self.keys.partition_point(|key| Cell::of(*key).variable < variable);
         self.range(before(variable), before(variable + 1))
@@ -127,7 +127,7 @@ impl Cells {
 
     fn merge(&mut self) {
         self.fresh.sort_unstable();
-        // From the end, in place: what is there is much, and memory asked for and given back each time costs more.
+        // This merges from the end, in place: there is much to merge, and allocating and freeing memory each time costs more.
         let (mut old, mut fresh) = (self.keys.len(), self.fresh.len());
         let mut to = old + fresh;
         self.keys.resize(to, 0);
@@ -147,7 +147,7 @@ impl Cells {
         while self.keys.len() > self.most && self.coarsen() {}
     }
 
-    /// Joins cells. False where no more can be joined.
+    /// Joins cells; returns `false` where no more can be joined.
     fn coarsen(&mut self) -> bool {
         if self.times > LEAST_TIMES {
             (self.times, self.halved) = (self.times / 2, self.halved + 1);

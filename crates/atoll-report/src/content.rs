@@ -1,6 +1,6 @@
 //! Everything that the page shows, as one value that becomes its JSON.
 //!
-//! Puts together what the other modules make; `assets/report.js` is the other side and knows these names.
+//! This puts together the results of the other modules. `assets/report.js` is the other side and knows these names.
 
 use atoll_record::profile::Profile;
 use serde::Serialize;
@@ -12,31 +12,31 @@ use crate::pages::{self, Histogram};
 use crate::placement::{self, Placed, Shares};
 use crate::tables::{self, RegionRow, VariableRow, WorkerRow};
 
-/// Variables with a map of their own.
+/// The number of variables with a map of their own.
 const MAPS: usize = 30;
-/// Entries of the map of all memory.
+/// The most entries of the map of all memory.
 const ALL_ENTRIES: usize = 100_000;
-/// Entries of a variable's map: of the hottest, and of each of the last.
+/// The most entries of a variable's map: of the hottest variable's, and of each of the last.
 const MOST_ENTRIES: usize = 80_000;
 const LEAST_ENTRIES: usize = 5_000;
 
 /// The page's data.
 #[derive(Debug, Serialize)]
 pub(crate) struct Content {
-    /// The command line that ran.
+    /// The command line of the program.
     pub(crate) title: String,
     pub(crate) atoll_version: String,
-    /// Seconds since 1970, UTC.
+    /// The start, in seconds since 1970, UTC.
     pub(crate) started: f64,
     pub(crate) seconds: f64,
     pub(crate) summary: Vec<String>,
     pub(crate) findings: Vec<String>,
-    /// Accesses that were counted.
+    /// The number of accesses that were counted.
     pub(crate) accesses: u64,
     pub(crate) nowhere: u64,
-    /// What a sample of the second sampler is called; none where there is none.
+    /// The name of the second sampler's samples; `None` where there is no second sampler.
     pub(crate) second: Option<String>,
-    /// Does the sampler tell reads from writes?
+    /// Whether the sampler tells reads from writes.
     pub(crate) tells_writes: bool,
     pub(crate) variables: Vec<VariableRow>,
     pub(crate) more_variables: usize,
@@ -44,11 +44,12 @@ pub(crate) struct Content {
     pub(crate) more_regions: usize,
     pub(crate) workers: Vec<WorkerRow>,
     pub(crate) maps: Vec<Map>,
-    /// The worker of each lane of the maps by worker; none: several.
+    /// The worker of each lane of the maps by worker; `None`: several workers.
     pub(crate) lanes: Vec<Option<u32>>,
     pub(crate) block_bytes: u64,
     pub(crate) pages_by_accesses: Histogram,
-    /// The share of accesses estimated to go to pages that no sample saw, and whether sizes by page are told.
+    /// The share of accesses estimated to go to pages that no sample saw; and whether the report says anything of sizes by
+    /// page.
     pub(crate) unseen: f64,
     pub(crate) pages_tell: bool,
     pub(crate) pages_by_workers: Histogram,
@@ -64,7 +65,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Of a profile and what was counted in it.
+    /// Builds the content from a profile and its counts.
     pub(crate) fn of(profile: &Profile, analysis: &Analysis) -> Self {
         let cells = &analysis.cells;
         let pages = pages::pages(cells);
@@ -89,7 +90,7 @@ impl Content {
             let most = (MOST_ENTRIES / (rank + 1)).max(LEAST_ENTRIES);
             maps.push(heat::map(Some(row.variable), cells.of_variable(row.variable), cells, &lanes, most));
         }
-        // Of large variables often little is used, which pages show where they were sampled well.
+        // Often little of a large variable is used. Pages show that where they were sampled well.
         let pages_tell = analysis.coverage.tells();
         let room = |row: &VariableRow| {
             let seen = row.pages.saturating_mul(cells.block_bytes);

@@ -1,21 +1,22 @@
-//! How much of what a program touched its samples saw: without that, few samples look like a small program.
+//! Estimates how much of the memory that a program touched was seen by samples. Without that, few samples look like a small
+//! program.
 //!
-//! Pure code; the analysis and the report for the terminal feed it samples in the order of time. What a page is seen by is a
-//! sighting: samples of one thread at one time, as the timer takes several behind one interrupt, are one. From the pages that were seen once and
-//! twice follow the share of accesses to pages that nobody saw (Good and Turing's estimate) and how many pages there are at least (Chao's).
-//! At most a fixed number of pages is followed, chosen by hash.
+//! This is pure code. The analysis and the report for the terminal feed it samples in the order of time. A *sighting* is one or
+//! more samples of a page by one thread at one time, as the timer takes several behind one interrupt. The numbers of pages seen
+//! once and twice give the share of accesses to pages that were never seen (Good and Turing's estimate) and the least number of
+//! pages (Chao's). At most a fixed number of pages is followed, chosen by hash.
 
 use std::collections::HashMap;
 
-/// Pages followed at most.
+/// The most pages that are followed.
 const PAGES: usize = 1 << 16;
 
-/// Above this share of accesses to pages that no sample saw, sizes by page are not told.
+/// The share of accesses to unseen pages above which the report says nothing of sizes by page.
 pub const MOST_UNSEEN: f64 = 0.1;
-/// With fewer sightings nothing is told.
+/// The number of sightings below which the report says nothing.
 const LEAST_SIGHTINGS: u64 = 100;
 
-/// A page's sightings: how many, and whose the last was, when.
+/// A page's sightings: their number, and the worker and time of the last.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     times: u64,
@@ -26,7 +27,7 @@ struct Seen {
 #[derive(Debug)]
 pub struct Sightings {
     most: usize,
-    /// Only pages whose hash has so many zeros at its end are followed.
+    /// The number of zeros at the end of the hash of pages that are followed.
     zeros: u32,
     pages: HashMap<(u32, u64), Seen>,
 }
@@ -37,21 +38,21 @@ impl Default for Sightings {
     }
 }
 
-/// What the samples covered.
+/// The estimates of what the samples covered.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Coverage {
-    /// Sightings of pages.
+    /// The number of sightings of pages.
     pub sightings: u64,
-    /// Different pages that were seen.
+    /// The number of different pages that were seen.
     pub seen: f64,
-    /// Different pages that there are at least, by estimate.
+    /// The estimated least number of different pages.
     pub pages: f64,
-    /// The share of accesses to pages that no sample saw, by estimate.
+    /// The estimated share of accesses to pages that no sample saw.
     pub unseen: f64,
 }
 
 impl Coverage {
-    /// Do the samples tell how much memory is used by pages?
+    /// Whether the samples are enough to say how much memory is used, by pages.
     pub fn tells(&self) -> bool {
         self.sightings >= LEAST_SIGHTINGS && self.unseen <= MOST_UNSEEN
     }
@@ -66,7 +67,7 @@ pub(crate) fn hash(space: u32, page: u64) -> u64 {
 }
 
 impl Sightings {
-    /// A worker was seen on a page; `false` where that is the same sighting as the page's last.
+    /// Notes that a worker was seen on a page; returns `false` where that is the same sighting as the page's last.
     pub fn see(&mut self, space: u32, page: u64, worker: u32, time_ns: u64) -> bool {
         if hash(space, page).trailing_zeros() < self.zeros {
             return true;
@@ -87,7 +88,7 @@ impl Sightings {
         true
     }
 
-    /// What was covered.
+    /// Returns the estimates.
     pub fn coverage(&self) -> Coverage {
         let (mut all, mut once, mut twice) = (0, 0u64, 0u64);
         for seen in self.pages.values() {
@@ -111,7 +112,7 @@ mod tests {
         let mut all = Sightings { most, ..Sightings::default() };
         for i in 0..sightings {
             let page = hash(1, i) % pages;
-            // Eight samples behind one interrupt.
+            // These are eight samples behind one interrupt.
             let new = (0..8).filter(|_| all.see(0, page, 0, i)).count();
             assert!(new <= 1 || all.zeros > 0);
         }

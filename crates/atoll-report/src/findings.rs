@@ -1,6 +1,6 @@
-//! The report's first words: what ran, what sampling cost, and the three findings that matter most, with their numbers.
+//! The report's first words: the program, the cost of sampling, and the three most important findings, with their numbers.
 //!
-//! Made from everything that the other modules counted.
+//! They are made from the counts of the other modules.
 
 use atoll_record::profile::Profile;
 
@@ -10,7 +10,7 @@ use crate::placement::Shares;
 use crate::tables::{RegionRow, VariableRow};
 use crate::text::{bytes, count, many, percent, share};
 
-/// What is known when findings are made.
+/// The counts that findings are made from.
 pub(crate) struct Known<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) analysis: &'a Analysis,
@@ -20,7 +20,7 @@ pub(crate) struct Known<'a> {
     pub(crate) hottest_pages: &'a Shares,
 }
 
-/// What ran, where and how long; what sampled, why, and what it cost. A paragraph each.
+/// Returns a paragraph on the program, its machine and its time, and one on the sampler, the reason for it, and its cost.
 pub(crate) fn summary(known: &Known) -> Vec<String> {
     let (profile, analysis) = (known.profile, known.analysis);
     let header = &profile.header;
@@ -91,7 +91,7 @@ pub(crate) fn summary(known: &Known) -> Vec<String> {
         );
     }
     if let Some(cut) = &profile.cut {
-        lines.push(format!("The record is not whole: {cut}. What follows is of what was read."));
+        lines.push(format!("The record is not whole: {cut}. What follows covers the part that was read."));
     }
     if analysis.cells.block_bytes > u64::from(header.page_bytes.max(1)) {
         lines.push(format!(
@@ -102,7 +102,7 @@ pub(crate) fn summary(known: &Known) -> Vec<String> {
     lines
 }
 
-/// The findings, three at most; those that say most come first.
+/// Returns at most three findings, the most important first.
 pub(crate) fn findings(known: &Known) -> Vec<String> {
     let analysis = known.analysis;
     let mut list: Vec<String> = Vec::new();
@@ -129,7 +129,7 @@ fn hottest(known: &Known) -> Option<String> {
     } else {
         format!(", {} of them from {}", percent(row.region_share), row.region)
     };
-    // Memory of no name is called by its kind.
+    // Memory without a name is called by its kind.
     let kind = if row.name.contains(row.kind) { "" } else { row.kind };
     let what = format!("{kind}{place}{size}");
     let what =
@@ -148,7 +148,7 @@ fn concentration(known: &Known) -> Option<String> {
     if !coverage.tells() {
         return unknown(known);
     }
-    // What was seen has this share of the accesses; the pages that were not are as many as Chao's estimate says.
+    // The pages that were seen have this share of the accesses; the number of unseen pages is Chao's estimate.
     let seen = 1.0 - coverage.unseen;
     let all = known.hottest_pages.bytes.last().copied().unwrap_or(0.0);
     let more = (coverage.pages / coverage.seen.max(1.0)).max(1.0);
@@ -165,7 +165,7 @@ fn concentration(known: &Known) -> Option<String> {
     })
 }
 
-/// That nothing is known of sizes by page, and what is known of those of variables.
+/// Returns a finding that nothing can be said of sizes by page, and what can be said of sizes of variables.
 fn unknown(known: &Known) -> Option<String> {
     let coverage = &known.analysis.coverage;
     if known.analysis.all.total() == 0 {
@@ -186,10 +186,10 @@ fn unknown(known: &Known) -> Option<String> {
     ))
 }
 
-/// Time in which the program's accesses faulted, and whose.
+/// Returns the share of time in which the program's accesses faulted, and the variable that faulted most.
 fn paging(known: &Known) -> Option<(f64, String)> {
     let sampled = known.analysis.part(known.analysis.paging);
-    // The runtime counts also what faults take within the kernel, where samples are few or none.
+    // The runtime also counts the time that faults take within the kernel, where there are few samples or none.
     let counted = known.profile.figures.as_ref().map(|figures| {
         let all = figures.wall_seconds * figures.workers.len().max(1) as f64;
         if all > 0.0 { figures.total.fault_seconds / all } else { 0.0 }

@@ -1,7 +1,7 @@
 //! Heatmaps of address by time (the paper's Figures 4 and 5): of all memory, and of each hot variable, by worker too.
 //!
-//! Reads `cells`; the page draws what is made here. Rows are equal pieces of the memory that was seen, gaps of more than a
-//! megabyte left out; a map holds a bounded number of entries and gets coarser rather than larger.
+//! This reads `cells`, and the page draws its result. Rows are equal pieces of the memory that was seen, with gaps of more than
+//! a megabyte left out. A map holds a bounded number of entries, and gets coarser rather than larger.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,41 +9,41 @@ use serde::Serialize;
 
 use crate::cells::{Cell, Cells};
 
-/// Rows of a map at most.
+/// The most rows of a map.
 const ROWS: u64 = 192;
-/// Squares of a map for each of its samples at most.
+/// The most squares of a map for each of its samples.
 const SQUARES_A_SAMPLE: u64 = 8;
-/// Squares of a map by worker that are counted at most, all workers together.
+/// The most squares of a map by worker that are counted, all workers together.
 const SQUARES: u64 = 2 << 20;
-/// Workers shown apart at most; the others are one.
+/// The most workers shown apart; all others are shown as one.
 pub(crate) const WORKERS: usize = 256;
-/// A gap of so many bytes is left out.
+/// The least bytes of a gap that is left out.
 const GAP: u64 = 1 << 20;
 
-/// One map.
+/// One heatmap.
 #[derive(Debug, Serialize)]
 pub(crate) struct Map {
-    /// The variable; none: all memory.
+    /// The variable; `None`: all memory.
     pub(crate) variable: Option<u32>,
-    /// Pieces of memory: the first row's share before it (in blocks), first address in hexadecimal, blocks.
+    /// The pieces of memory: for each the blocks before it, the first address in hexadecimal, and its blocks.
     pub(crate) pieces: Vec<(u64, String, u64)>,
-    /// Bytes of a block.
+    /// The bytes of a block.
     pub(crate) block_bytes: u64,
-    /// All workers together.
+    /// The squares of all workers together.
     pub(crate) together: Grid,
-    /// Each worker; empty where there is one.
+    /// The squares of each worker; empty where there is one.
     pub(crate) apart: Grid,
-    /// In the map of all memory: the variable most seen in each row.
+    /// In the map of all memory: the variable seen most in each row.
     pub(crate) row_variables: Vec<Option<u32>>,
 }
 
-/// Squares with counts. They are numbered by worker, row, column and access (reads, then writes), the last running fastest;
-/// each entry is how many squares it is behind the one before, and its count, both in seven bits a byte.
+/// The squares of a map that have counts. They are numbered by worker, row, column and access (reads, then writes), the last
+/// running fastest. Each entry is the distance from the square before and its count, both in seven bits a byte.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Grid {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
-    /// Blocks of a row.
+    /// The number of blocks in a row.
     pub(crate) row_blocks: u64,
     pub(crate) squares: String,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Grid {
 /// Memory that was seen, without its gaps.
 #[derive(Debug, Default)]
 struct Layout {
-    /// Space, first block, blocks, blocks before it.
+    /// Space, first block, blocks, and blocks before it.
     pieces: Vec<(u32, u64, u64, u64)>,
     blocks: u64,
 }
@@ -78,7 +78,7 @@ impl Layout {
         layout
     }
 
-    /// How many blocks lie before this one.
+    /// Returns the number of blocks before this one.
     fn place(&self, space: u32, block: u64) -> u64 {
         let behind = self.pieces.partition_point(|&(s, first, ..)| (s, first) <= (space, block));
         let Some(&(_, first, blocks, before)) = behind.checked_sub(1).and_then(|i| self.pieces.get(i)) else {
@@ -88,7 +88,7 @@ impl Layout {
     }
 }
 
-/// How workers are numbered in the maps: those with most accesses apart, the others in the last place.
+/// The numbers of workers in the maps: workers with most accesses have their own, and all others share the last.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     lane_of: Vec<u32>,
@@ -96,7 +96,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Of the accesses of each worker; workers without any have no lane of their own.
+    /// Makes lanes from the accesses of each worker; workers without any have no lane of their own.
     pub(crate) fn of(accesses: &[u64]) -> Self {
         let mut busy: Vec<usize> = (0..accesses.len()).filter(|&w| accesses[w] > 0).collect();
         busy.sort_by_key(|&w| (std::cmp::Reverse(accesses[w]), w));
@@ -115,7 +115,7 @@ impl Lanes {
         self.lane_of.get(worker as usize).copied().unwrap_or(0).min(self.lanes - 1)
     }
 
-    /// The workers of each lane that have it alone.
+    /// Returns the worker of each lane that belongs to one worker alone.
     pub(crate) fn workers(&self) -> Vec<Option<u32>> {
         let mut of = vec![None; self.lanes as usize];
         for (worker, &lane) in self.lane_of.iter().enumerate() {
@@ -132,7 +132,7 @@ impl Lanes {
     }
 }
 
-/// The map of some cells, those of a variable in their order, with `most` entries at most.
+/// Makes the map of some cells, which are those of a variable in their order, with at most `most` entries.
 pub(crate) fn map(
     variable: Option<u32>,
     cells: impl Iterator<Item = (Cell, u32)> + Clone,
@@ -250,7 +250,7 @@ mod tests {
         list.iter().map(cell).collect()
     }
 
-    /// The squares of a grid: number and count.
+    /// Returns the squares of a grid, with number and count.
     fn unpack(grid: &Grid) -> Vec<(u64, u64)> {
         let bytes = STANDARD.decode(&grid.squares).expect("base64");
         let (mut numbers, mut value, mut shift) = (Vec::new(), 0u64, 0);

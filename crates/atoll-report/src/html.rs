@@ -1,8 +1,8 @@
 //! The page as a file: a template, a style, a script, the data and the chart library, in one.
 //!
-//! Nothing of the program's is ever markup or script. Its names are in the data alone, a JSON block that no name can end
-//! (`<`, `>` and `&` are escaped), and the script puts them on the page as text. Beyond that the page's policy lets run only
-//! the two scripts whose hashes it names, and load nothing at all.
+//! Nothing of the program's is ever markup or script. Its names are in the data alone, a JSON block that no name can end (`<`,
+//! `>` and `&` are escaped), and the script puts them on the page as text. The page's policy lets only the two scripts run
+//! whose hashes it names, and lets the page load nothing at all.
 
 use std::io::Write;
 
@@ -52,7 +52,7 @@ pub(crate) fn write(content: &Content, mut to: impl Write) -> Result<(), ReportE
     Ok(())
 }
 
-/// A script's hash, as a policy names it.
+/// Returns a script's hash, as a policy names it.
 fn hash(script: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script.as_bytes())))
 }
@@ -63,7 +63,7 @@ fn packed(text: &str) -> Result<String, ReportError> {
     Ok(STANDARD.encode(encoder.finish()?))
 }
 
-/// Text as HTML.
+/// Returns text escaped for HTML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -80,7 +80,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// JSON that can stand in a script element: these characters come in strings only, where they can be written so.
+/// Returns JSON that can stand in a script element. The escaped characters occur in strings only, where they can be written so.
 fn json(value: &impl Serialize) -> Result<String, ReportError> {
     let plain = serde_json::to_string(value)?;
     let mut out = String::with_capacity(plain.len() + plain.len() / 64);

@@ -1,8 +1,9 @@
-//! Reports of a profile: which memory is hot, who touches it, when and from where, as one HTML file.
+//! Reports of a profile as one HTML file: which memory is hot, which worker touches it, when and from where.
 //!
-//! Uses `atoll-record` for the profile; the command `atoll report` calls [`write_html`]. `analysis` counts samples in one
-//! pass; the other modules make of that what the paper's figures show (Roca Nonell and others, MCHPC'18, figures 4 to 7) and
-//! the core maps of CMCP (HPDC'14, Figure 6); `html` puts it into a file that opens offline, with the chart library in it.
+//! The crate uses `atoll-record` for the profile; the command `atoll report` calls [`write_html`]. `analysis` counts samples in
+//! one pass. The other modules make the paper's figures from these counts (Roca Nonell and others, MCHPC'18, figures 4 to 7)
+//! and the core maps of CMCP (HPDC'14, Figure 6). `html` puts everything into a file that opens offline, with the chart library
+//! in it.
 
 mod analysis;
 mod cells;
@@ -22,7 +23,7 @@ use std::io::{self, Write};
 
 use atoll_record::profile::{Profile, ProfileError};
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(thiserror::Error, Debug)]
 pub enum ReportError {
     /// The profile cannot be read.
@@ -31,7 +32,7 @@ pub enum ReportError {
     /// The report cannot be written.
     #[error("the report cannot be written: {0}")]
     Write(#[from] io::Error),
-    /// What was counted cannot be made JSON.
+    /// The counts cannot be made JSON.
     #[error("the report cannot be put together: {0}")]
     Json(#[from] serde_json::Error),
     /// The chart library that this atoll was built with is not one that the report knows.

@@ -1,24 +1,24 @@
 //! The chart library: plotly.js (MIT), which the crate `plotly` carries as a file.
 //!
-//! `html` puts it into the report, compressed. The crate hands out HTML that also loads MathJax, which no chart here needs;
+//! `html` puts it into the report, compressed. The crate returns HTML that also loads MathJax, which no chart here needs, so
 //! only the library's own script is taken.
 
 use plotly::Plot;
 
 use crate::ReportError;
 
-/// How the library's script begins.
+/// The beginning of the library's script.
 const HEAD: &str = "* plotly.js v";
-/// What the crate puts before each script.
+/// The tag that the crate puts before each script.
 const TAG: &str = "<script type=\"text/javascript\">";
 
-/// The library's script.
+/// Returns the library's script.
 ///
 /// # Errors
-/// The crate holds it in another form than this was written for.
+/// The crate holds the script in another form than this code was written for.
 pub(crate) fn plotly_js() -> Result<String, ReportError> {
     let html = Plot::offline_js_sources();
-    // Its script comes first, MathJax's last.
+    // The library's script comes first, MathJax's last.
     let own = html.split_once(TAG).and_then(|(_, behind)| behind.rsplit_once(TAG)).map(|(own, _)| own);
     let script = own.and_then(|own| own.rsplit_once("</script>")).map(|(script, _)| script);
     let script = script

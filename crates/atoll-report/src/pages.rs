@@ -1,7 +1,6 @@
-//! Pages by how often they were seen (the paper's Figure 7) and by how many workers saw them (CMCP's Figure 6), and the
-//! time between wake-ups (Figure 6).
-//!
-//! Reads `cells` in its order, page by page; `content` puts the histograms into the report.
+//! Histograms of pages by the number of times they were seen (the paper's Figure 7) and by the number of workers that saw them
+//! (CMCP's Figure 6), and of the time between wake-ups (Figure 6).
+//! `cells` are read in their order, page by page. `content` puts the histograms into the report.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +9,14 @@ use serde::Serialize;
 
 use crate::cells::Cells;
 
-/// One block of pages.
+/// The counts of one block of pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page {
     pub(crate) accesses: u64,
     pub(crate) workers: u32,
 }
 
-/// All blocks that were seen.
+/// Returns all blocks that were seen.
 pub(crate) fn pages(cells: &Cells) -> Vec<Page> {
     let mut pages: Vec<Page> = Vec::new();
     let mut last = None;
@@ -40,7 +39,7 @@ pub(crate) fn pages(cells: &Cells) -> Vec<Page> {
     pages
 }
 
-/// A histogram: from which value, up to which, how many.
+/// A histogram: for each bar the least value, the greatest value, and the count.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Histogram {
     pub(crate) from: Vec<f64>,
@@ -48,7 +47,7 @@ pub(crate) struct Histogram {
     pub(crate) count: Vec<u64>,
 }
 
-/// Bars for values that are counts: one a value below 16, then ever wider ones.
+/// Makes bars for values that are counts: one a value below 16, then ever wider ones.
 pub(crate) fn by_count(values: impl Iterator<Item = u64>) -> Histogram {
     let mut bars: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for value in values {
@@ -70,7 +69,7 @@ pub(crate) fn by_count(values: impl Iterator<Item = u64>) -> Histogram {
     histogram
 }
 
-/// Seconds between wake-ups of a sampler's harvester, in bars of a quarter of a doubling.
+/// Makes the histogram of seconds between wake-ups of a sampler's harvester, in bars of a quarter of a doubling.
 pub(crate) fn between_wakeups(wakeups: &[Wakeup], sampler: usize) -> Histogram {
     let mut bars: BTreeMap<i32, u64> = BTreeMap::new();
     let mut before = None;

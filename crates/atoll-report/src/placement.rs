@@ -1,21 +1,21 @@
-//! What near memory of a size would hold: the hottest pages, the hottest variables, or what LRU keeps.
+//! Computes what near memory of a size would hold: the hottest pages, the hottest variables, or what LRU keeps.
 //!
-//! Pure; stands on the counts of `pages` and the curve of `reuse`. The page turns shares of accesses into speed, for a
+//! This is pure code over the counts of `pages` and the curve of `reuse`. The page turns shares of accesses into speed, for a
 //! slowness of far memory that the reader sets.
 
 use serde::Serialize;
 
 use crate::reuse::Curve;
 
-/// Points of a curve at most.
+/// The most points of a curve.
 const POINTS: usize = 120;
 
-/// The share of accesses that fall into near memory, by its size.
+/// The share of accesses that near memory serves, by its size.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Shares {
-    /// Ascending.
+    /// The sizes in bytes, ascending.
     pub(crate) bytes: Vec<f64>,
-    /// From 0 to 1, ascending.
+    /// The shares, from 0 to 1, ascending.
     pub(crate) share: Vec<f64>,
 }
 
@@ -25,14 +25,14 @@ impl Shares {
         self.share.push(share);
     }
 
-    /// The least size that holds `share` of the accesses.
+    /// Returns the least size that serves `share` of the accesses.
     pub(crate) fn bytes_for(&self, share: f64) -> Option<f64> {
         let at = self.share.iter().position(|s| *s >= share)?;
         self.bytes.get(at).copied()
     }
 }
 
-/// The hottest pages placed near for good; of accesses by block.
+/// Returns the shares if the hottest pages are placed near for good, from the accesses of each block.
 pub(crate) fn hottest_pages(mut accesses: Vec<u64>, block_bytes: u64) -> Shares {
     accesses.sort_unstable_by(|a, b| b.cmp(a));
     let all: u64 = accesses.iter().sum();
@@ -51,7 +51,7 @@ pub(crate) fn hottest_pages(mut accesses: Vec<u64>, block_bytes: u64) -> Shares 
     shares
 }
 
-/// What LRU keeps.
+/// Returns the shares of the pages that LRU keeps.
 pub(crate) fn lru(curve: &Curve, page_bytes: u64) -> Shares {
     let mut shares = Shares::default();
     let every = curve.points.len().div_ceil(POINTS).max(1);
@@ -63,17 +63,17 @@ pub(crate) fn lru(curve: &Curve, page_bytes: u64) -> Shares {
     shares
 }
 
-/// One variable that is placed near, after those before it.
+/// A variable that is placed near, after those before it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Placed {
     pub(crate) variable: u32,
-    /// Bytes of it and of those before it.
+    /// The bytes of this variable and of those before it.
     pub(crate) bytes: u64,
-    /// Their share of the accesses.
+    /// The share of the accesses that go to these variables.
     pub(crate) share: f64,
 }
 
-/// Variables in the order in which they are worth their room: accesses a byte, most first. Of variable, bytes, accesses.
+/// Returns the variables by accesses a byte, most first. The input is variable, bytes and accesses of each.
 pub(crate) fn variables(mut list: Vec<(u32, u64, u64)>, all: u64) -> Vec<Placed> {
     list.retain(|&(_, bytes, n)| bytes > 0 && n > 0);
     let worth = |&(_, bytes, n): &(u32, u64, u64)| n as f64 / bytes as f64;

@@ -1,44 +1,45 @@
-//! How much near memory the sampled accesses would need: reuse distances, and the share of hits by size that they give.
+//! Computes how much near memory the sampled accesses would need: reuse distances, and the share of hits by size that follows
+//! from them.
 //!
-//! Pure code; the analysis feeds it pages in the order of time. A page's reuse distance is the number of distinct pages seen
-//! since it was last seen: an LRU memory of more pages than that would have held it (Mattson's stack). Pages are followed by
-//! hash, at most a fixed number of them, as in SHARDS (Waldspurger and others, FAST'15, sections 3.1 and 3.2): where there
-//! are more, those with the largest hashes are let go, and distances are scaled by the share of pages that is left.
+//! This is pure code; the analysis feeds it pages in the order of time. A page's reuse distance is the number of distinct pages
+//! seen since it was last seen: an LRU memory of more pages than that would have held it (Mattson's stack). Pages are followed
+//! by hash, at most a fixed number of them, as in SHARDS (Waldspurger and others, FAST'15, sections 3.1 and 3.2). Where there
+//! are more, those with the largest hashes are no longer followed, and distances are scaled by the share of pages that is left.
 
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::coverage::hash;
 
-/// Pages followed at most; the paper's 8K, with which errors stay below 1%.
+/// The most pages that are followed: the paper's 8K, with which errors stay below 1%.
 const PAGES: usize = 8192;
-/// Buckets for each doubling of the distance.
+/// The number of buckets for each doubling of the distance.
 const STEPS: u32 = 8;
 
-/// Follows pages.
+/// Follows pages and counts their reuse distances.
 #[derive(Debug)]
 pub(crate) struct Reuse {
     most: usize,
-    /// Only pages whose hash is below it are followed.
+    /// The bound of the hashes of pages that are followed.
     threshold: u64,
-    /// Place in `marks` at which a followed page was last seen.
+    /// The place in `marks` at which a followed page was last seen.
     last: HashMap<(u32, u64), usize>,
     by_hash: BinaryHeap<(u64, u32, u64)>,
-    /// One for each followed page, at the place where it was last seen: a Fenwick tree.
+    /// A Fenwick tree with a one for each followed page, at the place where it was last seen.
     marks: Vec<u32>,
     next: usize,
-    /// Reuses by bucket of distance, in pages.
+    /// The number of reuses by bucket of distance, in pages.
     buckets: Vec<f64>,
     reuses: u64,
 }
 
-/// The share of reuses that a near memory holds, by its size.
+/// The share of reuses that near memory serves, by its size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Curve {
-    /// Pages, and the share, from 0 to 1, both ascending.
+    /// The pages, and the share from 0 to 1, both ascending.
     pub(crate) points: Vec<(f64, f64)>,
-    /// Reuses that it stands on, of followed pages.
+    /// The number of reuses of followed pages that the curve is made from.
     pub(crate) reuses: u64,
-    /// Share of pages that were followed.
+    /// The share of pages that were followed.
     pub(crate) followed: f64,
 }
 
@@ -46,7 +47,7 @@ fn bucket(distance: f64) -> usize {
     ((distance + 1.0).log2() * f64::from(STEPS)) as usize
 }
 
-/// The smallest distance that is beyond the bucket.
+/// Returns the smallest distance beyond the bucket.
 fn end_of(bucket: usize) -> f64 {
     ((bucket + 1) as f64 / f64::from(STEPS)).exp2() - 1.0
 }
@@ -69,7 +70,7 @@ impl Reuse {
         }
     }
 
-    /// A page was seen.
+    /// Notes that a page was seen.
     pub(crate) fn see(&mut self, space: u32, page: u64) {
         let hash = hash(space, page);
         if hash > self.threshold {
@@ -90,7 +91,7 @@ impl Reuse {
             return;
         };
         self.mark(before, false);
-        // Pages seen since, this one not among them.
+        // The number of pages seen since then, without this one.
         let since = self.up_to(place) - self.up_to(before) - 1;
         let at = bucket(f64::from(since) / self.followed());
         if self.buckets.len() <= at {
@@ -100,7 +101,7 @@ impl Reuse {
         self.reuses += 1;
     }
 
-    /// What was found; none where there was no reuse.
+    /// Returns the curve; `None` where there was no reuse.
     pub(crate) fn curve(&self) -> Option<Curve> {
         let all: f64 = self.buckets.iter().sum();
         if all <= 0.0 {
@@ -110,7 +111,7 @@ impl Reuse {
         let mut points = vec![(0.0, 0.0)];
         for (at, n) in self.buckets.iter().enumerate().filter(|(_, n)| **n > 0.0) {
             sum += n;
-            // The page itself needs room too.
+            // The page itself needs room, too.
             points.push((end_of(at).max(1.0), (sum / all).min(1.0)));
         }
         Some(Curve { points, reuses: self.reuses, followed: self.followed() })
@@ -120,7 +121,7 @@ impl Reuse {
         (self.threshold as f64 + 1.0) / (u64::MAX as f64 + 1.0)
     }
 
-    /// Lets go of the pages with the largest hash, and weighs what was counted with more pages accordingly less.
+    /// Stops following the pages with the largest hashes, and gives what was counted with more pages accordingly less weight.
     fn let_go(&mut self) {
         let Some((largest, ..)) = self.by_hash.peek().copied() else { return };
         while let Some((hash, space, page)) = self.by_hash.peek().copied()
@@ -177,13 +178,13 @@ mod tests {
     use proptest::prelude::*;
 
     impl Curve {
-        /// The fewest pages that give `share` of the hits.
+        /// Returns the fewest pages that give `share` of the hits.
         fn pages_for(&self, share: f64) -> Option<f64> {
             self.points.iter().find(|(_, hits)| *hits >= share).map(|(pages, _)| *pages)
         }
     }
 
-    /// The same by definition.
+    /// Computes the distances by their definition.
     fn distances(pages: &[u64]) -> Vec<usize> {
         let mut found = Vec::new();
         for (i, page) in pages.iter().enumerate() {

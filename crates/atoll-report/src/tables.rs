@@ -1,7 +1,7 @@
 //! The tables of variables, regions and workers.
 //!
-//! Stands on the counts of `analysis`, and on what the runtime counted where the program ran under it; `content` puts the
-//! tables into the report.
+//! They are made from the counts of `analysis`, and from the runtime's counts where the program ran under it. `content` puts
+//! the tables into the report.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::analysis::{Analysis, NO_REGION};
 use crate::cells::NOWHERE;
 use crate::text::share;
 
-/// Rows of a table at most; the rest is counted.
+/// The most rows of a table; the rest is counted.
 const ROWS: usize = 1000;
 
 /// A row of the table of variables. Shares are from 0 to 1.
@@ -23,22 +23,22 @@ pub(crate) struct VariableRow {
     pub(crate) place: String,
     pub(crate) function: String,
     pub(crate) kind: &'static str,
-    /// The most that it had at one time; none where that says nothing (stacks, memory of no name).
+    /// The most bytes that it had at one time; `None` where that says nothing (stacks, memory without a name).
     pub(crate) bytes: Option<u64>,
     pub(crate) accesses: u64,
     pub(crate) share: f64,
-    /// Of its accesses, those that wrote.
+    /// The share of its accesses that wrote.
     pub(crate) writes: f64,
-    /// Blocks of pages seen.
+    /// The number of blocks of pages seen.
     pub(crate) pages: u64,
     pub(crate) workers: u32,
-    /// Of the second sampler's samples; none where there is none.
+    /// Its share of the second sampler's samples; `None` where there is no second sampler.
     pub(crate) second: Option<f64>,
-    /// Of the samples taken while accesses faulted; none where there are none.
+    /// Its share of the samples taken while accesses faulted; `None` where there are none.
     pub(crate) paging: Option<f64>,
-    /// Of all data that came from memory; none where the sampler does not tell.
+    /// Its share of all data that came from memory; `None` where the sampler does not tell.
     pub(crate) from_memory: Option<f64>,
-    /// The region that touched it most, and its part of the accesses.
+    /// The region that touched it most, and that region's part of the accesses.
     pub(crate) region: String,
     pub(crate) region_share: f64,
 }
@@ -53,13 +53,13 @@ pub(crate) struct RegionRow {
     pub(crate) accesses: u64,
     pub(crate) share: f64,
     pub(crate) writes: f64,
-    /// The variable it touched most.
+    /// The variable that the region touched most.
     pub(crate) variable: String,
-    /// What the runtime counted; none where the program ran without it.
+    /// The runtime's counts; `None` where the program ran without it.
     pub(crate) counted: Option<RegionCounts>,
 }
 
-/// What atoll's runtime counted in a region.
+/// The counts of atoll's runtime for a region.
 #[derive(Debug, Clone, PartialEq, Serialize, Default)]
 pub(crate) struct RegionCounts {
     pub(crate) minor: u64,
@@ -83,7 +83,7 @@ pub(crate) struct WorkerRow {
     pub(crate) writes: f64,
 }
 
-/// The most bytes that each variable had at one time.
+/// Returns the most bytes that each variable had at one time.
 pub(crate) fn peak_bytes(spans: &[Span], variables: usize) -> Vec<u64> {
     let mut steps: Vec<(u32, u64, i128)> = Vec::with_capacity(2 * spans.len());
     for span in spans {
@@ -103,7 +103,7 @@ pub(crate) fn peak_bytes(spans: &[Span], variables: usize) -> Vec<u64> {
     peaks
 }
 
-/// Blocks and workers seen, by variable.
+/// Returns the number of blocks and of workers seen, by variable.
 fn seen(analysis: &Analysis) -> HashMap<u32, (u64, u32)> {
     let mut found: HashMap<u32, (u64, u32)> = HashMap::new();
     let mut workers: HashSet<u32> = HashSet::new();
@@ -131,7 +131,7 @@ fn region_name(profile: &Profile, region: u32) -> String {
     profile.regions.get(region as usize).map_or_else(String::new, |r| r.name.clone())
 }
 
-/// The table of variables, the hottest first; and how many more there are.
+/// Returns the table of variables, the hottest first; and the number of further variables.
 pub(crate) fn variables(profile: &Profile, analysis: &Analysis, peaks: &[u64]) -> (Vec<VariableRow>, usize) {
     let seen = seen(analysis);
     let regions_of = analysis.regions_of();
@@ -167,7 +167,7 @@ pub(crate) fn variables(profile: &Profile, analysis: &Analysis, peaks: &[u64]) -
     (rows, more)
 }
 
-/// The table of regions, those with most time first.
+/// Returns the table of regions, those with most time first.
 pub(crate) fn regions(profile: &Profile, analysis: &Analysis) -> (Vec<RegionRow>, usize) {
     let mut seconds = vec![(0u64, 0.0); profile.regions.len()];
     for phase in &profile.phases {
@@ -222,7 +222,7 @@ pub(crate) fn regions(profile: &Profile, analysis: &Analysis) -> (Vec<RegionRow>
     (rows, more)
 }
 
-/// The table of workers with accesses.
+/// Returns the table of workers with accesses.
 pub(crate) fn workers(profile: &Profile, analysis: &Analysis) -> Vec<WorkerRow> {
     let busy = profile.workers.iter().zip(&analysis.workers).enumerate().filter(|(_, (_, c))| c.total() > 0);
     let rows = busy.take(ROWS).map(|(number, (worker, counts))| WorkerRow {

@@ -1,8 +1,8 @@
-//! Numbers as a person reads them.
+//! Formats numbers for people.
 //!
-//! Used by the sentences of the report; its tables carry numbers, which the page formats.
+//! The sentences of the report use these functions. Its tables carry numbers, which the page formats.
 
-/// `1.5G`: powers of two, three digits.
+/// Returns bytes as in `1.5G`: powers of two, three digits.
 pub(crate) fn bytes(n: u64) -> String {
     let units = [(1u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     for (unit, letter) in units {
@@ -16,7 +16,7 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{n} bytes")
 }
 
-/// `12,345`.
+/// Returns a number as in `12,345`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -29,18 +29,18 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// A share, from 0 to 1, in percent.
+/// Returns a share, from 0 to 1, in percent.
 pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent > 0.0 && percent < 0.95 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
 }
 
-/// `part` of `all`, from 0 to 1; 0 of nothing.
+/// Returns `part` of `all`, from 0 to 1; 0 if `all` is 0.
 pub(crate) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 
-/// Several of something: `1 page`, `2 pages`.
+/// Returns a number with its noun: `1 page`, `2 pages`.
 pub(crate) fn many(n: u64, one: &str) -> String {
     format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }

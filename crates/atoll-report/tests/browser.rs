@@ -1,6 +1,7 @@
-//! The report in headless Chromium: it draws, in the given time, in light and dark, and runs nothing of the program's names.
+//! Opens the report in headless Chromium: it draws, in the given time, in light and dark, and runs nothing of the program's
+//! names.
 //!
-//! Skipped, with the reason, where there is no Chromium.
+//! The tests are skipped, with the reason, where there is no Chromium.
 
 mod headless;
 
@@ -15,7 +16,7 @@ use atoll_record::profile::{
 
 use headless::{browse, chromium};
 
-/// What a name could do if it were taken for markup or script.
+/// Names that would do something if they were taken for markup or script.
 const HOSTILE: [&str; 4] = [
     "</script><script>document.title='broken'</script>",
     "<img src=x onerror=\"document.title='broken'\">",
@@ -26,7 +27,7 @@ const HOSTILE: [&str; 4] = [
 const BASE: u64 = 0x5555_0000_0000;
 const PAGE: u64 = 4096;
 
-/// A profile with hostile names: two workers that sweep and stride over four globals.
+/// Writes a profile with hostile names: two workers that sweep and stride over four globals.
 fn record(path: &Path) {
     let sampler = SamplerInfo {
         name: "timer".into(),
@@ -112,7 +113,7 @@ fn the_report_is_drawn_and_runs_no_name() {
     assert!(dom.contains("data-ready=\""), "the page did not get ready: {head}\n{log}");
     assert!(!dom.contains("data-ready=\"failed\""), "{head}\n{log}");
     assert!(!dom.contains("<title>broken"), "a name was run");
-    // As text its brackets are escaped.
+    // As text, the name's brackets are escaped.
     assert!(!dom.contains("<img src"), "a name became markup");
     assert!(!log.contains("Uncaught"), "{log}");
     assert!(!log.contains("Content Security Policy"), "{log}");
@@ -156,7 +157,7 @@ fn the_file_needs_nothing_else_and_is_of_moderate_size() {
     for outside in ["src=\"http", "href=\"http", "url(http", "@import"] {
         assert!(!page.contains(outside), "the page loads {outside}");
     }
-    // The page's own three script elements, and no other: not one of a name's.
+    // There are the page's own three script elements, and none of a name's.
     assert_eq!(page.matches("<script").count(), 3);
     assert_eq!(page.matches("</script").count(), 3);
 }

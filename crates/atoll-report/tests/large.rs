@@ -1,5 +1,6 @@
-//! How long the report of ten million samples takes, how much memory, and how long it takes to open: `cargo test -p atoll-report
-//! --release --test large -- --ignored --nocapture`. Alone in its process, as it reads the process's own peak.
+//! Measures how long the report of ten million samples takes, how much memory it takes, and how long it takes to open: `cargo
+//! test -p atoll-report --release --test large -- --ignored --nocapture`. It runs alone in its process, as it reads the
+//! process's own peak of memory.
 
 mod headless;
 
@@ -11,7 +12,7 @@ use atoll_record::profile::{
     Access, Event, Header, Names, Profile, ProfileWriter, Sample, SamplerInfo, Trailer,
 };
 
-/// What is aimed at: seconds to report, mebibytes at the most, seconds to open.
+/// The targets: seconds to report, mebibytes at most, seconds to open.
 const TARGETS: [f64; 3] = [5.0, 500.0, 2.0];
 const SAMPLES: u64 = 10_000_000;
 const BLOCKS: u64 = 200;
@@ -56,7 +57,7 @@ fn ten_million_samples() {
     let mut state = 1u64;
     for i in 0..SAMPLES {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Half at random in six gigabytes, half in sweeps.
+        // Half of the accesses are at random in six gigabytes, half in sweeps.
         let address =
             if i.is_multiple_of(2) { (state >> 20) % (BLOCKS * BLOCK) } else { i * 4096 % (BLOCKS * BLOCK) };
         let access = if state >> 60 == 0 { Access::Write } else { Access::Read };

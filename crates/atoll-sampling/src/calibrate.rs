@@ -1,4 +1,4 @@
-//! What a timer's sample costs here, measured before the start.
+//! Measures, before the start, what one sample of the timer costs on this machine.
 //!
 //! The calling thread computes for some milliseconds, in turns with and without samples of its own, and compares.
 
@@ -7,13 +7,13 @@ use crate::instruction::CodeBytes;
 use crate::sampler::{Knobs, Sampler, SamplerError};
 use crate::timer::Timer;
 
-/// Time between two samples while measuring.
+/// Nanoseconds between two samples while measuring.
 const PERIOD_NS: u64 = 50_000;
-/// Iterations of one piece of computing: about two milliseconds.
+/// Iterations of one piece of computing, which takes about two milliseconds.
 const PIECE: u64 = 2_000_000;
-/// Pieces of each kind.
+/// The number of pieces with samples, and of pieces without.
 const PIECES: usize = 6;
-/// Taken where measuring gives nothing sensible, as on a busy machine.
+/// The cost that is assumed where measuring gives nothing sensible, as on a busy machine.
 const USUAL_SECONDS: f64 = 5e-6;
 
 struct NoCode;
@@ -24,10 +24,10 @@ impl CodeBytes for NoCode {
     }
 }
 
-/// Seconds that one sample of the timer costs the thread that it interrupts.
+/// Returns the seconds that one sample of the timer costs the thread that it interrupts.
 ///
 /// # Errors
-/// The timer cannot be had.
+/// The timer is not available.
 pub fn timer_sample_seconds() -> Result<f64, SamplerError> {
     let mut timer =
         Timer::new(Knobs { period: PERIOD_NS, buffer_bytes: 64 << 10, harvest_thread: false }, 0.0)?;
@@ -42,7 +42,7 @@ pub fn timer_sample_seconds() -> Result<f64, SamplerError> {
         samples += timer.harvest(&mut NoCode, &mut Vec::new()).records;
         timer.detach(tid);
     }
-    // The quickest of each were disturbed least.
+    // The quickest piece of each kind was disturbed least.
     let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
     let each = samples as f64 / PIECES as f64;
     let cost = (least(&sampled) - least(&plain)) / each;
@@ -50,7 +50,7 @@ pub fn timer_sample_seconds() -> Result<f64, SamplerError> {
 }
 
 fn compute() -> f64 {
-    // The thread's own time: others may want the processor, too.
+    // This is the thread's own processor time, as other programs may use the processor, too.
     let begin = clock::thread_ns();
     let mut x = 1u64;
     for _ in 0..PIECE {

@@ -1,18 +1,18 @@
-//! The clock that everything in a profile is told by: CLOCK_MONOTONIC, in nanoseconds.
+//! The clock of all times in a profile: CLOCK_MONOTONIC, in nanoseconds.
 //!
-//! The kernel stamps samples with it, and the marks from inside the program carry it.
+//! The kernel stamps samples with this clock, and the marks from inside the program carry its times.
 
-/// Now.
+/// Returns the time now, in nanoseconds.
 pub fn now_ns() -> u64 {
     time_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Processor time of the calling thread.
+/// Returns the processor time of the calling thread, in nanoseconds.
 pub fn thread_ns() -> u64 {
     time_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Processor time of a process, all its threads together; `None` once it is gone.
+/// Returns the processor time of a process, all its threads together, in nanoseconds; `None` once the process is gone.
 pub fn process_ns(pid: u32) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut clock = 0;

@@ -1,6 +1,6 @@
 //! Reads the program's code: from the program while it lives, from its files when it is gone.
 //!
-//! The recorder keeps it up to date; `timer` reads through it.
+//! The recorder tells this module which files are mapped where; `timer` reads code through it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -24,24 +24,24 @@ pub struct Code {
     wanted: BTreeMap<String, BTreeSet<u64>>,
 }
 
-/// Code addresses whose source is looked for at most; a program has fewer places that sample or allocate.
+/// The most code addresses whose source is looked for; a program has fewer places that sample or allocate.
 const MAX_WANTED: usize = 1 << 20;
 
 impl Code {
-    /// A process mapped code.
+    /// Notes that a process mapped code.
     pub fn map(&mut self, pid: u32, start: u64, bytes: u64, offset: u64, path: &str) {
         let mapping = Mapping { end: start.saturating_add(bytes), offset, path: path.to_owned() };
         self.processes.entry(pid).or_default().insert(start, mapping);
     }
 
-    /// A process was made by another: its code is where that one's is, until it executes a program of its own.
+    /// Notes that a process made another, whose code lies where the parent's does until it executes a program of its own.
     pub fn fork(&mut self, pid: u32, parent: u32) {
         if let Some(mappings) = self.processes.get(&parent).cloned() {
             self.processes.insert(pid, mappings);
         }
     }
 
-    /// The names of what is at a code address will be wanted.
+    /// Notes that the name of what is at a code address will be wanted.
     pub fn want(&mut self, pid: u32, address: u64) {
         if address == 0 || self.seen.len() >= MAX_WANTED || !self.seen.insert((pid, address)) {
             return;
@@ -52,26 +52,26 @@ impl Code {
         }
     }
 
-    /// A file was mapped: its variables will be wanted.
+    /// Notes that a file was mapped whose variables will be wanted.
     pub fn want_file(&mut self, path: &str) {
         if path.starts_with('/') && !path.starts_with("//") && !self.wanted.contains_key(path) {
             self.wanted.insert(path.to_owned(), BTreeSet::new());
         }
     }
 
-    /// What was wanted: by file, offsets in it.
+    /// Returns what is wanted: for each file, the offsets in it.
     pub fn wanted(&mut self) -> BTreeMap<String, BTreeSet<u64>> {
         std::mem::take(&mut self.wanted)
     }
 
-    /// The file that has a code address, and where in it.
+    /// Returns the file that holds a code address, and the offset in it.
     fn place(&self, pid: u32, address: u64) -> Option<(&str, u64)> {
         let (start, mapping) = self.processes.get(&pid)?.range(..=address).next_back()?;
         let inside = address < mapping.end && mapping.path.starts_with('/');
         inside.then_some((&*mapping.path, mapping.offset.checked_add(address - start)?))
     }
 
-    /// A process is gone, or executes another program.
+    /// Notes that a process is gone, or executes another program.
     pub fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
         self.seen.retain(|(of, _)| *of != pid);
@@ -87,7 +87,7 @@ impl Code {
 
 impl CodeBytes for Code {
     fn read(&mut self, pid: u32, address: u64, to: &mut [u8]) -> usize {
-        // Not across a page: the next may not be there.
+        // Reads stop at the page's end, as the next page may not be there.
         let page = 4096 - (address % 4096) as usize;
         let n = from_process(pid, address, to);
         if n > 0 {

@@ -1,18 +1,18 @@
-//! Holds an overhead: the next period from what sampling cost so far.
+//! Holds an overhead: computes the next period from what sampling has cost so far.
 //!
-//! Pure; the recorder feeds it. The paper wishes for this ("the reset value should be adjusted dynamically based on the application",
-//! MCHPC'18, section 4.3).
+//! Pure; the recorder feeds it. The paper asks for such a control ("the reset value should be adjusted dynamically based on the
+//! application", MCHPC'18, section 4.3).
 
-/// Seconds of the program's processor time in which what was spent too much or too little is made up for, at least.
+/// The least processor time of the program, in seconds, over which an overhead that was too high or too low is made up for.
 const HORIZON: f64 = 0.5;
-/// The period changes by no more than this at once.
+/// The greatest factor by which the period changes at once.
 const STEP: f64 = 2.0;
-/// The least change that is made.
+/// The least factor by which the period is changed.
 const LEAST: f64 = 1.05;
-/// Of the overhead that is not to be exceeded, what is aimed at: the last harvest and the record's end come on top.
+/// The share of the permitted overhead that is aimed at: the last harvest and the record's end add to it.
 const AIM: f64 = 0.93;
 
-/// What sampling cost and what the program used, up to the last step.
+/// The cost of sampling and the program's processor time, up to the last step.
 #[derive(Debug, Clone, Copy)]
 pub struct Control {
     target: f64,
@@ -21,20 +21,20 @@ pub struct Control {
 }
 
 impl Control {
-    /// Holds `most`, a share of the program's processor time.
+    /// Makes a control that keeps the overhead below `most`, a share of the program's processor time.
     pub fn new(most: f64) -> Self {
         Self { target: AIM * most, spent: 0.0, used: 0.0 }
     }
 
-    /// By what the period is to be multiplied, given the seconds that sampling and harvesting `spent` and the program `used` since the start,
-    /// sampling included; `None`: it is right, or there is nothing to tell it by.
+    /// Returns the factor for the period, given the seconds that sampling and harvesting `spent` and that the program `used`
+    /// since the start, sampling included. `None` means that the period is right, or that too little is known to change it.
     pub fn step(&mut self, spent: f64, used: f64) -> Option<f64> {
         let (more, time) = (spent - self.spent, used - self.used);
         if time < 0.05 {
             return None;
         }
         (self.spent, self.used) = (spent, used);
-        // As the record's overhead is told: a share of what the program would have used alone.
+        // The overhead is computed as the record reports it: a share of what the program would have used alone.
         let horizon = HORIZON.max(used / 2.0);
         let wanted = self.target * (used + horizon) / (1.0 + self.target) - spent;
         let rate = (wanted / horizon).max(self.target / 20.0);
@@ -47,7 +47,7 @@ impl Control {
 mod tests {
     use super::*;
 
-    /// A program whose samples cost `cost` a piece, beside `fixed` a second: the overhead after 20 s.
+    /// Simulates a program whose samples cost `cost` seconds a piece, beside `fixed` a second; returns the overhead after 20 s.
     fn run(cost: f64, fixed: f64, mut period: f64, target: f64) -> f64 {
         let mut control = Control::new(target);
         let (mut spent, mut used) = (0.0, 0.0);

@@ -1,9 +1,10 @@
 //! The kernel's own access monitor, DAMON, where it watches virtual addresses.
 //!
-//! It checks one page of each stretch of memory at every of its sampling intervals, and joins and splits stretches by what it finds; we
-//! set it up through sysfs and read how often each stretch was found touched (`Documentation/admin-guide/mm/damon/usage.rst` of Linux). Needs root, and a
-//! kernel with CONFIG_DAMON_VADDR: many have it for physical addresses only, which say nothing of a program's variables. There is one set of
-//! monitors for the machine: where somebody has one running, it is left alone.
+//! DAMON checks one page of each stretch of memory at every sampling interval, and joins and splits stretches by what it finds.
+//! This module sets it up through sysfs and reads how often each stretch was found touched
+//! (`Documentation/admin-guide/mm/damon/usage.rst` of Linux). It needs root and a kernel with CONFIG_DAMON_VADDR. Many kernels
+//! have DAMON for physical addresses only, which say nothing of a program's variables. A machine has one set of monitors, and a
+//! set that another program runs is left alone.
 
 use std::fs;
 use std::io;
@@ -16,28 +17,28 @@ use crate::instruction::CodeBytes;
 use crate::random::Random;
 use crate::sampler::{Found, Harvest, Sampler, SamplerError};
 
-/// Where the kernel has it.
+/// The directory of sysfs where a kernel with DAMON shows it.
 pub const DIRECTORY: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-/// Checks of a stretch whose counts are told together.
+/// The number of checks of a stretch whose counts are reported together.
 const CHECKS: u64 = 20;
-/// Stretches at least and at most.
+/// The least and the greatest number of stretches.
 const STRETCHES: (u64, u64) = (100, 2000);
-/// What one check costs, with the fault-free walk of the page table and its share of the joining.
+/// The seconds of one check, with the walk of the page table and its share of the joining.
 const SECONDS_A_CHECK: f64 = 1e-6;
 
-/// The sampler.
+/// The sampler that reads DAMON.
 #[derive(Debug)]
 pub struct Damon {
     directory: PathBuf,
     /// Microseconds between two checks.
     period_us: u64,
-    /// Whom it watches; none yet.
+    /// The process that is watched; `None` before the first.
     pid: Option<u32>,
     read_ns: u64,
     random: Random,
 }
 
-/// A stretch of memory and how often it was found touched.
+/// A stretch of memory and the number of checks that found it touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stretch {
     start: u64,
@@ -46,10 +47,10 @@ struct Stretch {
 }
 
 impl Damon {
-    /// Sets it up, with `period_us` between two checks.
+    /// Sets DAMON up, with `period_us` microseconds between two checks.
     ///
     /// # Errors
-    /// This kernel has none, not for virtual addresses, not for us, or not now.
+    /// This kernel has no DAMON, has it for physical addresses only, forbids it to this user, or another program uses it.
     pub fn new(directory: &Path, period_us: u64) -> Result<Self, SamplerError> {
         let absent = |why: &str| Err(SamplerError::Absent(why.into()));
         let number = directory.join("nr_kdamonds");
@@ -69,7 +70,7 @@ impl Damon {
             _ => SamplerError::Kernel { what: "setting up DAMON", error },
         };
         fs::write(number, "1").map_err(kernel)?;
-        // From here on it is ours, and goes with this value.
+        // From here on the monitor belongs to this value, and is removed with it.
         let damon = Self {
             directory: directory.to_owned(),
             period_us: period_us.max(100),
@@ -120,7 +121,7 @@ impl Damon {
         self.write(&format!("{intervals}/update_us"), &(10 * CHECKS * self.period_us).to_string())
     }
 
-    /// The stretches that were found touched in the last interval.
+    /// Returns the stretches that were found touched in the last interval.
     fn stretches(&self) -> Vec<Stretch> {
         if self.write("state", "update_schemes_tried_regions").is_err() {
             return Vec::new();
@@ -163,7 +164,7 @@ impl Sampler for Damon {
     }
 
     fn attach(&mut self, pid: u32, _tid: u32, _at_exec: bool) -> Result<(), SamplerError> {
-        // One program; what it forks is not watched.
+        // Only one program is watched; processes that it forks are not.
         if self.pid.is_some() {
             return Ok(());
         }
@@ -223,7 +224,7 @@ impl Sampler for Damon {
         }
     }
 
-    /// Its checks are at random within its stretches; the interval stays.
+    /// Does nothing: DAMON checks at random places within its stretches, so the interval stays.
     fn jitter(&mut self, _factor: f64) {}
 
     fn seconds_a_sample(&self) -> f64 {
@@ -255,7 +256,7 @@ mod tests {
         fs::write(context.join("avail_operations"), "vaddr\nfvaddr\npaddr\n").unwrap();
         fs::write(folder.path().join("0/state"), "on\n").unwrap();
         assert!(why(folder.path()).contains("in use"));
-        // Others' monitor was left as it is.
+        // The monitor of another program was left as it is.
         assert_eq!(fs::read_to_string(folder.path().join("0/state")).unwrap(), "on\n");
         assert_eq!(fs::read_to_string(folder.path().join("nr_kdamonds")).unwrap(), "1\n");
     }

@@ -1,9 +1,9 @@
-//! The fault sampler: the kernel's page-fault event, with its real addresses.
+//! The fault sampler: takes the kernel's page-fault event, with the exact addresses.
 //!
-//! Each sample is a page that a thread's page table lacked, or forbade to write: a page's first touch, what came back from
-//! far memory or swap, and, under atoll's runtime, nothing of the arena, whose faults the runtime resolves itself. It shows which thread
-//! touches which memory first, costs less than the fault itself, and says nothing of how often. The buffer and the period are as
-//! with hardware.
+//! Each sample is a page that a thread's page table lacked, or forbade to write: a page's first touch, or a page that came back
+//! from far memory or swap. Under atoll's runtime there are none of the arena, whose faults the runtime resolves itself. The
+//! sampler shows which thread touches which memory first, and says nothing of how often. It costs less than the fault itself.
+//! The buffer and the period are as for hardware samplers.
 
 use atoll_record::profile::SamplerInfo;
 use perf_event_open_sys::bindings as sys;
@@ -22,10 +22,10 @@ const LAYOUT: Layout = Layout {
     stack_bytes: 0,
 };
 
-/// What writing one record costs beside the fault.
+/// The seconds of writing one record, beside the fault.
 const SECONDS_A_SAMPLE: f64 = 3e-7;
 
-/// The sampler.
+/// The sampler of page faults.
 #[derive(Debug)]
 pub struct Faults {
     event: [Attached; 1],
@@ -33,10 +33,10 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Sets it up; the period is in faults.
+    /// Sets the sampler up; the period is in faults.
     ///
     /// # Errors
-    /// See [`SamplerError`]: the kernel is asked once.
+    /// See [`SamplerError`]: the kernel is asked once whether it has the event.
     pub fn new(knobs: Knobs) -> Result<Self, SamplerError> {
         let event = [Attached::new(Setup {
             kind: sys::PERF_TYPE_SOFTWARE,
@@ -74,7 +74,7 @@ impl Sampler for Faults {
 
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
         self.event[0].harvest(|s, _| {
-            // The kernel does not say whether it was a write; the instruction does.
+            // The kernel does not say whether the access was a write; the instruction does.
             let mut one = Found {
                 time_ns: s.time,
                 pid: s.pid,

@@ -1,31 +1,32 @@
-//! Which programs a profile's processes execute, and of which of them most samples are.
+//! Knows which programs a profile's processes execute, and which program most samples are of.
 //!
-//! A profile may begin with what only starts the program (`timeout`, `env`, a script); the recorder tells of each program's beginning.
+//! A profile may begin with a command that only starts the program (`timeout`, `env`, a script). The recorder reports the
+//! beginning of each program.
 
 use std::collections::HashMap;
 
-/// The programs, by file, with their samples.
+/// The files of all programs, with their numbers of samples.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    /// By address space; empty: its file is not known yet.
+    /// The program's file by address space; empty while the file is not known.
     of: HashMap<u32, String>,
     samples: HashMap<String, u64>,
 }
 
 impl Images {
-    /// A process was made by another.
+    /// Notes that a process was made by another.
     pub(crate) fn fork(&mut self, space: u32, parent: u32) {
         if let Some(file) = self.of.get(&parent).cloned() {
             self.of.insert(space, file);
         }
     }
 
-    /// A process executes another program: its file comes first among what is mapped from now on.
+    /// Notes that a process executes another program, whose file is the first that is mapped from now on.
     pub(crate) fn execute(&mut self, space: u32) {
         self.of.insert(space, String::new());
     }
 
-    /// A process mapped code of a file.
+    /// Notes that a process mapped code of a file.
     pub(crate) fn map(&mut self, space: u32, file: &str) {
         let image = self.of.entry(space).or_default();
         if image.is_empty() && file.starts_with('/') {
@@ -33,7 +34,7 @@ impl Images {
         }
     }
 
-    /// A process was sampled.
+    /// Notes that a process was sampled.
     pub(crate) fn sampled(&mut self, space: u32) {
         let Some(file) = self.of.get(&space).filter(|file| !file.is_empty()) else { return };
         match self.samples.get_mut(file) {
@@ -42,7 +43,7 @@ impl Images {
         }
     }
 
-    /// The program that most samples are of.
+    /// Returns the file of the program that most samples are of.
     pub(crate) fn most_sampled(&self) -> Option<String> {
         let most = self.samples.iter().max_by_key(|(file, samples)| (**samples, std::cmp::Reverse(*file)));
         most.map(|(file, _)| file.clone())

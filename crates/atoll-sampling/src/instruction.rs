@@ -1,8 +1,8 @@
-//! From an interrupted instruction and its registers to the addresses that a thread touched next.
+//! Finds the addresses that a thread touched next, from an interrupted instruction and its registers.
 //!
-//! `timer` asks with what its interrupt left, `faults` with what faulted. The instructions from there on are followed, through loops and
-//! calls, by a `Machine` (`machine.rs`) that knows registers and flags, reads what they load from the program's memory, and says of
-//! the rest that it is not known. x86-64 only.
+//! `timer` asks with the state at its interrupt, `faults` with the instruction that faulted. The instructions from there on are
+//! followed, through loops and calls, by a `Machine` (`machine.rs`). It knows registers and flags, reads what the instructions
+//! load from the program's memory, and marks the rest as not known. x86-64 only.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,66 +16,66 @@ use iced_x86::{
 use crate::machine::{Flow, Machine};
 pub use crate::machine::{REGISTERS, STACK_POINTER};
 
-/// Where the program's code and data can be read.
+/// A source of the program's code and data.
 pub trait CodeBytes {
-    /// Reads what is at `address` in process `pid` to `to`; says how many bytes that were.
+    /// Reads the bytes at `address` in process `pid` into `to`; returns the number of bytes read.
     fn read(&mut self, pid: u32, address: u64, to: &mut [u8]) -> usize;
 }
 
-/// Where data can be read, of one process.
+/// A source of the data of one process.
 pub(crate) trait DataBytes {
-    /// Fills `to` from `address`; `false` where that cannot be.
+    /// Fills `to` from `address`; returns `false` where that is not possible.
     fn data(&mut self, address: u64, to: &mut [u8]) -> bool;
 }
 
-/// Bytes of code read at once.
+/// The number of bytes of code read at once.
 const WINDOW: usize = 192;
-/// Bytes of data read at once: a power of two that divides a page.
+/// The number of bytes of data read at once: a power of two that divides a page.
 const LINE: usize = 256;
-/// Places in code that are remembered; a program with more forgets all and begins again.
+/// The most places in code that are remembered; a program with more forgets all of them and begins again.
 const REMEMBERED: usize = 1 << 18;
-/// Lines of data that are remembered between two calls of [`Instructions::fresh`].
+/// The most lines of data that are remembered between two calls of [`Instructions::fresh`].
 const LINES: usize = 1 << 12;
-/// Branches whose outcome is not known, after which nothing is followed any further.
+/// The number of branches with unknown outcome after which nothing is followed any further.
 const GUESSES: u32 = 8;
-/// What a string instruction's accesses are counted in, in bytes.
+/// The unit, in bytes, in which a string instruction's accesses are counted.
 const WORD: u64 = 8;
-/// Words that it moves in the time of another instruction.
+/// The number of words that a string instruction moves in the time of another instruction.
 const WORDS_AN_INSTRUCTION: usize = 2;
 
 /// An access that an instruction makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Touch {
-    /// The address; none: not known.
+    /// The address; `None`: not known.
     pub address: Option<u64>,
-    /// Read or write.
+    /// Whether the access reads or writes.
     pub access: Access,
-    /// The instruction.
+    /// The address of the instruction.
     pub ip: u64,
-    /// Bytes touched.
+    /// The number of bytes touched.
     pub bytes: u32,
 }
 
-/// Where a thread was.
+/// The state of a thread where following begins.
 #[derive(Debug, Clone)]
 pub struct Start<'a, R> {
-    /// Its process.
+    /// The thread's process.
     pub pid: u32,
-    /// The instruction that comes next.
+    /// The address of the instruction that comes next.
     pub ip: u64,
-    /// Its registers, in perf's order.
+    /// The thread's registers, in perf's order.
     pub registers: R,
-    /// What lay on its stack, from the stack pointer on.
+    /// The bytes on the thread's stack, from the stack pointer on.
     pub stack: &'a [u8],
 }
 
-/// An instruction with what is asked of it again and again.
+/// A decoded instruction with the facts that are asked for again and again.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) instruction: Instruction,
-    /// What it touches.
+    /// The memory operands that the instruction touches.
     touches: Vec<(UsedMemory, Access)>,
-    /// General registers that it changes, a bit each.
+    /// A bit for each general register that the instruction changes.
     pub(crate) clobbers: u16,
     pub(crate) changes_flags: bool,
 }
@@ -94,7 +94,7 @@ impl Step {
         Self { instruction, touches, clobbers, changes_flags: instruction.rflags_modified() != 0 }
     }
 
-    /// What it writes: where, and how many bytes.
+    /// Returns the memory operands that the instruction writes, with the number of bytes of each.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (&UsedMemory, usize)> {
         let writes = self.touches.iter().filter(|(_, access)| *access == Access::Write);
         writes.map(|(memory, _)| (memory, memory.memory_size().size()))
@@ -111,10 +111,10 @@ fn access(access: OpAccess) -> Option<Access> {
     }
 }
 
-/// Lines of data by process and address; none: it cannot be read.
+/// Lines of data by process and address; `None`: the line cannot be read.
 type Lines = HashMap<(u32, u64), Option<Box<[u8; LINE]>>, Quick>;
 
-/// Makes hashes of addresses: several a followed instruction are asked for.
+/// Hashes addresses quickly, as several are looked up for each followed instruction.
 type Quick = BuildHasherDefault<QuickHasher>;
 
 #[derive(Debug, Default)]
@@ -138,10 +138,10 @@ impl Hasher for QuickHasher {
     }
 }
 
-/// Knows the code that samples meet.
+/// A cache of the decoded code that samples meet.
 pub struct Instructions {
     steps: Vec<Step>,
-    /// Their numbers in `steps`; none: no instruction, or one that cannot be read.
+    /// The index in `steps` of each address; `None`: no instruction, or one that cannot be read.
     at: HashMap<(u32, u64), Option<u32>, Quick>,
     lines: Lines,
     factory: InstructionInfoFactory,
@@ -164,7 +164,7 @@ impl std::fmt::Debug for Instructions {
     }
 }
 
-/// The data of one process, through the lines that were read already.
+/// The data of one process, through the lines that were already read.
 struct Data<'a> {
     pid: u32,
     lines: &'a mut Lines,
@@ -196,8 +196,8 @@ impl DataBytes for Data<'_> {
 }
 
 impl Instructions {
-    /// Calls `each` with what the next `count` instructions touch, beginning with that at `start`, as long as it can be known
-    /// which these are; says how many instructions those were.
+    /// Calls `each` with what the next `count` instructions touch, beginning with the one at `start`, as long as it is known
+    /// which instructions these are; returns the number of instructions followed.
     pub fn follow(
         &mut self,
         start: Start<'_, impl Iterator<Item = u64>>,
@@ -221,7 +221,8 @@ impl Instructions {
                     each(touch);
                     continue;
                 }
-                // As a loop that moves a word at a time, of as many turns as there are instructions left.
+                // A string instruction counts as a loop that moves a word at a time, with as many turns as there are
+                // instructions left.
                 let element = step.instruction.memory_size().size() as u64;
                 let all = machine.get(Register::RCX).unwrap_or(1).saturating_mul(element);
                 let words = all.div_ceil(WORD).min((WORDS_AN_INSTRUCTION * (count - done + 1)) as u64);
@@ -237,7 +238,7 @@ impl Instructions {
             ip = match machine.execute(step, &mut data) {
                 Flow::Next => behind,
                 Flow::To(to) => to,
-                // A loop goes on, and what is not one goes straight on.
+                // A backward branch is assumed taken, and a forward branch not taken.
                 Flow::Maybe(to) => {
                     guesses += 1;
                     if guesses > GUESSES {
@@ -251,12 +252,12 @@ impl Instructions {
         count
     }
 
-    /// Data may have changed since it was read.
+    /// Forgets data, which may have changed since it was read.
     pub fn fresh(&mut self) {
         self.lines.clear();
     }
 
-    /// The process executes another program: what was known of its code is not true any more.
+    /// Forgets the code of a process that executes another program.
     pub fn forget(&mut self, pid: u32) {
         self.at.retain(|(of, _), _| *of != pid);
         self.fresh();
@@ -279,12 +280,12 @@ impl Instructions {
         let mut decoder = Decoder::with_ip(64, &window[..read], ip, DecoderOptions::NONE);
         let mut first = None;
         let mut at = ip;
-        // What else is in the window will be asked for soon.
+        // The other instructions in the window will soon be asked for.
         while decoder.can_decode() {
             let instruction = decoder.decode();
             let Entry::Vacant(entry) = self.at.entry((pid, at)) else { break };
             if instruction.is_invalid() {
-                // Cut off by the window, perhaps.
+                // The instruction may be cut off by the window.
                 if at == ip {
                     entry.insert(None);
                 }
@@ -394,10 +395,10 @@ mod tests {
 
     #[test]
     fn calls_return() {
-        // call +1; int3; mov [rdi], rax; ret: then int3 ends it
+        // call +1; int3; mov [rdi], rax; ret: the int3 then ends it
         let found = follow(&[0xe8, 1, 0, 0, 0, 0xcc, 0x48, 0x89, 0x07, 0xc3], BASE, 10, &[]);
         assert_eq!(found.iter().map(|t| t.2).collect::<Vec<_>>(), [BASE, BASE + 6, BASE + 9]);
-        // ret to whom the stack says
+        // ret to the address on the stack
         let found = follow(&[0xc3, 0x48, 0x89, 0x07], BASE, 2, &(BASE + 1).to_le_bytes());
         assert_eq!(found[1], (Some(0x60000), Access::Write, BASE + 1));
     }

@@ -1,4 +1,4 @@
-//! Samplers of memory accesses, and what makes a profile of their samples.
+//! Samplers of memory accesses, and the recorder that makes a profile of their samples.
 //!
 //! `atoll profile` starts a program, attaches samplers ([`sampler::Sampler`]) to its threads and lets a [`recorder::Recorder`]
 //! write what they find as `atoll-record`'s profile. The design follows Roca Nonell and others, MCHPC'18: periods and buffers

@@ -1,7 +1,8 @@
 //! The part of a processor that addresses depend on: general registers, flags, and memory as far as it is known.
 //!
-//! `instruction` has it execute what a sampled thread executed next. Integer arithmetic, moves, comparisons and calls are done;
-//! whatever an instruction changes otherwise is unknown afterwards, and so is all that follows from it. x86-64 only.
+//! `instruction` has it execute the instructions that a sampled thread executed next. Integer arithmetic, moves, comparisons
+//! and calls are carried out. Whatever else an instruction changes is unknown afterwards, and so is all that follows from it.
+//! x86-64 only.
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
@@ -28,29 +29,29 @@ const ORDER: [Option<Register>; 17] = [
     Some(Register::R15),
 ];
 
-/// `perf_event_attr.sample_regs_user` for all that is needed: the general registers and the instruction pointer.
+/// `perf_event_attr.sample_regs_user` for the registers needed: the general registers and the instruction pointer.
 pub const REGISTERS: u64 = 0x1ff | 0xff << 16;
 
-/// The place of the stack pointer among these.
+/// The index of the stack pointer among these registers.
 pub const STACK_POINTER: usize = 7;
 
-/// Stores that are remembered; older ones are forgotten.
+/// The number of stores that are remembered; older ones are forgotten.
 const STORES: usize = 64;
 
-/// Where execution goes on.
+/// Where execution goes on after an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Behind the instruction.
+    /// Execution goes on behind the instruction.
     Next,
-    /// There.
+    /// Execution goes on at this address.
     To(u64),
     /// A branch whose outcome is not known, to there or behind the instruction.
     Maybe(u64),
-    /// Nobody knows.
+    /// The next address is not known.
     End,
 }
 
-/// The flags that conditions look at; none: not known.
+/// The flags that conditions look at; `None`: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Flags {
     zero: Option<bool>,
@@ -59,7 +60,7 @@ struct Flags {
     overflow: Option<bool>,
 }
 
-/// A store, and what it stored if that is known.
+/// A store, and the value that it stored if that is known.
 #[derive(Debug, Clone, Copy)]
 struct Store {
     address: u64,
@@ -72,12 +73,12 @@ pub(crate) struct Machine<'a> {
     registers: [Option<u64>; 16],
     flags: Flags,
     stores: Vec<Store>,
-    /// The stack's top as it was, from this address on.
+    /// The top of the stack when the sample was taken, from this address on.
     stack: (u64, &'a [u8]),
 }
 
 impl<'a> Machine<'a> {
-    /// With `registers` in perf's order, and the bytes from the stack pointer on.
+    /// Makes the state from `registers`, in perf's order, and the bytes from the stack pointer on.
     pub(crate) fn new(registers: impl Iterator<Item = u64>, stack: &'a [u8]) -> Self {
         let mut machine =
             Self { registers: [None; 16], flags: Flags::default(), stores: Vec::new(), stack: (0, stack) };
@@ -90,7 +91,7 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// A register's value; segments other than those of threads' storage begin at 0.
+    /// Returns a register's value; all segments begin at 0, except those of threads' storage.
     pub(crate) fn get(&self, register: Register) -> Option<u64> {
         if register.is_segment_register() {
             return (register != Register::FS && register != Register::GS).then_some(0);
@@ -113,7 +114,7 @@ impl<'a> Machine<'a> {
         };
     }
 
-    /// Executes one instruction.
+    /// Executes one instruction and returns where execution goes on.
     pub(crate) fn execute(&mut self, step: &Step, memory: &mut dyn DataBytes) -> Flow {
         let i = &step.instruction;
         match i.flow_control() {
@@ -137,7 +138,7 @@ impl<'a> Machine<'a> {
                 self.push(Some(i.next_ip()));
                 to.map_or(Flow::End, Flow::To)
             }
-            // Of the stack only what was kept when the sample was taken is what it was.
+            // Of the stack only the bytes that were kept with the sample are known to be as they were.
             FlowControl::Return => match self.pop_own() {
                 Some(to) => Flow::To(to),
                 None => Flow::End,
@@ -197,7 +198,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The address that a memory operand means.
+    /// Returns the address of a memory operand.
     pub(crate) fn address(&self, memory: &iced_x86::UsedMemory) -> Option<u64> {
         memory.virtual_address(0, |register, _, _| self.get(register))
     }
@@ -227,7 +228,7 @@ impl<'a> Machine<'a> {
         self.stores.push(Store { address, bytes, value });
     }
 
-    /// What was stored there, or lay on the stack; the outer `None`: neither.
+    /// Returns what was stored at this address, or lay there on the stack; the outer `None` means neither.
     fn known(&self, address: u64, bytes: usize) -> Option<Option<u64>> {
         let end = address.wrapping_add(bytes as u64);
         let over = |s: &&Store| s.address < end && address < s.address.wrapping_add(s.bytes as u64);
@@ -270,7 +271,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What the instruction leaves in its first operand, and in the flags; `None`: not known.
+    /// Returns what the instruction leaves in its first operand and in the flags; `None`: not known.
     fn result(&self, i: &Instruction, memory: &mut dyn DataBytes) -> (Option<u64>, Option<Flags>) {
         let size = size_of_operand(i, 0);
         let mut of = |n: u32| self.operand(i, n, memory);
@@ -412,7 +413,7 @@ fn mask(value: u64, bytes: usize) -> u64 {
     if bytes >= 8 { value } else { value & ((1 << (8 * bytes)) - 1) }
 }
 
-/// With the sign of its lowest bytes.
+/// Extends the value's lowest bytes with their sign.
 fn extend(value: u64, bytes: usize) -> u64 {
     let shift = 64 - 8 * bytes.clamp(1, 8) as u32;
     ((value << shift) as i64 >> shift) as u64
@@ -469,7 +470,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside what Rust's own integers say.
+        /// The flags must agree with the comparisons of Rust's own integers.
         #[test]
         fn flags_are_those_of_a_comparison(a in any::<u64>(), b in any::<u64>(), small in any::<bool>()) {
             let size = if small { 4 } else { 8 };

@@ -1,6 +1,7 @@
-//! Which pages of a process are there, and which were written, as the kernel's PAGEMAP_SCAN tells.
+//! Finds which pages of a process are there, and which were written, with the kernel's PAGEMAP_SCAN.
 //!
-//! `writes` is made of it. The constants are those of Linux 6.7's `linux/fs.h` and `linux/userfaultfd.h`, which older headers lack.
+//! The `writes` sampler uses this. The constants are those of Linux 6.7's `linux/fs.h` and `linux/userfaultfd.h`, which older
+//! headers lack.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::sampler::SamplerError;
 use crate::threads::{Threads, What};
 
-/// Bytes of a page.
+/// The number of bytes of a page.
 pub const PAGE: u64 = 4096;
 
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
@@ -25,24 +26,24 @@ const IS_WRITTEN: u64 = 1 << 1;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_PFNZERO: u64 = 1 << 5;
 
-/// Mappings smaller than this are left alone: they are stacks' neighbours, guards and libraries' odds and ends.
+/// The least size of a mapping, in bytes, that is protected. Smaller ones are guards and small parts of libraries and stacks.
 const LEAST_MAPPING: u64 = 64 << 10;
-/// Stretches that one call tells at most.
+/// The most stretches that one call returns.
 const REGIONS: usize = 512;
-/// Stretches of a process's pages that are kept at most.
+/// The most stretches of a process's pages that are kept.
 const MOST_RANGES: usize = 1 << 16;
 
-/// Addresses, the end not included.
+/// A range of addresses, the end not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// The first address.
     pub start: u64,
-    /// Behind the last.
+    /// The address behind the last.
     pub end: u64,
 }
 
 impl Range {
-    /// How many pages.
+    /// Returns the number of pages in the range.
     pub fn pages(&self) -> u64 {
         self.end.saturating_sub(self.start) / PAGE
     }
@@ -92,10 +93,10 @@ struct Region {
     categories: u64,
 }
 
-/// Puts a fresh userfaultfd into its asynchronous mode.
+/// Puts a fresh userfaultfd into its asynchronous mode of write-protection.
 ///
 /// # Errors
-/// This kernel has none.
+/// This kernel does not have that mode.
 pub fn begin(fault: &OwnedFd) -> Result<(), SamplerError> {
     let mut api = Api { api: UFFD_API, features: FEATURE_WP_ASYNC, ioctls: 0 };
     // SAFETY: the ioctl reads and writes the structure.
@@ -108,18 +109,19 @@ pub fn begin(fault: &OwnedFd) -> Result<(), SamplerError> {
     )))
 }
 
-/// Makes a range one that can be protected; `false` where the kernel will not.
+/// Registers a range so that it can be protected; returns `false` where the kernel refuses.
 pub fn register(fault: &OwnedFd, range: Range) -> bool {
     let mut register =
         Register { start: range.start, len: range.end - range.start, mode: REGISTER_MODE_WP, ioctls: 0 };
-    // SAFETY: the ioctl reads and writes the structure; it changes how another's writes are accounted, not what memory holds.
+    // SAFETY: the ioctl reads and writes the structure; it changes how another process's writes are accounted, not what memory
+    // holds.
     unsafe { libc::ioctl(fault.as_raw_fd(), UFFDIO_REGISTER, &raw mut register) == 0 }
 }
 
-/// A descriptor of ours for what has number `fd` in process `pid`.
+/// Returns a descriptor of this process for the file that has number `fd` in process `pid`.
 ///
 /// # Errors
-/// The kernel will not: the process is gone, or another user's.
+/// The kernel refuses: the process is gone, or another user's.
 pub fn take_descriptor(pid: u32, fd: i32) -> Result<OwnedFd, SamplerError> {
     let failed = |what| SamplerError::Kernel { what, error: io::Error::last_os_error() };
     // SAFETY: plain system calls that make descriptors, which are taken over here.
@@ -134,7 +136,7 @@ pub fn take_descriptor(pid: u32, fd: i32) -> Result<OwnedFd, SamplerError> {
     }
 }
 
-/// What of a process may be write-protected: its private data, stacks of its main thread aside.
+/// Returns the ranges of a process that may be write-protected: its private data, without the main thread's stack.
 pub fn protectable(pid: u32) -> Vec<Range> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     text.lines().filter_map(|line| data(pid, line)).collect()
@@ -161,24 +163,24 @@ pub struct PageMap {
 }
 
 impl PageMap {
-    /// Of process `pid`.
+    /// Opens the page map of process `pid`.
     ///
     /// # Errors
-    /// It is gone, or another user's.
+    /// The process is gone, or another user's.
     pub fn open(pid: u32) -> Result<Self, SamplerError> {
         let file = File::open(format!("/proc/{pid}/pagemap"));
         Ok(Self { pid, file: file.map_err(|error| SamplerError::Kernel { what: "opening pagemap", error })? })
     }
 
-    /// Whose it is.
+    /// Returns the process that this page map is of.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Does this kernel know the call at all?
+    /// Tries whether this kernel knows the call at all.
     ///
     /// # Errors
-    /// It does not.
+    /// The kernel does not know it.
     pub fn try_out(&self) -> Result<(), SamplerError> {
         let range = Range { start: PAGE, end: 2 * PAGE };
         match self.scan(range, 0, IS_PRESENT, 0, &mut [Region::default()]) {
@@ -189,7 +191,7 @@ impl PageMap {
         }
     }
 
-    /// Appends the stretches of a range that have pages; `false` where the process is gone.
+    /// Appends the stretches of a range that have pages; returns `false` where the process is gone.
     pub fn populated(&self, range: Range, to: &mut Vec<Range>) -> bool {
         self.each(range, 0, IS_PRESENT, 0, &mut |stretch| {
             if to.len() < MOST_RANGES {
@@ -198,7 +200,7 @@ impl PageMap {
         })
     }
 
-    /// Hands each page of a range that was written since it was protected to `each`, by its address.
+    /// Calls `each` with the address of each page of a range that was written since it was protected.
     pub fn written(&self, range: Range, each: &mut impl FnMut(u64)) {
         // A page that was only read and is all zeros is not protected either.
         self.each(range, SCAN_CHECK_WPASYNC, IS_WRITTEN | IS_PFNZERO, IS_PFNZERO, &mut |stretch| {
@@ -206,7 +208,7 @@ impl PageMap {
         });
     }
 
-    /// Write-protects the pages of a range; `false` where that cannot be.
+    /// Write-protects the pages of a range; returns `false` where that is not possible.
     pub fn protect(&self, range: Range) -> bool {
         let flags = SCAN_WP_MATCHING | SCAN_CHECK_WPASYNC;
         self.each(range, flags, IS_WRITTEN | IS_PRESENT, 0, &mut |_| {})
@@ -231,7 +233,7 @@ impl PageMap {
         true
     }
 
-    /// One call: how many regions, and up to where it went.
+    /// Makes one call; returns the number of regions, and the address up to which it went.
     fn scan(
         &self,
         range: Range,

@@ -1,7 +1,8 @@
-//! Which of the program's accesses a sample of the fault handler stands for.
+//! Finds which of the program's accesses a sample of the fault handler stands for.
 //!
-//! Under atoll's runtime a worker resolves its own faults, on a stack of their own. What is sampled there is time that the access took
-//! which faulted: `timer` knows such a sample by its stack pointer, the recorder gives it the fault that was told nearest to it.
+//! Under atoll's runtime a worker resolves its own faults, on a stack of its own for that. A sample taken there is time that
+//! the faulting access took. `timer` recognises such a sample by its stack pointer, and the recorder assigns it to the nearest
+//! fault that was reported.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -9,30 +10,30 @@ use std::ops::Range;
 use atoll_profile_wire::{Mark, What};
 use atoll_record::profile::Access;
 
-/// Where threads handle their faults.
+/// The stacks on which threads handle their faults, by thread.
 #[derive(Debug, Default)]
 pub(crate) struct FaultStacks(HashMap<u32, Range<u64>>);
 
 impl FaultStacks {
-    /// The program's inside told something.
+    /// Takes a mark from inside the program.
     pub(crate) fn told(&mut self, mark: &Mark) {
         if let What::FaultStack { tid, start, bytes } = mark.what {
             self.0.insert(tid, start..start.saturating_add(bytes));
         }
     }
 
-    /// Is a thread with this stack pointer handling a fault?
+    /// Whether a thread with this stack pointer is handling a fault.
     pub(crate) fn holds(&self, tid: u32, stack_pointer: u64) -> bool {
         self.0.get(&tid).is_some_and(|stack| stack.contains(&stack_pointer))
     }
 
-    /// The thread executes another program.
+    /// Forgets a thread, which executes another program.
     pub(crate) fn forget(&mut self, tid: u32) {
         self.0.remove(&tid);
     }
 }
 
-/// A fault that was told.
+/// A fault that the program reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     time_ns: u64,
@@ -45,11 +46,11 @@ pub(crate) struct Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults(HashMap<u32, VecDeque<Fault>>);
 
-/// Faults of a thread that are kept: what it tells between two harvests, and more.
+/// The number of faults of a thread that are kept: more than it reports between two harvests.
 const KEPT: usize = 1 << 13;
 
 impl Faults {
-    /// The program's inside told something; faults are told when they are over, in the order of time.
+    /// Takes a mark from inside the program. Faults are reported when they are over, in the order of time.
     pub(crate) fn told(&mut self, mark: &Mark) {
         let What::Fault { address, write, tid, ip } = mark.what else { return };
         let kept = self.0.entry(tid).or_default();
@@ -60,14 +61,15 @@ impl Faults {
         kept.push_back(Fault { time_ns: mark.time_ns, address, ip, access });
     }
 
-    /// The fault that a thread was handling at a time: the first one that was over then or later, else the last one before.
+    /// Returns the fault that a thread was handling at a time: the first one that was over then or later, else the last one
+    /// before.
     pub(crate) fn at(&self, tid: u32, time_ns: u64) -> Option<Fault> {
         let kept = self.0.get(&tid)?;
         let next = kept.partition_point(|fault| fault.time_ns < time_ns);
         kept.get(next).or_else(|| kept.back()).copied()
     }
 
-    /// The thread is over.
+    /// Forgets a thread that has ended.
     pub(crate) fn forget(&mut self, tid: u32) {
         self.0.remove(&tid);
     }

@@ -1,8 +1,9 @@
 //! Drives samplers while a program runs, and writes what they find.
 //!
-//! The launcher calls [`Recorder::tick`] from a thread of its own. A tick takes what happened (`threads`), what was sampled and what
-//! the program's inside tells, and writes it in the order of time: what is later than the tick's begin waits for the next, as
-//! another processor may still have something earlier. What cannot be written ends the recording, not the program.
+//! The launcher calls [`Recorder::tick`] from a thread of its own. A tick takes the changes of threads (`threads`), the samples
+//! and the reports from inside the program, and writes them in the order of time. What is later than the tick's begin waits for
+//! the next tick, as another processor may still have something earlier. An error of writing ends the recording, not the
+//! program.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -20,28 +21,28 @@ use crate::random::Random;
 use crate::sampler::{Found, Harvest, Sampler, SamplerError};
 use crate::threads::{Change, Threads, What};
 
-/// How a recorder is set.
+/// The settings of a recorder.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Are processes that the program forks its workers, in one address space with it?
+    /// Whether processes that the program forks are its workers, in one address space with it.
     pub forks_share: bool,
-    /// Bytes the record may have.
+    /// The most bytes that the record may have.
     pub limit_bytes: u64,
-    /// Are samples thinned out, the more the fuller the record is? Else all are kept until it is full.
+    /// Whether fewer samples are kept the fuller the record is; otherwise all are kept until it is full.
     pub thin_out: bool,
-    /// The overhead to hold by changing periods, of all samplers together; none: periods stay.
+    /// The overhead to keep to by changing periods, for all samplers together; `None`: periods stay.
     pub overhead: Option<f64>,
-    /// The node whose program it is, among several.
+    /// The number of the node whose program this is.
     pub node: u32,
     /// The time at which the record begins.
     pub start_ns: u64,
 }
 
-/// How long what was written may stay in memory.
+/// Nanoseconds that written data may stay in memory.
 const FLUSH_NS: u64 = 500_000_000;
-/// Between two changes of the period at random.
+/// Nanoseconds between two random changes of the period.
 const JITTER_NS: u64 = 50_000_000;
-/// Between two looks at what sampling costs.
+/// Nanoseconds between two looks at the cost of sampling.
 const CONTROL_NS: u64 = 200_000_000;
 
 /// Writes a profile while a program runs.
@@ -50,39 +51,39 @@ pub struct Recorder<W: Write> {
     options: Options,
     threads: Threads,
     samplers: Vec<Box<dyn Sampler>>,
-    /// What the program's inside tells.
+    /// The reader of the reports from inside the program.
     journal: Option<Reader>,
     totals: Vec<SamplerTotals>,
     code: Code,
-    /// By thread.
+    /// The worker of each thread.
     workers: HashMap<u32, Worker>,
     worker_count: u32,
-    /// Numbers in the team, by thread.
+    /// The number in the team of each thread.
     numbers: HashMap<u32, u32>,
-    /// Address spaces, by process.
+    /// The address space of each process.
     spaces: HashMap<u32, u32>,
-    /// Which programs the processes execute.
+    /// The programs that the processes execute.
     images: Images,
-    /// What the fault handler worked for.
+    /// The faults that the fault handler worked on.
     faults: Faults,
     samples: Vec<(usize, Found)>,
     found: Vec<Found>,
     events: Vec<Event>,
-    /// Threads that are over, whose buffers are harvested once more.
+    /// Threads that have ended, whose buffers are harvested once more.
     over: Vec<u32>,
     random: Random,
     thinning: u32,
     control: Option<Control>,
     controlled_ns: u64,
-    /// Processor time of processes, as they had it last.
+    /// The processor time of each process when it was last read, in nanoseconds.
     used_ns: HashMap<u32, u64>,
-    /// How full the fullest buffer was at the last tick, as a share.
+    /// The filling of the fullest buffer at the last tick, as a share.
     fullest: f64,
     flushed_ns: u64,
     jittered_ns: u64,
     harvest_ns: u64,
     failed: Option<io::Error>,
-    /// Why a thread could not be sampled, the first time.
+    /// The first reason why a thread could not be sampled.
     unsampled: Option<SamplerError>,
 }
 
@@ -91,30 +92,30 @@ struct Worker {
     index: u32,
 }
 
-/// What is left when a program is over.
+/// The results of a recording, once the program is over.
 #[derive(Debug)]
 pub struct Recorded<W: Write> {
-    /// Takes names and trailer; none if writing failed.
+    /// The writer, which takes names and trailer; `None` if writing failed.
     pub writer: Option<ProfileWriter<W>>,
-    /// Why writing failed.
+    /// The reason why writing failed.
     pub failed: Option<io::Error>,
-    /// Why some threads could not be sampled.
+    /// The reason why some threads could not be sampled.
     pub unsampled: Option<SamplerError>,
-    /// By sampler.
+    /// The totals of each sampler.
     pub samplers: Vec<SamplerTotals>,
-    /// Records of mappings, threads, blocks and regions that were lost.
+    /// The number of records of mappings, threads, blocks and regions that were lost.
     pub lost: u64,
-    /// Code whose names are wanted: by file, offsets in it.
+    /// The code whose names are wanted: for each file, the offsets in it.
     pub wanted: BTreeMap<String, BTreeSet<u64>>,
     /// The file of the program that most samples are of; empty: not known.
     pub program: String,
-    /// Processor time that recording took beside the program.
+    /// The processor time that recording took beside the program, in seconds.
     pub harvest_seconds: f64,
 }
 
 impl<W: Write> Recorder<W> {
-    /// Records what `samplers` (in the order of the writer's header) find in the program whose first thread is `tid`; it is to
-    /// be called before that thread executes the program.
+    /// Starts recording what `samplers` (in the order of the writer's header) find in the program whose first thread is `tid`.
+    /// Call this before that thread executes the program.
     ///
     /// # Errors
     /// A sampler cannot be attached.
@@ -167,19 +168,19 @@ impl<W: Write> Recorder<W> {
         Ok(recorder)
     }
 
-    /// Descriptors that are readable when threads come or go.
+    /// Returns descriptors that are readable when threads come or go.
     pub fn side_descriptors(&self) -> Vec<RawFd> {
         self.threads.descriptors().collect()
     }
 
-    /// Descriptors that are readable when a tick is due.
+    /// Returns descriptors that are readable when a tick is due.
     pub fn descriptors(&self) -> Vec<RawFd> {
         let mut all = self.side_descriptors();
         self.samplers.iter().for_each(|sampler| sampler.descriptors(&mut |fd| all.push(fd)));
         all
     }
 
-    /// Takes what there is. With `last` everything is written, else what is later than now waits.
+    /// Takes everything that has come. With `last` all of it is written; otherwise what is later than now waits.
     pub fn tick(&mut self, last: bool) {
         let (begin, cpu) = (clock::now_ns(), clock::thread_ns());
         for change in self.threads.changes() {
@@ -206,7 +207,7 @@ impl<W: Write> Recorder<W> {
         }
         if begin - self.jittered_ns >= JITTER_NS {
             self.jittered_ns = begin;
-            // On average the period itself.
+            // The average of the random periods is the period itself.
             let factor = 0.75 + 0.5 * self.random.share();
             self.samplers.iter_mut().for_each(|sampler| sampler.jitter(factor));
         }
@@ -217,7 +218,7 @@ impl<W: Write> Recorder<W> {
         self.harvest_ns += clock::thread_ns() - cpu;
     }
 
-    /// Ends the recording: the last tick was made.
+    /// Ends the recording, after the last tick.
     pub fn finish(mut self) -> Recorded<W> {
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.flush()
@@ -246,17 +247,17 @@ impl<W: Write> Recorder<W> {
         self.samplers.clear();
     }
 
-    /// How full the fullest buffer was at the last tick, as a share.
+    /// Returns the filling of the fullest buffer at the last tick, as a share.
     pub fn fullest(&self) -> f64 {
         self.fullest
     }
 
-    /// Changes periods so that the overhead is held.
+    /// Changes periods so that the overhead is kept to.
     fn hold(&mut self, now: u64) {
         let pids: BTreeSet<u32> = self.spaces.keys().copied().collect();
         for pid in pids {
             if let Some(used) = clock::process_ns(pid) {
-                // Of one that is waited for, time may be another's that got its number.
+                // A process that has ended and is waited for may have given its number, and its times, to another.
                 let last = self.used_ns.entry(pid).or_default();
                 *last = used.max(*last);
             }
@@ -326,7 +327,7 @@ impl<W: Write> Recorder<W> {
                 }
                 self.worker(time_ns, pid, tid, String::new());
                 for (sampler, totals) in self.samplers.iter_mut().zip(&mut self.totals) {
-                    // A thread that cannot be sampled is one without samples; the first one could be.
+                    // A thread that cannot be sampled has no samples; the first thread could be sampled.
                     if let Err(error) = sampler.attach(pid, tid, false) {
                         totals.unsampled += 1;
                         self.unsampled.get_or_insert(error);
@@ -356,7 +357,7 @@ impl<W: Write> Recorder<W> {
                     self.images.map(pid, &path);
                     self.code.map(pid, start, bytes, offset, &path);
                 }
-                // A worker's own view of what it shares is no news.
+                // A worker's own view of the memory that it shares is not recorded again.
                 let space = self.space(pid);
                 if space == pid {
                     self.events.push(Event::Map { time_ns, space, start, bytes, offset, path, code });
@@ -369,7 +370,7 @@ impl<W: Write> Recorder<W> {
         let Some(mut journal) = self.journal.take() else { return };
         loop {
             journal.by_ref().for_each(|mark| self.mark(&mark));
-            // At the end nobody completes what is not whole.
+            // At the end nothing will complete an incomplete report.
             if !last || !journal.pass_over() {
                 break;
             }
@@ -402,7 +403,7 @@ impl<W: Write> Recorder<W> {
                 }
                 match self.workers.get(&tid) {
                     Some(worker) => self.events.push(Event::Number { time_ns, worker: worker.index, number }),
-                    // Its coming is told later than this.
+                    // The thread's coming is reported later than this.
                     None => {
                         self.numbers.insert(tid, number);
                     }
@@ -411,7 +412,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// A process has begun to execute a program, where perf does not tell of that.
+    /// Notes that a process has begun to execute a program, where perf does not report that.
     fn began(&mut self, time_ns: u64, pid: u32) {
         if !self.threads.is_none() {
             return;
@@ -424,7 +425,7 @@ impl<W: Write> Recorder<W> {
         self.look_at(time_ns, pid);
     }
 
-    /// Takes a process's mappings as they are now, where perf does not tell of them.
+    /// Takes a process's mappings as they are now, where perf does not report them.
     fn look_at(&mut self, time_ns: u64, pid: u32) {
         if self.threads.is_none() {
             for what in Threads::mappings(pid) {
@@ -433,7 +434,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// Writes what is not later than `until`.
+    /// Writes everything that is not later than `until`.
     fn write(&mut self, until: u64) -> io::Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let start = self.options.start_ns;
@@ -480,7 +481,7 @@ impl<W: Write> Recorder<W> {
                 },
             )?;
         }
-        // Each time half of what was left is full, half as many of the samples are kept.
+        // Each time half of the remaining bytes are full, half as many of the samples are kept.
         let left = self.options.limit_bytes.saturating_sub(writer.bytes());
         if self.options.thin_out
             && left < self.options.limit_bytes >> (self.thinning + 1)
@@ -497,7 +498,7 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// Makes an event's time one since the record's start.
+/// Makes an event's time relative to the record's start.
 fn shift(event: &mut Event, start: u64) {
     match event {
         Event::Worker { time_ns, .. }

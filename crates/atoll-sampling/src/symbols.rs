@@ -1,7 +1,7 @@
-//! Names and source lines from the program's files: symbols, and DWARF where there is some.
+//! Reads names and source lines from the program's files: symbols, and DWARF where there is some.
 //!
-//! Made once, when a program is over. A file that cannot be read, or has nothing in it, gives no names and no error: then
-//! addresses are shown.
+//! This happens once, when the program is over. A file that cannot be read, or has nothing in it, gives no names and no error;
+//! its addresses are shown instead.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -15,12 +15,12 @@ use atoll_record::profile::{CodeLine, Event, ModuleNames, Names, Profile, Profil
 use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, EndianSlice, LittleEndian, Operation, Unit};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
-/// Largest file whose symbols are read.
+/// The greatest size in bytes of a file whose symbols are read.
 const MAX_FILE: u64 = 2 << 30;
-/// Most globals of a file.
+/// The most globals of one file.
 const MAX_GLOBALS: usize = 1 << 18;
 
-/// The names that a profile needs, from the files as they are now: for one that was cut off before its names.
+/// Returns the names that a profile needs, from the files as they are now; for a profile that was cut off before its names.
 ///
 /// # Errors
 /// The profile's own file cannot be read.
@@ -53,7 +53,7 @@ pub fn names_of(profile: &Profile) -> Result<Names, ProfileError> {
     Ok(names(&code.wanted()))
 }
 
-/// The names of what `wanted` tells: by file, the offsets of code in it.
+/// Returns the names of the code in `wanted`: for each file, the offsets in it.
 pub fn names(wanted: &BTreeMap<String, BTreeSet<u64>>) -> Names {
     let mut sources = Sources::default();
     let modules = wanted
@@ -86,7 +86,7 @@ fn module(path: &str, offsets: &BTreeSet<u64>, sources: &mut Sources) -> Option<
 /// The functions in a file's symbol table, by address.
 struct Functions<'a>(Vec<(u64, u64, &'a str)>);
 
-/// So many symbols of no size, as of labels in assembly, may lie within a function before an address in it.
+/// The most symbols of no size, such as labels in assembly, that may lie within a function before an address in it.
 const LABELS: usize = 16;
 
 impl<'a> Functions<'a> {
@@ -100,19 +100,19 @@ impl<'a> Functions<'a> {
         Self(functions)
     }
 
-    /// The function that holds an address: of a file whose symbols were taken out only what it exports is known, and what lies behind
-    /// such a function is none of it.
+    /// Returns the function that holds an address. Of a stripped file only exported functions are known, and code behind such a
+    /// function is not part of it.
     fn at(&self, address: u64) -> Option<&'a str> {
         if let Some(name) = self.holding(address) {
             return Some(name);
         }
-        // One of no size reaches to the next, but for a label within another.
+        // A symbol of no size reaches to the next one, unless it is a label within another function.
         let behind = self.0.partition_point(|&(start, ..)| start <= address);
         let &(start, bytes, name) = self.0[..behind].last()?;
         (bytes == 0 && self.holding(start).is_none()).then_some(name)
     }
 
-    /// The function of known size around an address.
+    /// Returns the function of known size around an address.
     fn holding(&self, address: u64) -> Option<&'a str> {
         let behind = self.0.partition_point(|&(start, ..)| start <= address);
         let near = self.0[..behind].iter().rev().take(LABELS);
@@ -141,7 +141,7 @@ fn line(loader: &Loader, functions: &Functions<'_>, address: u64, sources: &mut 
     line
 }
 
-/// The variables in a file's symbol table, with the places of their declarations.
+/// Returns the variables in a file's symbol table, with the places of their declarations.
 fn globals(object: &object::File<'_>) -> Vec<Global> {
     let declared = declarations(object);
     let mut globals = BTreeMap::new();
@@ -161,7 +161,7 @@ fn globals(object: &object::File<'_>) -> Vec<Global> {
     globals.into_values().collect()
 }
 
-/// A C++ or Rust name as it was written; a C name, which may look like a mangled type (`x`), as it is.
+/// Returns a C++ or Rust name as it was written. A C name, which may look like a mangled type (`x`), stays as it is.
 fn demangled(name: &str) -> String {
     if name.starts_with("_Z") || name.starts_with("_R") {
         addr2line::demangle_auto(name.into(), None).into_owned()
@@ -172,7 +172,7 @@ fn demangled(name: &str) -> String {
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// File and line of each variable with a fixed address.
+/// Returns the file and line of each variable with a fixed address.
 fn declarations(object: &object::File<'_>) -> HashMap<u64, (String, u32)> {
     let mut declared = HashMap::new();
     let sections = |id: gimli::SectionId| -> Result<std::borrow::Cow<'_, [u8]>, gimli::Error> {
@@ -204,7 +204,7 @@ fn unit_declarations<'a>(
             continue;
         }
         let Some(address) = fixed_address(dwarf, unit, entry) else { continue };
-        // What is defined apart from its declaration has file and line there.
+        // A variable that is defined apart from its declaration has file and line in the declaration.
         let place = match entry.attr_value(gimli::DW_AT_specification) {
             Some(AttributeValue::UnitRef(at)) => declared_at(dwarf, unit, &unit.entry(at)?),
             _ => declared_at(dwarf, unit, entry),
@@ -248,15 +248,15 @@ fn declared_at(
     Some((path.display().to_string(), line))
 }
 
-/// Source files, for what an allocation is assigned to.
+/// Source files that were read, for the names that allocations are assigned to.
 #[derive(Debug, Default)]
 struct Sources(HashMap<String, Vec<String>>);
 
-/// Longest source file that is looked at.
+/// The most lines of a source file that is read.
 const MAX_LINES: usize = 100_000;
 
 impl Sources {
-    /// What the statement around a line assigns; empty where it cannot be read.
+    /// Returns what the statement around a line assigns to; empty where that cannot be read.
     fn target(&mut self, file: &str, line: u32) -> String {
         if file.is_empty() || line == 0 {
             return String::new();
@@ -274,7 +274,7 @@ impl Sources {
     }
 }
 
-/// The target of the last assignment in a piece of C, C++ or Fortran whose right side allocates.
+/// Returns the target of the last assignment, in a piece of C, C++ or Fortran, whose right side allocates.
 fn assigned(text: &str) -> Option<String> {
     let statement = text.trim_end().trim_end_matches([';', '{']);
     let statement = statement.rsplit([';', '{', '}']).next()?;
@@ -288,7 +288,7 @@ fn assigned(text: &str) -> Option<String> {
     name(&statement[..at])
 }
 
-/// The last word of a declaration or an expression, as in `double *a`, `s->field`, `rows[i]`.
+/// Returns the last word of a declaration or an expression, as in `double *a`, `s->field`, `rows[i]`.
 fn name(text: &str) -> Option<String> {
     let text = text.trim().trim_end_matches("restrict").trim();
     let start = text.rfind([' ', '*', '(', '\t', '\n', '&', ',']).map_or(0, |at| at + 1);
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(target(""), "");
     }
 
-    /// A block that a static function of a stripped library made was said to be of the exported function before it.
+    /// A block made by a static function of a stripped library was reported under the exported function before it.
     #[test]
     fn what_lies_behind_a_function_was_called_by_its_name() {
         let functions =

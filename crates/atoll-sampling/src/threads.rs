@@ -1,6 +1,6 @@
 //! Follows a program: its processes and threads as they come and go, and what they map.
 //!
-//! By perf's side records, on every processor, inherited by all that the program makes. The recorder asks.
+//! It uses perf's side records, on every processor, inherited by everything that the program makes. The recorder asks it.
 
 use std::os::fd::RawFd;
 
@@ -15,74 +15,74 @@ const LAYOUT: Layout = Layout {
     stack_bytes: 0,
 };
 
-/// Buffer of each processor.
+/// The number of bytes of each processor's buffer.
 const RING_BYTES: usize = 256 << 10;
 
-/// Something that happened, by CLOCK_MONOTONIC.
+/// A change in the program's processes, with its time by CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// When.
+    /// The time, in nanoseconds.
     pub time_ns: u64,
-    /// What.
+    /// The change.
     pub what: What,
 }
 
-/// What happened.
+/// The kinds of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A thread came; of a new process where `pid` is `tid`.
+    /// A thread was made; it is the first of a new process where `pid` is `tid`.
     Came {
-        /// Its process.
+        /// The thread's process.
         pid: u32,
         /// The process that made it.
         parent: u32,
-        /// It.
+        /// The thread.
         tid: u32,
     },
     /// A thread ended.
     Went {
-        /// It.
+        /// The thread.
         tid: u32,
     },
-    /// A thread has a name.
+    /// A thread got a name.
     Named {
-        /// Its process.
+        /// The thread's process.
         pid: u32,
-        /// It.
+        /// The thread.
         tid: u32,
-        /// Did it execute another program?
+        /// Whether the thread executed another program.
         exec: bool,
         /// The name.
         name: String,
     },
     /// Memory was mapped.
     Mapped {
-        /// In which process.
+        /// The process.
         pid: u32,
-        /// First address.
+        /// The first address.
         start: u64,
-        /// How long.
+        /// The number of bytes.
         bytes: u64,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// Is it code?
+        /// Whether the mapping is code.
         code: bool,
-        /// The file, or what the kernel calls it.
+        /// The file, or the kernel's name of the mapping.
         path: String,
     },
 }
 
-/// Follows one program.
+/// Follows the processes and threads of one program.
 #[derive(Debug)]
 pub struct Threads {
     events: Vec<Event>,
     bytes: Vec<u8>,
-    /// Records that did not fit.
+    /// The number of records that did not fit into a buffer.
     pub lost: u64,
 }
 
 impl Threads {
-    /// Follows thread `tid` and all that it makes from now on.
+    /// Follows thread `tid` and everything that it makes from now on.
     ///
     /// # Errors
     /// See [`SamplerError`].
@@ -96,7 +96,7 @@ impl Threads {
             layout: LAYOUT,
             precise: 0,
             ring_bytes: RING_BYTES,
-            // A thread that comes is to be sampled at once.
+            // A new thread is to be sampled at once.
             wakeup_bytes: 1,
             sideband: true,
             at_exec: false,
@@ -111,23 +111,23 @@ impl Threads {
         Ok(Self { events, bytes: Vec::new(), lost: 0 })
     }
 
-    /// Follows nothing, where perf may not be used: what the program's inside tells must do.
+    /// Makes a value that follows nothing, for use where perf is forbidden; reports from inside the program take its place.
     pub fn none() -> Self {
         Self { events: Vec::new(), bytes: Vec::new(), lost: 0 }
     }
 
-    /// Is this [`none`](Self::none)?
+    /// Whether this is [`none`](Self::none).
     pub fn is_none(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The mappings that a process has now, as /proc tells.
+    /// Returns the mappings that a process has now, from /proc.
     pub fn mappings(pid: u32) -> Vec<What> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         text.lines().filter_map(|line| Self::mapping(pid, line)).collect()
     }
 
-    /// A line of /proc/PID/maps.
+    /// Parses a line of /proc/PID/maps.
     pub(crate) fn mapping(pid: u32, line: &str) -> Option<What> {
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
@@ -145,7 +145,7 @@ impl Threads {
         })
     }
 
-    /// What happened since the last time, in order of time.
+    /// Returns the changes since the last call, in the order of time.
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         for event in &mut self.events {
@@ -162,7 +162,7 @@ impl Threads {
         changes
     }
 
-    /// Descriptors that are readable when something happened.
+    /// Returns descriptors that are readable when something has changed.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.events.iter().map(Event::descriptor)
     }
@@ -184,14 +184,14 @@ fn change(record: &Record<'_>) -> Option<Change> {
     Some(Change { time_ns, what })
 }
 
-/// Numbers of the processors that are online.
+/// Returns the numbers of the processors that are online.
 fn online_cpus() -> Vec<i32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cpus = list(text.trim());
     if cpus.is_empty() { vec![0] } else { cpus }
 }
 
-/// Numbers from a list like `0-3,8`.
+/// Parses the numbers of a list like `0-3,8`.
 fn list(text: &str) -> Vec<i32> {
     let mut numbers = Vec::new();
     for part in text.split(',') {

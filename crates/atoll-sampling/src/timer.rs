@@ -1,12 +1,16 @@
-//! The timer sampler: at random times of a thread, what its next instructions touch.
+//! The timer sampler: at random times of a thread, it finds what the thread's next instructions touch.
 //!
-//! Needs no PMU: the kernel's `cpu-clock` event interrupts a thread after so much of its own processor time, and hands out its registers and
-//! the top of its stack, from which [`Instructions`] knows the accesses of the [`STRETCH`] instructions that follow.
-//! [`SAMPLES`] of these, spread over all, are samples. The instruction that is interrupted is mostly one that waits, and what comes right behind is seen
-//! more often than it is executed; over a stretch of loops' many turns that averages out, so counts are close to those of accesses
-//! within a loop, and in proportion to the time of each between loops. Addresses are exact where they follow from registers, and
-//! where they follow from memory that did not change until the harvest. It costs a timer's interrupt: a microsecond on bare
-//! machines, ten in many virtual ones. As its period is in the thread's own time, its overhead is the same for every program.
+//! It needs no PMU. The kernel's `cpu-clock` event interrupts a thread after a period of its own processor time, and hands out
+//! its registers and the top of its stack. From these [`Instructions`] finds the accesses of the [`STRETCH`] instructions that
+//! follow. [`SAMPLES`] of them, spread over all, are samples.
+//!
+//! The interrupted instruction is mostly one that waits, and the instructions right behind it are seen more often than they are
+//! executed. Over a stretch of many turns of a loop that averages out. So counts are close to those of accesses within a loop,
+//! and in proportion to the time of each loop between loops. Addresses are exact where they follow from registers, and where
+//! they follow from memory that did not change until the harvest.
+//!
+//! A sample costs a timer's interrupt: a microsecond on bare machines, ten in many virtual ones. The period is in the thread's
+//! own time, so the overhead is the same for every program.
 
 use atoll_profile_wire::Mark;
 use atoll_record::profile::SamplerInfo;
@@ -19,16 +23,18 @@ use crate::perf::{Attached, Layout, Setup};
 use crate::random::Random;
 use crate::sampler::{Found, Harvest, Knobs, Sampler, SamplerError};
 
-/// The shortest period that the kernel keeps.
+/// The shortest period that the kernel keeps, in nanoseconds.
 pub const LEAST_PERIOD_NS: u64 = 10_000;
 
-/// Instructions that are followed from where a thread is interrupted.
+/// The number of instructions that are followed from where a thread is interrupted.
 pub const STRETCH: usize = 256;
-/// Samples of an interrupt, spread over the accesses of its stretch; what touches more than 8 bytes counts as several.
+/// The number of samples of an interrupt, spread over the accesses of its stretch; an access of more than 8 bytes counts as
+/// several.
 pub const SAMPLES: u64 = 8;
-/// What following the instructions behind an interrupt costs the harvester, about; measured on a virtual machine of two processors.
+/// The seconds that following the instructions behind an interrupt costs the harvester, measured on a virtual machine of two
+/// processors.
 pub const HARVEST_SECONDS: f64 = 15e-6;
-/// Bytes of the stack that come with an interrupt: the function's own variables, where its registers are too few.
+/// The number of bytes of the stack that come with an interrupt: the function's own variables, where its registers are too few.
 const STACK_BYTES: u32 = 256;
 
 const LAYOUT: Layout = Layout {
@@ -41,7 +47,7 @@ const LAYOUT: Layout = Layout {
     stack_bytes: STACK_BYTES,
 };
 
-/// The sampler.
+/// The sampler driven by a timer.
 #[derive(Debug)]
 pub struct Timer {
     event: [Attached; 1],
@@ -53,10 +59,10 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Sets it up; the period is in nanoseconds of a thread's processor time.
+    /// Sets the sampler up; the period is in nanoseconds of a thread's processor time.
     ///
     /// # Errors
-    /// See [`SamplerError`]: the kernel is asked once.
+    /// See [`SamplerError`]: the kernel is asked once whether it has the event.
     pub fn new(knobs: Knobs, seconds_a_sample: f64) -> Result<Self, SamplerError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(SamplerError::Absent("it knows the instructions of x86-64 only".into()));
@@ -109,7 +115,7 @@ impl Sampler for Timer {
         event[0].harvest(|s, harvest| {
             let stack_pointer = s.registers().nth(STACK_POINTER).unwrap_or(0);
             if fault_stacks.holds(s.tid, stack_pointer) {
-                // As much time as any other interrupt's, and all of it of one access.
+                // The sample stands for as much time as any other interrupt's, all of it of one access.
                 let one = Found {
                     time_ns: s.time,
                     pid: s.pid,
@@ -124,7 +130,7 @@ impl Sampler for Timer {
             stretch.clear();
             let start = Start { pid: s.pid, ip: s.ip, registers: s.registers(), stack: s.stack };
             instructions.follow(start, STRETCH, code, |touch| stretch.push(touch));
-            // Each interrupt stands for as much time as any other, whatever is in its stretch.
+            // Each interrupt stands for the same time, whatever is in its stretch.
             let words = |touch: &Touch| f64::from(touch.bytes.div_ceil(8).max(1));
             let step = stretch.iter().map(words).sum::<f64>() / SAMPLES as f64;
             let (mut passed, mut next) = (0.0, random.share() * step);

@@ -1,9 +1,10 @@
-//! Fault sampling through private page tables: pages are dropped at random, and whoever comes back touched them.
+//! Fault sampling through private page tables: pages are dropped at random, and a worker that faults on one again has touched
+//! it.
 //!
-//! Needs no PMU and no perf, but atoll's runtime, in which a worker is a process with a page table of its own: `atoll-memory`'s
-//! `pager::sample` drops mappings of each worker at the period set here, and the journal tells who came back. Each sample is a
-//! worker's touch of a page chosen at random of all that it maps, so all pages in use are seen sooner or later, hot or not: it
-//! shows which pages are in use and by whom better than how often.
+//! It needs no PMU and no perf, but atoll's runtime, in which a worker is a process with a page table of its own.
+//! `atoll-memory`'s `pager::sample` drops mappings of each worker at the period set here, and the journal reports which worker
+//! faulted again. Each sample is a worker's touch of a page chosen at random among all that it maps, so every page in use is
+//! seen sooner or later. The sampler shows which pages are in use and by which worker better than how often.
 
 use atoll_profile_wire::{Mark, What as Marked};
 use atoll_record::profile::{Access, SamplerInfo};
@@ -11,10 +12,10 @@ use atoll_record::profile::{Access, SamplerInfo};
 use crate::instruction::CodeBytes;
 use crate::sampler::{Found, Harvest, Sampler};
 
-/// What a drop and the fault behind it cost, measured on Linux 6.18 in a virtual machine.
+/// The seconds that a drop and the fault behind it cost, measured on Linux 6.18 in a virtual machine.
 pub const SECONDS_A_SAMPLE: f64 = 4.5e-6;
 
-/// The sampler; the runtime does the work.
+/// The sampler of touches; the runtime does its work.
 #[derive(Debug)]
 pub struct Touches {
     period_ns: u64,
@@ -22,7 +23,7 @@ pub struct Touches {
 }
 
 impl Touches {
-    /// One that has each worker drop a page every `period_ns`, as the runtime was told.
+    /// Makes the sampler for a runtime that was told to drop a page of each worker every `period_ns`.
     pub fn new(period_ns: u64) -> Self {
         Self { period_ns, found: Vec::new() }
     }
@@ -64,7 +65,7 @@ impl Sampler for Touches {
         self.period_ns
     }
 
-    /// The runtime reads its period once.
+    /// Does nothing: the runtime reads its period once.
     fn set_period(&mut self, _period: u64) {}
 
     fn seconds_a_sample(&self) -> f64 {

@@ -1,9 +1,10 @@
-//! The write sampler: pages that a program writes, by asynchronous write-protection.
+//! The write sampler: finds pages that a program writes, by asynchronous write-protection.
 //!
-//! Needs no PMU and no perf, but Linux 6.7. A random part of the program's pages is write-protected through a userfaultfd in its
-//! asynchronous mode, where the kernel itself takes the protection off at a page's first write; PAGEMAP_SCAN then tells which pages
-//! lost it. The program makes the descriptor ([`atoll_profile_wire::userfault`]) and tells its number, everything else is done from
-//! outside ([`pagemap`](crate::pagemap)). It sees which pages are written and when; not by whom, not how often within an exposure, and no reads.
+//! It needs no PMU and no perf, but Linux 6.7. A random part of the program's pages is write-protected through a userfaultfd in
+//! its asynchronous mode, where the kernel itself takes the protection off at a page's first write. PAGEMAP_SCAN then says
+//! which pages lost it. The program makes the descriptor ([`atoll_profile_wire::userfault`]) and reports its number; everything
+//! else is done from outside ([`pagemap`](crate::pagemap)). The sampler sees which pages are written and when. It does not see
+//! by which thread, how often within an exposure, nor any reads.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -17,26 +18,26 @@ use crate::pagemap::{PAGE, PageMap, Range, protectable, take_descriptor};
 use crate::random::Random;
 use crate::sampler::{Found, Harvest, Sampler, SamplerError};
 
-/// What protecting a page and its first write cost, with its share of the interrupts that protecting makes; measured on Linux 6.18 in a
-/// virtual machine of two processors.
+/// The seconds that protecting a page and its first write cost, with its share of the interrupts that protecting makes;
+/// measured on Linux 6.18 in a virtual machine of two processors.
 pub const SECONDS_A_SAMPLE: f64 = 1.2e-6;
 
-/// How long pages stay protected at least: too short, and only the hottest lose it.
+/// The least nanoseconds that pages stay protected. With a shorter time only the hottest pages lose their protection.
 const EXPOSURE_NS: u64 = 40_000_000;
-/// Between two looks at what the program has mapped, where it has said nothing of new blocks.
+/// Nanoseconds between two looks at what the program has mapped, where it has reported no new blocks.
 const REFRESH_NS: u64 = 500_000_000;
-/// Where it has, a look may take one part of so many of the time.
+/// Where the program has reported new blocks, a look may take one part in this number of the time.
 const SHARE: u64 = 50;
-/// Pages protected together: each call interrupts the processors that the program runs on.
+/// The number of pages protected together: each call interrupts the processors that the program runs on.
 const WINDOW: u64 = 64;
-/// Most pages protected at once, however long nobody harvested.
+/// The most pages protected at once, however long nobody harvested.
 const MOST: u64 = 1 << 16;
 
-/// The sampler.
+/// The sampler of writes.
 #[derive(Debug)]
 pub struct Writes {
     period_ns: u64,
-    /// For a while.
+    /// The factor by which the period is changed for a while.
     factor: f64,
     processes: HashMap<u32, Process>,
     random: Random,
@@ -45,26 +46,26 @@ pub struct Writes {
 /// A process that is sampled.
 #[derive(Debug)]
 struct Process {
-    /// Its userfaultfd.
+    /// The process's userfaultfd.
     fault: OwnedFd,
     map: PageMap,
-    /// What can be protected and holds pages.
+    /// The ranges that can be protected and hold pages.
     populated: Vec<Range>,
     refreshed_ns: u64,
-    /// What that took.
+    /// The nanoseconds that the last look at the mappings took.
     refresh_took_ns: u64,
-    /// It has said that it made a block since.
+    /// Whether the process has reported a new block since that look.
     changed: bool,
-    /// What is protected, since when.
+    /// The ranges that are protected, with the time since when.
     windows: Vec<Range>,
     since_ns: u64,
 }
 
 impl Writes {
-    /// One that protects a page every `period_ns`.
+    /// Makes a sampler that protects a page every `period_ns`.
     ///
     /// # Errors
-    /// This kernel cannot, or it may not be used; it is tried on this process.
+    /// This kernel cannot protect pages so, or it is forbidden; that is tried on this process.
     pub fn new(period_ns: u64) -> Result<Self, SamplerError> {
         let fault = userfault().map_err(|error| SamplerError::Kernel { what: "userfaultfd", error })?;
         crate::pagemap::begin(&fault)?;
@@ -76,7 +77,7 @@ impl Writes {
     /// Samples process `pid`, whose userfaultfd has number `fd` there.
     ///
     /// # Errors
-    /// The descriptor cannot be had.
+    /// The descriptor is not available.
     pub fn take(&mut self, pid: u32, fd: i32) -> Result<(), SamplerError> {
         let fault = take_descriptor(pid, fd)?;
         crate::pagemap::begin(&fault)?;
@@ -98,7 +99,7 @@ impl Writes {
 }
 
 impl Process {
-    /// Looks at what it has mapped, once in a while; `false` once it is gone.
+    /// Looks at what the process has mapped, once in a while; returns `false` once the process is gone.
     fn refresh(&mut self, now: u64) -> bool {
         let pause = if self.changed { REFRESH_NS.min(self.refresh_took_ns * SHARE) } else { REFRESH_NS };
         if self.refreshed_ns != 0 && now - self.refreshed_ns < pause {
@@ -107,7 +108,7 @@ impl Process {
         (self.refreshed_ns, self.changed) = (now, false);
         self.populated.clear();
         for range in protectable(self.map.pid()) {
-            // What cannot be protected (another has it registered, or it has just gone) is left out.
+            // Ranges that cannot be protected (another userfaultfd has them registered, or they have just gone) are left out.
             if crate::pagemap::register(&self.fault, range) && !self.map.populated(range, &mut self.populated)
             {
                 return false;
@@ -117,7 +118,7 @@ impl Process {
         true
     }
 
-    /// Hands the pages that were written to `each`; says how many were protected.
+    /// Calls `each` with the pages that were written; returns the number of pages that were protected.
     fn collect(&mut self, mut each: impl FnMut(u64)) -> u64 {
         let mut protected = 0;
         for window in std::mem::take(&mut self.windows) {
@@ -127,7 +128,7 @@ impl Process {
         protected
     }
 
-    /// Protects about so many pages, chosen at random.
+    /// Protects about `pages` pages, chosen at random.
     fn protect(&mut self, mut pages: u64, random: &mut Random) {
         let all: u64 = self.populated.iter().map(Range::pages).sum();
         pages = pages.min(all);
@@ -169,7 +170,7 @@ impl Sampler for Writes {
     fn told(&mut self, mark: &Mark) {
         match mark.what {
             Marked::Userfault { fd } => {
-                // One that cannot be had is one without samples.
+                // A process whose descriptor is not available has no samples.
                 let _ = self.take(mark.pid, fd);
             }
             Marked::Block { .. } => {

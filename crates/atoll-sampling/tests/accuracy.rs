@@ -1,4 +1,4 @@
-//! The timer against counts that are known by construction: arrays that are read in powers of two.
+//! Compares the timer sampler with counts that are known by construction: arrays that are read in powers of two.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use atoll_sampling::timer::Timer;
 const ARRAYS: usize = 6;
 const WORDS: usize = 8192;
 
-/// The same code for all, as it is with the arrays of a program's one loop.
+/// Reads an array. All arrays are read by the same code, like those in one loop of a program.
 #[inline(never)]
 fn read(array: &[u64]) -> u64 {
     array.iter().fold(0u64, |sum, word| black_box(sum.wrapping_add(*word)))
@@ -29,7 +29,7 @@ fn the_hottest_arrays_are_in_their_order() {
     let tid = unsafe { libc::gettid() } as u32;
     timer.attach(std::process::id(), tid, false).unwrap();
     let (mut found, mut code) = (Vec::new(), Code::default());
-    // Until there are enough samples, however slow the machine is.
+    // This goes on until there are enough samples, however slow the machine is.
     while found.len() < 6000 {
         for round in 0..1 << ARRAYS {
             // Array i is read in one of 2^i rounds.
@@ -49,6 +49,6 @@ fn the_hottest_arrays_are_in_their_order() {
     let counts: Vec<usize> = arrays.iter().map(inside).collect();
     println!("{counts:?} of {}", found.len());
     assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
-    // The rest is the loop's own variable, written and read for each word.
+    // The other samples are of the loop's own variable, written and read for each word.
     assert!(counts.iter().sum::<usize>() * 6 > found.len(), "{counts:?} of {}", found.len());
 }

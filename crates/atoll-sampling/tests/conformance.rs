@@ -1,7 +1,8 @@
-//! What every sampler promises, written once against the trait and tried on each that works here: samples are of the threads it was attached to, of
-//! their times, and of memory that they touched; what is lost is counted; what is gone does no harm.
+//! Tests what every sampler promises, written once against the trait and run on each sampler that works here: samples are of
+//! the threads it was attached to, of their times, and of memory that they touched; losses are counted; a thread that is gone
+//! does no harm.
 //!
-//! `touches` and the harvester's own thread need a whole program: `tests/e2e/tests/samplers.rs` says the same of records.
+//! `touches` and the harvester's own thread need a whole program: `tests/e2e/tests/samplers.rs` tests the same on records.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::hint::black_box;
@@ -31,7 +32,7 @@ const KNOBS: Knobs = Knobs { period: 0, buffer_bytes: 16 << 10, harvest_thread: 
 
 type Make = fn() -> Result<Box<dyn Sampler>, SamplerError>;
 
-/// Every sampler.
+/// Returns every sampler with its name.
 fn samplers() -> [(&'static str, Make); 7] {
     [
         ("timer", || Ok(Box::new(Timer::new(Knobs { period: 100_000, ..KNOBS }, 1e-5)?))),
@@ -56,7 +57,8 @@ fn samplers() -> [(&'static str, Make); 7] {
     ]
 }
 
-/// Calls `check` with each sampler that works here, and says of the others why they do not. One at a time, as some sample the process.
+/// Calls `check` with each sampler that works here, and prints why the others do not. They run one at a time, as some sample
+/// the whole process.
 fn with_each(check: impl Fn(&str, Box<dyn Sampler>)) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +70,7 @@ fn with_each(check: impl Fn(&str, Box<dyn Sampler>)) {
     }
 }
 
-/// Attaches it to a thread of this process, and does what a program's inside does.
+/// Attaches the sampler to a thread of this process, and does what a program's inside does.
 fn attach(sampler: &mut dyn Sampler, tid: u32) {
     let pid = std::process::id();
     sampler.attach(pid, tid, false).unwrap();
@@ -83,14 +85,14 @@ fn detach(sampler: &mut dyn Sampler, tid: u32) {
     sampler.detach(std::process::id());
 }
 
-/// Has it buffers of the kernel that can be full?
+/// Whether the sampler has buffers of the kernel that can be full.
 fn has_buffers(sampler: &dyn Sampler) -> bool {
     let mut any = false;
     sampler.descriptors(&mut |_| any = true);
     any
 }
 
-/// What of its stack the thread may use.
+/// The number of bytes of its stack that the thread may use.
 const STACK: u64 = 64 << 10;
 
 /// A thread that faults in, writes and reads `BYTES` again and again until told to stop.
@@ -141,7 +143,7 @@ fn worker() -> Worker {
 }
 
 impl Worker {
-    /// Lets it do some rounds.
+    /// Lets the thread do some rounds.
     fn rounds(&self, n: usize) {
         let _ = self.go.send(());
         while self.rounds.try_recv().is_ok() {}
@@ -168,7 +170,8 @@ fn samples_are_of_the_thread_its_time_and_its_memory() {
         let (mut found, mut total) = (Vec::new(), Harvest::default());
         let range = worker.start..worker.start + BYTES as u64;
         let inside = |found: &Found| range.contains(&found.address);
-        // Until there are some, however slow the machine is. Where threads cannot be told apart, the first may all be of other tests.
+        // This goes on until there are some samples, however slow the machine is. Where threads cannot be told apart, the first
+        // samples may all be of other tests.
         for _ in 0..500 {
             worker.rounds(1);
             total += harvest(&mut *sampler, &mut found);
@@ -178,7 +181,7 @@ fn samples_are_of_the_thread_its_time_and_its_memory() {
         }
         let end = clock::now_ns();
         detach(&mut *sampler, worker.tid);
-        // One that cannot tell threads says the process's first.
+        // A sampler that cannot tell threads apart reports the process's first.
         let tids = [worker.tid, if has_buffers(&*sampler) { worker.tid } else { std::process::id() }];
         let stack = worker.stack;
         worker.end();
@@ -188,10 +191,10 @@ fn samples_are_of_the_thread_its_time_and_its_memory() {
         assert!(found.iter().all(|f| (begin..=end).contains(&f.time_ns)), "{name}");
         assert!(found.is_sorted_by_key(|f| f.time_ns), "{name}");
         let inside: Vec<_> = found.iter().filter(|f| inside(f)).collect();
-        // Its stack is its memory, too.
+        // The thread's stack is its memory, too.
         let on_stack = found.iter().filter(|f| f.address.abs_diff(stack) < STACK).count();
         let others = found.len() - on_stack;
-        // Where threads cannot be told apart, what harvests and the other tests are seen as well.
+        // Where threads cannot be told apart, the harvesting thread and the other tests are seen as well.
         let enough = if has_buffers(&*sampler) { inside.len() * 2 > others } else { inside.len() >= 100 };
         assert!(enough, "{name}: {} of {others}", inside.len());
         let info = sampler.info();
@@ -216,7 +219,7 @@ fn what_does_not_fit_is_counted() {
         let mut found = Vec::new();
         worker.rounds(12);
         let mut total = harvest(&mut *sampler, &mut found);
-        // The kernel tells of losses with the next record that fits.
+        // The kernel reports losses with the next record that fits.
         worker.rounds(1);
         total += harvest(&mut *sampler, &mut found);
         worker.end();
@@ -282,7 +285,7 @@ fn two_at_once_find_what_each_would() {
             return;
         };
         let worker = worker();
-        // Of write-protection a mapping has one user: the second finds nothing, and does no harm.
+        // A mapping can be write-protected by one user only: the second finds nothing, and does no harm.
         let shares = has_buffers(&*one);
         attach(&mut *one, worker.tid);
         attach(&mut *other, worker.tid);

@@ -1,6 +1,6 @@
-//! What segmentation cores are, whatever makes them: the talk's `init_core` and `load_core` as one trait.
+//! The trait of segmentation cores, whatever makes them: the talk's `init_core` and `load_core`.
 //!
-//! Implemented by `ldt/`, `kvm64/` and, twice, by `flat/`; one conformance suite is run against each.
+//! `ldt/`, `kvm64/` and, twice, `flat/` implement it. One conformance suite is run against each.
 
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -15,21 +15,21 @@ use crate::start::Start;
 pub enum Kind {
     /// 32-bit segments in this process.
     Ldt,
-    /// The same in a process of its own that can make no system call.
+    /// 32-bit segments in a process of its own that can make no system call.
     Process,
     /// 64-bit code at user privilege in a KVM virtual CPU.
     Kvm64,
     /// 32-bit protected mode without paging in a KVM virtual CPU.
     Kvm32,
-    /// The same in QEMU without acceleration.
+    /// 32-bit protected mode without paging in QEMU without acceleration.
     Qemu,
 }
 
 impl Kind {
-    /// All of them, nearest to the hardware first.
+    /// All kinds, nearest to the hardware first.
     pub const ALL: [Kind; 5] = [Kind::Ldt, Kind::Process, Kind::Kvm32, Kind::Kvm64, Kind::Qemu];
 
-    /// As the command line names it.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ldt => "ldt",
@@ -40,13 +40,13 @@ impl Kind {
         }
     }
 
-    /// Whatever a program's instructions are, they stay in its segment, or in a process or machine of its own. Not so in this process, where a far jump to
-    /// Linux's 64-bit code segment leads to all of the process's memory.
+    /// Whether a program, whatever its instructions, stays in its segment, or in a process or machine of its own. With `Ldt` it
+    /// need not: a far jump to Linux's 64-bit code segment leads to all of this process's memory.
     pub fn is_closed(self) -> bool {
         self != Self::Ldt
     }
 
-    /// The programs it runs.
+    /// Returns the width of the programs that these cores run.
     pub fn width(self) -> Width {
         if self == Self::Kvm64 { Width::Bits64 } else { Width::Bits32 }
     }
@@ -55,24 +55,24 @@ impl Kind {
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this exit status.
+    /// The program ended with this exit status.
     Status(i32),
-    /// By this signal, and why where more is known.
+    /// This signal ended the program, for this reason where more is known.
     Signal(i32, Option<String>),
 }
 
-/// Why there is no program running.
+/// The reason why no program is running.
 #[derive(thiserror::Error, Debug)]
 pub enum SegmentError {
     /// This machine cannot run such cores.
     #[error("no {} cores here: {why}", .kind.name())]
     Unavailable {
-        /// Which.
+        /// The kind of cores.
         kind: Kind,
         /// The reason, and what to do.
         why: String,
     },
-    /// The file is no program for them.
+    /// The file is not a program for these cores.
     #[error("{path} cannot run in a segment: {error}", path = .0.display(), error = .1)]
     Image(PathBuf, ImageError),
     /// The file is for the other width.
@@ -84,37 +84,37 @@ pub enum SegmentError {
     /// The segment's size is not possible.
     #[error("a segment of {asked} bytes is not possible: it must be {least} to {most} bytes ({why})")]
     Size {
-        /// What was asked for.
+        /// The bytes asked for.
         asked: u64,
-        /// The smallest.
+        /// The smallest size in bytes.
         least: u64,
-        /// The largest.
+        /// The largest size in bytes.
         most: u64,
-        /// What sets the limits.
+        /// The reason for these limits.
         why: &'static str,
     },
     /// The memory was refused.
     #[error("{bytes} bytes for the segment were refused ({error}): give it less with --memory")]
     Memory {
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
-    /// Something of the machine refused.
+    /// A part of the machine refused.
     #[error("{what} failed ({error})")]
     Machine {
-        /// What.
+        /// The part.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         error: std::io::Error,
     },
 }
 
-/// The bytes of a segment: what was asked for, as a multiple of `unit`.
+/// Returns the bytes of a segment: the size asked for, as a multiple of `unit`.
 ///
 /// # Errors
-/// It is not in `limits`, which are there because of `why`.
+/// The size is not in `limits`, which are there because of `why`.
 pub(crate) fn segment_bytes(
     asked: u64,
     unit: u64,
@@ -126,29 +126,29 @@ pub(crate) fn segment_bytes(
     whole.ok_or(SegmentError::Size { asked, least, most, why })
 }
 
-/// For `map_err`: what failed.
+/// Makes an error for `map_err`, with what failed.
 pub(crate) fn machine(what: &'static str) -> impl Fn(std::io::Error) -> SegmentError {
     move |error| SegmentError::Machine { what, error }
 }
 
-/// What is to run.
+/// A program to run.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The file.
+    /// The path of the program's file.
     pub path: PathBuf,
-    /// What it says of itself.
+    /// The program's headers.
     pub image: Image,
-    /// Its arguments, the name first.
+    /// The program's arguments, the name first.
     pub arguments: Vec<OsString>,
     /// `NAME=value` of each variable.
     pub environment: Vec<OsString>,
 }
 
 impl Program {
-    /// Looks at a file.
+    /// Opens a file and checks its headers.
     ///
     /// # Errors
-    /// It is no static program.
+    /// The file is no static program.
     pub fn open(
         path: &Path,
         arguments: Vec<OsString>,
@@ -158,13 +158,13 @@ impl Program {
         Ok(Program { path: path.to_owned(), image, arguments, environment })
     }
 
-    /// What it finds on its stack.
+    /// Returns what the program finds on its stack.
     pub(crate) fn start(&self) -> Start<'_> {
         Start { path: &self.path, arguments: &self.arguments, environment: &self.environment }
     }
 
     /// # Errors
-    /// It is for the other width.
+    /// The program is for the other width.
     pub(crate) fn for_width(&self, kind: Kind) -> Result<(), SegmentError> {
         if self.image.width == kind.width() {
             return Ok(());
@@ -187,10 +187,10 @@ pub trait Cores {
     /// The machine refuses.
     fn start(&mut self) -> Result<(), SegmentError>;
 
-    /// Serves the cores' calls until the program ends, and says how it did (the talk's `load_core`).
+    /// Serves the cores' calls until the program ends, and returns how it ended (the talk's `load_core`).
     ///
     /// # Errors
-    /// The machine failed under it.
+    /// The machine failed while the program ran.
     fn serve(&mut self) -> Result<End, SegmentError>;
 }
 

@@ -1,6 +1,6 @@
-//! A static ELF program: what of it goes where, checked before anything is loaded.
+//! A static ELF program: which parts of it go where, checked before anything is loaded.
 //!
-//! Used by every backend's `load`; the file is read through `object`, and everything it says is taken for hostile.
+//! Every backend's `load` uses it. The file is read through `object`, and everything in it is taken for hostile.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use object::{Endianness, ReadCache, ReadRef};
 use crate::errno::Errno;
 use crate::window::Window;
 
-/// Most program headers that a program may have; static ones have about ten.
+/// The most program headers that a program may have; static ones have about ten.
 const MOST_HEADERS: usize = 128;
 
 /// The width of a program.
@@ -34,36 +34,36 @@ impl std::fmt::Display for Width {
     }
 }
 
-/// Why a file is no program for segmentation cores.
+/// The reason why a file is not a program for segmentation cores.
 #[derive(thiserror::Error, Debug)]
 pub enum ImageError {
     /// The system refused.
     #[error("{0} cannot be read: {1}")]
     Read(PathBuf, std::io::Error),
-    /// No ELF file, or what it says contradicts itself.
+    /// The file is no ELF file, or contradicts itself.
     #[error("its ELF structure is damaged ({0})")]
     Damaged(String),
-    /// For another processor.
+    /// The program is for another processor.
     #[error("it is not a program for i386 or x86-64")]
     Foreign,
-    /// Neither executable nor position-independent.
+    /// The file is neither executable nor position-independent.
     #[error("it is not an executable: link it with -static")]
     NotExecutable,
-    /// It needs a dynamic linker.
+    /// The program needs a dynamic linker.
     #[error("it is dynamically linked, and a segment holds one static program: link it with -static")]
     Dynamic,
-    /// It does not fit.
+    /// The program does not fit.
     #[error(
         "it needs {what} at offset {offset:#x}, and the segment has {low:#x} to {limit:#x}: give it more with --memory"
     )]
     DoesNotFit {
-        /// Of what kind.
+        /// The kind of part that does not fit.
         what: &'static str,
-        /// Where.
+        /// The part's offset.
         offset: u64,
         /// The lowest usable offset.
         low: u64,
-        /// The first beyond.
+        /// The first offset beyond the segment.
         limit: u64,
     },
 }
@@ -72,7 +72,7 @@ fn damaged(what: impl Into<String>) -> ImageError {
     ImageError::Damaged(what.into())
 }
 
-/// A part of the file that is to be in memory.
+/// A part of the file that is loaded into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     offset: u64,
@@ -82,16 +82,16 @@ struct Part {
     executable: bool,
 }
 
-/// What a static ELF file says, checked.
+/// The checked headers of a static ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// For which processor mode it is.
+    /// The processor mode that the program is for.
     pub width: Width,
-    /// Where it begins to run; of a position-independent one, from its start.
+    /// The offset of the first instruction; for a position-independent program, from its start.
     pub entry: u64,
-    /// Where its program headers are in memory, and how many.
+    /// The offset of the program headers in memory, and their number.
     pub headers: Option<(u64, u64)>,
-    /// It may be loaded anywhere.
+    /// Whether the program may be loaded anywhere.
     pub movable: bool,
     parts: Vec<Part>,
 }
@@ -100,16 +100,16 @@ impl Image {
     /// Reads the headers of a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no static program.
+    /// The file cannot be read, or is no static program.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
         let file = File::open(path).map_err(|e| ImageError::Read(path.to_owned(), e))?;
         Image::parse(&ReadCache::new(file))
     }
 
-    /// Reads the headers from what may be any bytes.
+    /// Reads the headers from any bytes.
     ///
     /// # Errors
-    /// They are no static program.
+    /// The bytes are no static program.
     pub fn parse<'a, R: ReadRef<'a>>(data: R) -> Result<Image, ImageError> {
         let ident = data.read_bytes_at(0, 20).map_err(|()| damaged("it is shorter than an ELF header"))?;
         if ident[..4] != elf::ELFMAG || ident[5] != elf::ELFDATA2LSB.0 {
@@ -123,20 +123,21 @@ impl Image {
         }
     }
 
-    /// The first and the first unused offset, as linked.
+    /// Returns the first offset and the first unused offset behind it, as linked.
     pub fn extent(&self) -> (u64, u64) {
         let first = self.parts.iter().map(|p| p.address).min().unwrap_or(0);
         let last = self.parts.iter().map(|p| p.address + p.memory_bytes).max().unwrap_or(0);
         (first, last)
     }
 
-    /// Where its code is, loaded `slide` bytes higher than linked: first offset and first beyond.
+    /// Returns where the program's code is when it is loaded `slide` bytes higher than linked: for each part the first offset
+    /// and the first beyond.
     pub(crate) fn code(&self, slide: u64) -> Vec<(u64, u64)> {
         let of = |p: &Part| p.executable.then_some((p.address + slide, p.address + p.file_bytes + slide));
         self.parts.iter().filter_map(of).collect()
     }
 
-    /// Does all of it lie in `low..limit`, loaded `slide` bytes higher than linked?
+    /// Checks that the whole program lies in `low..limit` when it is loaded `slide` bytes higher than linked.
     ///
     /// # Errors
     /// [`ImageError::DoesNotFit`].
@@ -155,7 +156,7 @@ impl Image {
     /// Copies the program into a segment of zeros, `slide` bytes higher than linked.
     ///
     /// # Errors
-    /// The file became shorter or cannot be read, or does not fit.
+    /// The file became shorter, cannot be read, or does not fit.
     pub fn load(&self, path: &Path, window: &Window, slide: u64) -> Result<(), ImageError> {
         self.fits(slide, window.low(), window.limit())?;
         let read = |e| ImageError::Read(path.to_owned(), e);
@@ -204,7 +205,7 @@ where
         }
     }
     if parts.is_empty() {
-        return Err(damaged("nothing of it is to be loaded"));
+        return Err(damaged("no part of it is to be loaded"));
     }
     let entry: u64 = header.e_entry(endian).into();
     let inside = |p: &&Part| p.executable && (p.address..p.address + p.memory_bytes).contains(&entry);
@@ -220,7 +221,7 @@ where
     Ok(Image { width, entry, headers: found.map(|at| (at, table.len() as u64)), movable, parts })
 }
 
-/// One PT_LOAD; none where it is empty.
+/// Loads one PT_LOAD; `None` where it is empty.
 fn load_part<P: ProgramHeader<Endian = Endianness>>(
     part: &P,
     endian: Endianness,
@@ -255,7 +256,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A 64-bit program of one part: header, program header, 16 bytes of code.
+    /// Makes a 64-bit program of one part: header, program header, 16 bytes of code.
     pub(crate) fn small_64() -> Vec<u8> {
         let mut file = vec![0_u8; 0x78];
         file[..16].copy_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
@@ -280,7 +281,7 @@ pub(crate) mod tests {
         file
     }
 
-    /// A 32-bit program of one part: header, program header, 16 bytes of code.
+    /// Makes a 32-bit program of one part: header, program header, 16 bytes of code.
     pub(crate) fn small(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut file = vec![0_u8; 0x54];
         file[..16].copy_from_slice(b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0");
@@ -337,7 +338,7 @@ pub(crate) mod tests {
             (Box::new(set(0x38, 0xffff_ffff)), "beyond the end of the file"),
             (Box::new(set(0x3c, 0xffff_f000)), "beyond the end of memory"),
             (Box::new(set(24, 0)), "where it has no code"),
-            (Box::new(set(0x34, 4)), "nothing of it is to be loaded"),
+            (Box::new(set(0x34, 4)), "no part of it is to be loaded"),
         ];
         for (change, text) in cases {
             let said = why(change);
@@ -360,7 +361,7 @@ pub(crate) mod tests {
                 file.truncate(cut);
             });
             if let Ok(image) = Image::parse(&*bytes) {
-                // What is accepted is loaded inside the window or not at all.
+                // A program that is accepted is loaded inside the window or not at all.
                 if image.fits(0, 0x10000, 1 << 30).is_ok() {
                     let (first, end) = image.extent();
                     prop_assert!(first >= 0x10000 && end <= 1 << 30);

@@ -1,4 +1,4 @@
-//! KVM as every backend on it uses it: opened, its memory given, its errors told.
+//! What all backends on KVM share: opening it, giving memory to it, and reporting its errors.
 //!
 //! `kvm64/` and `flat/kvm.rs` make their virtual CPUs with it.
 
@@ -8,7 +8,7 @@ use kvm_ioctls::{Kvm, VmFd};
 use crate::backend::{Kind, SegmentError, machine};
 use crate::memory::Memory;
 
-/// The version of KVM's interface, the only one there ever was.
+/// The version of KVM's interface; there has been no other.
 const API: i32 = 12;
 
 /// Opens KVM for cores of a kind.
@@ -29,17 +29,17 @@ pub(crate) fn open(kind: Kind) -> Result<Kvm, SegmentError> {
     Ok(kvm)
 }
 
-/// For `map_err`: what of KVM failed.
+/// Makes an error for `map_err`, with the part of KVM that failed.
 pub(crate) fn failed(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> SegmentError {
     move |error| machine(what)(std::io::Error::from_raw_os_error(error.errno()))
 }
 
-/// The features of virtual CPUs: all that the processor and KVM have.
+/// Returns the features of virtual CPUs: all that both the processor and KVM have.
 pub(crate) fn features(kvm: &Kvm) -> Result<CpuId, SegmentError> {
     kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(failed("the processor's features"))
 }
 
-/// Makes `memory` the virtual machine's at guest-physical address `at`.
+/// Gives `memory` to the virtual machine at guest-physical address `at`.
 ///
 /// # Safety
 /// The memory must be kept longer than the machine runs.
@@ -51,6 +51,6 @@ pub(crate) unsafe fn give(vm: &VmFd, slot: u32, memory: &Memory, at: u64) -> Res
         memory_size: memory.bytes() as u64,
         userspace_addr: memory.base() as u64,
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps the contract above.
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("giving memory to the virtual machine"))
 }

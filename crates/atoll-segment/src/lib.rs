@@ -1,8 +1,8 @@
 //! Segmentation cores: programs run with no paging of their own, their system calls delegated to the paging side.
 //!
-//! `atoll segment run` uses it. `backend.rs` is what all kinds of cores have in common; `ldt/`, `kvm64/` and `flat/` (KVM and QEMU) are the
-//! kinds; `calls/` is the paging side, which serves any of them. The 64-bit direct segment of unmodified programs
-//! is elsewhere, in `atoll-memory`.
+//! `atoll segment run` uses it. `backend.rs` has what all kinds of cores have in common. `ldt/`, `kvm64/` and `flat/` (KVM and
+//! QEMU) are the kinds. `calls/` is the paging side, which serves all of them. The 64-bit direct segment of unmodified programs
+//! is in `atoll-memory`.
 //!
 //! Source: Soma, Gerofi, Ishikawa, "Revisiting Virtual Memory for High Performance Computing on Manycore Architectures: A Hybrid
 //! Segmentation Kernel Approach" (talk, 2014).

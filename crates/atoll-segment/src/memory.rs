@@ -1,6 +1,6 @@
-//! The one contiguous region that a program's segment is, as mapped here.
+//! The one contiguous region that holds a program's segment, as it is mapped in this process.
 //!
-//! Owned by a backend; everybody else works through its `Window`.
+//! A backend owns it; every other part works through its `Window`.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, RawFd};
 use crate::backend::{SegmentError, machine};
 use crate::window::Window;
 
-/// A mapping that is taken back when its owner goes.
+/// A mapping that ends with its owner.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: *mut u8,
@@ -17,7 +17,7 @@ pub(crate) struct Memory {
     shared: bool,
 }
 
-// SAFETY: an address range; what happens in it is the program's business.
+// SAFETY: the value is an address range; the program alone uses what is in it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -26,10 +26,11 @@ unsafe impl Sync for Memory {}
 pub(crate) const HUGE: usize = 2 << 20;
 
 impl Memory {
-    /// Maps `bytes` of zeros at `address`, or anywhere on a boundary of huge pages; on huge pages where the kernel has them.
+    /// Maps `bytes` of zeros at `address`, or anywhere on a boundary of huge pages. The mapping has huge pages where the kernel
+    /// has them.
     ///
     /// # Errors
-    /// The kernel's; EEXIST if something is at `address`.
+    /// The kernel's error; EEXIST if something is mapped at `address`.
     pub(crate) fn private(address: Option<usize>, bytes: usize) -> io::Result<Memory> {
         let (at, fixed, span) = match address {
             Some(at) => (at, libc::MAP_FIXED_NOREPLACE, bytes),
@@ -51,10 +52,10 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Maps a file that another process maps too.
+    /// Maps a file that another process maps, too.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn shared(file: RawFd, bytes: usize) -> io::Result<Memory> {
         let all = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping that replaces nothing.
@@ -67,7 +68,7 @@ impl Memory {
         Ok(Memory { base: base.cast(), bytes, shared: true })
     }
 
-    /// Gives back what lies before the first boundary of huge pages and behind `bytes` from there.
+    /// Unmaps what lies before the first boundary of huge pages, and what lies behind `bytes` from there.
     fn align(&mut self, bytes: usize) {
         let before = (self.base as usize).next_multiple_of(HUGE) - self.base as usize;
         let behind = self.bytes - before - bytes;
@@ -84,17 +85,17 @@ impl Memory {
         self.bytes = bytes;
     }
 
-    /// Where it begins here.
+    /// Returns the address of the memory's beginning in this process.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Its size in bytes.
+    /// Returns the memory's size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The window of `low..limit`, whose offset 0 is `origin` bytes into this memory, or before it.
+    /// Returns the window of `low..limit`, whose offset 0 is `origin` bytes into this memory, or before it if negative.
     ///
     /// The memory must be kept for as long as the window is used.
     pub(crate) fn window(&self, origin: i64, low: u64, limit: u64) -> Window {
@@ -104,7 +105,7 @@ impl Memory {
         unsafe { Window::new(self.base.wrapping_offset(origin as isize), low, limit) }
     }
 
-    /// What makes ranges of this memory zeros again, and gives their pages back.
+    /// Returns how ranges of this memory are made zeros again, which gives their pages back.
     pub(crate) fn discard(&self) -> Discard {
         if self.shared { Discard::Remove } else { Discard::Forget }
     }
@@ -117,7 +118,7 @@ impl Drop for Memory {
     }
 }
 
-/// A file in memory that a child has too, by its number.
+/// Makes a file in memory that a child process has, too, by the same number.
 pub(crate) fn file(name: &std::ffi::CStr) -> Result<File, SegmentError> {
     // SAFETY: a C string; no flags, as the child is to have it.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), 0) };
@@ -128,12 +129,12 @@ pub(crate) fn file(name: &std::ffi::CStr) -> Result<File, SegmentError> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// How pages are given back.
+/// The ways in which pages are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Discard {
-    /// Private memory is forgotten.
+    /// Private memory: the kernel forgets the pages.
     Forget,
-    /// A hole is punched into a shared file.
+    /// A shared file: a hole is punched into it.
     Remove,
 }
 

@@ -1,6 +1,6 @@
-//! Where a program, its heap and its stack go in a segment: the same for every backend.
+//! Places a program, its heap and its stack in a segment, in the same way for every backend.
 //!
-//! Used by each `load`; `space.rs` then keeps what lies between image and stack.
+//! Every `load` uses it; `space.rs` then keeps account of what lies between image and stack.
 
 use crate::backend::{Program, SegmentError};
 use crate::calls::{About, Delegate};
@@ -11,22 +11,22 @@ use crate::space::{PAGE, Space};
 use crate::start::{self, Places};
 use crate::window::Window;
 
-/// The smallest segment, in bytes: what a small program of glibc needs.
+/// The smallest segment, in bytes: a small program of glibc needs it.
 pub(crate) const LEAST: u64 = 1 << 20;
 
-/// Where a position-independent program is loaded.
+/// The offset at which a position-independent program is loaded.
 const MOVABLE: u64 = 4 << 20;
 
 /// A program in its segment.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// Its paging side.
+    /// The paging side of the program.
     pub(crate) delegate: Delegate,
-    /// How much higher than linked it was loaded.
+    /// The number of bytes by which it was loaded higher than linked.
     pub(crate) slide: u64,
     /// The first instruction.
     pub(crate) entry: u64,
-    /// The stack pointer it begins with.
+    /// The stack pointer at the first instruction.
     pub(crate) stack: u64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn load(
     image.load(&program.path, &window, slide).map_err(wrong)?;
     let (_, end) = image.extent();
     let first_break = (end + slide).next_multiple_of(PAGE);
-    // As Linux has it, or less in a small segment.
+    // The stack is as large as under Linux, or smaller in a small segment.
     let room = (window.limit() / 16).clamp(64 << 10, 8 << 20) / PAGE * PAGE;
     let top = window.limit() - room;
     if first_break > top {
@@ -57,7 +57,7 @@ pub(crate) fn load(
         return Err(wrong(beyond));
     }
     let entry = image.entry + slide;
-    // Where the headers are is only told to the program, which may say of itself what it likes.
+    // The place of the headers is only passed on to the program, so it need not be checked.
     let headers = image.headers.map(|(at, count)| (at.wrapping_add(slide), count));
     let gate = gate.filter(|_| image.width == Width::Bits32);
     let places = Places { entry, headers, gate, stack: window.limit() - 16 };
@@ -87,7 +87,7 @@ mod tests {
     const BYTES: usize = 8 << 20;
     const MARK: u8 = 0xa5;
 
-    /// Loads a file into a segment with marks around it; gives whether it was taken.
+    /// Loads a file into a segment with marks around it; returns whether it was accepted.
     fn loaded(file: &[u8]) -> Result<bool, TestCaseError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
@@ -113,7 +113,7 @@ mod tests {
         Ok(true)
     }
 
-    /// Somewhere in the segment, so that not all is refused for that alone.
+    /// Places the file somewhere in the segment, so that not every one is refused for that alone.
     fn placed(mut file: Vec<u8>, address: u32) -> Vec<u8> {
         let wide = file[4] == 2;
         let (entry, place) = if wide { (24, 0x50) } else { (24, 0x3c) };

@@ -1,9 +1,9 @@
-//! The shared object that 32-bit programs are shown in place of Linux's, for the entry to system calls in it.
+//! The shared object that 32-bit programs get in place of Linux's, for its entry to system calls.
 //!
-//! Put into segments by the 32-bit backends, each with code of its own behind.
+//! The 32-bit backends put it into segments, each with its own code behind it.
 
-/// The header of an i386 shared object without symbols: glibc takes the gate only
-/// from a kernel that shows it one. It is shorter than 256 bytes, and linked at 0.
+/// Makes the header of an i386 shared object without symbols: glibc uses the gate only if the kernel gives it one. It is
+/// shorter than 256 bytes, and linked at 0.
 pub(crate) fn shared_object(entry: u32) -> Vec<u8> {
     const HEADER: u32 = 52;
     const PROGRAM_HEADER: u32 = 32;
@@ -14,7 +14,7 @@ pub(crate) fn shared_object(entry: u32) -> Vec<u8> {
     let strings = symbols + 16;
     let mut out = vec![0x7f, b'E', b'L', b'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
-    // A shared object for i386, its entry the gate.
+    // The header is that of a shared object for i386 whose entry is the gate.
     for half in [3_u16, 3] {
         put(&half.to_le_bytes());
     }

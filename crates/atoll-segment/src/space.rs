@@ -1,37 +1,37 @@
-//! Which parts of a segment are taken: the break, and anonymous mappings below the stack.
+//! Keeps account of which parts of a segment are taken: the break, and anonymous mappings below the stack.
 //!
-//! Pure bookkeeping of offsets; `calls/memory.rs` drives it and clears what is given up. The invariant they keep
-//! together: what is not taken is zeros.
+//! Pure bookkeeping of offsets. `calls/memory.rs` drives it and clears what is given up. Together they keep this invariant:
+//! what is not taken is zeros.
 
 use std::collections::BTreeMap;
 
 use crate::errno::Errno;
 
-/// Pages of the program's view, in bytes.
+/// The number of bytes of a page in the program's view.
 pub(crate) const PAGE: u64 = 4096;
 
 const ENOMEM: Errno = Errno(libc::ENOMEM);
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-/// Ranges of offsets.
+/// The taken ranges of a segment.
 #[derive(Debug, Clone)]
 pub struct Space {
     first_break: u64,
     end_break: u64,
     top: u64,
-    /// Where to prefer large mappings: a huge page's size, or a page's.
+    /// The alignment that large mappings prefer: a huge page's size, or a page's.
     align: u64,
-    /// Start and end of each mapping, apart from each other.
+    /// The start and end of each mapping; no two touch.
     taken: BTreeMap<u64, u64>,
 }
 
 impl Space {
-    /// Free from `first_break` up to `top`, both multiples of pages.
+    /// Makes a space that is free from `first_break` up to `top`, both multiples of pages.
     pub fn new(first_break: u64, top: u64) -> Space {
         Space { first_break, end_break: first_break, top, align: 2 << 20, taken: BTreeMap::new() }
     }
 
-    /// Moves the break to `to` if that is possible; gives where it is then and was before.
+    /// Moves the break to `to` if that is possible; returns the break afterwards and before.
     pub fn set_break(&mut self, to: u64) -> (u64, u64) {
         let before = self.end_break;
         let ceiling = self.taken.first_key_value().map_or(self.top, |(&start, _)| start);
@@ -41,7 +41,7 @@ impl Space {
         (self.end_break, before)
     }
 
-    /// The lowest offset that mappings may have.
+    /// Returns the lowest offset that mappings may have.
     fn floor(&self) -> u64 {
         self.end_break.next_multiple_of(PAGE)
     }
@@ -64,10 +64,10 @@ impl Space {
         at.map(|at| self.take(at, len)).ok_or(ENOMEM)
     }
 
-    /// Takes `len` bytes at `at`, whatever is there.
+    /// Takes `len` bytes at `at`, whatever is mapped there.
     ///
     /// # Errors
-    /// EINVAL where it is no page's offset; ENOMEM outside of what mappings may take.
+    /// EINVAL where `at` is not a page's offset; ENOMEM outside the range for mappings.
     pub fn map_at(&mut self, at: u64, len: u64) -> Result<(), Errno> {
         let len = pages(len)?;
         if !at.is_multiple_of(PAGE) {
@@ -81,16 +81,16 @@ impl Space {
         Ok(())
     }
 
-    /// Is `len` bytes at `at` free, so that [`Space::map_at`] would take nothing from anybody?
+    /// Whether the `len` bytes at `at` are free, so that [`Space::map_at`] would replace nothing.
     pub fn is_free(&self, at: u64, len: u64) -> bool {
         let Some(end) = at.checked_add(len) else { return false };
         at >= self.floor() && end <= self.top && self.overlapping(at, end).is_empty()
     }
 
-    /// Gives up whatever is taken of `len` bytes at `at`; gives the ranges that were.
+    /// Gives up every mapping in the `len` bytes at `at`; returns the ranges that were taken.
     ///
     /// # Errors
-    /// EINVAL where it is no page's offset, for no bytes, or round the end.
+    /// EINVAL where `at` is not a page's offset, for no bytes, or where the range wraps round.
     pub fn unmap(&mut self, at: u64, len: u64) -> Result<Vec<(u64, u64)>, Errno> {
         let len = pages(len)?;
         let end = at.checked_add(len).filter(|_| at.is_multiple_of(PAGE)).ok_or(EINVAL)?;
@@ -108,7 +108,7 @@ impl Space {
         Ok(freed)
     }
 
-    /// Is all of `len` bytes at `at` taken by mappings?
+    /// Whether all of the `len` bytes at `at` are taken by mappings.
     pub fn is_mapped(&self, at: u64, len: u64) -> bool {
         let Some(end) = at.checked_add(len) else { return false };
         let mut reached = at;
@@ -121,7 +121,7 @@ impl Space {
         reached >= end
     }
 
-    /// Mappings that have bytes of `at..end`, in order.
+    /// Returns the mappings that have bytes in `at..end`, in order.
     fn overlapping(&self, at: u64, end: u64) -> Vec<(u64, u64)> {
         let before = self.taken.range(..=at).next_back().map(|(&s, _)| s).unwrap_or(at);
         self.taken
@@ -131,7 +131,7 @@ impl Space {
             .collect()
     }
 
-    /// Notes a free range as taken, as part of its neighbours.
+    /// Notes a free range as taken, and joins it to its neighbours.
     fn take(&mut self, at: u64, len: u64) -> u64 {
         let (mut start, mut end) = (at, at + len);
         if let Some((&before, &stop)) = self.taken.range(..at).next_back()
@@ -156,7 +156,7 @@ fn pages(len: u64) -> Result<u64, Errno> {
     }
 }
 
-/// The highest place for `len` bytes between `low` and `high`.
+/// Returns the highest place for `len` bytes between `low` and `high`.
 fn fit(low: u64, high: u64, len: u64, align: u64) -> Option<u64> {
     let at = high.checked_sub(len)? / align * align;
     (at >= low).then_some(at)

@@ -1,12 +1,13 @@
-//! How far cores are: empty, a program loaded, running; the same for every backend, so that calls out of order are errors.
+//! The stages of cores: empty, a program loaded, running. They are the same for every backend, so that calls out of order are
+//! errors.
 //!
-//! A backend says what it keeps in each stage; one whose cores have threads that tell the end waits by [`Stage::wait`].
+//! A backend says what it keeps in each stage. A backend whose cores have threads that report the end waits by [`Stage::wait`].
 
 use std::sync::mpsc::Receiver;
 
 use crate::backend::{End, SegmentError, machine};
 
-/// A stage; `L` is kept when a program is loaded, `R` while it runs.
+/// A stage; `L` is kept while a program is loaded, `R` while it runs.
 #[derive(Debug, Default)]
 pub(crate) enum Stage<L, R> {
     #[default]
@@ -16,7 +17,7 @@ pub(crate) enum Stage<L, R> {
 }
 
 impl<L, R> Stage<L, R> {
-    /// Takes what was loaded, to run it; nothing is there until [`Stage::run`].
+    /// Takes what was loaded, to run it; the stage is empty until [`Stage::run`].
     ///
     /// # Errors
     /// No program is loaded, or one runs already.
@@ -30,10 +31,10 @@ impl<L, R> Stage<L, R> {
         }
     }
 
-    /// Takes what runs.
+    /// Takes what is kept of the running program.
     ///
     /// # Errors
-    /// Nothing was started.
+    /// No program was started.
     pub(crate) fn running(&mut self) -> Result<R, SegmentError> {
         match std::mem::take(self) {
             Stage::Running(running) => Ok(running),
@@ -46,10 +47,10 @@ impl<L, R> Stage<L, R> {
 }
 
 impl<L> Stage<L, Receiver<End>> {
-    /// Waits until the cores' threads say how the program ended.
+    /// Waits until the cores' threads report how the program ended.
     ///
     /// # Errors
-    /// Nothing was started, or all of them are gone without a word.
+    /// No program was started, or all threads are gone without a report.
     pub(crate) fn wait(&mut self) -> Result<End, SegmentError> {
         self.running()?.recv().map_err(|e| machine("serving cores")(std::io::Error::other(e)))
     }

@@ -1,6 +1,6 @@
-//! What a program finds on its stack when it begins: arguments, environment and the auxiliary vector.
+//! Makes the stack that a program finds when it begins: arguments, environment and the auxiliary vector.
 //!
-//! The same for every backend; the System V ABI's process initialization for i386 and x86-64.
+//! It is the same for every backend, after the System V ABI's process initialization for i386 and x86-64.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,34 +9,34 @@ use crate::errno::{EFAULT, Errno};
 use crate::image::Width;
 use crate::window::Window;
 
-/// What the program is told of itself.
+/// What the program is told about itself.
 #[derive(Debug)]
 pub struct Start<'a> {
     /// The file that runs.
     pub path: &'a Path,
-    /// Its arguments, the name first.
+    /// The program's arguments, the name first.
     pub arguments: &'a [std::ffi::OsString],
     /// `NAME=value` of each variable.
     pub environment: &'a [std::ffi::OsString],
 }
 
-/// Where things are in the segment.
+/// The places of things in the segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places {
     /// The first instruction.
     pub(crate) entry: u64,
-    /// The program headers and their number.
+    /// The offset of the program headers, and their number.
     pub(crate) headers: Option<(u64, u64)>,
-    /// The shared object whose entry a 32-bit program calls for a system call: its offset, and the entry's.
+    /// The shared object whose entry a 32-bit program calls for a system call: its offset, and its entry's.
     pub(crate) gate: Option<(u64, u64)>,
     /// The first offset above the stack.
     pub(crate) stack: u64,
 }
 
-/// Writes what belongs on the stack; gives the stack pointer to begin with.
+/// Writes the arguments, the environment and the auxiliary vector on the stack; returns the stack pointer to begin with.
 ///
 /// # Errors
-/// EFAULT (E2BIG to the kernel) if it does not fit in `room` bytes.
+/// EFAULT (the kernel would say E2BIG) if they do not fit into `room` bytes.
 pub(crate) fn stack(
     window: &Window,
     width: Width,
@@ -100,18 +100,18 @@ pub(crate) fn stack(
     Ok(at)
 }
 
-/// Where i386 programs find what to call for a system call.
+/// The entry of the auxiliary vector that tells i386 programs what to call for a system call.
 const AT_SYSINFO: u64 = 32;
 
-/// 16 bytes nobody can guess.
+/// Returns 16 random bytes, for the program's stack guards.
 fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
-    // SAFETY: the buffer is ours; should it fail, the program's stack guards are zeros, which is in order.
+    // SAFETY: the buffer is ours. Should the call fail, the program's stack guards are zeros, which is allowed.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     bytes
 }
 
-/// Writes downwards.
+/// Writes from the top of the stack downwards.
 struct Writer<'a> {
     window: &'a Window,
     at: u64,

@@ -1,6 +1,6 @@
-//! Which offset an instruction would have touched, beyond its segment's limit.
+//! Finds the offset that an instruction would have touched beyond its segment's limit.
 //!
-//! The processor names no address when it stops an access at a limit, so the instruction is read again: pure code
+//! The processor names no address when it stops an access at a limit, so the instruction is decoded again. This is pure code
 //! over its bytes and the registers, for every 32-bit backend.
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, OpAccess, Register};
@@ -9,36 +9,36 @@ use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, OpAcce
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Registers {
-    /// As the architecture names them.
+    /// The register `eax`.
     pub eax: u32,
-    /// As the architecture names them.
+    /// The register `ebx`.
     pub ebx: u32,
-    /// As the architecture names them.
+    /// The register `ecx`.
     pub ecx: u32,
-    /// As the architecture names them.
+    /// The register `edx`.
     pub edx: u32,
-    /// As the architecture names them.
+    /// The register `esi`.
     pub esi: u32,
-    /// As the architecture names them.
+    /// The register `edi`.
     pub edi: u32,
-    /// As the architecture names them.
+    /// The register `ebp`.
     pub ebp: u32,
-    /// As the architecture names them.
+    /// The register `esp`.
     pub esp: u32,
-    /// As the architecture names them.
+    /// The register `eip`.
     pub eip: u32,
-    /// As the architecture names them.
+    /// The register `eflags`.
     pub eflags: u32,
 }
 
-/// What a program did that its segment does not allow.
+/// An access or instruction of a program that its segment does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The first offset of the access, where it could be found.
     pub offset: Option<u64>,
-    /// Bytes it would have touched.
+    /// The number of bytes that the access would have touched.
     pub bytes: u64,
-    /// It would have written.
+    /// Whether the access would have written.
     pub write: bool,
     /// The offset of the instruction.
     pub instruction: u64,
@@ -58,7 +58,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// The access of the instruction `code` that leaves `low..limit`; without an offset where none of them does.
+/// Returns the access of the instruction `code` that leaves `low..limit`; without an offset where no access leaves it.
 ///
 /// `thread_pointer` is what gs-relative offsets are counted from.
 pub fn explain(code: &[u8], registers: &Registers, thread_pointer: u64, low: u64, limit: u64) -> Violation {
@@ -90,7 +90,8 @@ pub fn explain(code: &[u8], registers: &Registers, thread_pointer: u64, low: u64
     find(code, 32, u64::from(r.eip), low, limit, value)
 }
 
-/// The same for 64-bit code; `registers` are numbered as in instructions (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15).
+/// Does the same for 64-bit code; `registers` are numbered as in instructions (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to
+/// r15).
 pub(crate) fn explain_64(
     code: &[u8],
     ip: u64,
@@ -113,7 +114,7 @@ pub(crate) fn explain_64(
     find(code, 64, ip, low, limit, value)
 }
 
-/// What kind of fault other than an access an instruction can make: its signal, if it is one of those.
+/// Returns the signal of a fault, other than an access, that an instruction can make; `None` if it can make none.
 pub(crate) fn signal_of(code: &[u8], bits: u32) -> Option<i32> {
     let instruction = Decoder::new(bits, code, DecoderOptions::NONE).decode();
     match instruction.mnemonic() {
@@ -134,7 +135,7 @@ fn find(
     value: impl Fn(Register, usize, usize) -> Option<u64>,
 ) -> Violation {
     let mut found = Violation { offset: None, bytes: 0, write: false, instruction: ip, limit };
-    // The fetch itself was outside.
+    // The instruction's own address was outside.
     if ip >= limit {
         return Violation { offset: Some(ip), bytes: 1, ..found };
     }

@@ -1,10 +1,10 @@
-//! A program's memory as the paging side sees it: offsets in, checked host addresses out.
+//! A program's memory as the paging side sees it: takes offsets and returns checked addresses of this process.
 //!
-//! Every pointer of a delegated call passes here, whatever the backend; `memory.rs` makes the memory behind it.
+//! Every pointer of a delegated call passes here, whatever the backend. `memory.rs` makes the memory behind it.
 
 use crate::errno::{EFAULT, Errno};
 
-/// Data that any bytes make a valid value of.
+/// Data of which any bytes make a valid value.
 ///
 /// # Safety
 /// Every bit pattern must be valid, and there must be no padding.
@@ -21,10 +21,10 @@ plain!(
     [i64; 2], [i64; 4], [i32; 2], [i32; 4]
 );
 
-/// What of a segment the program may use: offsets `low..limit`.
+/// The part of a segment that the program may use: offsets `low..limit`.
 ///
-/// A copy of it is a view; the memory's owner keeps it mapped for as long as cores run. The program writes it
-/// at any time, so it is only ever copied from and to, never borrowed.
+/// A copy of a window is a view; the memory's owner keeps it mapped for as long as cores run. The program writes the memory at
+/// any time, so bytes are only copied from and to it, never borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     base: *mut u8,
@@ -38,7 +38,7 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 impl Window {
-    /// The window over memory whose offset 0 is at `base`.
+    /// Makes the window over memory whose offset 0 is at `base`.
     ///
     /// # Safety
     /// Offsets `low..limit` from `base` must be mapped for reading and writing while the window or a copy is used.
@@ -46,25 +46,25 @@ impl Window {
         Window { base, low, limit }
     }
 
-    /// The first offset beyond the segment, in bytes.
+    /// Returns the first offset beyond the segment, in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The first usable offset, in bytes.
+    /// Returns the first usable offset, in bytes.
     pub fn low(&self) -> u64 {
         self.low
     }
 
-    /// Where offset 0 is in this process.
+    /// Returns the address of offset 0 in this process.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// The address here of the `len` bytes at offset `at`.
+    /// Returns the address in this process of the `len` bytes at offset `at`.
     ///
     /// # Errors
-    /// EFAULT where any of them lies outside, or the range wraps round; a range of no bytes is in order anywhere.
+    /// EFAULT where any of the bytes lies outside, or where the range wraps round. A range of no bytes is allowed anywhere.
     pub fn address(&self, at: u64, len: u64) -> Result<*mut u8, Errno> {
         if len == 0 {
             return Ok(self.base.wrapping_add(at.min(self.limit) as usize));
@@ -73,7 +73,7 @@ impl Window {
         if at < self.low || end > self.limit {
             return Err(EFAULT);
         }
-        // In bounds of the mapping by the check above.
+        // The check above keeps this within the mapping.
         Ok(self.base.wrapping_add(at as usize))
     }
 
@@ -139,7 +139,7 @@ impl Window {
         let mut bytes = Vec::new();
         for i in 0..=most as u64 {
             match self.read::<u8>(at.checked_add(i).ok_or(EFAULT)?)? {
-                // There is no NUL among them.
+                // The bytes before the first NUL contain no NUL.
                 0 => return std::ffi::CString::new(bytes).map_err(|_| EFAULT),
                 byte => bytes.push(byte),
             }

@@ -1,12 +1,12 @@
-//! What `gcc -fsanitize=thread` calls at each access that is not atomic.
+//! The functions that `gcc -fsanitize=thread` calls at each access that is not atomic.
 //!
-//! `record` takes it from here.
+//! They pass the access to `record`.
 
 use std::ffi::c_void;
 
 use crate::record::{access, access_aligned};
 
-/// Those that are aligned to their size, and so within one page.
+/// Functions for accesses that are aligned to their size, and so lie within one page.
 macro_rules! aligned {
     ($($name:ident $write:literal;)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
-//! What `gcc -fsanitize=thread` calls in place of each atomic operation: it is done here, in the strictest order.
+//! The functions that `gcc -fsanitize=thread` calls in place of each atomic operation. They carry it out, in the strictest
+//! order.
 //!
-//! `record` hears of the access; one that reads and writes is told as a write.
+//! They pass the access to `record`; an operation that reads and writes counts as a write.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::SeqCst;

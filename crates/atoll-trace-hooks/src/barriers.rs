@@ -1,12 +1,12 @@
-//! Barriers: a mark once they are passed, named by where the call returns to.
+//! Barriers: makes a mark once a barrier is passed, named by the address that the call returns to.
 //!
-//! The functions have libgomp's names and types; marks are made in `mark`.
+//! The functions have libgomp's names and types. `mark` makes the marks.
 
 use atoll_libgomp::real;
 
 use crate::mark;
 
-/// Barriers that return nothing, or whether the region was cancelled.
+/// Functions of barriers that return nothing, or whether the region was cancelled.
 macro_rules! barriers {
     ($($name:ident $body:ident $(-> $result:ty)?;)*) => {$(
         extern "C" fn $body(site: usize) $(-> $result)? {
@@ -34,7 +34,7 @@ barriers! {
 
 extern "C" fn single_copy_start(site: usize) -> *mut u8 {
     let data = real!(GOMP_single_copy_start, fn() -> *mut u8)();
-    // Who gets nothing executes the block and passes the barrier behind it.
+    // The thread that gets a null pointer executes the block and passes the barrier behind it.
     if !data.is_null() {
         mark::barrier(site);
     }

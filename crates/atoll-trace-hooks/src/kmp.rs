@@ -1,7 +1,7 @@
 //! libomp's regions and barriers: a mark before and behind each member's part, and once a barrier is passed.
 //!
-//! As `regions` and `barriers` do for libgomp's; marks are made in `mark`. Compilers call a barrier at the end of each loop and
-//! section of their own accord.
+//! This does for libomp what `regions` and `barriers` do for libgomp; `mark` makes the marks. Compilers themselves add a call
+//! of a barrier at the end of each loop and section.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,8 @@ use atoll_trace_wire::word::Kind;
 use crate::mark;
 
 unsafe extern "C" fn member(global: *const i32, bound: *const i32, frame: *mut u8) {
-    // SAFETY: from `framed`, or made like one in `__kmpc_fork_call_if`; who made it waits for the region's end.
+    // SAFETY: the pointer comes from `framed`, or was made like one in `__kmpc_fork_call_if`; the function that made it waits
+    // for the region's end.
     let function = unsafe { frames::outlined(frame) };
     mark::region(Kind::Begin, function);
     // SAFETY: as above.
@@ -21,7 +22,7 @@ unsafe extern "C" fn member(global: *const i32, bound: *const i32, frame: *mut u
 }
 
 extern "C" fn fork(location: *const c_void, frame: *mut u8) {
-    // libomp's takes any number of arguments, of which this is one.
+    // libomp's function takes any number of arguments, of which this is one.
     real!(__kmpc_fork_call, fn(*const c_void, i32, Member, *mut u8))(location, 1, member, frame);
 }
 

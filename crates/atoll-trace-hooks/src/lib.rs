@@ -1,9 +1,9 @@
-//! `libatoll_hooks.so`: what `atoll trace` has inside the program.
+//! `libatoll_hooks.so`: the library that `atoll trace` loads into the program.
 //!
-//! It stands in front of libgomp's regions and barriers (`regions`, `barriers`) and libomp's (`kmp`) and makes a mark at each. Under QEMU a
-//! mark is a system call that the plugin (`atoll-qemu-plugin`) sees. In a program recompiled with `gcc -fsanitize=thread`
-//! and linked against this library the compiler's calls at each access end in `accesses` and `atomics`, and everything
-//! is written to the collector from here (`record`). Loaded without `atoll trace` it does nothing.
+//! It stands in front of libgomp's regions and barriers (`regions`, `barriers`) and libomp's (`kmp`) and makes a mark at each.
+//! Under QEMU a mark is a system call that the plugin (`atoll-qemu-plugin`) sees. In a program recompiled with `gcc
+//! -fsanitize=thread` and linked against this library, the compiler's calls at each access end in `accesses` and `atomics`, and
+//! `record` writes everything to the collector. Loaded without `atoll trace` the library does nothing.
 
 mod accesses;
 mod atomics;

@@ -1,6 +1,6 @@
-//! Makes marks, in the way that was asked for.
+//! Makes marks in the way that `atoll trace` asked for.
 //!
-//! `regions` and `barriers` say when.
+//! `regions` and `barriers` call it.
 
 use std::ffi::c_int;
 
@@ -11,7 +11,7 @@ use atoll_trace_wire::word::{Kind, member, with_amount};
 use crate::record;
 use crate::start::{Mode, mode};
 
-/// The calling thread begins or ends its part of the region of `function`.
+/// Marks that the calling thread begins or ends its part of the region of `function`.
 pub(crate) fn region(kind: Kind, function: usize) {
     if mode() == Mode::Off || !outermost() {
         return;
@@ -21,14 +21,15 @@ pub(crate) fn region(kind: Kind, function: usize) {
     make(member(kind, worker as u16, team as u32), function as u64);
 }
 
-/// The calling thread passed the barrier that returns to `site`.
+/// Marks that the calling thread passed the barrier that returns to `site`.
 pub(crate) fn barrier(site: usize) {
     if mode() != Mode::Off && outermost() {
         make(with_amount(Kind::Barrier, 0), site as u64);
     }
 }
 
-/// Teams inside of teams make no marks: their workers' numbers are others' too.
+/// Whether the team is an outermost one. Teams inside of teams make no marks, as their workers' numbers belong to other
+/// workers, too.
 fn outermost() -> bool {
     real!(omp_get_level, fn() -> c_int)() == 1
 }
@@ -38,7 +39,7 @@ fn make(mark: u64, number: u64) {
         Mode::Off => {}
         Mode::Record => record::mark(mark, number),
         Mode::Mark => {
-            // The program must find its errno as it left it.
+            // The program must find its errno unchanged.
             // SAFETY: the calling thread's errno; the call has no effect, as no kernel knows it.
             unsafe {
                 let errno = libc::__errno_location();

@@ -1,6 +1,6 @@
-//! Tells the collector which object files lie where, so that regions get names.
+//! Tells the collector the place of each object file, so that regions get names.
 //!
-//! `start` has it done once, before `main`.
+//! `start` calls it once, before `main`.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -11,10 +11,10 @@ use atoll_trace_wire::{BLOCK_WORDS, put};
 
 use crate::start::OWN_FILE;
 
-/// Not a thread's: what it says is of the process.
+/// The thread number of words that concern the process.
 const NO_THREAD: u32 = u32::MAX;
 
-/// Tells of all object files loaded now.
+/// Tells of all object files that are loaded now.
 pub(crate) fn tell(pipe: i32) {
     let mut pipe = pipe;
     // SAFETY: the callback has the type it is called by, and its data is the pipe.

@@ -1,4 +1,4 @@
-//! Each thread's stream to the collector, where accesses are seen from in here.
+//! Each thread's stream to the collector, for programs whose accesses are seen from inside.
 //!
 //! `accesses` and `atomics` call [`access`] at every access of the program, `mark` at every mark.
 
@@ -14,12 +14,12 @@ use crate::start::{Mode, filter, mode, pipe};
 const PAGE_SHIFT: u32 = 12;
 
 thread_local! {
-    /// The stream is in use: what a signal's handler tells meanwhile is not recorded.
+    /// Whether the stream is in use: accesses and marks of a signal's handler meanwhile are not recorded.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-// The thread's stream; null before its first access. This library is there from the program's start, so its thread-local
-// data are at a fixed distance from the thread's pointer, and finding them takes two instructions instead of a call.
+// The thread's stream; null before its first access. This library is loaded from the program's start, so its thread-local data
+// are at a fixed distance from the thread's pointer. Finding them takes two instructions instead of a call.
 std::arch::global_asm!(
     ".section .tbss.atoll_stream,\"awT\",@nobits",
     ".p2align 3",
@@ -32,7 +32,7 @@ std::arch::global_asm!(
     ".text",
 );
 
-/// The calling thread's stream; null if there is none yet.
+/// Returns the calling thread's stream; null if there is none yet.
 #[inline(always)]
 fn mine() -> *mut Stream {
     let stream: *mut Stream;
@@ -64,7 +64,7 @@ fn set_mine(stream: *mut Stream) {
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(0);
 static AT_END: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
 
-/// The calling thread touched something within one page.
+/// Records that the calling thread touched something within one page.
 #[inline(always)]
 pub(crate) fn access_aligned(address: usize, write: bool) {
     let page = (address >> PAGE_SHIFT) as u64;
@@ -77,7 +77,7 @@ pub(crate) fn access_aligned(address: usize, write: bool) {
     tell(page, write);
 }
 
-/// The calling thread touched `bytes` bytes, at least one, from `address`.
+/// Records that the calling thread touched `bytes` bytes, at least one, from `address`.
 #[inline(always)]
 pub(crate) fn access(address: usize, bytes: usize, write: bool) {
     access_aligned(address, write);
@@ -92,7 +92,7 @@ fn tell(page: u64, write: bool) {
     with(|stream| stream.access(page, write));
 }
 
-/// The calling thread makes a mark.
+/// Records a mark of the calling thread.
 pub(crate) fn mark(mark: u64, number: u64) {
     with(|stream| stream.mark(mark, number));
 }
@@ -130,12 +130,12 @@ fn make() -> *mut Stream {
     stream
 }
 
-/// A thread other than the first ends: what it has told leaves. Accesses after this are lost, and few.
+/// Sends the events of a thread that ends. Later accesses of that thread are lost; there are few.
 unsafe extern "C" fn thread_ends(_: *mut c_void) {
     with(Stream::flush);
 }
 
-/// The process ends: what the calling thread has told leaves.
+/// Sends the events of the calling thread when the process ends.
 pub(crate) extern "C" fn end() {
     with(Stream::flush);
 }

@@ -1,6 +1,6 @@
 //! Regions: each member of a team makes a mark before and behind its part.
 //!
-//! The functions have libgomp's names and types and hand it a function of ours; marks are made in `mark`.
+//! The functions have libgomp's names and types and pass it a function of this library; `mark` makes the marks.
 
 use std::ffi::{c_long, c_uint};
 
@@ -9,10 +9,10 @@ use atoll_trace_wire::word::Kind;
 
 use crate::mark;
 
-/// What members get in place of the region's data.
+/// The data that members get in place of the region's data.
 #[repr(C)]
 struct Region {
-    /// The first word of the region's data: libgomp looks for reductions there.
+    /// The first word of the region's data, where libgomp looks for reductions.
     reductions: usize,
     function: Function,
     data: *mut u8,
@@ -50,7 +50,7 @@ extern "C" fn GOMP_parallel_reductions(
     real(member, region.data(), threads, flags)
 }
 
-/// Entry points whose region's data is nobody's but the members'; what follows function and data, by name.
+/// Entry points whose region's data is used by the members only; the arguments behind function and data are given by name.
 macro_rules! regions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Before `main`: what is asked of this library, and an environment as the program would have had it.
+//! Before `main`: reads what is asked of this library, and restores the environment that the program would have had.
 //!
 //! `mark` and `record` look here whether they have anything to do.
 
@@ -13,11 +13,11 @@ use crate::{modules, record};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mode {
-    /// Nothing.
+    /// The library does nothing.
     Off,
-    /// Marks, for somebody who sees the accesses.
+    /// The library makes marks, for an engine that sees the accesses.
     Mark,
-    /// Accesses and marks.
+    /// The library records accesses and marks.
     Record,
 }
 
@@ -25,7 +25,7 @@ static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 static FILTER: AtomicU32 = AtomicU32::new(0);
 
-/// What is asked.
+/// Returns what is asked of this library.
 #[inline]
 pub(crate) fn mode() -> Mode {
     match MODE.load(Ordering::Relaxed) {
@@ -35,12 +35,12 @@ pub(crate) fn mode() -> Mode {
     }
 }
 
-/// The pipe's descriptor.
+/// Returns the pipe's descriptor.
 pub(crate) fn pipe() -> i32 {
     PIPE.load(Ordering::Relaxed)
 }
 
-/// The filter's places.
+/// Returns the number of places in the filter.
 pub(crate) fn filter() -> u32 {
     FILTER.load(Ordering::Relaxed)
 }

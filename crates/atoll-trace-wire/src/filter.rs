@@ -1,46 +1,47 @@
-//! The recently-seen filter: which accesses say nothing new.
+//! The filter of recently seen pages, which finds accesses that say nothing new.
 //!
-//! [`Stream`](crate::Stream) asks it before it tells the collector. It is asked at every access of the program, so hints
-//! answer most; the pages themselves leave in the order they came. That order, not the order of use, makes a page in
-//! constant use show up again whenever as many others have come as there are places.
+//! [`Stream`](crate::Stream) asks it before sending an access to the collector. It is asked at every access of the program, so
+//! hints answer most questions. The pages themselves leave in the order in which they came. That order, not the order of use,
+//! makes a page in constant use show up again whenever as many other pages have come as there are places.
 
-/// A page number that no page has.
+/// A page number that no page has, for an empty place.
 const NONE: u64 = u64::MAX;
-/// Bits of a hint's index. Of a table of one size the compiler knows that no index is outside of it.
+/// The number of bits of a hint's index. The table has one size, so the compiler knows that no index is outside of it.
 const HINT_BITS: u32 = 9;
 
-/// The pages a thread used of late.
+/// The pages that a thread used recently.
 #[derive(Debug)]
 pub struct Filter {
-    /// Twice the page, plus one if it was written, where its number's hash says; or another's, or none.
+    /// At the hash of a page's number: twice the page, plus one if it was written. It may be another page's, or empty.
     hints: [u64; 1 << HINT_BITS],
-    /// All pages, likewise, in a ring. Empty: nothing is filtered.
+    /// All pages, in the same form, in a ring. If it is empty, nothing is filtered.
     places: Box<[u64]>,
-    /// The oldest.
+    /// The index of the oldest place.
     next: usize,
 }
 
 impl Filter {
-    /// A filter of `entries` places; 0: it finds everything new.
+    /// Makes a filter of `entries` places; with 0 it finds everything new.
     pub fn new(entries: u32) -> Self {
         let places = vec![NONE; entries as usize].into_boxed_slice();
         Self { hints: [NONE; 1 << HINT_BITS], places, next: 0 }
     }
 
-    /// Is the hint enough to say that this access is not new?
+    /// Whether the hint is enough to say that this access is not new.
     #[inline(always)]
     pub fn is_known(&self, page: u64, write: bool) -> bool {
-        // Equal but for the lowest bit: read before, which is enough for a read.
+        // The two are equal except for the lowest bit: the page was read before, which is enough for a read.
         (self.hints[hint(page)] ^ (page << 1 | 1)) <= u64::from(!write)
     }
 
-    /// Is this access new? A read is not while its page has a place, a write while it has one as written. It then has.
+    /// Whether this access is new. A read is not new while its page has a place, and a write while its page has one as written.
+    /// Afterwards the page has a place.
     pub fn is_new(&mut self, page: u64, write: bool) -> bool {
         if self.places.is_empty() {
             return true;
         }
         let wanted = page << 1 | u64::from(write);
-        // Without a way out in the middle this is a few vector instructions.
+        // Without an early exit this loop is a few vector instructions.
         let mut place = usize::MAX;
         for (at, &held) in self.places.iter().enumerate() {
             if held | 1 == wanted | 1 {
@@ -74,7 +75,7 @@ impl Filter {
 
 #[inline(always)]
 fn hint(page: u64) -> usize {
-    // Multiplicative hashing: strides of powers of two spread too.
+    // Multiplicative hashing spreads strides of powers of two, too.
     (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HINT_BITS)) as usize
 }
 
@@ -95,14 +96,14 @@ mod tests {
         assert!(!is_new(&mut filter, 5, true) && !is_new(&mut filter, 5, false));
         assert!(is_new(&mut filter, 6, false) && is_new(&mut filter, 9, false));
         assert!(!is_new(&mut filter, 5, false) && !is_new(&mut filter, 6, false));
-        // In use or not, the oldest leaves.
+        // The oldest leaves, whether it is in use or not.
         assert!(is_new(&mut filter, 7, false));
         assert!(is_new(&mut filter, 5, false) && !is_new(&mut filter, 9, false));
         filter.clear();
         assert!(is_new(&mut filter, 7, false));
     }
 
-    /// What it answers is what a plain list of the last pages would.
+    /// The filter's answers are those of a plain list of the last pages.
     #[test]
     fn hints_change_no_answer() {
         for entries in [1u32, 2, 7, 64, 700] {

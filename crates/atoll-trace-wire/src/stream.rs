@@ -1,44 +1,44 @@
-//! One thread's way to the collector: its filter, its clock and the block being filled.
+//! One thread's stream to the collector: its filter, its clock and the block that is being filled.
 //!
-//! Engines call [`Stream::is_known`] at every access of the program, so it does as little as it can. What leaves is in
-//! [`word`](crate::word).
+//! Engines call [`Stream::is_known`] at every access of the program, so it does as little as it can. [`word`](crate::word)
+//! defines the words that are sent.
 
 use crate::filter::Filter;
 use crate::word::{self, Kind};
 use crate::{BLOCK_WORDS, REFRESH_INSTRUCTIONS};
 
-/// Words an access may take: instructions of their own, then the access.
+/// The most words of an access: instructions of their own, then the access.
 const ACCESS_WORDS: usize = 2;
-/// Words a mark may take: what came before, then the mark and its number.
+/// The most words of a mark: earlier instructions and accesses, then the mark and its number.
 const MARK_WORDS: usize = 4;
 
-/// Accesses that an engine which counts nothing else may let go by without counting them.
+/// The number of accesses that an engine without other counts may let go by without counting them.
 const COUNTED_AT_ONCE: i64 = 1 << 16;
 
-/// One thread's events on their way.
+/// The stream of one thread's events.
 #[derive(Debug)]
 #[repr(align(128))] // Two threads' must not share a cache line, nor a pair of them.
 pub struct Stream {
-    /// Accesses since the last `Seen`.
+    /// The number of accesses since the last `Seen`.
     seen: u64,
-    /// Instructions since the last word.
+    /// The number of instructions since the last word.
     elapsed: u64,
-    /// Instructions the last refresh left to the next.
+    /// The number of instructions until the filter is refreshed.
     until_refresh: i64,
-    /// For engines that count accesses only: how many may still go by before [`count`](Self::count) must be called.
+    /// For engines that count accesses only: the number that may still go by before [`count`](Self::count) must be called.
     left: i64,
     filter: Filter,
     thread: u32,
     pipe: i32,
-    /// The process that may write: a child made by fork inherits the stream and must not.
+    /// The process that may write: a child made by fork inherits the stream and must not write to it.
     process: i32,
-    /// Words in use, the head's place included.
+    /// The number of words in use, the head's place included.
     used: usize,
     block: [u64; BLOCK_WORDS],
 }
 
 impl Stream {
-    /// A stream of `thread`'s events to the descriptor `pipe`, with a filter of `entries` slots; 0: none.
+    /// Makes a stream of `thread`'s events to the descriptor `pipe`, with a filter of `entries` places; 0: none.
     pub fn new(thread: u32, pipe: i32, entries: u32) -> Self {
         // SAFETY: no arguments, no effect.
         let process = unsafe { libc::getpid() };
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// The thread executed instructions.
+    /// Notes that the thread executed instructions.
     #[inline(always)]
     pub fn execute(&mut self, instructions: u64) {
         self.elapsed += instructions;
@@ -73,16 +73,16 @@ impl Stream {
         self.filter.clear();
     }
 
-    /// The thread touched a page. True where nothing is to be done about it: else [`tell`](Self::tell) follows.
+    /// Whether an access to this page needs no more. If not, [`tell`](Self::tell) must follow.
     #[inline(always)]
     pub fn is_known(&mut self, page: u64, write: bool) -> bool {
         self.seen += 1;
         self.filter.is_known(page, write)
     }
 
-    /// As [`is_known`](Self::is_known), for engines that do not know instructions: each access stands for one. Where it says
-    /// no, [`count`](Self::count) and [`access`](Self::access) follow. Nothing but a counter changes, so that it may be
-    /// called in a signal's handler while the stream is in use.
+    /// Does the same as [`is_known`](Self::is_known), for engines that do not know instructions: each access stands for one.
+    /// Where it returns `false`, [`count`](Self::count) and [`access`](Self::access) must follow. It changes only a counter, so
+    /// a signal's handler may call it while the stream is in use.
     #[inline(always)]
     pub fn is_known_and_counted(&mut self, page: u64, write: bool) -> bool {
         self.left -= 1;
@@ -97,7 +97,7 @@ impl Stream {
         self.execute(accesses);
     }
 
-    /// The thread touched a page that [`is_known`](Self::is_known) did not know.
+    /// Notes that the thread touched a page that [`is_known`](Self::is_known) did not know.
     #[inline(never)]
     pub fn tell(&mut self, page: u64, write: bool) {
         if !self.filter.is_new(page, write) || page >= word::MAX_PAGE {
@@ -111,7 +111,7 @@ impl Stream {
         self.elapsed = 0;
     }
 
-    /// The thread touched a page.
+    /// Notes that the thread touched a page.
     #[inline]
     pub fn access(&mut self, page: u64, write: bool) {
         if !self.is_known(page, write) {
@@ -119,7 +119,7 @@ impl Stream {
         }
     }
 
-    /// A mark of a kind that one number follows. Everything told so far is then on its way, and the filter empty.
+    /// Sends a mark of a kind that one number follows. Everything noted so far is then sent, and the filter empty.
     pub fn mark(&mut self, mark: u64, number: u64) {
         self.room(MARK_WORDS);
         self.tell_elapsed();
@@ -129,7 +129,7 @@ impl Stream {
         self.flush();
     }
 
-    /// Sends what is there.
+    /// Sends what is in the block.
     pub fn flush(&mut self) {
         if self.seen > 0 && self.used < BLOCK_WORDS {
             self.push(word::with_amount(Kind::Seen, self.seen));
@@ -152,7 +152,7 @@ impl Stream {
         }
     }
 
-    /// Makes room for so many words; one more is left for `Seen`.
+    /// Makes room for `words` words; one more is left for `Seen`.
     #[inline]
     fn room(&mut self, words: usize) {
         if self.used + words >= BLOCK_WORDS {
@@ -167,7 +167,7 @@ impl Stream {
     }
 }
 
-/// Writes a block to the pipe, whole. Where nobody reads any more it is lost: the program goes on.
+/// Writes a whole block to the pipe. Where nobody reads any more it is lost, and the program goes on.
 pub fn put(pipe: i32, block: &[u64]) {
     loop {
         // SAFETY: the block is valid for reads of its size.
@@ -185,7 +185,7 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsRawFd;
 
-    /// The words that `tell` makes a stream send, heads left out.
+    /// Returns the words that `tell` makes a stream send, without the heads.
     fn told(entries: u32, tell: impl FnOnce(&mut Stream)) -> Vec<u64> {
         let (mut from, to) = std::io::pipe().unwrap();
         let mut stream = Stream::new(3, to.as_raw_fd(), entries);

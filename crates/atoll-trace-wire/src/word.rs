@@ -1,26 +1,26 @@
-//! The words of a block: 64 bits, the kind in the lowest four.
+//! The words of a block: 64 bits, with the kind in the lowest four.
 //!
-//! Engines make them ([`Stream`](crate::Stream)), the collector takes them apart. Both run on one machine and are of one
-//! version, so there is no format to keep.
+//! Engines make them ([`Stream`](crate::Stream)), and the collector takes them apart. Both run on one machine and have one
+//! version, so the format need not be kept.
 
-/// Bits of a kind.
+/// The number of bits of a kind.
 const KIND_BITS: u32 = 4;
-/// Bits of an access's elapsed instructions.
+/// The number of bits of an access's elapsed instructions.
 const ELAPSED_BITS: u32 = 20;
 const PAGE_SHIFT: u32 = KIND_BITS + ELAPSED_BITS;
 const WORKER_BITS: u32 = 16;
 
-/// Most instructions an access can tell; more need a word of their own before it.
+/// The most instructions that an access can hold; more need a word of their own before it.
 pub const MAX_ELAPSED: u64 = (1 << ELAPSED_BITS) - 1;
-/// Pages from here on are not told: they are in the kernel's half of the address space.
+/// The first page that is not sent: from here on pages are in the kernel's half of the address space.
 pub const MAX_PAGE: u64 = 1 << (64 - PAGE_SHIFT);
 
-/// What a word is.
+/// The kinds of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A read: page and instructions since the word before.
+    /// A read: the page, and the instructions since the word before.
     Read,
-    /// A write, likewise.
+    /// A write: the page, and the instructions since the word before.
     Write,
     /// Instructions.
     Elapsed,
@@ -30,13 +30,13 @@ pub enum Kind {
     End,
     /// A barrier was passed; a word with its return address follows.
     Barrier,
-    /// Pages came to be: how many; a word with the first follows.
+    /// Pages were mapped: their number; a word with the first follows.
     Map,
-    /// Pages went away, likewise.
+    /// Pages were unmapped: their number; a word with the first follows.
     Unmap,
-    /// How many accesses were seen since the last such word, filtered ones included.
+    /// The number of accesses seen since the last such word, filtered ones included.
     Seen,
-    /// An object file of the program: bytes of its path; words with its load bias and the path follow.
+    /// An object file of the program: the bytes of its path; words with its load bias and the path follow.
     Module,
 }
 
@@ -54,13 +54,13 @@ impl Kind {
         Kind::Module,
     ];
 
-    /// The kind of a word; `None` if it is none.
+    /// Returns the kind of a word; `None` if it has none.
     #[inline]
     pub fn of(word: u64) -> Option<Kind> {
         Self::ALL.get((word & ((1 << KIND_BITS) - 1)) as usize).copied()
     }
 
-    /// Words that follow one of this kind.
+    /// Returns the number of words that follow one of this kind.
     #[inline]
     pub fn more(self, word: u64) -> usize {
         match self {
@@ -71,61 +71,61 @@ impl Kind {
     }
 }
 
-/// A word of this kind about an amount below 2^60: instructions, pages, accesses, bytes.
+/// Makes a word of this kind with an amount below 2^60: instructions, pages, accesses, bytes.
 #[inline]
 pub const fn with_amount(kind: Kind, amount: u64) -> u64 {
     amount << KIND_BITS | kind as u64
 }
 
-/// The amount in a word.
+/// Returns the amount in a word.
 #[inline]
 pub const fn amount(word: u64) -> u64 {
     word >> KIND_BITS
 }
 
-/// An access. `page` is below [`MAX_PAGE`], `elapsed` at most [`MAX_ELAPSED`].
+/// Makes an access. `page` is below [`MAX_PAGE`], `elapsed` at most [`MAX_ELAPSED`].
 #[inline]
 pub const fn access(page: u64, write: bool, elapsed: u64) -> u64 {
     page << PAGE_SHIFT | elapsed << KIND_BITS | write as u64
 }
 
-/// The page of an access.
+/// Returns the page of an access.
 #[inline]
 pub const fn page(word: u64) -> u64 {
     word >> PAGE_SHIFT
 }
 
-/// The instructions of an access.
+/// Returns the instructions of an access.
 #[inline]
 pub const fn elapsed(word: u64) -> u64 {
     word >> KIND_BITS & MAX_ELAPSED
 }
 
-/// The begin or end of a region for a worker of a team of `team`.
+/// Makes the begin or end of a region for a worker of a team of `team`.
 #[inline]
 pub const fn member(kind: Kind, worker: u16, team: u32) -> u64 {
     (team as u64) << (KIND_BITS + WORKER_BITS) | (worker as u64) << KIND_BITS | kind as u64
 }
 
-/// The worker of a region's begin or end.
+/// Returns the worker of a region's begin or end.
 #[inline]
 pub const fn worker(word: u64) -> u16 {
     (word >> KIND_BITS) as u16
 }
 
-/// The team size of a region's begin.
+/// Returns the team size of a region's begin.
 #[inline]
 pub const fn team(word: u64) -> u32 {
     (word >> (KIND_BITS + WORKER_BITS)) as u32
 }
 
-/// A block's first word: how many follow, and the thread they are of.
+/// Makes a block's first word: the number of words that follow, and their thread.
 #[inline]
 pub const fn head(words: u32, thread: u32) -> u64 {
     (words as u64) << 32 | thread as u64
 }
 
-/// The words that follow a head, and their thread.
+/// Returns the number of words that follow a head, and their thread.
 #[inline]
 pub const fn parse_head(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)

@@ -1,35 +1,35 @@
-//! Control groups of this process, of version 1 and 2: what memory and processor time they leave it.
+//! Control groups of this process, of version 1 and 2: the memory and processor time that they allow it.
 //!
-//! `doctor` prints them, `run::near` takes a share of what a process may have. Source: cgroups(7), proc(5).
+//! `doctor` prints them, and `run::near` takes a share of the memory that a process may have. Source: cgroups(7), proc(5).
 
 use std::path::{Path, PathBuf};
 
 /// A limit that a group sets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Limit<T> {
-    /// What it allows.
+    /// The value of the limit.
     pub(crate) limit: T,
     /// The file that holds it.
     pub(crate) file: PathBuf,
-    /// What takes the limit away, written to the file.
+    /// The text that takes the limit away when it is written to the file.
     pub(crate) none: &'static str,
-    /// What is used of it now.
+    /// The part of the limit that is used now.
     pub(crate) used: T,
 }
 
-/// The memory limit that leaves least, if any group sets one.
+/// Returns the memory limit that leaves least, if any group sets one.
 pub(crate) fn memory() -> Option<Limit<u64>> {
     let limits = groups("memory").into_iter().filter_map(|group| memory_of(&group));
     limits.min_by_key(|limit| limit.limit.saturating_sub(limit.used))
 }
 
-/// The least quota of processor time, in CPUs, if any group sets one.
+/// Returns the least quota of processor time, in CPUs, if any group sets one.
 pub(crate) fn cpus() -> Option<Limit<f64>> {
     let quotas = groups("cpu").into_iter().filter_map(|group| quota_of(&group));
     quotas.min_by(|a, b| a.limit.total_cmp(&b.limit))
 }
 
-/// Memory that this process may have at most, in bytes: the machine's, or less where a group says so.
+/// Returns the most memory that this process may have, in bytes: the machine's, or less where a group says so.
 pub(crate) fn memory_allowed() -> u64 {
     let all = crate::machine::meminfo("MemTotal").unwrap_or(0);
     memory().map_or(all, |limit| limit.limit.min(all))
@@ -42,13 +42,13 @@ struct Group {
     version: u8,
 }
 
-/// The groups of this process that a controller may limit, inner ones first.
+/// Returns the groups of this process that a controller may limit, inner ones first.
 fn groups(controller: &str) -> Vec<Group> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), controller)
 }
 
-/// From the texts of /proc/self/cgroup and /proc/self/mountinfo.
+/// Finds the groups in the texts of /proc/self/cgroup and /proc/self/mountinfo.
 fn parse(of_process: &str, mounts: &str, controller: &str) -> Vec<Group> {
     let mut found = Vec::new();
     for line in of_process.lines() {
@@ -64,7 +64,8 @@ fn parse(of_process: &str, mounts: &str, controller: &str) -> Vec<Group> {
         let Some((root, at)) = mounts.lines().find_map(|line| mounted(line, version, controller)) else {
             continue;
         };
-        // What is mounted may be a group of the hierarchy, as in containers; without a namespace the path still begins at its root.
+        // The mounted directory may be a group of the hierarchy, as in containers. Without a namespace the path still begins at
+        // its root.
         let inside = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
         let inner: PathBuf = at.components().chain(inside.components()).collect();
         let up = inner.ancestors().take_while(|directory| directory.starts_with(&at));
@@ -73,7 +74,7 @@ fn parse(of_process: &str, mounts: &str, controller: &str) -> Vec<Group> {
     found
 }
 
-/// Root and place of a mount of the hierarchy.
+/// Returns the root and the place of a mount of the hierarchy.
 fn mounted(line: &str, version: u8, controller: &str) -> Option<(PathBuf, PathBuf)> {
     let (before, behind) = line.split_once(" - ")?;
     let mut fields = before.split(' ').skip(3);
@@ -101,7 +102,7 @@ fn memory_of(group: &Group) -> Option<Limit<u64>> {
         2 => ("memory.max", "memory.current", "max"),
         _ => ("memory.limit_in_bytes", "memory.usage_in_bytes", "-1"),
     };
-    // Version 1 says "no limit" by the largest multiple of a page that it can hold.
+    // Version 1 shows "no limit" as the largest multiple of a page that it can hold.
     let bytes = number(&file(limit)).filter(|&bytes| bytes < i64::MAX as u64 - (1 << 20))?;
     Some(Limit { limit: bytes, file: file(limit), none, used: number(&file(used)).unwrap_or(0) })
 }
@@ -119,7 +120,7 @@ fn quota_of(group: &Group) -> Option<Limit<f64>> {
     Some(Limit { limit, file, none, used: 0.0 })
 }
 
-/// `cpu.max`: quota and period, as CPUs; `None` where there is no quota.
+/// Reads `cpu.max`, quota and period, as a number of CPUs; `None` where there is no quota.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.split_once(' ')?;
     Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok().filter(|&p| p > 0.0)?)
@@ -134,7 +135,7 @@ mod tests {
         groups.iter().map(|g| format!("{} {}", g.version, g.directory.display())).collect()
     }
 
-    /// Limits of memory groups of version 1 were not seen: the only line that was looked at is that of version 2.
+    /// Limits of memory groups of version 1 were not seen: only the line of version 2 was looked at.
     #[test]
     fn groups_of_both_versions_are_found() {
         let of_process = "4:memory:/work/a\n3:cpu,cpuacct:/\n1:name=systemd:/x\n0::/user\n";

@@ -1,4 +1,4 @@
-//! Every command and flag, once: help, manual pages and completions come from here.
+//! Defines every command and flag once: help, manual pages and completions are made from these definitions.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -111,7 +111,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     #[cfg(feature = "tools")]
     Bench(Bench),
-    /// Say what on this machine is missing or slow, and what mends it
+    /// Say what on this machine is missing or slow, and how to fix it
     ///
     /// Exit status 1 if something that every run needs is missing.
     Doctor {
@@ -119,7 +119,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// What a run on several hosts starts on each of them
+    /// Start a node on this host; a run on several hosts starts this command on each of them
     #[command(hide = true)]
     Agent,
     /// Print completions for a shell
@@ -162,7 +162,7 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = defaults::PAGE, value_parser = page_sizes())]
     pub(crate) page: Vec<PageSize>,
 
-    /// Runs of each, of which the median counts
+    /// The number of runs with each setting; the median counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) runs: u32,
 
@@ -181,15 +181,15 @@ pub(crate) struct SweepArgs {
 #[cfg(feature = "tools")]
 #[derive(Args, Debug, Clone)]
 pub(crate) struct TopArgs {
-    /// Only the run whose launcher or program is this process
+    /// Show only the run whose launcher or program is this process
     #[arg(value_name = "PID")]
     pub(crate) pid: Option<i32>,
 
-    /// Print one look as text and end (as where standard output is no terminal)
+    /// Print the state once as text and end (the default where standard output is no terminal)
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Print one look as a JSON list and end
+    /// Print the state once as a JSON list and end
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -197,7 +197,7 @@ pub(crate) struct TopArgs {
 #[cfg(feature = "tools")]
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ShowArgs {
-    /// What `atoll run --record`, `atoll profile` or `atoll trace` wrote
+    /// A file that `atoll run --record`, `atoll profile` or `atoll trace` wrote
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
@@ -208,13 +208,13 @@ pub(crate) struct ShowArgs {
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  The program's own; a program ended by a signal ends atoll by the same signal. Else:
+  The program's own. If a signal ends the program, the same signal ends atoll. Else:
     2    the command line is wrong
-    70   atoll cannot run this program, or not on this machine; nothing was managed, and --require was given
+    70   atoll cannot run this program, or not on this machine; or --require was given and no program was managed
     74   far memory is full or failed, and near memory cannot hold the rest
     75   the near limit is smaller than what must be near
-    76   a worker was killed, or ended by itself
-    77   another node of the run is gone, or says what makes no sense
+    76   a worker was killed, or ended without being asked to
+    77   another node of the run is gone, or sent nonsense
     126  the program cannot be executed
     127  the program was not found";
 
@@ -226,23 +226,23 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
 
-    /// Near memory: how much of the program's data is resident at most (64M, 1.5G, 50%)
+    /// Near memory: the most of the program's data that is resident at once (64M, 1.5G, 50%)
     ///
-    /// A percentage is of the footprint that this program had when it ran last with these arguments, else of the machine's memory; a
-    /// line says which. Without a limit nothing is evicted.
+    /// A percentage is of the footprint that this program had when it last ran with these arguments, else of the machine's
+    /// memory; a line says which. Without a limit nothing is evicted.
     #[arg(long, value_name = "SIZE", value_parser = near)]
     pub(crate) near: Option<Share>,
 
-    /// Near memory of all ranks of an MPI program on this host together: each rank gets an equal part (8G)
+    /// Near memory of all ranks of an MPI program on this host together; each rank gets an equal part (8G)
     ///
-    /// The number of ranks is the one that mpirun or srun says; without them there is one.
+    /// mpirun or srun says how many ranks there are; without them there is one.
     #[arg(long, value_name = "SIZE", conflicts_with = "near")]
     pub(crate) near_host: Option<Size>,
 
-    /// End with an error if the program cannot be managed, so that --near means nothing
+    /// End with an error (exit status 70) if the program cannot be managed, so that --near would have no effect
     ///
-    /// Before the start where that is known then, else as soon as it is, else at the end, in place of exit status 0. A second OpenMP
-    /// program of the run, which would run without the limit, is not started.
+    /// The error comes before the start if that is known then, else as soon as it is known, at the latest at the end in place
+    /// of exit status 0. A second OpenMP program of the run, which would run without the limit, is not started.
     #[arg(long)]
     pub(crate) require: bool,
 
@@ -258,53 +258,53 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = defaults::PAGE, value_parser = page_sizes())]
     pub(crate) page: PageSize,
 
-    /// Nodes that share no memory, over which the team is spread: so many process groups on this machine
+    /// The number of nodes over which the team is spread: process groups on this machine that share no memory
     ///
-    /// Default: the processes of the job if mpirun or srun started this one as one of several (1: each runs the program by itself),
-    /// else 1.
+    /// Default: the number of the job's processes if mpirun or srun started this one as one of several, else 1. With 1, each
+    /// process of such a job runs the program by itself.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_NODES as i64))]
     pub(crate) nodes: Option<u32>,
 
-    /// A node on each of these hosts, which ssh reaches without a password; localhost is this machine, a host may be there more
-    /// than once
+    /// Hosts, on each of which a node runs; ssh must reach them without a password. localhost is this machine, and a host may be
+    /// named more than once
     #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with = "nodes")]
     pub(crate) hosts: Vec<String>,
 
-    /// What starts a command on another host instead of ssh ("ssh -p 2222")
+    /// The command that starts a command on another host, instead of ssh ("ssh -p 2222")
     #[arg(long, value_name = "COMMAND", requires = "hosts")]
     pub(crate) rsh: Option<String>,
 
-    /// Where atoll is on all hosts, if not where this one is
+    /// The path of atoll on all hosts, if it is not this one's
     #[arg(long, value_name = "PATH", requires = "hosts", value_hint = ValueHint::FilePath)]
     pub(crate) remote: Option<PathBuf>,
 
-    /// What nodes on several hosts talk through: interfaces or ports of RDMA cards, as UCX names them (eth0, mlx5_0:1)
+    /// Network interfaces, or ports of RDMA cards, that nodes on several hosts talk through, as UCX names them (eth0, mlx5_0:1)
     ///
-    /// Default: UCX_NET_DEVICES, else the first network of the first node that all hosts are in.
+    /// Default: UCX_NET_DEVICES, else the first network of node 0 that all hosts are in.
     #[arg(long, value_name = "DEVICES")]
     pub(crate) network: Option<String>,
 
-    /// How nodes talk: auto is shared memory where all are on one machine, else UCX
+    /// The transport between nodes: auto is shared memory where all nodes are on one machine, else UCX
     #[arg(long, value_enum, default_value_t = TransportArg::Auto)]
     pub(crate) transport: TransportArg,
 
-    /// How copies of a page are kept coherent between nodes: one writer at a time (sc), many in regions where that is safe (mw),
-    /// or the one of both that costs less, region by region (smart)
+    /// The protocol that keeps copies of a page coherent between nodes: one writer at a time (sc), many writers in regions
+    /// where that is safe (mw), or for each region the one of these that costs less (smart)
     #[arg(long, value_enum, default_value_t = ConsistencyArg::Smart)]
     pub(crate) consistency: ConsistencyArg,
 
-    /// Fetch what a region's earlier runs had to fetch, at its entry on each node
+    /// Fetch, when a region begins on a node, the pages that its earlier runs had to fetch
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub(crate) prefetch: OnOff,
 
-    /// Look for errors of the program, which takes time: races are words that two nodes write in one region
+    /// Look for errors of the program; this takes time. Races are words that two nodes write in one region
     ///
     /// Needs several nodes: --nodes N --workers N sees what any two workers write. Regions run among many writers, whatever
-    /// --consistency says, and every first write to a page in a phase faults. Regions whose code synchronises by instructions of its own are
-    /// not looked at. A store that leaves a byte as it was is not seen.
+    /// --consistency says, and every first write to a page in a phase faults. Regions whose code synchronises by instructions
+    /// of its own are not checked. A store that leaves a byte as it was is not seen.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) check: Option<CheckArg>,
-    /// Run regions on the first node alone where that takes less time, by measurement; off spreads every region that can be
+    /// Run a region on node 0 alone where measurement says that this takes less time; off spreads every region that can be
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub(crate) home_alone: OnOff,
 
@@ -312,7 +312,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) record: Option<PathBuf>,
 
-    /// What to print on standard error at the end
+    /// The form of the summary, which is printed on standard error at the end
     #[arg(long, value_enum, default_value_t = SummaryForm::Text)]
     pub(crate) summary: SummaryForm,
 
@@ -323,7 +323,7 @@ pub(crate) struct RunArgs {
 /// Flags that every run has, whatever its size.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct MemoryArgs {
-    /// Workers of a team; sets OMP_NUM_THREADS for the program
+    /// The number of workers in a team; sets OMP_NUM_THREADS for the program
     ///
     /// Default: the first number of OMP_NUM_THREADS, else the CPUs this process may use.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_WORKERS as i64))]
@@ -331,27 +331,30 @@ pub(crate) struct MemoryArgs {
 
     /// Far memory: auto, ram, lz4 or zstd (compressed in memory), file or file:DIR
     ///
-    /// auto: lz4 in memory that the machine (or the memory group) has to spare beside the near limit, and a file for what does not fit there.
+    /// auto is lz4 in memory that the machine (or the memory group) can spare beside the near limit, and a file for what does
+    /// not fit there.
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 
-    /// Bytes far memory may take
+    /// The most bytes that far memory may take
     #[arg(long, value_name = "SIZE")]
     pub(crate) far_limit: Option<Size>,
 
-    /// Workers with page tables of their own (processes), or one page table for all (threads)
+    /// Whether each worker has a page table of its own (private: workers are processes) or all share one (shared: workers are
+    /// threads)
     #[arg(long, value_enum, default_value = defaults::PAGE_TABLES)]
     pub(crate) page_tables: PageTablesArg,
 
-    /// Who resolves a fault: the worker itself, or a handler thread (slow, but every system call works on paged memory)
+    /// Whether a fault is resolved by the worker itself or by a handler thread (slow, but every system call works on paged
+    /// memory)
     #[arg(long, value_enum, default_value = defaults::FAULTS)]
     pub(crate) faults: FaultsArg,
 }
 
-/// What to run.
+/// The program to run, with its arguments.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ProgramArgs {
-    /// The program, looked for in PATH, and its arguments
+    /// The program, which is looked for in PATH, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true,
           value_hint = ValueHint::CommandWithArguments)]
     pub(crate) words: Vec<OsString>,
@@ -375,9 +378,9 @@ pub(crate) enum CheckArg {
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransportArg {
-    /// The faster one that can be
+    /// Shared memory where all nodes are on one machine, else UCX
     Auto,
-    /// UCX, on one machine too
+    /// UCX, even on one machine
     Ucx,
 }
 
@@ -390,7 +393,7 @@ pub(crate) enum PageTablesArg {
 }
 
 impl PageTablesArg {
-    /// As it is written.
+    /// Returns the value's name on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Private => "private",
@@ -418,7 +421,7 @@ pub(crate) enum FaultsArg {
 }
 
 impl FaultsArg {
-    /// As it is written.
+    /// Returns the value's name on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Own => "self",
@@ -436,7 +439,7 @@ impl From<FaultsArg> for Faults {
     }
 }
 
-/// Longest far store that the control block holds, its NUL taken off.
+/// The longest far store in bytes that the control block holds, without its NUL.
 const FAR_BYTES: usize = 4095;
 
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
@@ -452,7 +455,7 @@ fn far(text: &str) -> Result<FarSpec, FarError> {
 }
 
 impl RunArgs {
-    /// The near limit: `--near`, or this rank's part of `--near-host`, in whole pages.
+    /// Returns the near limit: `--near`, or this rank's part of `--near-host`, in whole pages.
     pub(crate) fn near(&self) -> Option<Share> {
         let page = self.page.bytes() as u64;
         let part = |Size(all): Size| Share::Size(Size((all / mpi::ranks_here()).max(page) / page * page));
@@ -460,7 +463,7 @@ impl RunArgs {
     }
 }
 
-/// A near limit. What it must be enough for is known later.
+/// Parses a near limit. Whether it is enough is known only later.
 fn near(text: &str) -> Result<Share, ShareError> {
     match text.parse()? {
         Share::Size(Size(0)) => Err(ShareError::Nothing),
@@ -468,7 +471,7 @@ fn near(text: &str) -> Result<Share, ShareError> {
     }
 }
 
-/// Page sizes with their values in help and completions.
+/// Parses a page size; help and completions list the possible values.
 fn page_sizes() -> impl TypedValueParser<Value = PageSize> {
     PossibleValuesParser::new(["4K", "64K", "2M"]).try_map(|text| text.parse::<PageSize>())
 }

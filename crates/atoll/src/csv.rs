@@ -1,8 +1,8 @@
-//! Words of comma-separated files.
+//! Quotes words of comma-separated files.
 //!
 //! `atoll sweep`, `atoll sim` and `atoll bench` write such files.
 
-/// `text` as a word: quoted where it must be.
+/// Returns `text` as a word of such a file: quoted where it must be.
 pub(crate) fn word(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

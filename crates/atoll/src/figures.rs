@@ -1,4 +1,5 @@
-//! From the control block's counters to the figures that are shown and recorded; those of regions are in `regions`, what `--check` found in `races`.
+//! Makes the figures that are shown and recorded from the control block's counters. `regions` has those of regions, and `races`
+//! the findings of `--check`.
 
 mod races;
 mod regions;
@@ -14,7 +15,7 @@ use atoll_record::segment::{Segment, WorkerFaults};
 pub(crate) use races::races;
 pub(crate) use regions::regions;
 
-/// What is counted now. `rate` is in ticks a second.
+/// Returns the counters now. `rate` is in ticks a second.
 pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate: f64) -> Figures {
     let count = (control.workers.load(Ordering::Acquire) as usize).min(MAX_WORKERS);
     let workers: Vec<Worker> = control.figures[..count]
@@ -50,7 +51,7 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
     }
 }
 
-/// What nodes counted; nothing where there is one.
+/// Returns the counters of nodes; empty where there is one node.
 fn nodes(control: &Control) -> Vec<Node> {
     let count = (control.settings.nodes as usize).min(control.nodes.len());
     let node = |figures: &NodeFigures| {
@@ -78,7 +79,7 @@ fn nodes(control: &Control) -> Vec<Node> {
     if count > 1 { control.nodes[..count].iter().map(node).collect() } else { Vec::new() }
 }
 
-/// The segment, if the program's memory is one.
+/// Returns the segment's figures, if the program's memory is one.
 fn segment(control: &Control, rate: f64) -> Option<Segment> {
     let s = &control.segment;
     let kind = s.page_kind()?;
@@ -158,7 +159,7 @@ fn by_count(counts: &[AtomicU64]) -> Vec<u64> {
     counts
 }
 
-/// The settings in the record's words.
+/// Returns the settings in the record's words.
 pub(crate) fn settings(s: &control::Settings) -> Settings {
     let limit = |bytes| (bytes != u64::MAX).then_some(bytes);
     Settings {

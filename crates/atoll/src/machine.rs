@@ -1,10 +1,10 @@
-//! This machine, for records.
+//! Describes this machine, for records.
 
 use std::mem::MaybeUninit;
 
 use atoll_record::run::Machine;
 
-/// This machine as it is now.
+/// Returns the description of this machine as it is now.
 pub(crate) fn machine() -> Machine {
     Machine {
         host: line("/proc/sys/kernel/hostname"),
@@ -16,18 +16,18 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-/// This machine's name.
+/// Returns this machine's name.
 pub(crate) fn host() -> String {
     line("/proc/sys/kernel/hostname")
 }
 
-/// The first line of a file; empty if it cannot be read.
+/// Returns the first line of a file; empty if it cannot be read.
 pub(crate) fn line(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// A line of /proc/meminfo; in bytes where it has a unit.
+/// Returns a value of /proc/meminfo; in bytes where it has a unit.
 pub(crate) fn meminfo(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
@@ -42,18 +42,18 @@ fn cpu_model() -> String {
     line.map(|(_, model)| model.trim().to_owned()).unwrap_or_default()
 }
 
-/// CPUs that are online.
+/// Returns the number of CPUs that are online.
 pub(crate) fn cpus_online() -> u32 {
     // SAFETY: no pointers.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u32
 }
 
-/// How many CPUs this process may use.
+/// Returns the number of CPUs that this process may use.
 pub(crate) fn usable_cpus() -> u32 {
     usable_cpu_numbers().map_or_else(cpus_online, |cpus| cpus.len().max(1) as u32)
 }
 
-/// The CPUs this process may use, ascending; none where the kernel does not say.
+/// Returns the CPUs that this process may use, ascending; `None` where the kernel does not say.
 pub(crate) fn usable_cpu_numbers() -> Option<Vec<usize>> {
     // SAFETY: the set is valid for writes, and read only if it was filled.
     unsafe {

@@ -1,8 +1,8 @@
 //! The `atoll` commands.
 //!
-//! Without the feature `tools` there are those alone that run programs, which is what the demonstration (`./demo`) builds.
+//! Without the feature `tools` only the commands that run programs are there; the demonstration (`./demo`) builds these.
 
-// What only the other commands call.
+// Modules that only the other commands use.
 #![cfg_attr(not(feature = "tools"), allow(dead_code, unused_imports))]
 
 #[cfg(feature = "tools")]
@@ -52,16 +52,18 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
-/// Ends as other filters do when the pipe on standard output closes (`atoll sim … | head`), rather than with a panic.
+/// Makes this process end as other filters do when the pipe on standard output closes (`atoll sim … | head`), rather than with
+/// a panic.
 fn end_with_the_reader() {
     // SAFETY: sets a disposition, and nothing else of this process has one for it.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Bytes of the stack that commands run on: the shell's limit (`ulimit -s`) is meant for the program.
+/// The bytes of the stack that commands run on: the shell's limit (`ulimit -s`) is meant for the program.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Signals are taken by the thread that a command runs on, which may block some of them and wait for those.
+/// Blocks all signals for this thread. The thread that a command runs on gets them; it may block some of them and wait for
+/// those.
 fn leave_signals_to_others() {
     // SAFETY: a set of all signals, for the calling thread alone.
     unsafe {
@@ -71,7 +73,8 @@ fn leave_signals_to_others() {
     }
 }
 
-/// Is this the agent that a node of several hosts is started by? It makes its keeper by fork, which a process with one thread can.
+/// Whether this is the agent that starts a node on one of several hosts. It makes its keeper by fork, which only a process with
+/// one thread can do safely.
 fn is_agent() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == "agent")
 }
@@ -85,12 +88,12 @@ fn main() -> ExitCode {
             leave_signals_to_others();
             thread.join().unwrap_or(ExitCode::from(101))
         }
-        // The machine gives no thread more: the stack that is there may do.
+        // The machine gives no further thread: the stack that is there may do.
         Err(_) => command(),
     }
 }
 
-/// Commands that run a program are to outlive their readers, as the program may.
+/// Whether the command runs a program. Such commands outlive their readers, as the program may.
 fn runs_a_program(command: &Command) -> bool {
     match command {
         Command::Run(_) | Command::Agent => true,

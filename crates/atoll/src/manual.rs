@@ -1,4 +1,4 @@
-//! Manual pages and completions, made from the flags' definitions.
+//! Makes manual pages and completions from the flags' definitions.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn completions(shell: Shell) -> ExitCode {
     written("standard output", io::stdout().write_all(&text))
 }
 
-/// Prints the manual page, or writes one a command into `dir`.
+/// Prints the manual page, or writes a page for each command into `dir`.
 pub(crate) fn manual(dir: Option<&Path>) -> ExitCode {
     match dir {
         Some(dir) => written(&dir.display().to_string(), clap_mangen::generate_to(Cli::command(), dir)),
@@ -38,7 +38,7 @@ fn written(place: &str, result: io::Result<()>) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// The commands' long help, one section each.
+    /// Returns the commands' long help, one section each.
     fn page() -> String {
         let mut out = include_str!("commands_head.md").to_owned();
         for command in Cli::command().get_subcommands() {
@@ -53,7 +53,7 @@ mod tests {
         out.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }
 
-    /// `ATOLL_BLESS=1 cargo test -p atoll commands_page` writes it anew.
+    /// `ATOLL_BLESS=1 cargo test -p atoll commands_page` writes the page anew.
     #[test]
     fn the_commands_page_says_what_the_flags_are() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");

@@ -1,7 +1,7 @@
-//! Which function or variable lies at an address of the program.
+//! Finds the function or variable at an address of the program.
 //!
-//! Hooks in a traced program say which object files it loaded; `trace` asks for the names of regions, `figures` for those of
-//! regions and variables.
+//! Hooks in a traced program report the object files that it loaded. `trace` asks for the names of regions, and `figures` for
+//! those of regions and variables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 #[derive(Debug)]
 struct Module {
     path: PathBuf,
-    /// None until first asked for.
+    /// The file's symbols; `None` until first asked for.
     symbols: Option<Symbols>,
 }
 
-/// Addresses in a file, with ends and names.
+/// The addresses in a file, with ends and names.
 type Table = BTreeMap<u64, (u64, String)>;
 
 #[derive(Debug, Default)]
@@ -27,27 +27,27 @@ struct Symbols {
 /// The program's object files.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// By load bias. Two files may have the same: the program, and libraries of no address.
+    /// The files by load bias. Two files may have the same: the program, and libraries linked at no address.
     modules: BTreeMap<u64, Vec<Module>>,
 }
 
 impl Names {
-    /// The program loaded `path`, whose addresses lie `bias` above those in the file.
+    /// Notes that the program loaded `path`, whose addresses lie `bias` above those in the file.
     pub(crate) fn loaded(&mut self, bias: u64, path: PathBuf) {
         self.modules.entry(bias).or_default().push(Module { path, symbols: None });
     }
 
-    /// The function that `address` is in.
+    /// Returns the function that `address` is in.
     pub(crate) fn function(&mut self, address: u64) -> Option<&str> {
         self.place(address).map(|(name, _)| name)
     }
 
-    /// The same, with how far behind its begin.
+    /// Returns the function that `address` is in, and the distance from its begin.
     pub(crate) fn place(&mut self, address: u64) -> Option<(&str, u64)> {
         self.find(address, |symbols| &symbols.functions)
     }
 
-    /// The variable that `address` is in, and how far from its start.
+    /// Returns the variable that `address` is in, and the distance from its start.
     pub(crate) fn variable(&mut self, address: u64) -> Option<(&str, u64)> {
         self.find(address, |symbols| &symbols.variables)
     }
@@ -68,7 +68,7 @@ impl Names {
     }
 }
 
-/// The symbols of a file; `None` where it is none to read.
+/// Reads the symbols of a file; `None` where there are none to read.
 fn read(path: &PathBuf) -> Option<Symbols> {
     let bytes = std::fs::read(path).ok()?;
     let file = object::read::elf::ElfFile64::<Endianness>::parse(&*bytes).ok()?;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_function_of_this_very_program_is_found() {
-        // Where this executable lies: its first mapping.
+        // This executable lies at its first mapping.
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let own = std::env::current_exe().unwrap();
         let line = maps.lines().find(|line| line.ends_with(own.to_str().unwrap())).unwrap();

@@ -1,7 +1,7 @@
-//! Drawings of what was measured or simulated: lines and bars in SVG files.
+//! Draws measurements and simulations as lines and bars in SVG files.
 //!
-//! `atoll repro` draws the papers' figures with it, `atoll bench` its tables. Text is left to whoever shows the file, so no
-//! fonts are needed here.
+//! `atoll repro` draws the papers' figures with it, and `atoll bench` its tables. The program that shows the file draws the
+//! text, so no fonts are needed here.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What the x axis says.
+/// The labels of the x axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// The number itself.
@@ -39,7 +39,7 @@ pub(crate) struct Bars<'a> {
     pub(crate) bars: Vec<(String, f64)>,
 }
 
-/// `2^x` bytes in words.
+/// Returns `2^x` bytes in words.
 fn size(x: f64) -> String {
     atoll_pages::Size(x.exp2().round() as u64).to_string()
 }
@@ -49,7 +49,7 @@ fn say(e: impl std::fmt::Display) -> String {
 }
 
 impl Figure<'_> {
-    /// Writes it to the SVG file at `path`; on failure, why.
+    /// Writes the figure to the SVG file at `path`; on failure returns the reason.
     pub(crate) fn draw(&self, path: &Path) -> Result<(), String> {
         let all = || self.series.iter().flat_map(|series| &series.points);
         let (least, most) = all().fold((f64::INFINITY, 0.0_f64), |(l, m), (x, _)| (l.min(*x), m.max(*x)));
@@ -94,7 +94,7 @@ impl Figure<'_> {
 }
 
 impl Bars<'_> {
-    /// Writes it to the SVG file at `path`; on failure, why.
+    /// Writes the bars to the SVG file at `path`; on failure returns the reason.
     pub(crate) fn draw(&self, path: &Path) -> Result<(), String> {
         let most = self.bars.iter().fold(0.0_f64, |most, (_, x)| most.max(*x)) * 1.1;
         if most <= 0.0 {
@@ -110,7 +110,7 @@ impl Bars<'_> {
             .y_label_area_size(280)
             .build_cartesian_2d(0.0..most, (0..count).into_segmented())
             .map_err(say)?;
-        // The first bar is the topmost.
+        // The first bar is at the top.
         let name = |segment: &SegmentValue<i32>| match segment {
             SegmentValue::CenterOf(at) => {
                 self.bars.get((count - 1 - at) as usize).map_or(String::new(), |(name, _)| name.clone())

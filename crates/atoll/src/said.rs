@@ -1,6 +1,6 @@
-//! What another atoll said, for a message of this one: without the name that stands before every line of both.
+//! Reads what another atoll printed, for a message of this one, without the name that stands before every line of both.
 //!
-//! `bench`, `repro` and the side-by-side runs start atoll again and tell why that failed.
+//! `bench`, `repro` and the side-by-side runs start atoll again and report why that failed.
 
 use std::process::ExitStatus;
 
@@ -9,18 +9,18 @@ use atoll_memory::control::EXIT_SETUP;
 /// The name before each line.
 const NAME: &str = "atoll: ";
 
-/// A line without the name.
+/// Returns a line without the name.
 pub(crate) fn without_name(line: &str) -> &str {
     line.strip_prefix(NAME).unwrap_or(line)
 }
 
-/// The last line that was said, without the name.
+/// Returns the last line that was printed, without the name.
 pub(crate) fn last(stderr: &str) -> Option<&str> {
     stderr.lines().map(str::trim).rfind(|line| !line.is_empty()).map(without_name)
 }
 
-/// Why an atoll failed, if that was its own doing: its last line, as what came before are notices. A program that failed under it is
-/// told by its status.
+/// Returns why an atoll failed, if it failed by itself: its last line, as earlier lines are notices. A program that failed
+/// under it is reported by its status.
 pub(crate) fn why(status: ExitStatus, stderr: &str) -> Option<String> {
     last(stderr).filter(|_| status.code() == Some(EXIT_SETUP)).map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! `atoll show`: what is in a record; traces are `trace`'s, profiles `profile`'s.
+//! `atoll show`: prints what is in a record. `trace` prints traces, and `profile` profiles.
 
 use std::process::ExitCode;
 

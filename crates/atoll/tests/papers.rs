@@ -1,4 +1,4 @@
-//! `docs/papers.md`: every file, command and flag it names is there.
+//! Checks `docs/papers.md`: every file, command and flag that it names is there.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::collections::HashMap;
@@ -9,24 +9,24 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What stands between backticks in the tables of the document.
+/// Returns the words between backquotes in the tables of the document.
 fn named(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| line.starts_with('|'));
     lines.flat_map(|line| line.split('`').skip(1).step_by(2)).map(|name| name.replace("\\|", "|")).collect()
 }
 
-/// What `atoll COMMAND --help` says; none if there is no such command.
+/// Returns what `atoll COMMAND --help` prints; `None` if there is no such command.
 fn help(command: &str) -> Option<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_atoll")).args([command, "--help"]).output().unwrap();
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
 }
 
-/// What is wrong with `atoll …`, if something is.
+/// Returns what is wrong with `atoll …`, if something is.
 fn wrong_atoll(words: &[&str], known: &mut HashMap<String, Option<String>>) -> Option<String> {
     let command = *words.first()?;
     let text = known.entry(command.to_owned()).or_insert_with(|| help(command));
     let Some(text) = text else { return Some(format!("no command {command}")) };
-    // Behind `--` it is the program's.
+    // Words behind `--` are the program's.
     let mine = words.iter().take_while(|&&word| word != "--");
     let flags = mine.filter(|word| word.starts_with("--")).map(|word| word.split('=').next().unwrap());
     let missing =
@@ -34,7 +34,7 @@ fn wrong_atoll(words: &[&str], known: &mut HashMap<String, Option<String>>) -> O
     flags.into_iter().find(missing).map(|flag| format!("atoll {command} has no {flag}"))
 }
 
-/// What is wrong with `cargo test …`, if something is.
+/// Returns what is wrong with `cargo test …`, if something is.
 fn wrong_cargo(words: &[&str]) -> Option<String> {
     let after = |flag| words.iter().position(|&word| word == flag).and_then(|at| words.get(at + 1));
     let package = after("-p")?;

@@ -1,4 +1,4 @@
-//! `atoll run` on programs that are not OpenMP ones: nothing of theirs may change.
+//! Runs `atoll run` on programs without OpenMP: nothing about them may change.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
@@ -142,5 +142,5 @@ fn what_cannot_be_run_is_said_in_a_sentence() {
     assert_eq!(end.status, Some(70));
     assert!(end.stderr.contains("/nowhere/file cannot be written") && !bench.path("started").exists());
     let end = finish(bench.atoll(&["run", "true"]).env("ATOLL_LIBRARY", "/nowhere.so").spawn().unwrap());
-    assert!(end.stderr.contains("ATOLL_LIBRARY=/nowhere.so is no file"), "{}", end.stderr);
+    assert!(end.stderr.contains("ATOLL_LIBRARY=/nowhere.so is not a file"), "{}", end.stderr);
 }

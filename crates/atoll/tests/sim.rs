@@ -1,4 +1,4 @@
-//! `atoll sim` and `atoll repro` from the command line: what they print, and what they say when something is wrong.
+//! Runs `atoll sim` and `atoll repro` from the command line: what they print, and their errors.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use std::process::Command;
 
 use atoll_record::trace::{Event, Header, Writer};
 
-/// Standard output, standard error, and whether it succeeded.
+/// Returns standard output, standard error, and whether the command succeeded.
 fn atoll(words: &[&str]) -> (String, String, bool) {
     let output = Command::new(env!("CARGO_BIN_EXE_atoll")).args(words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.success())
 }
 
-/// Two workers that sweep over 300 pages each, four times, in one region.
+/// Writes a trace of two workers that sweep over 300 pages each, four times, in one region.
 fn trace(folder: &Path) -> PathBuf {
     let path = folder.join("sweep.trace");
     let header = Header { workers: 2, arguments: vec!["sweep".into()], ..Header::default() };
@@ -68,7 +68,7 @@ fn a_grid_is_replayed() {
     assert_eq!(column(cell("50%", "fifo"), "major_faults"), 3 * 600);
     assert!(column(cell("50%", "min"), "major_faults") < 3 * 310);
     assert_eq!(column(cell("all", "none"), "first_faults"), 600);
-    // The same again is the same, to the picosecond.
+    // A second simulation gives the same result, to the picosecond.
     let (again, _, _) = atoll(&words);
     assert_eq!(out, again);
 }
@@ -126,7 +126,7 @@ fn a_reader_that_leaves_ends_it_quietly() {
     );
 }
 
-/// Built and run by `cargo test -p atoll --features parquet`.
+/// This test is built and run by `cargo test -p atoll --features parquet`.
 #[cfg(feature = "parquet")]
 #[test]
 fn results_are_written_as_parquet() {
@@ -175,7 +175,7 @@ fn workers_on_two_nodes_fetch_what_the_other_has() {
     let row = |nodes, protocol| {
         rows.iter().find(|row| row["nodes"] == nodes && row["protocol"] == protocol).unwrap().clone()
     };
-    // One node has everything; the second has to fetch the 300 pages that its worker writes, once.
+    // One node has everything. The second has to fetch the 300 pages that its worker writes, once.
     assert_eq!(row("1", "sc")["messages"], "0");
     let sc = row("2", "sc");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What the launcher does when workers and programs end in each other's way; with a program that only pretends.
+//! Tests what the launcher does when workers and programs end in each other's way, with a program that only pretends.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
@@ -137,7 +137,7 @@ fn top_sees_a_running_program() {
     assert!(none.stderr.contains(&id), "{}", none.stderr);
 }
 
-/// What started the program may go on long after it: its figures were shown as those of a program that runs.
+/// The process that starts the program may go on long after it: the program's figures were shown as those of a running one.
 #[test]
 fn top_showed_an_ended_program_as_live() {
     let bench = Bench::new();

@@ -1,8 +1,8 @@
-// Programs that are hard on a profiler. ARGV[1]: what; ARGV[2]: how many.
-//   maps     as many mappings, none beside another of its kind, all written again and again
-//   threads  as many threads at once, each with a block of its own
-//   reuse    memory that is mapped, written and unmapped again and again, at one address
-//   nothing  it ends at once
+// Programs that are hard on a profiler. ARGV[1] says which, and ARGV[2] is a number N.
+//   maps     makes N mappings, none beside another of its kind, and writes all of them again and again
+//   threads  runs N threads at once, each with a block of its own
+//   reuse    maps, writes and unmaps memory again and again, at one address
+//   nothing  ends at once
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     int n = argc > 2 ? atoi(argv[2]) : 1;
     unsigned long sum = 0;
     if (strcmp(what, "maps") == 0) {
-        // Every other page is taken away, so that no two can become one.
+        // Every other page is unmapped, so that no two mappings can become one.
         char *first = mapped(NULL, (size_t)n * 2 * PAGE, 0);
         for (int i = 0; i < n; i++) munmap(first + (size_t)(2 * i + 1) * PAGE, PAGE);
         for (int round = 0; round < 2000; round++)

@@ -1,5 +1,5 @@
-/* An MPI program whose ranks run OpenMP regions: a halo exchange between neighbours by messages that wait for nothing, collectives on
- * large arrays, and a one-sided window. Prints one line of sums that any number of ranks and threads print alike. */
+/* An MPI program whose ranks run OpenMP regions: a halo exchange between neighbours by non-blocking messages, collectives on
+ * large arrays, and a one-sided window. Prints one line of sums, the same for any number of ranks and threads. */
 #include <mpi.h>
 #include <omp.h>
 #include <stdint.h>

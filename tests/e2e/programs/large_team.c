@@ -1,4 +1,4 @@
-// A team larger than anybody has CPUs: all its members run, and write pages that others read.
+// A team with more members than any machine has CPUs: all of them run, and write pages that others read.
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

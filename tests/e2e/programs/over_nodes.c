@@ -212,7 +212,7 @@ static void pthread_objects(void) {
     CHECK(sum == threads * (threads - 1) / 2);
 }
 
-/* A stream that the first node opened was refused on other nodes. */
+/* A stream that the origin opened was refused on other nodes. */
 static void streams(void) {
     FILE *file = tmpfile();
     CHECK(file != NULL);

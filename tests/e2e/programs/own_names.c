@@ -1,4 +1,4 @@
-// A program whose functions read, write, time, close and open are its own: a game of names with libc, counted if anybody else joins in.
+// A program whose functions read, write, time, close and open are its own. It counts their calls, and so finds calls by others.
 #include <stdio.h>
 #include <stdlib.h>
 

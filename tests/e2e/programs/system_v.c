@@ -9,7 +9,7 @@ static uint64_t *attach(int *id) {
     *id = shmget(IPC_PRIVATE, BYTES, 0600);
     uint64_t *at = shmat(*id, NULL, 0);
     CHECK(at != (void *)-1);
-    /* What the last one detaches goes. */
+    /* The segment is removed when the last one detaches it. */
     shmctl(*id, IPC_RMID, NULL);
     return at;
 }

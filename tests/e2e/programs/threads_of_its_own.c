@@ -1,5 +1,6 @@
-// Threads of the program's own, of all kinds, that begin regions at the same time: sums over their stacks and blocks, copyin from
-// their storage; joined, detached, leaving by pthread_exit, on stacks of their own, C11's; many more one after the other than at once.
+// Threads of the program's own that begin regions at the same time: they sum over their stacks and blocks, and copy in from
+// their storage. They are joined, detached, leave by pthread_exit, run on stacks of their own, or are C11's. Many more run one
+// after the other than at once.
 #define _GNU_SOURCE
 #include "e2e.h"
 #include <pthread.h>
@@ -77,13 +78,13 @@ int main(void) {
             CHECK(pthread_join(threads[t], &result) == 0 && result == (void *)(t + 5 * round + 1));
         }
     }
-    // Many, a few at once.
+    // Many threads run, a few at once.
     for (int round = 0; round < 400; round++) {
         pthread_t threads[4];
         for (long t = 0; t < 4; t++) CHECK(pthread_create(&threads[t], NULL, small, NULL) == 0);
         for (long t = 0; t < 4; t++) CHECK(pthread_join(threads[t], NULL) == 0);
     }
-    // On stacks that the program brings: a large block, which is paged, and a global.
+    // These threads run on stacks that the program brings: a large block, which is paged, and a global.
     static char global[256 << 10] __attribute__((aligned(64)));
     size_t bytes = 8 << 20;
     char *block = malloc(bytes);
@@ -98,12 +99,12 @@ int main(void) {
         pthread_attr_destroy(&attributes);
     }
     free(block);
-    // C11's.
+    // These are C11's threads.
     int argument = 2, result = 0;
     thrd_t c11;
     CHECK(thrd_create(&c11, number, &argument) == thrd_success);
     CHECK(thrd_join(c11, &result) == thrd_success && result == 42);
-    // Detached, by attribute and later.
+    // These threads are detached, by attribute and later.
     left = 20;
     for (long t = 0; t < 20; t++) {
         pthread_attr_t attributes;

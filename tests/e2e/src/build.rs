@@ -1,4 +1,4 @@
-//! Where atoll and the programs are; programs are built when their sources are newer.
+//! Finds atoll and the programs; builds programs when their sources are newer.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,18 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// The repository.
+/// Returns the repository's folder.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-/// Where everything is built.
+/// Returns the folder where everything is built.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// The command: `ATOLL` in the environment, else the release build, as users have it; the debug build where there is none.
+/// Returns the command: `ATOLL` in the environment, else the release build, as users have it; the debug build where there is
+/// none.
 pub fn atoll() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -38,7 +39,7 @@ fn newest(folder: &Path) -> Option<SystemTime> {
     std::fs::read_dir(folder).ok()?.flatten().filter_map(|e| modified(&e.path())).max()
 }
 
-/// One of the workloads of `programs/`.
+/// Returns one of the workloads of `programs/`.
 pub fn built(name: &str) -> PathBuf {
     static MADE: OnceLock<()> = OnceLock::new();
     let out = target().join("programs");
@@ -61,18 +62,18 @@ pub fn installed(command: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(command).is_file())
 }
 
-/// A helper program of `programs/` beside this crate, built with what its name asks for: `x.c`, `x.cc`, `x.f90`. Panics
-/// with the compiler's words where it does not build.
+/// Returns a helper program of `programs/` beside this crate, built as its name asks for: `x.c`, `x.cc`, `x.f90`. Panics with
+/// the compiler's words where it does not build.
 pub fn helper(source: &str) -> PathBuf {
     helper_with(source, &[])
 }
 
-/// The same, built with further options.
+/// Returns a helper program that is built with further options.
 pub fn helper_with(source: &str, options: &[&str]) -> PathBuf {
     built_from("programs", "", source, options)
 }
 
-/// The C compilers of LLVM that are installed with an OpenMP runtime, the newest first.
+/// Returns the C compilers of LLVM that are installed with an OpenMP runtime, the newest first.
 pub fn clangs() -> &'static [String] {
     static FOUND: OnceLock<Vec<String>> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -85,7 +86,7 @@ pub fn clangs() -> &'static [String] {
     })
 }
 
-/// Whether a compiler makes a program of OpenMP.
+/// Whether a compiler can build an OpenMP program.
 fn has_openmp(compiler: &str) -> bool {
     let source = target().join(format!("e2e-{compiler}-{}.c", std::process::id()));
     std::fs::create_dir_all(target()).expect("a folder");
@@ -99,7 +100,7 @@ fn has_openmp(compiler: &str) -> bool {
     made.is_ok_and(|output| output.status.success())
 }
 
-/// A program of `tests/openmp` or `programs/` by a compiler of LLVM; what the compiler says where it cannot.
+/// Returns a program of `tests/openmp` or `programs/` built by a compiler of LLVM, or the compiler's error.
 pub fn by_clang(compiler: &str, source: &Path) -> Result<PathBuf, String> {
     let is_cpp = source.extension().is_some_and(|ending| ending == "cc");
     let command = if is_cpp { compiler.replacen("clang", "clang++", 1) } else { compiler.to_owned() };
@@ -127,12 +128,12 @@ pub fn by_clang(compiler: &str, source: &Path) -> Result<PathBuf, String> {
     Ok(binary)
 }
 
-/// A program of `tests/openmp`: it checks itself, and `ARGV[1]` is its size.
+/// Returns a program of `tests/openmp`: it checks itself, and `ARGV[1]` is its size.
 pub fn openmp(source: &str) -> PathBuf {
     built_from("../openmp", "openmp_", source, &[])
 }
 
-/// Binaries of different folders are told apart by `prefix`.
+/// Builds a program. The names of binaries of different folders differ by `prefix`.
 fn built_from(folder: &str, prefix: &str, source: &str, options: &[&str]) -> PathBuf {
     static LOCKS: Mutex<Option<HashMap<String, Arc<Mutex<()>>>>> = Mutex::new(None);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -153,7 +154,7 @@ fn built_from(folder: &str, prefix: &str, source: &str, options: &[&str]) -> Pat
         Some("f90") => "gfortran",
         _ => "gcc",
     };
-    // Another test binary may build the same: each under a name of its own, then renamed.
+    // Another test binary may build the same program, so each builds it under a name of its own and then renames it.
     let mine = out.join(format!("{name}.{}", std::process::id()));
     let output = Command::new(compiler)
         .args(["-O2", "-g", "-w", "-foffload=disable"])

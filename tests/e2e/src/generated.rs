@@ -1,18 +1,19 @@
-//! Random OpenMP programs in C whose output does not depend on who does what: the same with one thread as with any team.
+//! Makes random OpenMP programs in C whose output does not depend on the team: it is the same with one thread as with any
+//! number.
 //!
-//! `bin/soak` runs them on several nodes against what they say with one thread. A program is a few regions, repeated; a
-//! region is phases with a barrier behind each; in a phase an array is either written, each element by one thread, or
-//! read, so that there is no race, but neighbouring bytes are written by different threads. What a program does beside that
-//! is in `habits`.
+//! `bin/soak` runs them on several nodes and compares their output with that of one thread. A program is a few regions,
+//! repeated. A region is phases with a barrier behind each. In a phase an array is either written, each element by one thread,
+//! or read, so that there is no race; but neighbouring bytes are written by different threads. `habits` has what a program does
+//! beside that.
 
 use std::fmt::Write;
 
 use crate::habits::Habits;
 use crate::random::Random;
 
-/// Types of arrays. No floating point: sums must not depend on their order.
+/// The types of arrays. There is no floating point, as sums must not depend on their order.
 const TYPES: [&str; 4] = ["unsigned char", "unsigned short", "unsigned int", "unsigned long"];
-/// Schedules of loops; the empty one is the compiler's own.
+/// The schedules of loops; the empty one is the compiler's own.
 const SCHEDULES: [&str; 9] = [
     "",
     "schedule(static)",
@@ -34,13 +35,13 @@ struct Program {
     random: Random,
     arrays: Vec<Array>,
     text: String,
-    /// Arrays that this phase writes.
+    /// The arrays that this phase writes.
     written: Vec<usize>,
-    /// Variables named so far.
+    /// The number of variables named so far.
     names: u32,
 }
 
-/// The source of the program of this seed.
+/// Returns the source of the program of this seed.
 pub fn source(seed: u64) -> String {
     let mut random = Random(seed);
     let count = 3 + random.below(4) as usize;
@@ -77,7 +78,7 @@ impl Program {
         );
         for i in 0..self.arrays.len() {
             let Array { name, kind } = &self.arrays[i];
-            // On the heap, among the globals, or on the main stack: see `main`.
+            // It lies on the heap, among the globals, or on the main stack: see `main`.
             let line = match i % 3 {
                 0 => format!("static {kind} *{name};"),
                 1 => format!("static {kind} {name}[N];"),
@@ -138,7 +139,7 @@ impl Program {
         self.put("    return 0;\n}");
     }
 
-    /// What the master does by itself.
+    /// Adds what the master does between regions.
     fn between(&mut self) {
         let a = self.random.below(self.arrays.len() as u64) as usize;
         let b = self.random.below(self.arrays.len() as u64) as usize;
@@ -164,7 +165,7 @@ impl Program {
             _ => String::new(),
         };
         if self.random.below(4) == 0 {
-            // The region is the loop.
+            // Here the region is the loop.
             self.written.clear();
             let schedule = *self.random.pick(&SCHEDULES);
             let _ = writeln!(self.text, "#pragma omp parallel for {schedule}{clause}");
@@ -184,7 +185,7 @@ impl Program {
         self.put("    }");
     }
 
-    /// An array that nothing in this phase has to do with yet: to write.
+    /// Returns an array that nothing in this phase uses yet, to write.
     fn target(&mut self) -> Option<usize> {
         let free: Vec<usize> = (1..self.arrays.len()).filter(|i| !self.written.contains(i)).collect();
         if free.is_empty() {
@@ -195,7 +196,8 @@ impl Program {
         Some(one)
     }
 
-    /// A value that depends on `i` and on what is only read in this phase: `a0`, which regions never write.
+    /// Returns a value that depends on `i` and on arrays that are only read in this phase, such as `a0`, which regions never
+    /// write.
     fn value(&mut self, own: &str) -> String {
         let (k, c) = (self.random.below(50) * 2 + 1, self.random.below(1000));
         match self.random.below(5) {
@@ -215,7 +217,7 @@ impl Program {
         let stride = *self.random.pick(&[1, 1, 1, 2, 3]);
         let value = self.value(&format!("{name}[i]"));
         let line = if self.random.below(3) == 0 {
-            // From the last to the first.
+            // This loop runs from the last element to the first.
             format!("    for (int i = N - 1; i >= 0; i -= {stride}) {name}[i] = {value};")
         } else {
             format!("    for (int i = 0; i < N; i += {stride}) {name}[i] = {value};")
@@ -234,7 +236,7 @@ impl Program {
                 self.loop_body();
             }
             4 => {
-                // A part for each thread, cut anywhere; of single bytes, too.
+                // Each thread has a part, cut anywhere, also of single bytes.
                 let Some(target) = self.target() else { return };
                 let name = self.arrays[target].name.clone();
                 let value = self.value(&format!("{name}[i]"));
@@ -245,7 +247,7 @@ impl Program {
                 );
             }
             5 => {
-                // Every so-manieth element.
+                // Only every n-th element is written.
                 let Some(target) = self.target() else { return };
                 let name = self.arrays[target].name.clone();
                 let value = self.value(&format!("{name}[i]"));

@@ -1,33 +1,34 @@
-//! What random programs (`generated`) do beside their regions: threads of their own, signals, and an end in the middle of a region.
+//! What random programs (`generated`) do beside their regions: threads of their own, signals, and an end in the middle of a
+//! region.
 //!
-//! None of it changes what a program prints for as long as it runs, so that any two runs can be compared; an end cuts the output off
-//! at a line that the program itself chose.
+//! None of it changes what a program prints for as long as it runs, so that any two runs can be compared. An end cuts the
+//! output off at a line that the program itself chose.
 
 use std::fmt::Write;
 
 use crate::random::Random;
 
-/// How a program ends: what its source calls.
+/// The calls by which a program ends.
 const ENDS: [&str; 6] =
     ["exit(3)", "_exit(4)", "abort()", "*(volatile int *)8 = 1", "__builtin_trap()", "raise(SIGKILL)"];
 
 /// What one program does beside its regions.
 #[derive(Debug, Clone, Default)]
 pub struct Habits {
-    /// So many threads of its own, each with regions of its own.
+    /// The number of threads of its own, each with regions of its own.
     threads: u64,
-    /// A timer's signals come every so many microseconds.
+    /// The microseconds between two signals of a timer.
     timer: Option<u64>,
-    /// A thread of the team raises a signal that has a handler.
+    /// Whether a thread of the team raises a signal that has a handler.
     raises: bool,
-    /// In this round one thread ends the program so.
+    /// The round in which one thread ends the program, and the call.
     end: Option<(u64, &'static str)>,
-    /// The thread that ends the program is one of a region within the region.
+    /// Whether the thread that ends the program belongs to a region within the region.
     inner: bool,
 }
 
 impl Habits {
-    /// Those of the program of this seed, which has so many rounds: none for every third program.
+    /// Returns the habits of the program of this seed, which has `rounds` rounds; every third program has none.
     pub fn of(seed: u64, rounds: u64) -> Habits {
         let mut random = Random(seed ^ 0xab17);
         if random.below(3) == 0 {
@@ -48,7 +49,7 @@ impl Habits {
         habits
     }
 
-    /// Definitions before `main`; `mix` and `N` are there.
+    /// Returns definitions before `main`; `mix` and `N` are defined already.
     pub fn definitions(&self) -> String {
         let mut text = String::new();
         if self.threads > 0 {
@@ -72,7 +73,7 @@ impl Habits {
         text
     }
 
-    /// Statements at the begin of `main`.
+    /// Returns statements at the begin of `main`.
     pub fn begin(&self) -> String {
         let mut text = String::new();
         if self.timer.is_some() || self.raises {
@@ -97,7 +98,7 @@ impl Habits {
         text
     }
 
-    /// Statements in each round, behind its regions and before its line is printed.
+    /// Returns statements in each round, behind its regions and before its line is printed.
     pub fn round(&self) -> String {
         let mut text = String::new();
         if self.raises {
@@ -122,7 +123,7 @@ impl Habits {
         text
     }
 
-    /// Statements behind all rounds.
+    /// Returns statements behind all rounds.
     pub fn finish(&self) -> String {
         let mut text = String::new();
         if self.threads > 0 {

@@ -1,14 +1,14 @@
-//! What the processes of a run that does not end are doing, for the message of the test that waited for it.
+//! Finds what the processes of a run that does not end are doing, for the message of the test that waited for it.
 //!
-//! `run` asks it before it ends such a run. The kernel tells each thread's state and system call; gdb, where it is installed, tells
-//! each thread's calls.
+//! `run` calls it before it ends such a run. The kernel reports each thread's state and system call; gdb, where it is
+//! installed, reports each thread's calls.
 
 use std::fmt::Write;
 use std::process::{Command, Stdio};
 
 use crate::left;
 
-/// Each process of the run with its threads and, if gdb is there, their stacks.
+/// Returns each process of the run with its threads and, if gdb is there, their stacks.
 pub(crate) fn told(tag: &str, group: i32) -> String {
     let mut text = String::new();
     for (pid, what) in left::processes(tag, group) {
@@ -22,7 +22,8 @@ pub(crate) fn told(tag: &str, group: i32) -> String {
     text
 }
 
-/// A process's threads, and what the kernel says of each: its name, state, system call, and signals that wait or are blocked.
+/// Returns a process's threads with what the kernel reports of each: its name, state, system call, and signals that are pending
+/// or blocked.
 fn threads(pid: i32) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {

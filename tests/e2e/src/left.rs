@@ -1,11 +1,11 @@
-//! What a run leaves behind: processes that carry its tag, shared memory, files.
+//! Finds what a run leaves behind: processes that carry its tag, shared memory, files.
 
 use std::time::{Duration, Instant};
 
 /// The environment variable that marks all processes of a run.
 pub const TAG: &str = "ATOLL_E2E_TAG";
 
-/// What is known of a process beside its number.
+/// The facts about a process beside its number.
 struct Known {
     state: char,
     parent: i32,
@@ -23,8 +23,9 @@ fn known(pid: i32) -> Option<Known> {
     Some(Known { state, parent, group, command: String::from_utf8_lossy(&command).replace('\0', " ") })
 }
 
-/// Processes whose environment holds this tag or whose group is the run's, with what they are. (The environment of
-/// a program whose stack atoll moved may not be readable; a process that made a group of its own has another.)
+/// Returns the processes whose environment holds this tag or whose group is the run's, with their descriptions. (The
+/// environment of a program whose stack atoll moved may not be readable; a process that made a group of its own has another
+/// group.)
 pub fn processes(tag: &str, group: i32) -> Vec<(i32, String)> {
     let wanted = format!("{TAG}={tag}");
     let mut found = Vec::new();
@@ -33,7 +34,7 @@ pub fn processes(tag: &str, group: i32) -> Vec<(i32, String)> {
             continue;
         };
         let Some(known) = known(pid) else { continue };
-        // Dead, and init's to bury: some containers' init never does.
+        // These processes are dead, and init has to wait for them; in some containers init never does.
         if known.state == 'Z' && known.parent == 1 {
             continue;
         }
@@ -45,7 +46,7 @@ pub fn processes(tag: &str, group: i32) -> Vec<(i32, String)> {
     found
 }
 
-/// What is still there of a run that has ended. The kernel may take a moment to bury a killed process.
+/// Returns what is still there of a run that has ended. The kernel may take a moment to remove a killed process.
 pub fn after(tag: &str, group: i32, grace: Duration) -> Vec<String> {
     let began = Instant::now();
     loop {
@@ -57,7 +58,7 @@ pub fn after(tag: &str, group: i32, grace: Duration) -> Vec<String> {
     }
 }
 
-/// Ends what is left of a run.
+/// Kills what is left of a run.
 pub fn kill(tag: &str, group: i32) {
     for (pid, _) in processes(tag, group) {
         // SAFETY: no pointers; the process carries this run's own tag.

@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: where atoll and the programs are, and a run of a program under atoll that is bounded
-//! in time, whose output is captured, and after which nothing may be left.
+//! What the end-to-end tests share: the places of atoll and the programs, and runs of a program under atoll. A run is bounded
+//! in time, its output is captured, and nothing may be left after it.
 
 pub mod build;
 pub mod generated;

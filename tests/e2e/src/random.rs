@@ -1,11 +1,11 @@
 //! Random numbers from a seed (splitmix64), the same on every machine.
 
-/// A generator.
+/// A generator of random numbers.
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     #[expect(clippy::should_implement_trait, reason = "a generator without an end is no iterator")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -15,12 +15,12 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// One below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// One of these.
+    /// Returns one of these values.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }

@@ -1,13 +1,14 @@
-//! A command of atoll's that runs a program and records what it does, to a file: `profile`, `trace`.
+//! Runs the commands of atoll that run a program and record what it does to a file: `profile`, `trace`.
 //!
-//! `run` has `atoll run` itself, with all that is looked at around it.
+//! `run` has `atoll run` itself, with all the checks around it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::build;
 
-/// `atoll KIND OPTIONS -o FILE -- PROGRAM ARGUMENTS`, cut after so many seconds, without the caller's settings for the program.
+/// Runs `atoll KIND OPTIONS -o FILE -- PROGRAM ARGUMENTS`, cut after a number of seconds, without the caller's settings for the
+/// program.
 pub fn recording(
     kind: &str,
     seconds: u32,

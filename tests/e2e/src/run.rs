@@ -1,4 +1,4 @@
-//! A program under atoll, or by itself: bounded in time, its output captured, checked for what it leaves behind.
+//! Runs a program under atoll, or by itself: bounded in time, with its output captured, and checked for what it leaves behind.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use crate::{build, hung, left};
 
-/// How long an ordinary run may take.
+/// The most time of an ordinary run.
 pub const LIMIT: Duration = Duration::from_secs(100);
-/// How long the dead may take to be gone.
+/// How long killed processes may take to be gone.
 const GRACE: Duration = Duration::from_millis(700);
 
 /// A run that is being put together.
@@ -35,18 +35,18 @@ pub struct Atoll {
     terminal: bool,
 }
 
-/// Is it the process by which atoll tells for whom a signal was?
+/// Whether this is the process by which atoll finds out for whom a signal was.
 pub fn is_witness(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-witness")
 }
 
-/// The program by itself.
+/// Runs the program by itself.
 pub fn native(program: impl AsRef<OsStr>) -> Atoll {
     Atoll { native: true, json: false, ..Atoll::new(program) }
 }
 
 impl Atoll {
-    /// `atoll run … -- program`.
+    /// Runs `atoll run … -- program`.
     pub fn new(program: impl AsRef<OsStr>) -> Atoll {
         Atoll {
             options: Vec::new(),
@@ -61,70 +61,70 @@ impl Atoll {
         }
     }
 
-    /// An argument of the program.
+    /// Adds an argument of the program.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Atoll {
         self.program.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Arguments of the program, separated by spaces.
+    /// Adds arguments of the program, separated by spaces.
     #[must_use]
     pub fn args(mut self, args: &str) -> Atoll {
         self.program.extend(args.split_whitespace().map(OsString::from));
         self
     }
 
-    /// Options of `atoll run`, separated by spaces.
+    /// Adds options of `atoll run`, separated by spaces.
     #[must_use]
     pub fn with(mut self, options: &str) -> Atoll {
         self.options.extend(options.split_whitespace().map(OsString::from));
         self
     }
 
-    /// An environment variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Atoll {
         self.variables.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// What the program reads.
+    /// Sets the program's input.
     #[must_use]
     pub fn input(mut self, bytes: &[u8]) -> Atoll {
         self.input = bytes.to_vec();
         self
     }
 
-    /// How long it may take.
+    /// Sets the most seconds that it may take.
     #[must_use]
     pub fn limit(mut self, seconds: u64) -> Atoll {
         self.limit = Duration::from_secs(seconds);
         self
     }
 
-    /// Where it runs.
+    /// Sets the folder in which it runs.
     #[must_use]
     pub fn folder(mut self, folder: &Path) -> Atoll {
         self.folder = Some(folder.to_owned());
         self
     }
 
-    /// No summary asked for.
+    /// Asks for no summary.
     #[must_use]
     pub fn no_summary(mut self) -> Atoll {
         self.json = false;
         self
     }
 
-    /// At a terminal of its own, which is its standard input.
+    /// Runs it at a terminal of its own, which is its standard input.
     #[must_use]
     pub fn terminal(mut self) -> Atoll {
         self.terminal = true;
         self
     }
 
-    /// The command line, to repeat it.
+    /// Returns the command line, to repeat the run.
     pub fn line(&self) -> String {
         let mut words = Vec::new();
         for (name, value) in &self.variables {
@@ -139,7 +139,7 @@ impl Atoll {
         words.join(" ")
     }
 
-    /// Starts it, in a process group of its own.
+    /// Starts the run, in a process group of its own.
     pub fn start(&self) -> Running {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let tag = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -169,7 +169,8 @@ impl Atoll {
             command.stdin(Stdio::piped()).process_group(0);
         }
         let terminal = self.terminal;
-        // Rust's runtime ignores SIGPIPE, and what a shell runs in the background the other two; a program at a terminal does not.
+        // Rust's runtime ignores SIGPIPE, and a shell makes background processes ignore the other two; a program at a terminal
+        // ignores none of them.
         // SAFETY: only system calls, between fork and exec.
         unsafe {
             command.pre_exec(move || {
@@ -208,7 +209,7 @@ impl Atoll {
     }
 }
 
-/// A terminal: our end, and the end for a process.
+/// Makes a terminal: the end for the test, and the end for a process.
 fn terminal() -> (File, File) {
     let (mut ours, mut theirs) = (-1, -1);
     let (name, settings, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
@@ -233,7 +234,7 @@ fn quoted(word: &OsStr) -> String {
     }
 }
 
-/// Reads a pipe to its end beside everything else.
+/// Reads a pipe to its end, in a thread of its own.
 struct Reader {
     chunks: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
@@ -260,7 +261,7 @@ impl Reader {
         }
     }
 
-    /// Whether the pipe's end came: as long as anybody holds it open, it does not.
+    /// Whether the pipe's end came: it does not come as long as any process holds the pipe open.
     fn finish(&mut self, within: Duration) -> bool {
         let began = Instant::now();
         while self.thread.as_ref().is_some_and(|t| !t.is_finished()) && began.elapsed() < within {
@@ -274,7 +275,7 @@ impl Reader {
 /// A run in progress.
 pub struct Running {
     child: Child,
-    /// What its processes carry in their environment.
+    /// The tag that the run's processes carry in their environment.
     pub tag: String,
     keyboard: Option<File>,
     stdout: Reader,
@@ -285,12 +286,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// The process that was started.
+    /// Returns the process that was started.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Waits until its output holds this; false when it ends or its time is over before.
+    /// Waits until the output holds this text; returns `false` when the run ends or its time is over before.
     pub fn wait_for(&mut self, text: &str) -> bool {
         loop {
             self.stdout.take_what_is_there();
@@ -306,13 +307,13 @@ impl Running {
         }
     }
 
-    /// What it has printed so far.
+    /// Returns the output so far.
     pub fn said(&mut self) -> String {
         self.stdout.take_what_is_there();
         String::from_utf8_lossy(&self.stdout.bytes).into_owned()
     }
 
-    /// The processes of the run other than atoll itself.
+    /// Returns the processes of the run other than atoll itself.
     pub fn others(&self) -> Vec<i32> {
         left::processes(&self.tag, self.pid())
             .into_iter()
@@ -338,7 +339,7 @@ impl Running {
         unsafe { libc::kill(self.pid(), signal) };
     }
 
-    /// Waits for its end, takes what it said, and sees what it left.
+    /// Waits for the end of the run, takes its output, and finds what it left.
     pub fn end(mut self) -> Outcome {
         let (mut timed_out, mut hung) = (false, String::new());
         let status: ExitStatus = loop {
@@ -387,37 +388,37 @@ impl Running {
     }
 }
 
-/// How a run went.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Exit status, unless a signal ended it.
+    /// The exit status, unless a signal ended it.
     pub status: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// What it wrote.
+    /// The program's standard output.
     pub stdout: Vec<u8>,
-    /// What it and atoll said, without the summary.
+    /// The standard error of the program and atoll, without the summary.
     pub stderr: String,
     /// atoll's summary.
     pub summary: Option<Value>,
-    /// It was ended because its time was over.
+    /// Whether it was ended because its time was over.
     pub timed_out: bool,
     /// What its processes were doing then.
     pub hung: String,
-    /// What was left behind.
+    /// What it left behind.
     pub left: Vec<String>,
-    /// How long it took.
+    /// The seconds that it took.
     pub seconds: f64,
     line: String,
 }
 
 impl Outcome {
-    /// What it wrote, as text.
+    /// Returns standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// A number of the summary, as `memory/resident_peak_bytes`; 0 where there is none.
+    /// Returns a number of the summary, such as `memory/resident_peak_bytes`; 0 where there is none.
     pub fn figure(&self, path: &str) -> u64 {
         self.summary
             .as_ref()
@@ -426,7 +427,7 @@ impl Outcome {
             .unwrap_or(0)
     }
 
-    /// All of it, for a message.
+    /// Returns all of the outcome, for a message.
     pub fn told(&self) -> String {
         let tail = |text: &str| {
             let lines: Vec<&str> = text.lines().collect();
@@ -446,7 +447,7 @@ impl Outcome {
         )
     }
 
-    /// It ended by itself and left nothing behind.
+    /// Checks that the run ended by itself and left nothing behind.
     #[track_caller]
     pub fn clean(self) -> Outcome {
         assert!(!self.timed_out, "{}", self.told());
@@ -454,7 +455,7 @@ impl Outcome {
         self
     }
 
-    /// As `clean`, with this exit status.
+    /// Checks the same as `clean`, and this exit status.
     #[track_caller]
     pub fn exits(self, status: i32) -> Outcome {
         let run = self.clean();
@@ -462,7 +463,7 @@ impl Outcome {
         run
     }
 
-    /// As `clean`, ended by this signal.
+    /// Checks the same as `clean`, and that this signal ended it.
     #[track_caller]
     pub fn dies_by(self, signal: i32) -> Outcome {
         let run = self.clean();
@@ -470,7 +471,7 @@ impl Outcome {
         run
     }
 
-    /// As `clean`, with output and end as another run's.
+    /// Checks the same as `clean`, and that output and ending are another run's.
     #[track_caller]
     pub fn like(self, other: &Outcome) -> Outcome {
         let run = self.clean();
@@ -479,7 +480,7 @@ impl Outcome {
         run
     }
 
-    /// Standard error holds this.
+    /// Checks that standard error holds this text.
     #[track_caller]
     pub fn says(self, text: &str) -> Outcome {
         assert!(self.stderr.contains(text), "{text:?} is not said:\n{}", self.told());

@@ -1,4 +1,4 @@
-//! Random programs (`generated`) on several nodes, against what they print, and how they end, with one thread.
+//! Runs random programs (`generated`) on several nodes, and compares their output and ending with those of one thread.
 //!
 //! `bin/soak` runs them for a time; `tests/nodes.rs` a few seconds of them.
 
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use crate::random::Random;
 use crate::{Atoll, Outcome, build, generated, native};
 
-/// How long one run may take.
+/// The most seconds of one run.
 const LIMIT: u64 = 30;
 
-/// What a soak came to.
+/// The result of a soak.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Runs that printed what they should and ended as they should.
+    /// The number of runs that printed and ended as they should.
     pub passed: u64,
-    /// What went wrong, with all that is needed to repeat it.
+    /// What went wrong, with everything that is needed to repeat it.
     pub failed: Vec<String>,
 }
 
-/// Runs programs of `seed` and on for `time`, each at some random settings; tells `each` of every run. `faults`: messages
-/// between nodes are late, refused and sent twice.
+/// Runs programs of `seed` and the following seeds for `time`, each at some random settings; reports every run to `each`. With
+/// `faults`, messages between nodes are late, refused and sent twice.
 pub fn soak(seed: u64, time: Duration, faults: bool, mut each: impl FnMut(&str)) -> Tally {
     let folder = tempfile::tempdir().expect("a folder for programs");
     let began = Instant::now();
@@ -35,13 +35,13 @@ pub fn soak(seed: u64, time: Duration, faults: bool, mut each: impl FnMut(&str))
     tally
 }
 
-/// Runs of a native program of which one must end by itself.
+/// The number of runs of a native program of which one must end by itself.
 const NATIVE_TRIES: u32 = 3;
 
 /// Builds and runs the program of this seed.
 fn one((seed, faults): (u64, bool), folder: &Path, tally: &mut Tally, each: &mut impl FnMut(&str)) {
     let source = generated::source(seed);
-    // Not those that the program is made of.
+    // The files of the program itself do not count.
     let mut random = Random(seed ^ 0x5eed);
     let level = *random.pick(&["-O0", "-O1", "-O2", "-O3"]);
     let compiler = compiler(seed);
@@ -53,7 +53,7 @@ fn one((seed, faults): (u64, bool), folder: &Path, tally: &mut Tally, each: &mut
             let run = run.limit(LIMIT).run().clean();
             (run.status, run.signal, run.text())
         };
-        // The native runtimes crash now and then where a thread of a team calls exit while others still work.
+        // The native runtimes sometimes crash where a thread of a team calls exit while others still work.
         (0..NATIVE_TRIES).map(|_| once()).find(|(_, signal, _)| signal.is_none()).unwrap_or_else(once)
     };
     let right = said("1");
@@ -91,13 +91,14 @@ fn one((seed, faults): (u64, bool), folder: &Path, tally: &mut Tally, each: &mut
     }
 }
 
-/// What is wrong with a run, if anything is. `right`: the status, the signal and the output of the program by itself.
+/// Returns what is wrong with a run, if anything is. `right` is the status, the signal and the output of the program by itself.
 fn fault(run: &Outcome, right: &(Option<i32>, Option<i32>, String)) -> Option<String> {
     let (status, signal, text) = right;
     if run.timed_out {
         Some("time over".into())
     } else if run.status == Some(75) && run.left.is_empty() && run.stderr.contains("this needs --near") {
-        // What must be near depends on the threads and nodes, which a program of many of them learns from this sentence.
+        // The memory that must be near depends on the threads and nodes; a program of many of them learns it from this
+        // sentence.
         None
     } else if (run.status, run.signal) != (*status, *signal) {
         Some(format!("status {:?}, signal {:?}: {}", run.status, run.signal, run.stderr.trim()))
@@ -110,7 +111,7 @@ fn fault(run: &Outcome, right: &(Option<i32>, Option<i32>, String)) -> Option<St
     }
 }
 
-/// Some settings of `atoll run`.
+/// Returns random settings of `atoll run`.
 pub fn settings(random: &mut Random) -> String {
     let nodes = 1 + random.below(4);
     let workers = 1 + random.below(3);
@@ -127,7 +128,8 @@ pub fn settings(random: &mut Random) -> String {
     options
 }
 
-/// Every second program is built by the newest clang, where one is installed: it calls other names of the runtime.
+/// Returns the compiler of a seed. Every second program is built by the newest clang, where one is installed, as clang calls
+/// other names of the runtime.
 fn compiler(seed: u64) -> &'static str {
     build::clangs().first().filter(|_| seed % 2 == 1).map_or("gcc", String::as_str)
 }

@@ -1,4 +1,4 @@
-//! The workloads of `programs/` under settings, against their native checksums.
+//! Runs the workloads of `programs/` under settings, and compares their checksums with the native ones.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
-/// Their names.
+/// The names of the workloads.
 pub const PROGRAMS: [&str; 15] = [
     "cg",
     "lu",
@@ -24,58 +24,58 @@ pub const PROGRAMS: [&str; 15] = [
     "lulesh",
     "minife",
 ];
-/// Replacement policies.
+/// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
-/// Far memories.
+/// The far stores.
 pub const STORES: [&str; 5] = ["auto", "ram", "lz4", "zstd", "file"];
-/// Pages that near memory holds at least, of 4K and 64K: two workers of lu walk a line through 33 planes of two arrays,
-/// and with fewer frames than such a line has pages every load of it faults.
+/// The least number of pages that near memory holds, of 4K and 64K. Two workers of lu walk a line through 33 planes of two
+/// arrays; with fewer frames than such a line has pages, every load of it faults.
 pub const LEAST_PAGES: u64 = 64;
-/// The same of 2M, in which all of a small class has fewer pages.
+/// The least number of 2M pages; the whole of a small class has fewer pages than 64.
 pub const LEAST_HUGE_PAGES: u64 = 24;
 
-/// What the pager's tables take in small runs: bytes.
+/// The bytes that the pager's tables take in small runs.
 const TABLES: u64 = 128 << 10;
-/// What one more worker pins and its scratch memory takes at most: bytes.
+/// The most bytes that one more worker pins and its scratch memory takes.
 const WORKER: u64 = 256 << 10;
 
-/// What a workload says natively.
+/// The results of a workload run natively.
 #[derive(Debug, Clone)]
 pub struct Native {
-    /// Its `Checksum:` line.
+    /// The `Checksum:` line.
     pub checksum: String,
-    /// Bytes it touches, by atoll's count.
+    /// The bytes that it touches, by atoll's count.
     pub footprint: u64,
-    /// Bytes it needs pinned.
+    /// The bytes that it needs pinned.
     pub pinned: u64,
 }
 
-/// One point of the matrix.
+/// A point of the matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     /// The workload.
     pub program: String,
-    /// Its class.
+    /// The workload's class.
     pub class: char,
-    /// Iterations, where not all of them.
+    /// The number of iterations, where not all of them are done.
     pub iterations: Option<u32>,
-    /// Near memory in percent of the footprint.
+    /// The near memory in percent of the footprint.
     pub percent: u64,
-    /// Policy.
+    /// The replacement policy.
     pub policy: String,
-    /// Page size.
+    /// The page size.
     pub page: String,
-    /// Kind of page tables.
+    /// The kind of page tables.
     pub tables: String,
-    /// Who resolves faults.
+    /// What resolves faults.
     pub faults: String,
-    /// Far memory.
+    /// The far store.
     pub far: String,
-    /// Workers.
+    /// The number of workers.
     pub workers: u64,
 }
 
-/// The checksum line of an output.
+/// Returns the checksum line of an output.
 pub fn checksum(output: &str) -> Option<String> {
     output.lines().find(|line| line.starts_with("Checksum:")).map(str::to_owned)
 }
@@ -108,7 +108,7 @@ fn arguments(class: char, iterations: Option<u32>) -> String {
 }
 
 impl Case {
-    /// Near memory in bytes: of the footprint, but no less than what is pinned, tables, and a few pages.
+    /// Returns near memory in bytes: a part of the footprint, but no less than what is pinned, tables, and a few pages.
     pub fn near(&self, native: &Native) -> u64 {
         let pages = match self.page.as_str() {
             "2M" => LEAST_HUGE_PAGES << 21,
@@ -120,7 +120,7 @@ impl Case {
         (native.footprint * self.percent / 100).max(least)
     }
 
-    /// The run.
+    /// Returns the run of this case.
     pub fn atoll(&self, native: &Native) -> Atoll {
         Atoll::new(built(&self.program)).args(&arguments(self.class, self.iterations)).with(&format!(
             "--near {} --policy {} --page {} --page-tables {} --faults {} --far {} --workers {}",
@@ -134,7 +134,7 @@ impl Case {
         ))
     }
 
-    /// Runs it; what is wrong with it, if something is.
+    /// Runs the case.
     ///
     /// # Errors
     /// What is wrong, with the command line to repeat it.
@@ -160,7 +160,7 @@ impl Case {
         Ok(run)
     }
 
-    /// Any case of these classes.
+    /// Returns a random case of these classes.
     pub fn random(random: &mut Random, classes: &[char], pages: &[&str]) -> Case {
         Case {
             program: (*random.pick(&PROGRAMS)).to_owned(),

@@ -1,4 +1,4 @@
-//! `ARCHITECTURE.md` against the tree: the order of the crates, and the paths that it names.
+//! Compares `ARCHITECTURE.md` with the tree: the order of the crates, and the paths that it names.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ fn page() -> String {
     std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there")
 }
 
-/// What stands between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Crates in the order of the page's first table: their folders.
+/// Returns the folders of the crates in the order of the page's first table.
 fn rooms(page: &str) -> Vec<String> {
     let table = &page[page.find("| crate | holds |").expect("the table")..];
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
@@ -26,7 +26,7 @@ fn name_of(folder: &str) -> String {
     line.split('"').nth(1).expect("a name").to_owned()
 }
 
-/// Crates of this workspace that a crate uses in its own code, not in its tests.
+/// Returns the crates of this workspace that a crate uses in its own code, not in its tests.
 fn uses(folder: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).expect(folder);
     let section = text.split("\n[dependencies]\n").nth(1).unwrap_or_default();

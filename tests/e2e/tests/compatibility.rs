@@ -1,4 +1,5 @@
-//! `docs/compatibility.md` against what is there: the tests that it names, the sentences that it quotes, the symbols that it lists.
+//! Compares `docs/compatibility.md` with the tree: the tests that it names, the sentences that it quotes, and the symbols that
+//! it lists.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ fn page() -> String {
     std::fs::read_to_string(root().join("docs/compatibility.md")).expect("the page is there")
 }
 
-/// The cells of the tables' rows below the heading `title`, without the first row and the line below it.
+/// Returns the cells of the tables' rows below the heading `title`, without the first row and the line below it.
 fn rows(page: &str, title: &str) -> Vec<Vec<String>> {
     let from = page.find(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no heading {title}"));
     let section = &page[from + 1..];
@@ -20,12 +21,12 @@ fn rows(page: &str, title: &str) -> Vec<Vec<String>> {
     table.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
-/// What stands between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// All files below `folder` whose names end in `.rs`.
+/// Finds all files below `folder` whose names end in `.rs`.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();
@@ -55,7 +56,7 @@ fn tests_that_are_named_are_there() {
             assert!(!tests.is_empty(), "no test is named in the row of {}", row[0]);
             for test in tests {
                 let (file, name) = test.split_once("::").unwrap_or((&test, ""));
-                // A function, or the name of a program in a table of tests.
+                // A test is a function, or the name of a program in a table of tests.
                 let (function, entry) = (format!("fn {name}("), format!("    {name} \""));
                 let there = sources.iter().filter(|path| path.ends_with(file)).any(|path| {
                     let text = std::fs::read_to_string(path).expect("a source");
@@ -74,7 +75,7 @@ fn sentences_are_those_that_are_printed() {
     let mut text = String::new();
     for path in all_sources().iter().filter(|path| !path.ends_with("compatibility.rs")) {
         let source = std::fs::read_to_string(path).expect("a source");
-        // A literal goes on in the next line behind a backslash.
+        // A literal continues in the next line behind a backslash.
         let mut pieces = source.split("\\\n");
         text.push_str(pieces.next().unwrap_or_default());
         pieces.for_each(|piece| text.push_str(piece.trim_start()));
@@ -88,7 +89,7 @@ fn sentences_are_those_that_are_printed() {
     }
 }
 
-/// Names that an ELF file defines for the dynamic linker, without versions.
+/// Returns the names that an ELF file defines for the dynamic linker, without versions.
 fn defined(file: &Path) -> BTreeSet<String> {
     let output =
         Command::new("nm").args(["-D", "--defined-only"]).arg(file).output().expect("nm is installed");

@@ -1,4 +1,4 @@
-//! How runs begin and end: what cannot be run, how programs end in a region, signals, and what is left.
+//! Tests how runs begin and end: programs that cannot be run, programs that end in a region, signals, and what is left.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -87,7 +87,7 @@ fn a_program_without_openmp() {
     Atoll::new(&program).args("word 5").run().like(&alone).exits(5).says("nothing was managed");
 }
 
-/// The ways to end in a region, as they end natively.
+/// Tests the ways to end in a region: they end as natively.
 fn endings(who: &str, way: &str) {
     let program = helper("endings.c");
     let mut failed = Vec::new();
@@ -138,7 +138,7 @@ fn ends_in_a_region_by_a_worker() {
     }
 }
 
-/// A worker killed from outside in a region: the run ends with the documented status and says which worker.
+/// A worker is killed from outside in a region: the run ends with the documented status and says which worker.
 /// A worker that a thread started while the program ended was waited for, and nobody ended it.
 #[test]
 fn an_exit_while_threads_start_workers() {
@@ -195,7 +195,7 @@ fn a_worker_killed_in_a_region() {
     }
 }
 
-/// The program's own process killed from outside: as natively, and nothing left.
+/// The program's own process is killed from outside: the run ends as natively, and nothing is left.
 #[test]
 fn the_program_killed_in_a_region() {
     let program = helper("signals.c");
@@ -209,7 +209,7 @@ fn the_program_killed_in_a_region() {
     }
 }
 
-/// The launcher killed from outside: nothing outlives it.
+/// The launcher is killed from outside: nothing outlives it.
 #[test]
 fn atoll_itself_killed() {
     let program = helper("signals.c");
@@ -268,7 +268,7 @@ fn a_signal_for_atoll_alone_reaches_the_program() {
     }
 }
 
-/// The launcher passed on what the program had got with the whole group.
+/// The launcher passed on signals that the program had already got with the whole group.
 #[test]
 fn a_signal_for_the_group_is_handled_once() {
     let program = helper("signals.c");
@@ -303,7 +303,7 @@ fn ctrl_c_with_a_handler_of_the_program() {
     }
 }
 
-/// Ctrl-Z and fg.
+/// The program is stopped by Ctrl-Z and continued by fg.
 #[test]
 fn stopped_and_continued() {
     let program = built("cg");

@@ -1,4 +1,4 @@
-//! What is printed as needed is enough: footprints and near limits count the same.
+//! Tests that the footprint that is printed is enough: footprints and near limits count the same.
 
 use std::process::Command;
 
@@ -46,7 +46,7 @@ fn a_limit_as_large_as_the_footprint_of_small_blocks_was_too_small() {
     }
 }
 
-/// A run under half a limit tells the same footprint as one without.
+/// A run under half a limit prints the same footprint as one without.
 #[test]
 fn the_footprint_is_the_same_under_any_limit() {
     for way in ["--page 4K", "--page 64K", "--page 4K --policy fifo --far lz4"] {
@@ -74,7 +74,7 @@ fn an_array_that_is_not_touched_pinned_memory() {
     assert!(run.figure("memory/pinned_peak_bytes") < 2 << 20, "{}", run.told());
 }
 
-/// `atoll sweep` at 100%.
+/// `atoll sweep` at 100% must not evict.
 #[test]
 fn a_sweep_at_a_hundred_percent_evicted() {
     let sweep = Command::new(atoll())

@@ -1,4 +1,4 @@
-//! Profiles whose writer was killed: what was promised is in them, and whoever reads them is told.
+//! Tests profiles whose writer was killed: they hold what was promised, and their readers say that they are not whole.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -64,7 +64,7 @@ fn half_a_profile_was_empty_or_read_without_a_word() {
         let diff = Command::new(atoll()).arg("diff").args(sides).output().expect("it runs");
         assert_eq!(diff.status.code(), Some(status), "{}", String::from_utf8_lossy(&diff.stderr));
     }
-    // What holds nothing at all is refused.
+    // A file that holds nothing at all is refused.
     std::fs::write(&file, "").expect("written");
     assert_eq!(run(&["report", "--text"], &file, folder.path()).status.code(), Some(70));
 }
@@ -79,7 +79,7 @@ fn a_second_profile_overwrote_the_first() {
         command.args(["profile", "--"]).arg(&program).arg(rounds).current_dir(folder.path());
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
     };
-    // The second begins while the first is being written.
+    // The second profile begins while the first is being written.
     let first = start("12");
     let name = program.file_name().expect("a name").to_string_lossy().into_owned();
     let (file, kept) =

@@ -1,5 +1,5 @@
-//! Nodes that something else than `--nodes` starts: lists of hosts, `mpirun`, and nodes that talk through UCX. That they begin
-//! and end as one program does, and what is said where they cannot.
+//! Tests nodes that something else than `--nodes` starts: lists of hosts, `mpirun`, and nodes that talk through UCX. They begin
+//! and end as one program does, and print errors where they cannot.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use atoll_e2e::build::{atoll, helper, installed};
 use atoll_e2e::run::is_witness;
 use atoll_e2e::{built, skip, skip_part};
 
-/// How long an ordinary run may take.
+/// The most seconds of an ordinary run.
 const LIMIT: &str = "100";
 
 fn has_ucx() -> bool {
@@ -18,7 +18,7 @@ fn has_ucx() -> bool {
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libucp.so.0"))
 }
 
-/// `atoll run` with these options, bounded in time.
+/// Runs `atoll run` with these options, bounded in time.
 fn run(options: &str, program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args([LIMIT]).arg(atoll()).arg("run").args(options.split_whitespace());
@@ -85,7 +85,7 @@ fn mpirun_starts_nodes() {
     };
     let output = succeeds(&mut mpirun("--summary none"));
     assert_eq!(text(&output.stdout).matches("Verification").count(), 1);
-    // Each runs the program by itself where that is asked for.
+    // With that option each process runs the program by itself.
     let output = succeeds(&mut mpirun("--summary none --nodes 1"));
     assert_eq!(text(&output.stdout).matches("Verification").count(), 2);
     if has_ucx() {
@@ -145,7 +145,7 @@ fn what_cannot_start_says_why() {
     fails(&mut run(unknown, &program, &[]), 1, &["node 1 on no-such-host.invalid: ssh cannot log in"]);
 }
 
-/// All descendants of a process.
+/// Returns all descendants of a process.
 fn descendants(pid: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let children = threads
@@ -158,14 +158,14 @@ fn command_line(pid: u32) -> String {
     text(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).replace('\0', " ")
 }
 
-/// Has it ended? One that nobody has waited for has.
+/// Whether a process has ended. One that nobody has waited for has ended.
 fn is_over(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
 }
 
-/// Kills a process of a run of `bt`, in a class that takes far longer than until then; returns what the run said. Within five seconds
-/// nothing of it is left.
+/// Kills a process of a run of `bt`, in a class that takes much longer than until then; returns what the run printed. Within
+/// five seconds nothing of the run is left.
 fn kill_in(options: &str, victim: fn(&[u32]) -> Option<u32>) -> String {
     let mut child = run(options, &built("bt"), &["A"])
         .env("UCX_TLS", "tcp,self")
@@ -182,7 +182,7 @@ fn kill_in(options: &str, victim: fn(&[u32]) -> Option<u32>) -> String {
         assert!(Instant::now() < until && matches!(child.try_wait(), Ok(None)), "{all:?}");
         std::thread::sleep(Duration::from_millis(20));
     };
-    // Anywhere in the program, its start too.
+    // The kill comes anywhere in the program, its start included.
     std::thread::sleep(Duration::from_millis(300 + u64::from(victim) % 700));
     // SAFETY: a process of this test's.
     unsafe { libc::kill(victim as i32, libc::SIGKILL) };
@@ -196,7 +196,7 @@ fn kill_in(options: &str, victim: fn(&[u32]) -> Option<u32>) -> String {
     text(&output.stderr)
 }
 
-/// The programs of the nodes: the only children of their launchers beside the witnesses of signals.
+/// Returns the programs of the nodes: the only children of their launchers beside the witnesses of signals.
 fn programs(all: &[u32]) -> Vec<u32> {
     let launchers = all.iter().filter(|pid| command_line(**pid).contains("atoll run")).skip(1);
     let program = |launcher: &u32| descendants(*launcher).into_iter().find(|pid| !is_witness(*pid as i32));
@@ -228,7 +228,7 @@ fn a_node_that_dies_ends_all_and_is_named() {
     }
 }
 
-/// Three hosts on one wire, each a network of its own; they go when this is dropped.
+/// Three hosts on one wire, each with a network of its own; they are removed when this value is dropped.
 struct Wire {
     hosts: [String; 3],
     bridge: String,
@@ -240,7 +240,7 @@ fn ip(words: &str) -> bool {
 }
 
 impl Wire {
-    /// Nothing where networks cannot be made. Host `i` has the address 192.0.2.`i + 1`.
+    /// Makes the wire; `None` where networks cannot be made. Host `i` has the address 192.0.2.`i + 1`.
     fn new() -> Option<Wire> {
         let id = std::process::id();
         let wire =
@@ -257,7 +257,7 @@ impl Wire {
                 && ip(&format!("-n {host} link set eth0 up"))
                 && ip(&format!("-n {host} link set lo up"));
         }
-        // A wire takes a second to carry anything.
+        // A wire takes a second until it carries anything.
         let until = Instant::now() + Duration::from_secs(20);
         let reaches = |from: &String, to: usize| {
             let knock = format!("echo > /dev/tcp/192.0.2.{to}/9");
@@ -265,7 +265,7 @@ impl Wire {
             command.args(["netns", "exec", from, "timeout", "1", "bash", "-c", &knock]);
             command.output().is_ok_and(|output| text(&output.stderr).contains("refused"))
         };
-        // All of them each time: the bridge learns from what they say where they are.
+        // All hosts send each time: the bridge learns from their packets where they are.
         let pairs = || wire.hosts.iter().flat_map(|from| (1..=3).map(move |to| (from, to)));
         let all_reach = || pairs().filter(|(from, to)| reaches(from, *to)).count() == 9;
         while made && !all_reach() {
@@ -321,7 +321,7 @@ fn a_node_that_hears_last_that_the_program_ended_does_not_miss_another() {
 
 #[test]
 fn a_node_with_another_build_of_the_program_is_told() {
-    // One name, another file on each node: a folder of its own for whoever looks second.
+    // The nodes find different files by one name: the second to look has a folder of its own.
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("a.c");
     std::fs::write(&source, "int main(void) {\n#pragma omp parallel\n{}\nreturn NUMBER; }\n")
@@ -339,7 +339,7 @@ fn a_node_with_another_build_of_the_program_is_told() {
     };
     let (one, two) = (build(1), build(2));
     let chooser = folder.path().join("program");
-    // Made first: who makes it, runs the first build.
+    // The run is made first: making it also makes the first build.
     let script = format!(
         "#!/bin/sh\nif mkdir {0}/first 2>/dev/null; then exec {1}; else exec {2}; fi\n",
         folder.path().display(),

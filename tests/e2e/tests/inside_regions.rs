@@ -1,10 +1,10 @@
-//! Programs of `tests/openmp` that synchronise by instructions of their own, or call the system from all workers, under
+//! Runs programs of `tests/openmp` that synchronise by instructions of their own, or call the system from all workers, under
 //! `atoll run`: with all the memory they ask for, and with less than their arrays need.
 
 use atoll_e2e::build::openmp;
 use atoll_e2e::{Atoll, native};
 
-/// The ways with enough memory, at a program's own size.
+/// The settings with enough memory, at a program's own size.
 const ROOMY: [&str; 5] = [
     "--workers 1",
     "--workers 2",
@@ -13,7 +13,7 @@ const ROOMY: [&str; 5] = [
     "--workers 2 --page-tables shared --faults thread",
 ];
 
-/// The ways with little, at a larger size.
+/// The settings with little memory, at a larger size.
 const TIGHT: [&str; 5] = [
     "--workers 2",
     "--workers 3 --policy fifo --far ram",
@@ -22,7 +22,7 @@ const TIGHT: [&str; 5] = [
     "--workers 3 --page-tables shared --far ram",
 ];
 
-/// Runs a program at its own size in the roomy ways, and at `size` with `near` in the tight ones.
+/// Runs a program at its own size with the roomy settings, and at `size` with `near` and the tight settings.
 #[track_caller]
 fn everywhere(source: &str, size: &str, near: &str) {
     let program = openmp(source);

@@ -1,5 +1,5 @@
-//! The live system against the simulator: what `atoll run` fetched, mapped and invalidated, beside what `atoll sim --pager atoll` says
-//! of a trace of the same program with as much near memory, the same pages and the same policy.
+//! Compares the live system with the simulator: what `atoll run` fetched, mapped and invalidated, beside what `atoll sim
+//! --pager atoll` says of a trace of the same program with as much near memory, the same pages and the same policy.
 //!
 //! `make live` prints the whole table; `docs/simulation.md` has one, and says what the differences are made of.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
@@ -12,7 +12,7 @@ use atoll_e2e::build::{atoll, built, installed};
 use atoll_e2e::skip;
 use serde_json::Value;
 
-/// Runs of the live system, of which the median counts.
+/// The number of runs of the live system; the median counts.
 const RUNS: usize = 5;
 
 /// A program at a near limit.
@@ -22,10 +22,10 @@ struct Subject {
     near: &'static str,
 }
 
-/// What is compared, in the order of the table's columns.
+/// The counts that are compared, in the order of the table's columns.
 const COUNTS: [&str; 4] = ["pages brought near", "faults that bring", "write faults", "remote invalidations"];
 
-/// Runs `atoll` and hands out what it says on standard error.
+/// Runs `atoll` and returns its standard error.
 fn run(words: &[&str], program: &[&str]) -> String {
     let output = Command::new(atoll())
         .args(words)
@@ -54,7 +54,7 @@ impl Subject {
         trace
     }
 
-    /// Counts of one live run under a near limit, and the bytes that were resident at most.
+    /// Returns the counts of one live run under a near limit, and the most bytes that were resident.
     fn live(&self, near: &str, workers: &str, policy: &str) -> ([f64; 4], u64) {
         let flags = ["run", "--workers", workers, "--near", near, "--policy", policy];
         let flags = [&flags[..], &["--far", "ram", "--summary", "json"]].concat();
@@ -88,7 +88,7 @@ fn simulated(trace: &Path, near: u64, policy: &str) -> [f64; 4] {
     [brought + count("prefetched"), brought, count("write_faults"), count("remote_invalidations")]
 }
 
-/// By how much the simulator is off in each count, in percent of the live median, beside the live system's own spread.
+/// Returns the simulator's error in each count, in percent of the live median, beside the live system's own spread.
 fn compare(subject: &Subject, workers: &str, trace: &Path, policy: &str) -> [(f64, f64); 4] {
     let runs: Vec<_> = (0..RUNS).map(|_| subject.live(subject.near, workers, policy)).collect();
     let sim = simulated(trace, runs[0].1, policy);
@@ -109,8 +109,9 @@ fn compare(subject: &Subject, workers: &str, trace: &Path, policy: &str) -> [(f6
     })
 }
 
-/// With one worker nothing is left to chance but the time, which first in, first out does not ask for. One page more or less of near
-/// memory, though, changes what a run brings by up to 3 %, live and simulated, up or down: so several near limits are added up.
+/// With one worker only the time is left to chance, and first in, first out does not depend on time. One page more or less of
+/// near memory, though, changes what a run brings by up to 3 %, live and simulated, up or down, so several near limits are
+/// added up.
 #[test]
 fn one_worker_under_fifo_fetches_what_the_simulator_says() {
     if !installed("qemu-x86_64") {

@@ -1,6 +1,7 @@
-//! Programs of LLVM's compilers, which call another runtime's names: the conformance programs and the workloads, under atoll.
+//! Runs programs of LLVM's compilers, which call another runtime's names: the conformance programs and the workloads, under
+//! atoll.
 //!
-//! Where no clang with an OpenMP runtime is installed, they are skipped, and say so.
+//! Where no clang with an OpenMP runtime is installed, the tests are skipped, and say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,10 +10,10 @@ use atoll_e2e::build::{self, by_clang, clangs, installed, root};
 use atoll_e2e::workloads::checksum;
 use atoll_e2e::{Atoll, native, skip, skip_part};
 
-/// Numbers of workers.
+/// The numbers of workers.
 const WORKERS: [u32; 4] = [1, 2, 4, 7];
 
-/// Variables that a conformance program runs with: `// env: NAME=value …`.
+/// Returns the variables that a conformance program runs with: `// env: NAME=value …`.
 fn variables(source: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(source).expect("the program is there");
     let line = text.lines().find_map(|line| line.strip_prefix("// env:")).unwrap_or_default();
@@ -37,7 +38,7 @@ fn has_them_all(compiler: &str) -> bool {
         .is_some_and(|version: u32| version >= 19)
 }
 
-/// Each conformance program by each compiler, in the way `way`. Older compilers than LLVM 19 lack constructs.
+/// Runs each conformance program, built by each compiler, in the way `way`. Compilers older than LLVM 19 lack constructs.
 fn conformance(way: &str) {
     let Some(newest) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let mut failed = Vec::new();
@@ -66,7 +67,7 @@ fn conformance(way: &str) {
     assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n\n"));
 }
 
-/// A program of the folder `programs` by the newest clang.
+/// Returns a program of the folder `programs` built by the newest clang.
 fn by_newest_clang(source: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
     let compiler = clangs().first()?;
@@ -134,18 +135,18 @@ fn workloads_of_class_s() {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// What a program says whose construct needs all threads on one node, where that is known only when it is met.
+/// What a program prints whose construct needs all threads on one node, where that is known only when it is met.
 const REFUSED: &str = "cannot be spread over several nodes";
 
-/// Each conformance program over nodes that share no memory: right, or refused with the one sentence. Loops whose `ordered` clause has
-/// no region were refused.
+/// Runs each conformance program over nodes that share no memory: it is right, or refused with the one sentence. Loops whose
+/// `ordered` clause has no region were refused.
 #[test]
 fn on_several_nodes() {
     let Some(compiler) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let mut failed = Vec::new();
     for source in sources("tests/openmp") {
         let program = by_clang(compiler, &source).unwrap_or_else(|why| panic!("{}: {why}", source.display()));
-        // Every turn of a lock moves its page: fewer of them than where memory is shared.
+        // Every turn of a lock moves its page, so there are fewer turns than where memory is shared.
         let size = if source.ends_with("hand_locks.c") { "300" } else { "" };
         let run = Atoll::new(&program).args(size).with("--nodes 2 --workers 2").limit(90);
         let set = |run: Atoll, (name, value): &(String, String)| run.env(name, value);
@@ -172,7 +173,7 @@ fn both_runtimes(folder: &Path, compiler: &str) -> PathBuf {
     folder.join("both")
 }
 
-/// A program of clang's with a library of gcc's: regions of both have the same workers, and none of either runtime's own.
+/// A program of clang's has a library of gcc's: regions of both have the same workers, and none of either runtime's own.
 #[test]
 fn both_runtimes_in_one_program_have_one_team() {
     let Some(compiler) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };

@@ -1,4 +1,4 @@
-//! The workloads against their native checksums: a random part of the matrix that `stress --matrix` runs whole.
+//! Compares the workloads with their native checksums: a random part of the matrix that `stress --matrix` runs whole.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{Case, PROGRAMS, natively};
 use atoll_e2e::{built, native};
 
-/// Together at most about this long.
+/// The most time of all cases together, approximately.
 const BUDGET: Duration = Duration::from_secs(30);
 
-/// The same part every time unless the environment says otherwise: a test must not fail by chance. Others are what
-/// `stress` is for.
+/// Returns the seed, which is the same every time unless the environment names another: a test must not fail by chance.
+/// `stress` tries other seeds.
 fn seed() -> u64 {
     std::env::var("ATOLL_E2E_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
 }
@@ -38,7 +38,7 @@ fn a_part_of_class_s() {
     );
 }
 
-/// What the checksum line says natively does not depend on the number of workers.
+/// The native checksum does not depend on the number of workers.
 #[test]
 fn checksums_are_the_same_for_every_team() {
     for program in PROGRAMS {
@@ -63,7 +63,7 @@ fn checksums_are_the_same_for_every_team() {
     }
 }
 
-/// The policy that `docs/add-a-policy.md` writes drives the pager of a real run, which evicts by it.
+/// The policy of `docs/add-a-policy.md` drives the pager of a real run, which evicts by it.
 #[test]
 fn the_policy_of_the_guide_runs_live() {
     for (program, tables) in [("cg", "private"), ("stencil", "shared")] {
@@ -84,8 +84,8 @@ fn the_policy_of_the_guide_runs_live() {
     }
 }
 
-/// `atoll bench sampling` ended at these: one divided by nothing once nothing was left to be found, the other verified what holds only
-/// as long as the wave is in the mesh.
+/// `atoll bench sampling` ended at these. One program divided by zero once nothing was left to be found; the other verified a
+/// property that holds only as long as the wave is in the mesh.
 #[test]
 fn more_iterations_than_a_class_has_are_no_failure() {
     for (program, iterations) in [("minife", "10000"), ("lulesh", "400")] {

@@ -1,5 +1,5 @@
-//! Programs of MPI with OpenMP, each rank a run of its own, and what MPI libraries stand on: copies between processes, System V
-//! shared memory, hooks of mmap.
+//! Tests programs of MPI with OpenMP, each rank a run of its own, and the mechanisms that MPI libraries use: copies between
+//! processes, System V shared memory, hooks of mmap.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::process::Command;
 use atoll_e2e::build::{atoll, helper, installed, root, target};
 use atoll_e2e::{Atoll, native, skip};
 
-/// A library of MPI, by what Debian's names of its commands end in, and what its starter needs said.
+/// The MPI libraries: the ending of Debian's names of their commands, and an option that the starter needs.
 const LIBRARIES: [(&str, &str); 2] = [("openmpi", "--oversubscribe"), ("mpich", "")];
 
-/// `hybrid.c` by this library's compiler.
+/// Returns `hybrid.c` built by this library's compiler.
 fn hybrid(library: &str) -> PathBuf {
     let out = target().join("e2e");
     std::fs::create_dir_all(&out).expect("a folder for programs");
@@ -25,7 +25,7 @@ fn hybrid(library: &str) -> PathBuf {
     binary
 }
 
-/// What the ranks print; `wrapper` is the command before the program.
+/// Returns what the ranks print; `wrapper` is the command before the program.
 fn ranks(library: &str, starter: &str, ranks: u32, wrapper: &[&str], program: &str) -> String {
     let output = Command::new("timeout")
         .arg("100")
@@ -35,7 +35,7 @@ fn ranks(library: &str, starter: &str, ranks: u32, wrapper: &[&str], program: &s
         .args(wrapper)
         .arg(program)
         .env("OMP_NUM_THREADS", "2")
-        // What these call root is whoever made this machine for the test.
+        // The user root of these variables is only root of this test machine.
         .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
         .output()
         .expect("started");

@@ -1,4 +1,5 @@
-//! Programs that define functions of libc's names: atoll's libraries call libc's and never the program's (DESIGN, trap 25).
+//! Tests programs that define functions of libc's names: atoll's libraries call libc's and never the program's (DESIGN, trap
+//! 25).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use atoll_e2e::{Atoll, native};
 const LIBRARIES: [&str; 3] = ["libatoll_openmp.so", "libatoll_profile.so", "libatoll_hooks.so"];
 
 /// Names that a library imports and that the program keeps: data, which libc itself shares with the program by that name, and
-/// what the compiler's start files and the dynamic linker call on purpose.
+/// names that the compiler's start files and the dynamic linker call on purpose.
 const KEPT: [&str; 18] = [
     "malloc",
     "calloc",
@@ -30,7 +31,7 @@ const KEPT: [&str; 18] = [
     "__gmon_start__",
     "_ITM_deregisterTMCloneTable",
     "_ITM_registerTMCloneTable",
-    // The compiler's own, of one type in every program.
+    // These are the compiler's own, of one type in every program.
     "__tls_get_addr",
     "__stack_chk_fail",
 ];
@@ -39,7 +40,7 @@ fn library(name: &str) -> PathBuf {
     atoll().with_file_name(name)
 }
 
-/// The functions that atoll's libraries take from others.
+/// Returns the functions that atoll's libraries import.
 fn imported() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for name in LIBRARIES {
@@ -55,8 +56,8 @@ fn imported() -> BTreeSet<String> {
     names
 }
 
-/// A program that defines every one of `names` as a function that says its name and ends the process. It uses no library but a
-/// libgomp that does next to nothing, as any other library would call the program's functions by right.
+/// Builds a program that defines every one of `names` as a function that prints its name and ends the process. It uses no
+/// library but a libgomp that does next to nothing, as any other library would rightly call the program's functions.
 fn program_of_names(folder: &Path, names: &BTreeSet<String>) -> PathBuf {
     let mut source = String::from(
         "static long call(long n, long a, const void *b, long c) { long r; \

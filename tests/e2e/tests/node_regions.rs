@@ -1,5 +1,5 @@
-//! What is counted of regions on several nodes, and what is decided by it: where a region runs and with which threads. The answer is
-//! right however that is.
+//! Tests the counts of regions on several nodes, and the decisions from them: where a region runs and with which threads. The
+//! answer is right in every case.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use atoll_e2e::build::atoll;
 use atoll_e2e::{Atoll, Outcome, built, helper, skip};
 use serde_json::Value;
 
-/// The regions of a run's summary.
+/// Returns the regions of a run's summary.
 fn regions(run: &Outcome) -> Vec<Value> {
     let list = run.summary.as_ref().and_then(|s| s.get("regions")?.as_array().cloned());
     list.unwrap_or_else(|| panic!("no regions: {}", run.told()))
@@ -68,7 +68,7 @@ fn a_region_is_a_function_a_call_site_and_a_loop() {
     assert_eq!(number(named(&all, "who")[0], "runs"), 5);
 }
 
-/// Where a region runs changes meanwhile: all threads are there, and all data is right.
+/// The place of a region changes during the run: all threads are there, and all data is right.
 #[test]
 fn regions_that_move_between_nodes_and_home() {
     for way in [
@@ -99,7 +99,7 @@ fn top_shows_the_nodes_of_a_run_once() {
     assert!(run.wait_for("ready"), "{}", run.end().told());
     let began = Instant::now();
     let (mut shown, mut live) = (Vec::new(), false);
-    // Nodes tell what they counted about once a second.
+    // Nodes report their counts about once a second.
     while !live && began.elapsed() < Duration::from_secs(10) {
         let output = std::process::Command::new(atoll()).args(["top", "--json"]).output().unwrap();
         let list: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -117,16 +117,16 @@ fn top_shows_the_nodes_of_a_run_once() {
     assert_eq!((shown.len(), live), (1, true), "{shown:?}");
 }
 
-/// Is it a look at one of these processes?
+/// Whether a look is at one of these processes.
 fn is_of(look: &Value, processes: &[i32]) -> bool {
     look["pid"].as_i64().is_some_and(|pid| processes.contains(&(pid as i32)))
 }
 
-/// A folder of the kernel's CPU controller that is gone in the end.
+/// A folder of the kernel's CPU controller, which is removed when this value is dropped.
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// One whose processes have so many percent of a CPU.
+    /// Makes a folder whose processes have `percent` percent of a CPU.
     fn new(percent: u32) -> Option<Group> {
         let path = Path::new("/sys/fs/cgroup/cpu").join(format!("atoll-e2e-{}", std::process::id()));
         std::fs::create_dir(&path).ok()?;
@@ -156,7 +156,7 @@ fn a_node_that_is_slowed_down_has_fewer_threads() {
     // SAFETY: no pointers.
     let elsewhere = |pid: &i32| unsafe { libc::getpgid(*pid) } != run.pid();
     for pid in run.others().into_iter().filter(elsewhere) {
-        // Threads of a process come with it.
+        // Threads of a process join with it.
         let _ = std::fs::write(group.0.join("cgroup.procs"), pid.to_string());
     }
     let run = run.end().exits(0);

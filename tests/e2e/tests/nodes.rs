@@ -1,7 +1,7 @@
-//! Programs on several nodes that share no memory: the right answer under every protocol, or one clear sentence; and the end of
-//! every node when one of them ends.
+//! Tests programs on several nodes that share no memory: the right answer under every protocol, or one clear sentence; and the
+//! end of every node when one of them ends.
 //!
-//! What takes long is ignored here and run by `make stress-nodes`.
+//! Tests that take long are ignored here, and `make stress-nodes` runs them.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{PROGRAMS, checksum};
 use atoll_e2e::{Atoll, Outcome, built, native, skip, skip_part, soak};
 
-/// Mostly with regions that stay spread: at home alone nothing is kept coherent.
+/// The protocols, mostly with regions that stay spread: on the origin alone nothing has to be kept coherent.
 const PROTOCOLS: [&str; 7] = [
     "--consistency smart --prefetch on --home-alone off",
     "--consistency sc --prefetch off --home-alone off",
@@ -20,19 +20,20 @@ const PROTOCOLS: [&str; 7] = [
     "--consistency sc --prefetch on --home-alone off",
     "--consistency smart --prefetch on",
 ];
-/// A node that finds itself with what it cannot spread says this.
+/// The sentence of a node that meets a construct which it cannot spread.
 const REFUSED: &str = "cannot be spread over several nodes";
-/// No further workload is begun after so long: what is left out is written down as not run, and `make stress-nodes` runs all.
+/// The time after which no further workload is begun: what is left out is written down as not run, and `make stress-nodes` runs
+/// all.
 const WORKLOADS: Duration = Duration::from_secs(40);
-/// How long the other nodes may outlive one, and what is slow here about it.
+/// The most seconds that the other nodes may outlive one, with room for a busy machine.
 const SOON: f64 = 5.0;
 
-/// Runs a workload's class S; what is wrong, if anything is.
+/// Runs a workload's class S; returns what is wrong, if anything is.
 fn workload(program: &str, way: &str) -> Option<String> {
     workload_of("S", program, way)
 }
 
-/// The same of another class.
+/// Runs a workload of another class; returns what is wrong, if anything is.
 fn workload_of(class: &str, program: &str, way: &str) -> Option<String> {
     let right = checksum(&native(built(program)).arg(class).run().exits(0).text());
     let run = Atoll::new(built(program)).arg(class).with(way).limit(100).run();
@@ -74,7 +75,7 @@ fn pages_that_change_hands_very_often() {
 #[ignore = "many minutes"]
 fn workloads_of_class_w() {
     let mut failed = Vec::new();
-    // Those that go at random through memory that all share take many minutes.
+    // Workloads that go at random through memory that all nodes share take many minutes.
     for program in ["ep", "cg", "bt", "sp", "blackscholes", "lavamd", "lud", "hotspot", "kmeans"] {
         for protocol in PROTOCOLS {
             failed.extend(workload_of("W", program, &format!("--nodes 2 --workers 2 {protocol}")));
@@ -102,7 +103,7 @@ fn workloads_of_class_s_in_all_ways() {
     none(&failed);
 }
 
-/// Each node with less near memory than its part of the program's pages takes.
+/// Each node has less near memory than its part of the program's pages takes.
 #[test]
 fn little_near_memory_on_each_node() {
     let mut failed = Vec::new();
@@ -116,7 +117,7 @@ fn little_near_memory_on_each_node() {
     none(&failed);
 }
 
-/// The edges of variables that do not fill a large page were each node's own: programs went on with wrong values.
+/// The edges of variables that do not fill a large page belonged to each node alone: programs went on with wrong values.
 #[test]
 fn large_pages_are_refused() {
     for page in ["64K", "2M"] {
@@ -129,7 +130,7 @@ fn large_pages_are_refused() {
     }
 }
 
-/// What a program of `tests/openmp` wants in its environment: its `// env:` line.
+/// Returns the environment of a program of `tests/openmp`: its `// env:` line.
 fn variables(source: &str) -> Vec<(String, String)> {
     let text =
         std::fs::read_to_string(root().join("tests/openmp").join(source)).expect("the source is there");
@@ -138,9 +139,9 @@ fn variables(source: &str) -> Vec<(String, String)> {
     line.split_whitespace().filter_map(pair).collect()
 }
 
-/// Runs a program of `tests/openmp`: right, or refused with the one sentence.
+/// Runs a program of `tests/openmp`: it is right, or refused with the one sentence.
 fn construct(source: &str, way: &str) -> Option<String> {
-    // Every turn of a lock moves its page: fewer of them than where memory is shared.
+    // Every turn of a lock moves its page, so there are fewer turns than where memory is shared.
     let size = if source == "hand_locks.c" { "300" } else { "" };
     let run = Atoll::new(openmp(source)).args(size).with(way).limit(90);
     let run = variables(source).iter().fold(run, |run, (name, value)| run.env(name, value)).run();
@@ -166,7 +167,7 @@ fn every_construct() {
     none(&failed);
 }
 
-/// Memory synchronised by instructions and not by calls is right under every protocol.
+/// Programs that synchronise by instructions and not by calls, which must be right under every protocol.
 const INLINE: [&str; 7] = [
     "atomic_histogram.c",
     "graph_cas.c",
@@ -201,7 +202,7 @@ fn synchronisation_by_instructions_again_and_again() {
     inline_synchronisation(20);
 }
 
-/// Programs that are no construct's alone: each runs over the nodes, and is not refused.
+/// Programs that test no single construct: each runs over the nodes, and is not refused.
 #[test]
 fn programs_that_run_over_the_nodes() {
     let fortran = if atoll_e2e::build::installed("gfortran") { "fortran.f90" } else { "routines.c" };
@@ -228,7 +229,7 @@ fn a_race_leaves_one_value() {
     none(&failed);
 }
 
-/// A list of the summary's.
+/// Returns a list of the summary's.
 fn list(run: &Outcome, path: &str) -> Vec<serde_json::Value> {
     let list =
         run.summary.as_ref().and_then(|summary| summary.pointer(path)).and_then(|list| list.as_array());
@@ -257,7 +258,7 @@ fn races_are_found() {
     Atoll::new(&program).with("--check races").run().exits(2).says("--nodes 2");
 }
 
-/// Near memory that a region's twins take too much of: the region goes back to one writer, and the summary says so.
+/// A region's twins take too much of near memory: the region goes back to one writer, and the summary says so.
 #[test]
 fn near_memory_too_small_for_twins() {
     let program = helper("twins.c");
@@ -290,7 +291,7 @@ fn what_is_put_back_in_a_region_is_not_seen_after_it() {
     }
 }
 
-/// More than a thousand regions a second are asked for; how many there are is for the benches to say.
+/// The program asks for more than a thousand regions a second; the benches measure how many there are.
 #[test]
 fn many_short_regions() {
     for protocol in ["--consistency sc", "--consistency mw", "--consistency smart"] {
@@ -342,13 +343,13 @@ fn many_threads_on_each_node() {
     assert_eq!(run.text(), "200 of 200, wrong 0\n", "{}", run.told());
 }
 
-/// More nodes than a team has threads: the region runs on the node where the program began.
+/// There are more nodes than a team has threads: the region runs on the origin.
 #[test]
 fn more_nodes_than_threads() {
     Atoll::new(helper("nodes.c")).with("--nodes 4 --workers 1").run().exits(0);
 }
 
-/// The ways to end a program in a region, as they end natively.
+/// Tests the ways to end a program in a region: they end as natively.
 fn endings(who: &str, ways: &[&str]) {
     let program = helper("endings.c");
     let mut failed = Vec::new();
@@ -356,7 +357,7 @@ fn endings(who: &str, ways: &[&str]) {
         let alone = native(&program).arg(how).arg(who).run().clean();
         let run = Atoll::new(&program).arg(how).arg(who).with("--nodes 2 --workers 2").limit(20).run();
         let ends = (run.status, run.signal) == (alone.status, alone.signal);
-        // Before a region what was printed goes out, which natively may wait in a buffer that is lost.
+        // Before a region the printed text goes out; natively it may wait in a buffer that is lost.
         let printed = run.stdout == alone.stdout || (alone.stdout.is_empty() && run.text() == "before\n");
         if !ends || !printed || !run.left.is_empty() || run.timed_out {
             failed.push(format!(
@@ -438,13 +439,13 @@ fn a_signal_for_all() {
     }
 }
 
-/// What the kernel says of memory that belongs to nobody any more.
+/// Returns the kernel's count of free huge pages.
 fn huge_pages_free() -> String {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     text.lines().filter(|line| line.starts_with("HugePages_Free")).collect()
 }
 
-/// Any process of any node is killed at some moment: all ends soon, with a word about it, and nothing is left.
+/// Any process of any node is killed at some moment: the run ends soon with a message, and nothing is left.
 fn killed_at_random(seed: u64, runs: u64) {
     let mut random = Random(seed);
     let (mut failed, before) = (Vec::new(), huge_pages_free());
@@ -453,7 +454,7 @@ fn killed_at_random(seed: u64, runs: u64) {
         let program = Atoll::new(helper("signals.c")).args("default 20");
         let run = program.with(&format!("--nodes {nodes} --workers {}", nodes * 2)).limit(40).start();
         std::thread::sleep(Duration::from_millis(random.below(2000)));
-        // A machine that is busy may not have begun yet.
+        // On a busy machine the run may not have begun yet.
         let mut others = run.others();
         for _ in 0..100 {
             if !others.is_empty() {

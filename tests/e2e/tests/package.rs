@@ -1,6 +1,6 @@
-//! The Debian package: installed into a folder, run from there, removed.
+//! Tests the Debian package: it is installed into a folder, run from there, and removed.
 //!
-//! `scripts/package` makes it of the release build, as `make deb` does.
+//! `scripts/package` makes it from the release build, as `make deb` does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// dpkg with a system of its own in this folder, in which nothing that packages depend on is.
+/// Returns dpkg with a system of its own in this folder, which has nothing that packages depend on.
 fn dpkg(system: &Path) -> Command {
     let mut command = Command::new("dpkg");
     command.arg(format!("--root={}", system.display())).args(["--force-depends", "--force-not-root"]);

@@ -1,4 +1,4 @@
-//! `atoll profile` on unmodified programs: they run as they do alone, and what was sampled has its names.
+//! Tests `atoll profile` on unmodified programs: they run as they do alone, and the samples have their names.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -69,7 +69,7 @@ fn count(samples: &[(Kind, String, u64)], kind: Kind, name: &str) -> u64 {
     samples.iter().filter(|(k, n, _)| *k == kind && n == name).map(|(.., n)| n).sum()
 }
 
-/// What `atoll report --text` prints, and that it ends with `status`.
+/// Returns what `atoll report --text` prints, and checks that it ends with `status`.
 fn report(file: &Path, status: i32) -> String {
     let output =
         Command::new(build::atoll()).args(["report", "--text"]).arg(file).output().expect("atoll is there");
@@ -118,7 +118,7 @@ fn what_is_left_of_a_killed_profiler_is_read() {
     command.args(["profile", "--reset", "200000", "-o"]).arg(bench.file()).arg("--").arg(&bench.program);
     command.arg("100000").stderr(Stdio::null()).stdout(Stdio::null()).stdin(Stdio::null());
     let mut child = command.spawn().expect("atoll is there");
-    // Until something was written behind the header.
+    // This waits until something was written behind the header.
     let written = || std::fs::metadata(bench.file()).map_or(0, |m| m.len());
     for _ in 0..600 {
         if written() > 8192 {
@@ -162,7 +162,7 @@ fn a_program_that_is_over_at_once_and_two_profilers_at_once() {
     assert!(Profile::open(&one.file()).expect("a profile").cut.is_none());
 }
 
-/// Where nothing at all can be written the program is not started; its time would be lost.
+/// Where nothing at all can be written the program is not started, as its time would be lost.
 #[test]
 fn a_profile_that_cannot_be_begun_is_refused() {
     needs_perf!();
@@ -236,7 +236,7 @@ fn exports_are_what_they_say() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("+0.0"), "{output:?}");
 }
 
-/// A program that streams through a global and a block that a stripped library makes for it.
+/// A program that streams through a global and through a block that a stripped library makes for it.
 struct Streams {
     folder: TempDir,
     program: PathBuf,
@@ -256,12 +256,12 @@ impl Streams {
         self.folder.path().join("streams.atoll")
     }
 
-    /// The program with its arguments, as a shell takes it.
+    /// Returns the program with its arguments, as a shell takes it.
     fn line(&self, rounds: u32) -> String {
         format!("{} {rounds} {}", self.program.display(), self.library.display())
     }
 
-    /// Profiles what `words` start.
+    /// Profiles the command `words`.
     fn profile(&self, options: &str, words: &[&str]) -> Profile {
         let mut command = Command::new("timeout");
         command.arg("100").arg(build::atoll()).arg("profile").args(options.split_whitespace());
@@ -272,7 +272,7 @@ impl Streams {
         Profile::open(&self.file()).expect("a profile")
     }
 
-    /// What the HTML report finds, in its words.
+    /// Returns the findings of the HTML report, in its words.
     fn findings(&self) -> Vec<String> {
         let page = self.folder.path().join("streams.html");
         let mut command = Command::new(build::atoll());
@@ -309,7 +309,7 @@ fn names_were_lost_behind_what_starts_the_program() {
         // The function is not exported, and the library has no other symbols.
         let library = streams.library.file_name().expect("a name").to_string_lossy();
         assert!(text.contains(&format!("block of {library}+0x")), "{line}: {text}");
-        // Nothing of what is loaded for the profile is an object of it.
+        // Nothing that is loaded for the profile is an object of it.
         assert!(!text.contains("atoll_profile"), "{line}: {text}");
         assert!(streams.findings().iter().all(|finding| !finding.contains("atoll_profile")), "{line}");
     }
@@ -329,7 +329,7 @@ fn few_samples_were_said_to_be_all_that_is_used() {
     assert!(text.contains("too few to tell how much memory is used"), "{text}");
 }
 
-/// Faults that the runtime handled were told as OpenMP's waiting, the first finding of all.
+/// Faults that the runtime handled were reported as OpenMP's waiting, in the first finding.
 #[test]
 fn paging_was_called_waiting() {
     needs_perf!();
@@ -351,7 +351,7 @@ fn paging_was_called_waiting() {
         }
     }
     assert!(paging > 0 && f64::from(named) > 0.9 * f64::from(paging), "{named} of {paging}: {text}");
-    // One worker alone has nobody to wait for.
+    // A single worker has no other to wait for.
     let waits = |line: &&str| line.contains("most of it waiting");
     let waiting =
         text.lines().find(waits).and_then(|line| line.trim().split_once('%')?.0.parse::<f64>().ok());
@@ -363,7 +363,7 @@ fn paging_was_called_waiting() {
     );
 }
 
-/// Runs of less than a second cost up to twice what was to be held.
+/// Runs of less than a second cost up to twice the permitted overhead.
 #[test]
 fn a_short_run_cost_more_than_it_should() {
     needs_perf!();
@@ -378,6 +378,6 @@ fn a_short_run_cost_more_than_it_should() {
         .collect();
     let least = overheads.iter().map(|(overhead, _)| *overhead).fold(f64::INFINITY, f64::min);
     assert!(overheads.iter().all(|(_, seconds)| (0.1..5.0).contains(seconds)), "{overheads:?}");
-    // The processor's other users make the harvester slower: the best of a few counts.
+    // Other users of the processor make the harvester slower, so the best of a few runs counts.
     assert!(least <= 0.0105, "{overheads:?}");
 }

@@ -1,4 +1,4 @@
-//! What atoll says of a run: when it is known, and so that it is true.
+//! Tests what atoll prints about a run: that it is printed as soon as it is known, and that it is true.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use atoll_e2e::build::atoll;
 use atoll_e2e::{Atoll, built, skip};
 
-/// A directory of footprints of its own.
+/// Makes a directory of footprints of its own.
 fn cache() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
@@ -15,7 +15,7 @@ fn with_cache(run: Atoll, cache: &Path) -> Atoll {
     run.env("XDG_CACHE_HOME", cache)
 }
 
-/// `--near 50%` was refused: it is of the footprint measured last, else of the machine's memory, and a line says which.
+/// `--near 50%` was refused. It is of the footprint measured last, else of the machine's memory, and a line says which.
 #[test]
 fn a_near_limit_in_percent_was_refused() {
     let cache = cache();
@@ -30,7 +30,7 @@ fn a_near_limit_in_percent_was_refused() {
     assert!(half.figure("total/major_faults") > 0, "{}", half.told());
     let all = run("W", "--near 100%").says("the footprint of");
     assert_eq!(all.figure("total/major_faults"), 0, "{}", all.told());
-    // Another size of it is another program.
+    // With another size it counts as another program.
     run("S", "--near 50%").says("of memory that it may have here");
     let nodes = Atoll::new(built("cg")).arg("S").with("--near 50% --nodes 2");
     with_cache(nodes, cache.path())
@@ -39,7 +39,7 @@ fn a_near_limit_in_percent_was_refused() {
         .says("with several nodes give each node's near memory as a size");
 }
 
-/// That there is no place for footprints is no error.
+/// It is no error that there is no place for footprints.
 #[test]
 fn a_share_without_a_home() {
     for home in ["/dev/null", "relative", ""] {
@@ -80,14 +80,14 @@ fn a_memory_group_of_version_1_was_not_seen() {
     assert!(said.contains("50% is 150M: 50% of the 300M of memory"), "{said}");
 }
 
-/// A program of pthreads, which starts nothing.
+/// Builds a program of pthreads, which starts no other program.
 fn pthreads(folder: &Path) -> PathBuf {
     let text = "#include <pthread.h>\n#include <stdio.h>\nstatic void *run(void *p) { return p; }\n\
         int main(void) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0); puts(\"it ran\"); return 0; }\n";
     compiled(folder, "pthreads", text, &[])
 }
 
-/// A library of OpenMP that is loaded by a program without.
+/// Builds a program without OpenMP that loads a library with OpenMP.
 fn loads_openmp_late(folder: &Path) -> PathBuf {
     let library = "#include <stdio.h>\nint sum(int n) { int s = 0;\n#pragma omp parallel for reduction(+ : s)\n\
         for (int i = 0; i < n; i++) s += i % 7;\nreturn s; }\n";
@@ -108,12 +108,12 @@ fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> PathBuf 
     out
 }
 
-/// That no limit was applied to a program without OpenMP was told when it had ended, and its exit status was 0.
+/// For a program without OpenMP it was only said at its end that no limit was applied, and the exit status was 0.
 #[test]
 fn a_limit_that_was_not_applied_was_told_at_the_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = pthreads(folder.path());
-    // With a limit it would be managed once it needs memory, which it does not.
+    // With a limit the program would be managed once it needs memory, which it does not.
     let told = Atoll::new(&program).with("--near 8M").run().exits(0);
     assert_eq!(told.text(), "it ran\n");
     told.says("none of them needed an eighth of near memory");
@@ -122,7 +122,7 @@ fn a_limit_that_was_not_applied_was_told_at_the_end() {
     let refused = Atoll::new(&program).with("--require").no_summary().run().exits(70);
     assert!(refused.text().is_empty(), "it was started: {}", refused.told());
     assert_eq!(refused.says("cannot be managed, which --require asks for").stderr.lines().count(), 1);
-    // What starts a program that is managed is no such program.
+    // A program that starts a managed program does not count.
     let cg = built("cg").display().to_string();
     for words in [format!("timeout 60 {cg} S"), format!("{cg} S"), format!("env A=1 {cg} S")] {
         let (first, rest) = words.split_once(' ').expect("words");
@@ -130,29 +130,29 @@ fn a_limit_that_was_not_applied_was_told_at_the_end() {
             Atoll::new(first).args(rest).with("--near 60M --workers 2 --require").no_summary().run().exits(0);
         assert!(run.stderr.is_empty(), "{}", run.told());
     }
-    // It is known at the end only.
+    // This is known only at the end.
     let script = Atoll::new("sh").arg("-c").arg("echo it ran").with("--near 8M --require").run().exits(70);
     assert_eq!(script.says("nothing was managed, which --require asks for").text(), "it ran\n");
     let failed = Atoll::new("sh").arg("-c").arg("exit 3").with("--require").run().exits(3);
     failed.says("nothing was managed, which --require asks for");
 }
 
-/// A module that loads libgomp later, as of Python's, was told as "does not use libgomp".
+/// A module that loads libgomp later, as Python's do, was reported as "does not use libgomp".
 #[test]
 fn a_library_that_brings_openmp_late_was_no_openmp() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = loads_openmp_late(folder.path());
-    // Without a limit it is not managed, and nobody needs to know unless it has to be.
+    // Without a limit the program is not managed, and no line says so unless `--require` was given.
     let plain = Atoll::new(&program).with("--workers 2").no_summary().run().exits(0);
     assert!(plain.text() == "before\nsum 2997\n" && plain.stderr.is_empty(), "{}", plain.told());
     let refused = Atoll::new(&program).with("--workers 2 --require").no_summary().run().exits(70);
     assert_eq!(refused.text(), "before\n", "{}", refused.told());
     refused.says("begins to use OpenMP through a library that it loaded after its start");
-    // What started it goes on as after any program that failed; the run has failed.
+    // The program that started it goes on as after any program that failed; the run has failed.
     let script = format!("{}; echo $?", program.display());
     let refused = Atoll::new("sh").arg("-c").arg(&script).with("--require --workers 2").no_summary().run();
     assert_eq!(refused.exits(70).text(), "before\n70\n");
-    // It is told at the end, too, and the mend that is named works.
+    // It is said at the end, too, and the remedy that is named works.
     let end = Atoll::new(&program).run().exits(0);
     end.says("nothing was managed: a library brought OpenMP after the start, too late");
     let mended =
@@ -171,7 +171,7 @@ fn a_second_program_ran_without_the_limit() {
     assert_eq!(run("--near 60M --workers 2 --require").exits(70).says("so it is not started").text(), "70\n");
 }
 
-/// A run that spent most of its time in faults said so in a table only, and not what to do.
+/// A run that spent most of its time in faults said so in a table only, and gave no advice.
 #[test]
 fn a_run_that_mostly_faulted_gave_no_advice() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,6 +1,6 @@
-//! Every sampler on whole programs: one suite of what a record promises, and what must not go wrong.
+//! Tests every sampler on whole programs: one suite for what a record promises.
 //!
-//! The same against the trait alone: `crates/atoll-sampling/tests/conformance.rs`.
+//! `crates/atoll-sampling/tests/conformance.rs` tests the same against the trait alone.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,7 +11,7 @@ use atoll_e2e::{build, built, recording, skip, skip_part};
 use atoll_record::profile::{Access, Event, Kind, Profile, Sample};
 use tempfile::TempDir;
 
-/// Samplers with the options that go with each.
+/// The samplers, each with its options.
 const SAMPLERS: [&str; 10] = [
     "--sampler pebs",
     "--sampler ibs",
@@ -50,7 +50,7 @@ impl Bench {
         (output, said)
     }
 
-    /// The profile of a program that must end well.
+    /// Returns the profile of a program that must end well.
     fn profile(&self, options: &str, program: &Path, arguments: &str) -> Profile {
         let (output, said) = self.run(options, program, arguments);
         assert_eq!(output.status.code(), Some(0), "{options}: {said}");
@@ -68,7 +68,7 @@ fn crowd() -> PathBuf {
     build::helper_with("crowd.c", &["-O1", "-g", "-pthread"])
 }
 
-/// Samples with the kind and name of what they touched.
+/// A sample with the kind and name of what it touched.
 type Placed = (usize, Sample, Option<(Kind, String)>);
 
 fn placed(profile: &Profile) -> Vec<Placed> {
@@ -84,7 +84,7 @@ fn placed(profile: &Profile) -> Vec<Placed> {
     all
 }
 
-/// Is it one that can run here? Says why not.
+/// Whether the sampler can run here. If not, this prints why.
 fn can_run(options: &str, output: &Output, said: &str) -> bool {
     if output.status.code() == Some(70) && said.contains("cannot be used here") {
         skip_part!("{options}: {}", said.trim());
@@ -117,10 +117,10 @@ fn every_sampler_keeps_its_promises_in_a_record() {
             assert_eq!(own.len() as u64, totals.samples, "{name}");
             assert!(totals.records > 0 && totals.wakeups > 0, "{name}: {totals:?}");
             assert!(!own.is_empty(), "{name}: {said}");
-            // In the order of time, but for a few.
+            // Samples are in the order of time, except for a few.
             let back = own.windows(2).filter(|pair| pair[0].1.time_ns > pair[1].1.time_ns).count();
             assert!(back * 100 <= own.len(), "{name}: {back} of {}", own.len());
-            // The record begins before the program: by how much depends on who else wants the processors.
+            // The record begins before the program: by how much depends on other users of the processors.
             let wall = ((trailer.wall_seconds + 10.0) * 1e9) as u64;
             assert!(own.iter().all(|(_, s, _)| s.time_ns <= wall), "{name}");
             assert!(own.iter().all(|(_, s, _)| (s.worker as usize) < profile.workers.len()), "{name}");
@@ -133,26 +133,26 @@ fn every_sampler_keeps_its_promises_in_a_record() {
             if !info.byte_addresses {
                 assert!(own.iter().all(|(_, s, _)| s.address % 4096 == 0), "{name}");
             }
-            // In memory that is known, and of the program's own variables above all.
+            // Samples are in memory that is known, above all in the program's own variables.
             let known = own.iter().filter(|(.., place)| place.is_some()).count();
             assert!(known * 10 >= own.len() * 9, "{name}: {known} of {}", own.len());
             let ours = |place: &Option<(Kind, String)>| {
                 place.as_ref().is_some_and(|(_, name)| ["hot", "warm", "cold", "later"].contains(&&**name))
             };
             let ours = own.iter().filter(|(.., place)| ours(place)).count();
-            // Of those that see accesses, and not pages, most are.
+            // This holds for samplers that see accesses, and not pages.
             let pages = ["faults", "writes", "touches", "damon"].contains(&&**name);
             assert!(if pages { ours > 0 } else { ours * 2 > own.len() }, "{name}: {ours} of {}", own.len());
         }
     }
 }
 
-/// What `perf_event_open` answers in the command and all it starts.
+/// Makes `perf_event_open` fail in the command and in everything that it starts.
 fn without_perf(command: &mut Command) {
     let forbid = || {
         let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
         let mut program = [
-            // The call's number; those but perf_event_open's are allowed.
+            // The filter looks at the call's number; all calls except perf_event_open are allowed.
             statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
             libc::sock_filter {
                 code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -226,7 +226,8 @@ fn ten_thousand_mappings_and_five_hundred_threads_are_followed() {
     let (lost, missed) = profile.trailer.as_ref().map_or((0, 0), |t| (t.marks_lost, t.samplers[0].unsampled));
     assert!(profile.workers.len() >= 500 || lost > 0, "{} workers", profile.workers.len());
     let seen: std::collections::HashSet<u32> = placed(&profile).iter().map(|(_, s, _)| s.worker).collect();
-    // On a busy machine many are over before anybody can attach to them; those that could not be sampled are counted.
+    // On a busy machine many threads are over before a sampler can be attached to them. Those that could not be sampled are
+    // counted.
     assert!(seen.len() > 5 || missed > 0 || lost > 0, "{} of 500 seen", seen.len());
 }
 
@@ -262,7 +263,7 @@ fn memory_that_is_unmapped_and_mapped_again_is_the_later_ones() {
 fn a_program_that_is_killed_leaves_a_whole_profile() {
     let bench = Bench::new();
     let (output, _) = bench.run("--sampler timer", Path::new("/bin/sh"), "-c kill${IFS}-9${IFS}$$");
-    // `timeout` says a signal by its own end or by 128 and its number.
+    // `timeout` reports a signal by its own end or by 128 and the signal's number.
     assert!(output.status.signal() == Some(9) || output.status.code() == Some(137), "{:?}", output.status);
     let profile = Profile::open(&bench.file()).expect("a profile");
     assert!(profile.cut.is_none());
@@ -290,7 +291,7 @@ fn a_disk_that_is_full_in_the_middle_ends_the_recording_and_not_the_program() {
     assert!(said.contains("No space left on device"), "{said}");
     assert!(!output.stdout.is_empty(), "the program's own output");
     assert_eq!(output.status.code(), Some(70), "{said}");
-    // What found a place can be read.
+    // Marks that found a place can be read.
     let profile = profile.expect("a profile");
     assert!(profile.cut.is_some());
 }
@@ -316,12 +317,12 @@ fn profiles_of_several_nodes_are_a_file_a_node() {
     }
 }
 
-/// The hottest variables of these programs, as these samplers see them at 1 and 5 %, against every access.
+/// Compares the hottest variables of these programs, as these samplers see them at 1 and 5 %, with every access.
 fn hottest_in_order(only: &[&str], samplers: &[&str]) {
     if !build::installed("qemu-x86_64") {
         skip!("qemu-x86_64 is not installed: apt-get install qemu-user");
     }
-    // Builds them.
+    // This builds the programs.
     let programs = built("cg");
     let mut command = Command::new("timeout");
     command.arg("600").arg(build::atoll()).args([
@@ -333,7 +334,7 @@ fn hottest_in_order(only: &[&str], samplers: &[&str]) {
         "1",
     ]);
     command.args(["--samplers", &samplers.join(","), "--overheads", "1,5", "--programs"]);
-    // A relative path: profiles have what the kernel names, and nothing was found of the trace's.
+    // The path is relative: profiles have the kernel's names, and nothing was found of the trace's.
     let folder = programs.parent().expect("a folder");
     command.arg(folder.file_name().expect("a name")).current_dir(folder.parent().expect("a folder"));
     let output = command.output().expect("timeout is there");
@@ -353,7 +354,7 @@ fn hottest_in_order(only: &[&str], samplers: &[&str]) {
             let row = row([program, sampler, hold]).expect("a row");
             let number = |word: &str| word.trim_end_matches('%').parse::<f64>().expect("a number");
             let (seen, by_variable) = (number(&row[6]), number(&row[8]));
-            // Others than the timer see writes, or pages once: less, and in an order of their own.
+            // Other samplers than the timer see writes, or pages once: fewer accesses, in an order of their own.
             let (least, share, wrongs) =
                 if *sampler == "timer" { (least, 0.7, [6.0, 2.0]) } else { (1.0, 0.3, [f64::MAX; 2]) };
             assert!(seen > least && by_variable > share, "{row:?}");

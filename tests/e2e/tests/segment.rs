@@ -1,4 +1,5 @@
-//! `--translation segment`: programs verify without a page fault, what cannot be is refused, and every huge page goes back.
+//! Tests `--translation segment`: programs verify without a page fault, what is not possible is refused, and every huge page is
+//! given back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,16 +10,16 @@ use atoll_e2e::{Atoll, Outcome, built, native, skip};
 use atoll_memory::segment::{PageKind, Reservation};
 use serde_json::Value;
 
-/// Without reserved pages, so that the tests run anywhere.
+/// Options without reserved pages, so that the tests run anywhere.
 const ANYWHERE: &str = "--translation segment --segment-page thp --segment-size 448M";
 
-/// Segments are made one after the other: all of their memory is there at once, and pools are counted.
+/// Makes tests run one after the other: a segment's memory is all there at once, and the pools of pages are counted.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Page faults of every worker since its set-up: by the kernel's accounting, and by perf where it may count.
+/// Returns the page faults of every worker since its set-up: by the kernel's accounting, and by perf where it may count.
 #[track_caller]
 fn faults(run: &Outcome) -> Vec<(u64, Option<u64>)> {
     let summary = run.summary.as_ref().unwrap_or_else(|| panic!("no summary: {}", run.told()));
@@ -57,7 +58,7 @@ fn programs_verify_without_a_fault() {
     }
 }
 
-/// Programs that check themselves, each about a trap of the design: as natively.
+/// Programs that check themselves, each about a trap of the design, must run as natively.
 #[test]
 fn semantics_are_as_natively() {
     let _alone = alone();
@@ -95,7 +96,7 @@ fn semantics_are_as_natively() {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// A library's data that comes late is filled, too.
+/// The data of a library that is loaded late is filled, too.
 #[test]
 fn a_library_loaded_later_does_not_fault() {
     let _alone = alone();
@@ -179,7 +180,7 @@ fn sizes_that_cannot_be() {
     }
 }
 
-/// The program is told that there is no memory, and the user why.
+/// The program's allocation fails, and the user is told why.
 #[test]
 fn a_full_segment_is_no_memory() {
     let _alone = alone();
@@ -188,7 +189,7 @@ fn a_full_segment_is_no_memory() {
     assert!(run.stderr.contains("--segment-size"), "{}", run.told());
 }
 
-/// Not a test of any machine: on those of root, whose kernel has memory for it.
+/// Reserves huge pages; returns `None` without root, or where the kernel has no memory for them.
 fn reserved(kind: PageKind, pages: u64) -> Option<Reservation> {
     match Reservation::take(kind, pages) {
         Ok(reservation) => Some(reservation),
@@ -221,7 +222,7 @@ fn reserved_pages_are_used_and_given_back() {
     }
 }
 
-/// Killed at any time, all pages go back to the pool, and the next run has them.
+/// If a run is killed at any time, all pages go back to the pool, and the next run has them.
 #[test]
 fn reserved_pages_are_given_back_after_a_kill() {
     let _alone = alone();
@@ -234,7 +235,7 @@ fn reserved_pages_are_given_back_after_a_kill() {
         std::thread::sleep(Duration::from_millis(random.below(900)));
         run.signal(signal);
         let run = run.end().dies_by(signal);
-        // The kernel frees what the last process of the run held after that process is gone.
+        // The kernel frees the pages of a run's last process only after that process is gone.
         for _ in 0..200 {
             if PageKind::Huge2M.free() == free {
                 break;
@@ -247,7 +248,7 @@ fn reserved_pages_are_given_back_after_a_kill() {
     without_faults(&run, 2);
 }
 
-/// A short program, after whose start a CPU still kept read-only translations of pages that filling had made writable again.
+/// After the start of a short program a CPU still had read-only translations of pages that filling had made writable again.
 #[test]
 fn a_write_at_the_end_faulted_though_its_page_was_there() {
     let _alone = alone();
@@ -258,7 +259,7 @@ fn a_write_at_the_end_faulted_though_its_page_was_there() {
     }
 }
 
-/// The program itself or a worker killed from outside, while pages are in use.
+/// The program itself or a worker is killed from outside, while pages are in use.
 #[test]
 fn reserved_pages_are_given_back_when_a_worker_dies() {
     let _alone = alone();
@@ -297,6 +298,6 @@ fn pages_of_1g_where_the_kernel_has_them() {
     let segment = &run.summary.as_ref().expect("there is one")["segment"];
     assert_eq!(segment["pages"], "1G", "{segment}");
     assert_eq!(segment["locked"], true, "{segment}");
-    // Root is told physical addresses.
+    // The kernel tells root physical addresses.
     assert_eq!(segment["physical_pieces"], 1, "{segment}");
 }

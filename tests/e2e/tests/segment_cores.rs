@@ -1,4 +1,4 @@
-//! One conformance suite for all segmentation cores of `atoll segment run`, and what hostile programs and files do to them.
+//! Runs one conformance suite on all segmentation cores of `atoll segment run`, and hostile programs and files.
 //!
 //! A kind of core that this machine lacks is skipped with the reason that atoll gives.
 
@@ -10,17 +10,17 @@ use atoll_e2e::build::{atoll, helper_with, target};
 use atoll_e2e::workloads::checksum;
 use atoll_e2e::{Atoll, built, native};
 
-/// A kind of core, and what it can do besides what all can.
+/// A kind of core, and its abilities besides those that all have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cores {
     name: &'static str,
     bits: u32,
-    /// Segments' bytes for small programs.
+    /// The bytes of segments for small programs.
     memory: u64,
     threads: bool,
-    /// Handlers of signals.
+    /// Whether it has handlers of signals.
     handlers: bool,
-    /// Stops a program at its limit.
+    /// Whether it stops a program at its limit.
     limit: bool,
 }
 
@@ -29,11 +29,12 @@ const ALL: [Cores; 5] = [
     Cores { name: "process", bits: 32, memory: 256 << 20, threads: false, handlers: false, limit: true },
     Cores { name: "kvm64", bits: 64, memory: 256 << 20, threads: true, handlers: false, limit: true },
     Cores { name: "kvm32", bits: 32, memory: 256 << 20, threads: false, handlers: false, limit: true },
-    // QEMU's translator checks no limits of segments; what lies beyond is the machine's own memory, none of ours.
+    // QEMU's translator checks no limits of segments. What lies beyond is the emulated machine's own memory, and none of
+    // atoll's.
     Cores { name: "qemu", bits: 32, memory: 256 << 20, threads: false, handlers: false, limit: false },
 ];
 
-/// Can this compiler make 32-bit programs?
+/// Whether this compiler can make 32-bit programs.
 fn makes_32_bits() -> bool {
     static MAKES: OnceLock<bool> = OnceLock::new();
     *MAKES.get_or_init(|| {
@@ -50,7 +51,7 @@ fn makes_32_bits() -> bool {
 }
 
 impl Cores {
-    /// Why they cannot be tested here, if so.
+    /// Returns why these cores cannot be tested here, if they cannot.
     fn lacking(self) -> Option<String> {
         if self.bits == 32 && !makes_32_bits() {
             return Some("gcc makes no 32-bit programs (Debian: apt-get install gcc-multilib)".to_owned());
@@ -102,7 +103,7 @@ fn files_time_memory_and_the_process_are_served() {
             assert_eq!(end.text(), "7.484471\nok\n", "{}", end.told());
             let said = &end.stderr;
             for call in ["vfork", "execve"] {
-                let line = format!("({call}) cannot be delegated, the program is told ENOSYS");
+                let line = format!("({call}) cannot be delegated, the program gets ENOSYS");
                 assert_eq!(said.matches(&line).count(), 1, "{call}: {said}");
             }
             assert!(said.contains("clone of a process") || said.contains("(fork)"), "{said}");
@@ -130,13 +131,13 @@ fn the_talks_programs_verify() {
     );
 }
 
-/// Reductions, barriers and a pipeline of flags between the threads of a team, each on a core of its own.
+/// Tests reductions, barriers and a pipeline of flags between the threads of a team, each on a core of its own.
 #[test]
 fn teams_of_two_compute_as_natively() {
     on_each(
         |cores| cores.threads,
         |cores| {
-            // The pipeline spins for its neighbour, which takes long where others have the CPUs.
+            // The pipeline spins for its neighbour, which takes long on a busy machine.
             for (program, arguments) in [("cg", "S"), ("ep", "S"), ("lu", "S --iterations 5")] {
                 let folder = if cores.bits == 32 { "i386" } else { "static" };
                 let path = built(&format!("{folder}/{program}"));
@@ -219,7 +220,7 @@ fn what_leaves_the_segment_is_stopped() {
                 let told = end.told();
                 assert!(!end.text().contains("escaped"), "{way}: {told}");
                 if way == "stack" {
-                    // There is no access control in a segment: it runs over the program itself, and dies of that or at the end.
+                    // A segment has no access control: the program overwrites itself, and dies of that or at the end.
                     assert!(end.clean().signal.is_some(), "{told}");
                     continue;
                 }
@@ -315,7 +316,7 @@ fn who_kills_atoll_kills_all_of_it() {
             let mut running = run.env("CORES_WAIT", "1").start();
             assert!(running.wait_for("7.48"));
             running.signal(libc::SIGKILL);
-            // Fails if a process is left.
+            // This fails if a process is left.
             running.end().clean();
         },
     );

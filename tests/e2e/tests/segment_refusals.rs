@@ -1,6 +1,7 @@
-//! `atoll segment run` where the machine lacks what cores need, and where a program means harm: what is refused, what is said.
+//! Tests `atoll segment run` where the machine lacks what cores need, and where a program means harm: what is refused, and what
+//! is printed.
 //!
-//! What is lacking is taken away from the one process that is tested, by another user or a filter of system calls.
+//! What is to be lacking is taken from the tested process, by another user or a filter of system calls.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use atoll_e2e::build::{atoll, helper_with, installed};
 use atoll_e2e::skip;
 
-/// A small program; none where the compiler makes no such.
+/// Builds a small program; `None` where the compiler cannot build it.
 fn program(bits: &str, source: &str) -> Option<std::path::PathBuf> {
     let made = || helper_with(source, &["-static", "-fno-openmp", bits]);
     std::panic::catch_unwind(made).ok()
@@ -28,7 +29,7 @@ fn said(output: &Output) -> String {
     format!("{}: {}{}", output.status, text(&output.stdout), text(&output.stderr))
 }
 
-/// Lets the process make all system calls but those that `filter` refuses.
+/// Lets the process make all system calls except those that `filter` refuses.
 fn filtered(command: &mut Command, filter: Vec<libc::sock_filter>) {
     // SAFETY: two system calls between fork and exec; the filter is the closure's.
     unsafe {
@@ -45,7 +46,7 @@ fn step(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Where the word at `offset` of `seccomp_data` is `value`, `verdict`; all else is allowed.
+/// Returns a filter that gives `verdict` where the word at `offset` of `seccomp_data` is `value`, and allows all else.
 fn refuse(offset: u32, value: u32, verdict: u32) -> Vec<libc::sock_filter> {
     vec![
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset),
@@ -72,7 +73,7 @@ fn a_kernel_without_32_bit_calls_is_refused() {
     assert_eq!(end.status.code(), Some(70), "{}", said(&end));
     assert!(said(&end).contains("the kernel runs no 32-bit code"), "{}", said(&end));
     if installed("qemu-system-i386") {
-        // QEMU is the way on, and a line says so. It has one core: the program finds no second.
+        // QEMU is used instead, and a line says so. It has one core, so the program finds no second.
         let end = run("--memory 256M", &small, &[], without);
         assert!(
             said(&end).contains("QEMU emulates some") && said(&end).contains("no thread"),
@@ -136,7 +137,8 @@ fn no_kvm_is_said() {
     assert!(said(&end).contains("no kvm64 cores here: /dev/kvm cannot be opened"), "{}", said(&end));
 }
 
-/// ldt cores are the quickest, and those that a far jump leaves: who did not choose them is told, and who wants none gets others.
+/// ldt cores are the quickest, and a far jump leaves them. A line says so to users who did not choose them, and `--strict`
+/// gives others.
 #[test]
 fn what_a_program_can_leave_is_said_and_not_taken_when_strict() {
     let Some(hostile) = program("-m32", "cores_hostile.c") else {

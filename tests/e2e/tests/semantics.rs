@@ -1,12 +1,12 @@
-//! Programs that check themselves, under every way of running them: what they print and how they end is as natively.
-//! Each is about one of the design's traps; its first comment says which.
+//! Runs programs that check themselves, in every way of running them: their output and ending are as natively. Each is about
+//! one of the design's traps, which its first comment names.
 
 use std::path::Path;
 
 use atoll_e2e::build::{atoll, built, helper, helper_with, installed};
 use atoll_e2e::{Atoll, native, skip};
 
-/// The ways.
+/// The settings in which programs run.
 const WAYS: [&str; 8] = [
     "--workers 2",
     "--workers 2 --page 64K",
@@ -18,7 +18,7 @@ const WAYS: [&str; 8] = [
     "--workers 4 --policy adaptive --far zstd",
 ];
 
-/// Runs a helper in each way with this much near memory and compares; collects what differs.
+/// Runs a helper with each of the settings and this much near memory, and compares; collects what differs.
 #[track_caller]
 fn everywhere(source: &str, arguments: &str, near: &str) {
     everywhere_with(source, arguments, near, &[]);
@@ -76,13 +76,14 @@ as_natively! {
     small_globals "small_globals.c" "" "16M";
     files_and_arrays_larger_than_near "files.c" "." "16M";
     children "children.c" "" "12M";
-    // Two workers' mappings lay at one address, and the one replaced the other.
+    // Two workers' mappings lay at one address, and one replaced the other.
     files_mapped_by_several_workers "file_maps.c" "" "16M";
     cpp_objects "objects.cc" "" "32M";
     fortran_commons "common.f90" "" "16M";
     // Regions begun by such threads lost what lay on their stacks, and workers died with the thread that had started them.
     threads_of_the_programs_own "threads_of_its_own.c" "" "48M";
-    // Pages of 64K in which a mapping was divided could not be mapped, code could not be executed, stacks were one worker's.
+    // Pages of 64K that a mapping's end divides could not be mapped, code could not be executed, and stacks belonged to one
+    // worker.
     mappings_that_are_not_plain_memory "divided_mappings.c" "" "16M";
     // A target region read through an argument that was not there.
     absent_optional_arguments "absent_optional.f90" "" "12M";
@@ -136,7 +137,7 @@ fn libraries_loaded_closed_and_loaded_again_while_workers_exist() {
     assert_eq!(run.exits(0).text(), "all well\n");
 }
 
-/// Every line is there, whole; which comes first is a race.
+/// Checks that every line is there, whole; their order is a race.
 fn lines_are_all_there(source: &str, arguments: &str) {
     let program = helper(source);
     let sorted = |text: String| {
@@ -195,7 +196,7 @@ fn far_more_memory_than_there_is() {
     }
 }
 
-/// Small blocks were pinned however many there were, so that most of such a program's data stayed near.
+/// Small blocks were pinned, whatever their number, so that most of such a program's data stayed near.
 #[test]
 fn small_blocks_are_paged_when_they_are_many() {
     let program = helper("rows.c");
@@ -242,7 +243,7 @@ fn allocating_and_freeing_does_not_grow() {
     }
 }
 
-/// `fork` is refused with a message, or the child sees what it should.
+/// Either `fork` is refused with a message, or the child sees what it should.
 #[test]
 fn fork_is_refused_or_right() {
     let program = helper("forks.c");

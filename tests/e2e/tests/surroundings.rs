@@ -1,4 +1,4 @@
-//! What is around a run: pipes that close, launchers in front, far directories, the summary, the record.
+//! Tests the surroundings of a run: pipes that close, launchers in front, far directories, the summary, the record.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn shell(script: &str) -> (Option<i32>, String, String) {
     (run.status.code(), text(run.stdout), text(run.stderr))
 }
 
-/// `program | head -1`: the same status as natively, soon.
+/// `program | head -1` has the same status as natively, and ends soon.
 #[test]
 fn a_pipe_that_closes() {
     let program = helper("print.c");
@@ -37,7 +37,7 @@ fn a_pipe_that_closes() {
     }
 }
 
-/// Only the program itself is taken over: not what stands in front of it, nor their children.
+/// Only the program itself is managed, and neither the programs in front of it nor their children.
 #[test]
 fn launchers_in_front() {
     let alone = native(built("cg")).arg("S").run().exits(0);
@@ -73,7 +73,7 @@ fn input_reaches_the_program() {
     assert_eq!(run.text(), "some input\n");
 }
 
-/// Figures of the summary fit each other.
+/// The figures of the summary agree with each other.
 #[test]
 fn the_summary_adds_up() {
     for way in [
@@ -127,7 +127,7 @@ fn the_summary_adds_up() {
     }
 }
 
-/// The program's own output is never touched, and no summary means none.
+/// The program's own output is never touched, and `--summary none` prints no summary.
 #[test]
 fn summaries_go_to_standard_error() {
     let alone = native(helper("small_globals.c")).run().exits(0);
@@ -176,7 +176,8 @@ fn a_far_directory_that_cannot_be_written() {
     }
 }
 
-/// A file system that is full: status 74 and a message, or the right answer where near memory suffices; never another.
+/// A file system is full: the run has status 74 and a message, or the right answer where near memory suffices, and never
+/// another.
 #[test]
 fn a_far_directory_that_is_full() {
     // SAFETY: no arguments.
@@ -235,7 +236,7 @@ fn evicting_a_page_that_both_workers_had_mapped_interrupted_the_other() {
     }
 }
 
-/// Third parties' programs, byte for byte as natively.
+/// Third parties' programs must run byte for byte as natively.
 mod third_parties {
     use super::*;
 
@@ -297,7 +298,7 @@ mod third_parties {
     }
 }
 
-/// The shell's limits, set by a script in front of atoll or behind it.
+/// Runs a program with a limit of the shell, set by a script in front of atoll or behind it.
 fn limited(limit: &str, before: bool) -> Outcome {
     let program = built("stencil");
     let (atoll, script) = (atoll().display(), format!("ulimit {limit}; exec"));

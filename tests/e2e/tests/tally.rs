@@ -1,4 +1,4 @@
-//! What `./test` says at the end: `scripts/tally` over what `cargo test` printed and what tests wrote down.
+//! Tests what `./test` prints at the end: `scripts/tally` over the output of `cargo test` and what tests wrote down.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ test ucx_tcp bare ... did not run (0.00 s)
 test shm bare ... ok (0.10 s)
 ";
 
-/// The tally over these lines of tests that did not run, on a machine that checks changes or on another.
+/// Returns the tally over these lines of tests that did not run, on a machine that checks changes or on another.
 fn tally(skips: &str, checks: bool) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
@@ -34,7 +34,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The report's tests in a browser returned as passed where there was none.
+/// The report's tests in a browser counted as passed where there was no browser.
 #[test]
 fn tests_that_did_not_run_were_counted_as_passed() {
     let skips = "test\tbrowser::drawn\tthere is no browser: apt-get install chromium\n\
@@ -64,7 +64,7 @@ fn what_setup_installs_is_no_reason_where_changes_are_checked() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// A reason names its package as `./test` looks for it, and `scripts/setup` knows that package.
+/// A reason names its package in the form that `./test` looks for, and `scripts/setup` knows that package.
 #[test]
 fn packages_that_reasons_name_are_installed_by_setup() {
     let listed = Command::new(root().join("scripts/setup")).arg("--list").output().expect("it is started");

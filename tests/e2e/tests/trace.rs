@@ -1,4 +1,4 @@
-//! `atoll trace` on unmodified programs: they run as they do alone, and what is recorded is what they did.
+//! Tests `atoll trace` on unmodified programs: they run as they do alone, and the trace has what they did.
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -20,7 +20,7 @@ macro_rules! needs_qemu {
     };
 }
 
-/// What a trace holds.
+/// The contents of a trace.
 struct Trace {
     header: Header,
     events: Vec<Event>,
@@ -63,13 +63,13 @@ impl Bench {
         Trace { header: reader.header().clone(), events, trailer }
     }
 
-    /// Files that are there.
+    /// Returns the number of files that are there.
     fn files(&self) -> usize {
         std::fs::read_dir(self.folder.path()).expect("a folder").count()
     }
 }
 
-/// The lines of a workload's output that are the same in each run.
+/// Returns the lines of a workload's output that are the same in each run.
 fn stable(output: &str) -> Vec<&str> {
     output.lines().filter(|line| line.starts_with("Checksum") || line.starts_with("Verification")).collect()
 }
@@ -103,10 +103,10 @@ fn programs_hold_more_memory_and_give_the_same_bits() {
     }
 }
 
-/// What a worker touched, read or write, between two marks.
+/// The pages that workers touched, with read or write, between two marks.
 type Touched = BTreeSet<(u16, u64, bool)>;
 
-/// What is touched among `pages` from `first` on: in each region, before its barrier and after.
+/// Returns what is touched among `pages` from `first` on: in each region, before its barrier and after.
 fn by_phase(events: &[Event], first: u64, pages: u64) -> Vec<Touched> {
     let mut phases = vec![Touched::new()];
     let mut ended = 0;
@@ -115,7 +115,7 @@ fn by_phase(events: &[Event], first: u64, pages: u64) -> Vec<Touched> {
             Event::Access { worker, page, write } if (first..first + pages).contains(&page) => {
                 phases.last_mut().expect("one at least").insert((worker, page - first, write));
             }
-            // The workers' marks of one kind: they all begin before any goes on, and go on before the last ends.
+            // The workers' marks of one kind: all begin before any goes on, and go on before the last ends.
             Event::RegionBegin { worker: 0, .. } | Event::Barrier { worker: 0, .. } => {
                 phases.push(Touched::new());
             }
@@ -155,7 +155,7 @@ fn exact_traces_hold_each_touched_page() {
     let touches = |wanted: u64| {
         trace.events.iter().filter(|e| matches!(e, Event::Access { page, .. } if *page == wanted)).count()
     };
-    // Three rounds and one; the page that is read three times and once.
+    // There are three rounds and one: one page is read three times, and one once.
     assert_eq!((touches(first + 5), touches(first + 9)), (4, 4));
     let mapped = |event: &&Event| matches!(event, Event::Map { first: f, pages: 64 } if *f == first);
     let unmapped = |event: &&Event| matches!(event, Event::Unmap { first: f, pages: 64 } if *f == first);
@@ -187,7 +187,7 @@ fn recording_is_limited_to_regions_and_iterations() {
     assert_eq!(count(&format!("--regions {region}")), (4, 2));
     assert_eq!(count("--regions none"), (0, 0));
     assert_eq!(count("--iterations 1"), (2, 1));
-    // Ended in the middle, a program does not come to its end.
+    // A program that is ended in the middle does not come to its end.
     let (output, trace) = bench.trace("--workers 4 --iterations 1 --stop", &built("lu"), "S");
     assert!(trace.trailer.regions >= 1 && !output.contains("Verification"), "{output}");
 }
@@ -210,7 +210,7 @@ fn a_program_made_for_the_hooks_is_traced_without_qemu() {
     let phases = by_phase(&trace.events, page_of(&output), 64);
     assert_eq!(phases[..4], [before.clone(), after.clone(), before, after]);
     assert_eq!((trace.header.engine.as_str(), trace.trailer.regions), ("tsan", 2));
-    // By itself it runs as well.
+    // The program runs alone as well.
     let alone = Command::new(&program).env("LD_LIBRARY_PATH", hooks.parent().expect("a folder")).output();
     assert!(alone.expect("it runs").status.success());
 }
@@ -226,7 +226,7 @@ fn endings_environment_and_descriptors_are_the_programs() {
     };
     assert_eq!(shell("echo out; exit 7"), (Some(7), "out\n".to_owned()));
     assert_eq!(bench.read().header.arguments, ["bash", "-c", "echo out; exit 7"]);
-    // `timeout` ends as what it ran did.
+    // `timeout` ends as the program that it ran.
     let output = bench.command("", Path::new("bash"), "-c").arg("kill -9 $$").output().expect("it runs");
     assert!(output.status.signal() == Some(9) || output.status.code() == Some(128 + 9), "{output:?}");
     let environment = bench.run("", "env", "").stdout;

@@ -1,4 +1,5 @@
-//! Programs without OpenMP under a near limit: managed once they need memory, with shared page tables; what they fork goes on by itself.
+//! Tests programs without OpenMP under a near limit: they are managed once they need memory, with shared page tables, and
+//! processes that they fork go on by themselves.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,7 +14,7 @@ fn plain(source: &str) -> PathBuf {
     helper_with(source, &["-fno-openmp", "-pthread"])
 }
 
-/// The program under a limit that it does not fit into, as it runs natively.
+/// Checks that the program runs as natively under a limit that it does not fit into.
 fn as_natively(program: &Atoll, atoll: &Atoll, near: &str) -> Outcome {
     let run = atoll.clone().with(&format!("--near {near} --far lz4")).run().exits(0).like(&program.run());
     assert_eq!(run.stderr.matches(TAKEN).count(), 1, "{}", run.told());
@@ -29,37 +30,37 @@ fn helper_as_natively(source: &str, near: &str) {
     }
 }
 
-/// Blocks that threads asked for while another one had the program managed were pinned, all of them.
+/// All blocks that threads asked for while another thread had the program managed were pinned.
 #[test]
 fn blocks_of_threads_that_came_meanwhile_were_pinned() {
     helper_as_natively("plain_threads.cc", "40M");
 }
 
-/// `mprotect` of paged memory did nothing: a collector that protects pages heard of no write.
+/// `mprotect` of paged memory did nothing: a collector that protects pages never learned of a write.
 #[test]
 fn protections_were_ignored() {
     helper_as_natively("protections.c", "24M");
 }
 
-/// A process that was forked shared the arena with its parent, whose copy counted against the near limit.
+/// A forked process shared the arena with its parent, whose copy counted against the near limit.
 #[test]
 fn forked_processes_shared_paged_memory() {
     helper_as_natively("plain_forks.c", "32M");
 }
 
-/// Of a block of libc's that is a mapping of its own, more was copied than it holds.
+/// If a block of libc's is a mapping of its own, more was copied than it holds.
 #[test]
 fn a_block_of_libcs_was_read_beyond_its_end() {
     helper_as_natively("grown_blocks.c", "24M");
 }
 
-/// Threads from before faulted on alternate stacks that are too small, or with SIGBUS blocked.
+/// Threads that existed before faulted on alternate stacks that are too small, or with SIGBUS blocked.
 #[test]
 fn threads_from_before_could_not_fault() {
     helper_as_natively("threads_before.c", "20M");
 }
 
-/// What is before the program in a run, or only reserves addresses, is left as it is.
+/// Programs in front of the program, or that only reserve addresses, are left as they are.
 #[test]
 fn nobody_else_is_taken_for_the_program() {
     let program = plain("plain_threads.cc").display().to_string();
@@ -71,12 +72,13 @@ fn nobody_else_is_taken_for_the_program() {
     let run = run.says("reserves addresses, 1048576 MiB at once, and hands memory out itself");
     assert!(!run.stderr.contains(TAKEN), "{}", run.told());
     Atoll::new(&reserves).with("--near 16M --require").no_summary().run().exits(70).says("so it is ended");
-    // Without a limit nothing changes, and nothing is said.
+    // Without a limit nothing changes, and nothing is printed.
     let run = Atoll::new(&program).no_summary().run().like(&native(&program).run());
     assert!(run.stderr.is_empty(), "{}", run.told());
 }
 
-/// A runtime that came after the program was managed: its regions' workers are threads, also in what the program forks.
+/// An OpenMP runtime is loaded after the program was managed: its regions' workers are threads, also in processes that the
+/// program forks.
 #[test]
 fn a_runtime_that_came_late_left_the_program_unmanaged() {
     let program = helper_with("late_runtime.c", &["-fno-openmp", "-pthread"]);
@@ -91,14 +93,14 @@ fn a_runtime_that_came_late_left_the_program_unmanaged() {
     );
 }
 
-/// A limit below what is small was exceeded in silence.
+/// A limit below the size of small memory was exceeded without a line.
 #[test]
 fn a_limit_that_is_too_small_is_said() {
     let run = Atoll::new(plain("plain_forks.c")).with("--near 2M").no_summary().run().exits(75);
     run.says("is less than what must stay near");
 }
 
-/// The command of Python that has NumPy.
+/// Returns the command of a Python that has NumPy.
 fn numpy() -> Option<&'static str> {
     ["/usr/bin/python3", "python3"].into_iter().find(|python| {
         Command::new(python).args(["-c", "import numpy"]).output().is_ok_and(|output| output.status.success())

@@ -1,7 +1,7 @@
-//! The description of a machine: what translation, faults, interrupts and transfers cost on it.
+//! The description of a machine: the costs of translation, faults, interrupts and transfers.
 //!
-//! Read from TOML by [`read`], shipped ones are in [`shipped`]; [`costs`](crate::costs) turns a node into the numbers the
-//! simulator adds. Every number carries its source: a paper's table, a measurement, or what it was calibrated on.
+//! [`read`] reads it from TOML, and [`shipped`] has the shipped ones. [`costs`](crate::costs) turns a node into the numbers
+//! that the simulator adds. Every number carries its source: a paper's table, a measurement, or what it was calibrated on.
 
 pub mod read;
 pub mod shipped;
@@ -14,7 +14,7 @@ use toml::Spanned;
 
 pub use read::MachineError;
 
-/// A number, and where it comes from.
+/// A number with its source.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sourced<T> {
@@ -23,12 +23,12 @@ pub struct Sourced<T> {
 }
 
 impl<T> Sourced<T> {
-    /// Where the number comes from.
+    /// Returns the source of the number.
     pub fn source(&self) -> &str {
         self.source.get_ref()
     }
 
-    /// Another number from elsewhere in its place, as calibrations do. It is not checked again.
+    /// Replaces the number by one from another source, as calibrations do. The new number is not checked again.
     pub fn set(&mut self, value: T, source: &str) {
         self.value = Spanned::new(self.value.span(), value);
         self.source = Spanned::new(self.source.span(), source.to_owned());
@@ -43,43 +43,43 @@ impl<T> Deref for Sourced<T> {
     }
 }
 
-/// One machine: a node, or several with a link between them.
+/// A machine: a node, or several with a link between them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Its name, as `--machine` takes it.
+    /// The machine's name, as `--machine` takes it.
     pub name: String,
-    /// What it is, in a sentence.
+    /// A sentence that says what the machine is.
     pub about: String,
     /// The name of the node that a program runs on when one node is simulated.
     pub runs_on: Spanned<String>,
     /// The nodes, at least one.
     #[serde(rename = "node")]
     pub nodes: Vec<Node>,
-    /// What connects the nodes.
+    /// The link between the nodes.
     pub link: Option<Link>,
 }
 
-/// One coherence domain.
+/// A coherence domain.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// Its name within the machine.
+    /// The node's name within the machine.
     pub name: String,
-    /// Its cores.
+    /// The node's cores.
     pub cores: Cores,
-    /// Its TLBs, those asked first in front.
+    /// The TLBs, those asked first in front.
     #[serde(default, rename = "tlb")]
     pub tlbs: Vec<Tlb>,
-    /// What a TLB miss costs.
+    /// The costs of a TLB miss.
     pub walk: Walk,
-    /// What the fault path costs.
+    /// The costs of the fault path.
     pub fault: Fault,
-    /// What invalidating other cores' TLB entries costs.
+    /// The costs of invalidating other cores' TLB entries.
     pub invalidation: Invalidation,
     /// The periodic tick.
     pub scan: Scan,
-    /// The way to far memory.
+    /// The channels to far memory.
     pub far: Far,
 }
 
@@ -87,13 +87,13 @@ pub struct Node {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cores {
-    /// How many, at least 1.
+    /// The number of cores, at least 1.
     pub count: Sourced<u32>,
-    /// Hardware threads of each, at least 1.
+    /// The number of hardware threads of each core, at least 1.
     pub threads_per_core: Sourced<u32>,
-    /// Cycles in a microsecond.
+    /// The number of cycles in a microsecond.
     pub clock_mhz: Sourced<f64>,
-    /// Cycles of an instruction on average, its cache misses included, its TLB misses not.
+    /// The average cycles of an instruction, including its cache misses but not its TLB misses.
     pub cycles_per_instruction: Sourced<f64>,
 }
 
@@ -101,59 +101,59 @@ pub struct Cores {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tlb {
-    /// The page sizes it holds, one or several that share its entries.
+    /// The page sizes that it holds: one, or several that share its entries.
     pub pages: Spanned<Vec<String>>,
-    /// Its entries.
+    /// The number of entries.
     pub entries: Sourced<u32>,
-    /// Entries of a set; as many as entries if it is fully associative.
+    /// The number of entries in a set; the same as `entries` if it is fully associative.
     pub ways: Sourced<u32>,
-    /// Cycles of a hit, beyond those of the TLBs before it.
+    /// The cycles of a hit, beyond those of the TLBs before it.
     pub hit_cycles: Sourced<f64>,
 }
 
-/// Cycles of a page walk, by the size of the page found.
+/// The cycles of a page walk, by the size of the page found.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Walk {
-    /// To a 4K page. Also what a walk to a 64K page costs where the hardware has none.
+    /// The cycles of a walk to a 4K page; also of a walk to a 64K page where the hardware has none.
     pub cycles_4k: Sourced<f64>,
-    /// To a 64K page, where the hardware has them.
+    /// The cycles of a walk to a 64K page, where the hardware has them.
     pub cycles_64k: Option<Sourced<f64>>,
-    /// To a 2M page.
+    /// The cycles of a walk to a 2M page.
     pub cycles_2m: Sourced<f64>,
 }
 
-/// Nanoseconds of the parts of a fault, transfers and invalidations not included.
+/// The nanoseconds of the parts of a fault, transfers and invalidations not included.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// Entering and leaving the handler.
+    /// The time of entering and leaving the handler.
     pub entry_ns: Sourced<f64>,
-    /// A minor fault's work: looking the page up with others and mapping it.
+    /// A minor fault's work: finding the page in other workers' tables and mapping it.
     pub minor_ns: Sourced<f64>,
     /// A major fault's work: choosing a victim, changing tables, mapping.
     pub major_ns: Sourced<f64>,
-    /// How long of it the lock of the replacement policy is held.
+    /// The part of it for which the lock of the replacement policy is held.
     pub policy_lock_ns: Sourced<f64>,
-    /// What a fault takes longer under the one lock of a shared page table, for each other core that wants it then.
+    /// The additional time of a fault under the one lock of a shared page table, for each other core that wants the lock then.
     pub lock_waiter_ns: Sourced<f64>,
 }
 
-/// Nanoseconds of a remote TLB invalidation.
+/// The nanoseconds of a remote TLB invalidation.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invalidation {
-    /// Of the sender, whatever the number of targets.
+    /// The sender's time, whatever the number of targets.
     pub send_ns: Sourced<f64>,
-    /// Of the sender, for each target: the loop of interrupts and its answers.
+    /// The sender's time for each target: the loop of interrupts and its answers.
     pub per_target_ns: Sourced<f64>,
-    /// How much longer it takes the sender for each other sender at the same time; 0.1 is a tenth.
+    /// The additional share of the sender's time for each other sender at the same time; 0.1 is a tenth.
     pub per_sender: Sourced<f64>,
-    /// Of a target, for each interrupt.
+    /// A target's time for each interrupt.
     pub receive_ns: Sourced<f64>,
-    /// Of sender and target, for each page.
+    /// The sender's and the target's time for each page.
     pub page_ns: Sourced<f64>,
-    /// How often each target is asked for a page that is unmapped or looked at, at least 1; once where it is left out.
+    /// The number of times that each target is asked for a page that is unmapped or looked at, at least 1; once if left out.
     pub rounds: Option<Sourced<u32>>,
 }
 
@@ -161,51 +161,51 @@ pub struct Invalidation {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scan {
-    /// Milliseconds from one to the next.
+    /// The milliseconds from one tick to the next.
     pub period_ms: Sourced<f64>,
-    /// Do hardware threads of all cores that run a worker share the scan? Else one does it; also where it is left out.
+    /// Whether hardware threads of all cores that run a worker share the scan. If not, or if left out, one thread does it.
     pub by_all_cores: Option<Sourced<bool>>,
-    /// Does the hardware set an accessed bit that is seen by whoever clears it? Else a use is seen by unmapping the page
-    /// and waiting for the fault.
+    /// Whether the hardware sets an accessed bit that can be read and cleared. If not, a use is seen by unmapping the page and
+    /// waiting for the fault.
     pub accessed_bit: Sourced<bool>,
 }
 
-/// The way to far memory.
+/// The channels to far memory.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Far {
-    /// Bytes in a nanosecond over each channel.
+    /// The bytes in a nanosecond over each channel.
     pub gb_per_s: Sourced<f64>,
-    /// Nanoseconds of a transfer before its first byte; other transfers go on meanwhile.
+    /// The nanoseconds of a transfer before its first byte; other transfers go on meanwhile.
     pub latency_ns: Sourced<f64>,
-    /// Nanoseconds that the worker takes to set a transfer up, whatever its length; none where it is left out.
+    /// The nanoseconds that the worker takes to set a transfer up, whatever its length; none if left out.
     pub setup_ns: Option<Sourced<f64>>,
-    /// How many transfers go on at once; more wait.
+    /// The number of transfers at once; further ones wait.
     pub channels: Sourced<u32>,
-    /// Do both directions have channels of their own?
+    /// Whether each direction has channels of its own.
     pub duplex: Sourced<bool>,
 }
 
-/// What connects the nodes.
+/// The link between the nodes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// What it is.
+    /// A sentence that says what the link is.
     pub about: String,
-    /// Nanoseconds of a message one way.
+    /// The nanoseconds of a message one way.
     pub latency_ns: Sourced<f64>,
-    /// Bytes in a nanosecond.
+    /// The bytes in a nanosecond.
     pub gb_per_s: Sourced<f64>,
 }
 
 impl Machine {
-    /// The node that a program runs on.
+    /// Returns the node that a program runs on.
     pub fn node(&self) -> &Node {
-        // Reading has checked that there is one of this name; the first stands for it in a machine made otherwise.
+        // Reading has checked that there is a node of this name; for a machine made in another way it is the first.
         self.nodes.iter().find(|node| node.name == *self.runs_on.get_ref()).unwrap_or(&self.nodes[0])
     }
 
-    /// Every number of the description as `path = value`, with its source.
+    /// Returns every number of the description as `path = value`, with its source.
     pub fn numbers(&self) -> Vec<(String, String, String)> {
         let mut all = Vec::new();
         for node in &self.nodes {
@@ -282,7 +282,7 @@ impl Node {
 }
 
 impl Tlb {
-    /// Whether it has entries for pages of this size.
+    /// Whether the TLB has entries for pages of this size.
     pub fn holds(&self, page: PageSize) -> bool {
         self.pages.get_ref().iter().any(|name| name.parse() == Ok(page))
     }

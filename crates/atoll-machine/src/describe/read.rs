@@ -1,6 +1,6 @@
-//! Reads a machine's description and says what is wrong with it: file, line and what is expected there.
+//! Reads a machine's description. Errors name the file, the line and what is expected there.
 //!
-//! The other side of the structures in [`describe`](super); nothing unchecked leaves here.
+//! This is the other side of the structures in [`describe`](super). It checks every number.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use atoll_pages::PageSize;
 
 use super::{Machine, Node, Sourced, Tlb};
 
-/// Why a text is no machine.
+/// The reason why a text is no machine's description.
 #[derive(thiserror::Error, Debug, Clone, PartialEq, Eq)]
 pub enum MachineError {
     /// Something in the text is wrong.
@@ -18,15 +18,15 @@ pub enum MachineError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The error at that line.
         what: String,
     },
     /// No shipped machine has this name.
     #[error("no machine is called `{name}`: use one of {known}, or the path of a TOML file")]
     Unknown {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// What there is.
+        /// The names of the shipped machines.
         known: String,
     },
 }
@@ -35,7 +35,7 @@ impl Machine {
     /// Reads a description; `file` is its name in messages.
     ///
     /// # Errors
-    /// It is not TOML, lacks something, or a number is out of range or without a source.
+    /// The text is not TOML, lacks something, or has a number that is out of range or without a source.
     pub fn read(file: &str, text: &str) -> Result<Self, MachineError> {
         let wrong = |span: Option<Range<usize>>, what: String| {
             let before = text.get(..span.map_or(0, |span| span.start)).unwrap_or(text);
@@ -63,7 +63,7 @@ impl Machine {
     }
 }
 
-/// Where, and what.
+/// The place of an error, and its text.
 type Fault = (Option<Range<usize>>, String);
 
 impl<T> Sourced<T> {

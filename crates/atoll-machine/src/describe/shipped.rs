@@ -4,7 +4,7 @@
 
 use super::{Machine, MachineError};
 
-/// Names and descriptions.
+/// The names and descriptions of the shipped machines.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("knc-5110p", include_str!("../../../../machines/knc-5110p.toml")),
     ("knl-7250", include_str!("../../../../machines/knl-7250.toml")),
@@ -14,10 +14,10 @@ pub const SHIPPED: &[(&str, &str)] = &[
 ];
 
 impl Machine {
-    /// A shipped machine.
+    /// Returns a shipped machine.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no shipped machine of this name.
     pub fn shipped(name: &str) -> Result<Self, MachineError> {
         let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) else {
             let known: Vec<_> = SHIPPED.iter().map(|(known, _)| *known).collect();

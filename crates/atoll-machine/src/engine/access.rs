@@ -1,7 +1,7 @@
 //! A worker's turn: its next event, and computing up to the one after it.
 //!
-//! Called by [`Engine::run`] for every event, so the way of a TLB hit is short: the entry in the worker's own TLB. What
-//! needs a walk goes to the page tables, and what they lack to [`fault`](super::fault).
+//! [`Engine::run`] calls this for every event, so the path of a TLB hit is short: it looks up the entry in the worker's own
+//! TLB. An access that needs a walk goes to the page tables, and a page that these lack goes to [`fault`](super::fault).
 
 use atoll_pages::{Habit, PageSize};
 
@@ -15,7 +15,7 @@ use crate::tlb::{Class, Lookup};
 use crate::watch::{Happening, Watch};
 
 impl<W: Watch> Engine<'_, W> {
-    /// Lets `worker`, whose next event is due first, do it.
+    /// Carries out the next event of `worker`, which is due first.
     #[inline]
     pub(super) fn turn(&mut self, worker: usize) {
         let now = self.at[worker].clock;
@@ -40,7 +40,7 @@ impl<W: Watch> Engine<'_, W> {
         self.go_on(worker);
     }
 
-    /// Does what is no access; does the worker wait then?
+    /// Carries out an event that is no access; returns whether the worker then waits.
     #[inline(never)]
     fn waits_after(&mut self, worker: usize, entry: u64) -> bool {
         let what = feed::payload(entry);
@@ -87,11 +87,11 @@ impl<W: Watch> Engine<'_, W> {
         self.clocks.set(worker, NEVER);
     }
 
-    /// An access to 4K page `page` when the clock stands at `clock`; returns it when the access is done.
+    /// Carries out an access to 4K page `page` at time `clock`; returns the clock when the access is done.
     #[inline(always)]
     fn access(&mut self, worker: usize, clock: u64, page: u64, write: bool) -> u64 {
         self.workers[worker].counts.accesses += 1;
-        // Beyond user space there is nothing to page.
+        // Addresses beyond user space are not paged.
         if page >= MAX_PAGE {
             return clock;
         }
@@ -120,7 +120,8 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// Segments translate without tables; of mixed pages the size is looked up first.
+    /// Carries out an access in the other modes: segments translate without tables, and of mixed pages the size is looked up
+    /// first.
     #[inline(never)]
     fn access_otherwise(&mut self, worker: usize, clock: u64, page: u64, write: bool) -> u64 {
         let id = self.page_id(page);
@@ -133,7 +134,7 @@ impl<W: Watch> Engine<'_, W> {
         self.translate(worker, clock, page, write, class)
     }
 
-    /// Under MIN each use is one, mapped or not.
+    /// Carries out an access under MIN, where every access is a use, mapped or not.
     #[inline(never)]
     fn access_foreseen(&mut self, worker: usize, mut clock: u64, page: u64, write: bool) -> u64 {
         let id = self.page_id(page);
@@ -159,7 +160,7 @@ impl<W: Watch> Engine<'_, W> {
             self.seen(id);
         }
         if self.tables == Tables::Shared {
-            // Who has walked to a page may have it in its TLB.
+            // A worker that has walked to a page may have it in its TLB.
             self.pages.map(id, worker);
         }
         if write {
@@ -169,7 +170,7 @@ impl<W: Watch> Engine<'_, W> {
         clock
     }
 
-    /// A page is written; returns the clock afterwards.
+    /// Writes to a page; returns the clock afterwards.
     #[inline]
     fn write(&mut self, worker: usize, clock: u64, id: u32) -> u64 {
         let page = &mut self.pages.all[id as usize];
@@ -180,7 +181,7 @@ impl<W: Watch> Engine<'_, W> {
         self.allow_writes(worker, clock, id)
     }
 
-    /// The page that 4K page `page` lies in; one never touched is made.
+    /// Returns the page that 4K page `page` lies in; makes one that was never touched.
     #[inline]
     pub(super) fn page_id(&mut self, page: u64) -> u32 {
         if let Some(id) = self.index.get(page >> self.layout.shift) {
@@ -200,7 +201,7 @@ impl<W: Watch> Engine<'_, W> {
         let first = page >> (size.shift() - 12) << (size.shift() - 12);
         let index = PageSize::ALL.iter().position(|&known| known == size).unwrap_or(0);
         let head = first >> self.layout.shift;
-        // A mixed page may be known by another of its 4K pages.
+        // Another of its 4K pages may already have made the mixed page known.
         let id = match self.index.get(head).filter(|&id| self.pages.all[id as usize].size == index as u8) {
             Some(id) => id,
             None => self.pages.add(first, index as u8),
@@ -210,7 +211,7 @@ impl<W: Watch> Engine<'_, W> {
         id
     }
 
-    /// The largest page around 4K page `page` that lies within one mapping.
+    /// Returns the size of the largest page around 4K page `page` that lies within one mapping.
     fn largest_at(&self, page: u64) -> PageSize {
         let within = |size: &PageSize| {
             let pages = 1_u64 << (size.shift() - 12);
@@ -247,7 +248,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// The program gives a page back: its data is gone.
+    /// Frees a page that the program gives back: its data is gone.
     fn free(&mut self, id: u32) {
         self.unmap_everywhere(id);
         let page = &mut self.pages.all[id as usize];

@@ -1,7 +1,8 @@
 //! Evictions: the policy names victims, and every worker that may have them in its TLB is interrupted.
 //!
-//! Called by [`fault`](super::fault). With private page tables those are the members of the victims' core maps, with a
-//! shared one all other workers (`papers/cmcp.txt`, section 2.3). Victims of a batch leave by one interrupt a target.
+//! [`fault`](super::fault) calls this. With private page tables the workers interrupted are the members of the victims' core
+//! maps, with a shared one all other workers (`papers/cmcp.txt`, section 2.3). Victims of a batch leave by one interrupt a
+//! target.
 
 use atoll_pages::{CoreSet, PageSize, Policy};
 
@@ -11,19 +12,19 @@ use crate::pages::{FAR, members};
 use crate::setup::Tables;
 use crate::watch::{Happening, Watch};
 
-/// A page that leaves.
+/// A page that leaves near memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Victim {
     pub(super) id: u32,
-    /// Is it to be written back?
+    /// Whether it is to be written back.
     pub(super) dirty: bool,
 }
 
-/// Who sends invalidations.
+/// The sender of invalidations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
     Worker(usize),
-    /// One of those who share the scan.
+    /// One of the hardware threads that share the scan.
     Scanner(usize),
 }
 
@@ -53,7 +54,7 @@ impl<W: Watch> Engine<'_, W> {
         written
     }
 
-    /// Under MIN: page `id` has left since its last use; nobody knows when, so `worker`, which uses it, pays.
+    /// Evicts page `id` under MIN. It has left since its last use, at an unknown time, so `worker`, which uses it, pays.
     pub(super) fn lose(&mut self, worker: usize, mut clock: u64, id: u32) -> u64 {
         let dirty = self.pages.all[id as usize].dirty;
         self.pages.all[id as usize].frame = FAR;
@@ -64,7 +65,7 @@ impl<W: Watch> Engine<'_, W> {
         clock
     }
 
-    /// Unmaps victims that have no frame any more; returns the bytes to be written back.
+    /// Unmaps victims that no longer have a frame; returns the bytes to be written back.
     pub(super) fn leave(&mut self, worker: usize, clock: &mut u64, victims: &[Victim]) -> u64 {
         let mut targets = CoreSet::new();
         let mut written = 0;
@@ -83,8 +84,8 @@ impl<W: Watch> Engine<'_, W> {
         written
     }
 
-    /// Drops page `id` from the TLBs of all who map it, and adds to `targets` whom `by` has to interrupt for that. `unmap`:
-    /// they do not map it any more, either.
+    /// Drops page `id` from the TLBs of all workers that map it, and adds the workers that `by` has to interrupt for that to
+    /// `targets`. With `unmap` they no longer map it, either.
     pub(super) fn invalidate(
         &mut self,
         by: Option<usize>,
@@ -115,7 +116,7 @@ impl<W: Watch> Engine<'_, W> {
         };
         match self.tables {
             Tables::Private => members(&map).for_each(&mut ask),
-            // Nobody knows who has it.
+            // It is not known which workers have it.
             Tables::Shared => (0..self.at.len()).for_each(&mut ask),
         }
         self.scratch = map;
@@ -151,7 +152,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// A page's frame is free again, and its policy knows.
+    /// Frees a page's frame and tells its policy.
     pub(super) fn release(&mut self, id: u32) {
         if self.is_atoll {
             return self.release_as_atoll(id);
@@ -171,7 +172,7 @@ impl<W: Watch> Engine<'_, W> {
         page.frame = FAR;
     }
 
-    /// The page is gone with its mappings. What that costs is the program's doing, not paging's.
+    /// Unmaps a page that is gone. That costs nothing here, as the program and not paging caused it.
     pub(super) fn unmap_everywhere(&mut self, id: u32) {
         let mut map = std::mem::take(&mut self.scratch);
         self.pages.take_map(id, &mut map);

@@ -12,7 +12,7 @@ use crate::pages::FAR;
 use crate::setup::Tables;
 use crate::watch::{Happening, Watch};
 
-/// Which way a transfer goes.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Way {
     /// To near memory.
@@ -69,11 +69,11 @@ impl<W: Watch> Engine<'_, W> {
         clock
     }
 
-    /// Gives page `id` a frame. There is room.
+    /// Gives page `id` a frame. There must be room.
     fn admit(&mut self, id: u32, size: PageSize) {
         let frame = match &self.decider {
             Decider::Policy(_) => {
-                // `make_room` has seen to it; a page without a frame would only be fetched again.
+                // `make_room` has made room; a page without a frame would only be fetched again.
                 let Some(frame) = self.room.free.pop() else { return };
                 self.room.held[frame as usize] = id;
                 self.room.bytes -= size.bytes() as u64;
@@ -100,7 +100,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// Does `worker`'s page table have the page?
+    /// Whether `worker`'s page table has the page.
     #[inline]
     pub(super) fn is_mapped(&self, worker: usize, id: u32) -> bool {
         match self.tables {
@@ -109,7 +109,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// The core-map count: one page table is one mapping, whoever uses it.
+    /// Returns the core-map count. A shared page table is one mapping, whichever workers use it.
     pub(super) fn mappers(&self, id: u32) -> u32 {
         match self.tables {
             Tables::Private => self.pages.count(id),
@@ -117,7 +117,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// A page whose accessed bit was cleared is used: the hardware sets it again, and the policy learns of it.
+    /// Notes the use of a page whose accessed bit was cleared: the hardware sets it again, and the policy learns of it.
     pub(super) fn seen(&mut self, id: u32) {
         self.pages.all[id as usize].unseen = false;
         let frame = self.pages.all[id as usize].frame;
@@ -127,7 +127,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// Takes the lock of a shared page table; returns how many others want it.
+    /// Takes the lock of a shared page table; returns the number of other workers that want it.
     fn lock_table(&mut self, worker: usize, clock: &mut u64) -> u64 {
         if self.tables == Tables::Private {
             return 0;
@@ -161,7 +161,7 @@ impl<W: Watch> Engine<'_, W> {
         let set = if self.costs.duplex { way as usize } else { 0 };
         let channels = &mut self.channels[set];
         let Some(free) = channels.iter_mut().min() else { return };
-        // Setting it up keeps the worker busy, and no channel.
+        // Setting up a transfer keeps the worker busy, and no channel.
         let end = (*clock + self.costs.setup).max(*free) + self.costs.moving(bytes);
         *free = end;
         self.workers[worker].times.transfer += end + self.costs.latency - *clock;

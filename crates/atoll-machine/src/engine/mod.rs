@@ -1,9 +1,9 @@
 //! The simulator: workers with virtual clocks, each with TLBs of its own, over one near memory.
 //!
-//! Takes events from `feed` in the order of the workers' clocks, asks `tlb` and
-//! `pages`, and drives a policy of `atoll-pages` as `atoll-memory` does with real faults. `access` is the
-//! way every event goes, `fault` what happens to pages that are not mapped, `evict` makes room, `atoll` does both
-//! as `atoll run` does them, `tick` is the policy's scan. Source: `papers/cmcp.txt`, sections 2.3 and 5.
+//! The engine takes events from `feed` in the order of the workers' clocks, asks `tlb` and `pages`, and drives a policy of
+//! `atoll-pages` as `atoll-memory` does with real faults. `access` handles every event, `fault` pages that are not mapped, and
+//! `evict` makes room. `atoll` does both as `atoll run` does them. `tick` is the policy's scan. Source: `papers/cmcp.txt`,
+//! sections 2.3 and 5.
 //!
 //! Rules of time, all in whole picoseconds:
 //! * The worker whose next event is due first goes next; of equal ones that with the lower number. Computing concerns
@@ -33,21 +33,21 @@ use crate::setup::{PageMode, Pager, Replacement, Setup, SetupError, Tables};
 use crate::tlb::{Class, Tlbs};
 use crate::watch::Watch;
 
-/// Events taken into the queues at once: few enough that these stay in the host's nearest cache.
+/// The number of events taken into the queues at once: few enough that these stay in the host's nearest cache.
 const PIECE: usize = 1024;
 
-/// Why a trace cannot be simulated.
+/// The reason why a trace cannot be simulated.
 #[derive(thiserror::Error, Debug)]
 pub enum RunError<E> {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error("{0}")]
     Source(E),
-    /// It has more workers than its header says.
+    /// The trace has more workers than its header says.
     #[error("the trace has an event of worker {worker}, but only {workers} workers")]
     Worker {
         /// The event's worker.
         worker: u16,
-        /// How many there are.
+        /// The number of workers.
         workers: usize,
     },
     /// Five hours of simulated time are over.
@@ -55,7 +55,7 @@ pub enum RunError<E> {
     TooLong,
 }
 
-/// What decides who leaves, ready to do so.
+/// What decides which page leaves, with its state.
 #[derive(Debug)]
 enum Decider<'a> {
     Policy(Box<AnyPolicy<'a>>),
@@ -63,29 +63,29 @@ enum Decider<'a> {
     Min(Box<Minimum>),
 }
 
-/// Near memory's frames.
+/// The frames of near memory.
 #[derive(Debug)]
 struct Room {
     /// The page in each frame.
     held: Vec<u32>,
     free: Vec<u32>,
-    /// Bytes that no page takes.
+    /// The number of bytes that no page takes.
     bytes: u64,
-    /// All frames; none without a limit.
+    /// The number of all frames; `None` without a limit.
     frames: Option<u64>,
 }
 
-/// Where a worker is.
+/// The state of a worker.
 #[derive(Debug, Clone, Copy, Default)]
 struct At {
     clock: u64,
-    /// Interrupts' time not yet added.
+    /// The time of interrupts that was not yet added.
     debt: u64,
-    /// The meeting it waits at; 0 for none.
+    /// The meeting that the worker waits at; 0 for none.
     meeting: u64,
-    /// Until when it sends invalidations.
+    /// The time until which it sends invalidations.
     sending: u64,
-    /// When it gets, or got, the table lock.
+    /// The time at which it gets, or got, the table lock.
     locked: u64,
 }
 
@@ -93,7 +93,7 @@ struct At {
 #[derive(Debug)]
 struct Layout {
     mode: PageMode,
-    /// Of pages of one size.
+    /// The TLB class for pages of one size.
     class: Class,
     shift: u32,
     /// In mixed mode: mapped ranges of 4K pages, by their beginning.
@@ -108,7 +108,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// For one simulation of `setup`.
+    /// Makes the memory for one simulation of `setup`.
     ///
     /// # Errors
     /// The setup cannot be simulated.
@@ -160,16 +160,16 @@ impl Memory {
     }
 }
 
-/// A simulation under way.
+/// A simulation in progress.
 #[derive(Debug)]
 pub struct Engine<'a, W> {
     watch: W,
     costs: Costs,
     tables: Tables,
-    /// Pages evicted at once by the kernel's pager.
+    /// The number of pages that the kernel's pager evicts at once.
     batch: u32,
     is_atoll: bool,
-    /// What atoll's pager has; without workers under the kernel's.
+    /// The state of atoll's pager; without workers under the kernel's.
     atoll: atoll::State,
     layout: Layout,
     tlbs: Tlbs,
@@ -181,25 +181,25 @@ pub struct Engine<'a, W> {
     clocks: Clocks,
     at: Vec<At>,
     workers: Vec<Worker>,
-    /// When each channel is free: those to near memory, then those to far memory.
+    /// The time at which each channel is free: those to near memory, then those to far memory.
     channels: [Vec<u64>; 2],
     policy_free: u64,
     table_free: u64,
     next_tick: u64,
-    /// Until when each who shares the scan sends invalidations.
+    /// The time until which each thread that shares the scan sends invalidations.
     scan_sending: Vec<u64>,
     scanned: u64,
-    /// Workers that could go on, but for an empty queue.
+    /// The number of workers that could go on, but have an empty queue.
     starving: usize,
     scratch: Vec<u64>,
     victims: Vec<evict::Victim>,
 }
 
 impl<'a, W: Watch> Engine<'a, W> {
-    /// A simulation of `setup` on `node` that has not begun. `memory` was made for the same setup.
+    /// Makes a simulation of `setup` on `node` that has not begun. `memory` must be made for the same setup.
     ///
     /// # Errors
-    /// The node cannot run it.
+    /// The node cannot run the setup.
     pub fn new(node: &Node, setup: &Setup, memory: &'a mut Memory, watch: W) -> Result<Self, SetupError> {
         let costs = Costs::new(node, setup)?;
         let frames = memory.frames;
@@ -264,7 +264,7 @@ impl<'a, W: Watch> Engine<'a, W> {
     /// Simulates a trace, or one more, up to its end. `next` adds the next events and says whether there were any.
     ///
     /// # Errors
-    /// `next` fails, or the trace is none for this setup.
+    /// `next` fails, or the trace does not fit this setup.
     pub fn run<E>(
         &mut self,
         mut next: impl FnMut(&mut Vec<Event>) -> Result<bool, E>,
@@ -287,7 +287,7 @@ impl<'a, W: Watch> Engine<'a, W> {
             }
             match self.clocks.least() {
                 Some(worker) => self.turn(worker),
-                // The window is full, and all it holds is behind a meeting: it has lasted long enough.
+                // The window is full, and everything in it is behind a meeting, which has lasted long enough.
                 None => match self.feed.close() {
                     Some(number) => self.meet(number),
                     None => break,
@@ -316,7 +316,7 @@ impl<'a, W: Watch> Engine<'a, W> {
         Ok(())
     }
 
-    /// The trace is over: nobody else comes to the meeting that is open, and nothing is put off any more.
+    /// Ends the trace: no other worker comes to the open meeting, and nothing is put off any more.
     fn finish(&mut self) {
         self.feed.finish();
         for worker in 0..self.at.len() {
@@ -327,7 +327,7 @@ impl<'a, W: Watch> Engine<'a, W> {
         }
     }
 
-    /// A worker goes on if it has something to do and waits for nobody.
+    /// Lets a worker go on if it has something to do and waits for nothing.
     fn ready_if_fed(&mut self, worker: usize) {
         let at = &self.at[worker];
         if at.meeting == 0 && self.feed.queues[worker].left() > 0 && self.clocks.get(worker) == NEVER {
@@ -336,7 +336,7 @@ impl<'a, W: Watch> Engine<'a, W> {
         }
     }
 
-    /// If everybody has come to a meeting, they go on.
+    /// Lets all workers go on if all have come to a meeting.
     fn meet(&mut self, number: u64) {
         let Some(latest) = self.feed.over(number) else { return };
         for worker in 0..self.at.len() {
@@ -347,14 +347,14 @@ impl<'a, W: Watch> Engine<'a, W> {
             at.meeting = 0;
             self.workers[worker].times.idle += latest - at.clock;
             at.clock = latest;
-            // What interrupted it while it waited cost it nothing.
+            // Interrupts while it waited cost it nothing.
             at.debt = 0;
             self.starving += 1;
             self.ready_if_fed(worker);
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn outcome(&self) -> Outcome {
         Outcome {
             workers: self.workers.clone(),
@@ -366,12 +366,12 @@ impl<'a, W: Watch> Engine<'a, W> {
         }
     }
 
-    /// Hands back who watched.
+    /// Returns the observer.
     pub fn watched(self) -> W {
         self.watch
     }
 
-    /// The policy, if one decides.
+    /// Returns the policy, if one decides.
     fn policy(&mut self) -> Option<&mut AnyPolicy<'a>> {
         match &mut self.decider {
             Decider::Policy(policy) => Some(policy),

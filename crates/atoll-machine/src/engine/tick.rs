@@ -1,8 +1,8 @@
-//! The policy's periodic scan, done by nobody of the team.
+//! The policy's periodic scan, which no worker of the team does.
 //!
-//! Called by [`access`](super::access) when every clock has passed the tick. The paper gives it hardware threads of its own
-//! (`papers/cmcp.txt`, section 5.1), so it takes no worker's time but that of its interrupts. For each page the scan wants
-//! to see used, the accessed bit is cleared where there is one, else the page is unmapped; both need TLB invalidations.
+//! [`access`](super::access) calls this when every clock has passed the tick. The paper gives the scan hardware threads of its
+//! own (`papers/cmcp.txt`, section 5.1), so it takes no worker's time except that of its interrupts. For each page whose use
+//! the scan wants to see, it clears the accessed bit where there is one, and else unmaps the page. Both need TLB invalidations.
 
 use atoll_pages::{CoreSet, Policy};
 
@@ -12,9 +12,9 @@ use crate::setup::Tables;
 use crate::watch::Watch;
 
 impl<W: Watch> Engine<'_, W> {
-    /// One tick.
+    /// Does one tick.
     pub(super) fn tick(&mut self) {
-        // Each of those who share the scan takes the next frame in turn.
+        // Each thread that shares the scan takes the next frame in turn.
         let mut clocks = vec![self.next_tick; self.costs.scanners];
         let mut frames = Vec::new();
         self.drain_notes();
@@ -37,7 +37,7 @@ impl<W: Watch> Engine<'_, W> {
             clocks[scanner] = clock;
         }
         let clock = clocks.into_iter().max().unwrap_or(self.next_tick);
-        // A scan that takes longer than the period has the next one wait.
+        // If a scan takes longer than the period, the next one waits.
         self.next_tick = (self.next_tick + self.costs.period).max(clock);
     }
 }

@@ -1,66 +1,66 @@
-//! What happened to a job: faults, invalidations, pages, and the time they took.
+//! The counts of a job: faults, invalidations, pages, and the time they took.
 //!
-//! Counted by the simulation for all of it and by region.
+//! The simulation counts them for the whole job and by region.
 
 /// Counts over all nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Job {
-    /// Reads that waited for a page from another node.
+    /// The number of reads that waited for a page from another node.
     pub read_faults: u64,
-    /// Writes that waited for a page from another node.
+    /// The number of writes that waited for a page from another node.
     pub write_faults: u64,
-    /// Writes that waited for leave, the page being there.
+    /// The number of writes that waited for permission while the page was there.
     pub upgrades: u64,
-    /// Writes that faulted and needed nobody: the first write beside a twin, or at the default owner.
+    /// The number of writes that faulted and asked no other node: the first write beside a twin, or at the origin.
     pub local_writes: u64,
-    /// Copies invalidated one by one.
+    /// The number of copies invalidated one by one.
     pub invalidations: u64,
-    /// Copies invalidated by the orders of a barrier.
+    /// The number of copies invalidated by the orders of a barrier.
     pub batched: u64,
-    /// Pages sent.
+    /// The number of pages sent.
     pub pages: u64,
-    /// Twins made.
+    /// The number of twins made.
     pub twins: u64,
-    /// Diffs sent.
+    /// The number of diffs sent.
     pub diffs: u64,
-    /// Pages fetched at regions' entries.
+    /// The number of pages fetched at regions' entries.
     pub fetched: u64,
-    /// Of them, those that a worker then read.
+    /// The number of these pages that a worker then read.
     pub fetched_used: u64,
-    /// Barriers, region begins and ends at which all workers met.
+    /// The number of barriers, region begins and ends at which all workers met.
     pub barriers: u64,
-    /// Picoseconds that workers waited for pages.
+    /// The picoseconds that workers waited for pages.
     pub waiting: u64,
-    /// Picoseconds that workers waited at barriers.
+    /// The picoseconds that workers waited at barriers.
     pub idle: u64,
 }
 
-/// A region's.
+/// The counts of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionOutcome {
-    /// The low bits of the address it is known by.
+    /// The low bits of the address that it is known by.
     pub name: u64,
-    /// How often it ran.
+    /// The number of its runs.
     pub runs: u64,
-    /// Runs among them with many writers.
+    /// The number of its runs with many writers.
     pub many: u64,
-    /// Picoseconds from begin to end.
+    /// The picoseconds from begin to end, all runs together.
     pub elapsed: u64,
-    /// What happened in it.
+    /// The counts within it.
     pub counts: Job,
 }
 
-/// A simulation's.
+/// The results of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
-    /// Picoseconds up to the last worker's last event.
+    /// The picoseconds up to the last worker's last event.
     pub elapsed: u64,
-    /// All counts.
+    /// The counts of the whole job.
     pub all: Job,
-    /// Messages between nodes.
+    /// The number of messages between nodes.
     pub messages: u64,
-    /// Their bytes.
+    /// The bytes of these messages.
     pub bytes: u64,
-    /// By region, in the order in which they first ran.
+    /// The results of each region, in the order in which they first ran.
     pub regions: Vec<RegionOutcome>,
 }

@@ -1,8 +1,8 @@
-//! One program on several nodes that share no memory: what keeping its pages coherent costs.
+//! Simulates one program on several nodes that share no memory: what keeping its pages coherent costs.
 //!
-//! Drives the agents of `atoll-coherence`, those that ship, with a trace's accesses; beside [`engine`](crate::engine), which
-//! simulates one node's TLBs and near memory. `network` carries their messages, `pages` stands for the
-//! memory they protect, `regions` decides modes and plans. Source: `papers/popcorn-dsm.txt`, sections 3 to 5.
+//! It drives the agents of `atoll-coherence`, the very code that ships, with a trace's accesses. [`engine`](crate::engine)
+//! beside it simulates one node's TLBs and near memory. `network` carries the agents' messages, `pages` stands for the memory
+//! they protect, and `regions` decides modes and plans. Source: `papers/popcorn-dsm.txt`, sections 3 to 5.
 //!
 //! Rules of time, in picoseconds:
 //! * The worker whose next event is due first goes next, as in the engine. Workers of a node share its pages.
@@ -30,41 +30,41 @@ use crate::describe::Machine;
 use crate::engine::RunError;
 use crate::feed::{self, Feed, UnknownWorker, WINDOW};
 
-/// Which protocol regions run under.
+/// The protocol that regions run under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consistency {
     /// One writer at a time, everywhere.
     Sc,
     /// Many writers in every region.
     Mw,
-    /// Many writers where it pays.
+    /// Many writers where that pays.
     Smart,
 }
 
-/// What is simulated.
+/// The parameters of a simulated job.
 #[derive(Debug, Clone, Copy)]
 pub struct JobSetup {
-    /// Workers of the trace; node `n` has those from `n` on, in equal stretches.
+    /// The number of workers of the trace; they are spread over the nodes in equal stretches.
     pub workers: usize,
-    /// Nodes, 1 to 64, at most as many as workers. They are the machine's, its last one again and again.
+    /// The number of nodes: 1 to 64, and at most as many as workers. They are the machine's; its last one is repeated.
     pub nodes: u8,
     /// The protocol.
     pub consistency: Consistency,
-    /// Fetch at a region's entry what was faulted in a run before.
+    /// Whether pages are fetched at a region's entry that faulted in an earlier run.
     pub prefetch: bool,
-    /// 4K pages in a row with the same home; 0: all at home on the first node.
+    /// The number of 4K pages in a row with the same home; 0: the origin is the home of all pages.
     pub stretch: u64,
 }
 
-/// Why a job cannot be simulated.
+/// The reason why a job cannot be simulated.
 #[derive(thiserror::Error, Debug)]
 pub enum JobError<E> {
-    /// There is no such job.
+    /// The number of nodes is not possible.
     #[error("{nodes} nodes for {workers} workers: choose from 1 to 64, and no more than workers")]
     Nodes {
-        /// Asked for.
+        /// The number of nodes asked for.
         nodes: u8,
-        /// The trace's.
+        /// The number of the trace's workers.
         workers: usize,
     },
     /// The trace cannot be simulated.
@@ -75,25 +75,25 @@ pub enum JobError<E> {
     Protocol(#[from] Impossible),
 }
 
-/// A node.
+/// A simulated node.
 struct Place {
     agent: Agent<(), ()>,
     shadow: Shadow,
-    /// Picoseconds of an instruction.
+    /// The picoseconds of an instruction.
     instruction: f64,
-    /// Picoseconds of a fault here, without what others do for it.
+    /// The picoseconds of a fault on this node, without the work of others.
     fault: u64,
 }
 
-/// A worker.
+/// The state of a worker.
 #[derive(Clone, Copy, Default)]
 struct At {
     clock: u64,
-    /// The meeting it waits at; 0 for none.
+    /// The meeting that the worker waits at; 0 for none.
     meeting: u64,
 }
 
-/// A simulation under way.
+/// A simulation in progress.
 pub struct Simulation {
     setup: JobSetup,
     places: Vec<Place>,
@@ -107,10 +107,10 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// One that has not begun.
+    /// Makes a simulation that has not begun.
     ///
     /// # Errors
-    /// The setup is none for this number of workers.
+    /// The setup is not possible for this number of workers.
     pub fn new<E>(machine: &Machine, setup: JobSetup) -> Result<Self, JobError<E>> {
         let JobSetup { workers, nodes, .. } = setup;
         if nodes == 0 || usize::from(nodes) > nodes::MOST || usize::from(nodes) > workers {
@@ -187,7 +187,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// What was counted.
+    /// Returns the counts so far.
     #[must_use]
     pub fn outcome(&self) -> JobOutcome {
         JobOutcome {
@@ -211,7 +211,7 @@ impl Simulation {
         }
     }
 
-    /// A worker takes its next entry.
+    /// Carries out a worker's next entry.
     fn turn<E>(&mut self, worker: usize) -> Result<(), JobError<E>> {
         let queue = &mut self.feed.queues[worker];
         let entry = queue.entries[queue.gone];
@@ -233,7 +233,7 @@ impl Simulation {
                 self.clocks.set(worker, NEVER);
                 return self.meet(number);
             }
-            // Taken at the meeting's end, before any worker goes on: see `meet`.
+            // This event is taken at the meeting's end, before any worker goes on: see `meet`.
             feed::MARK | feed::RANGE => {}
             _ => {}
         }
@@ -259,7 +259,7 @@ impl Simulation {
         let mode = self.regions.mode();
         let fault = if write { Fault::Write } else { Fault::Read };
         let mut clock = self.at[worker].clock + self.places[node].fault;
-        // One to fetch the page, and one more where what came may not be written yet.
+        // One fault fetches the page, and one more is needed where it may not be written yet.
         for _ in 0..2 {
             clock = self.fault(node, page, fault, mode, clock)?;
             let state = self.places[node].agent.state(page);
@@ -290,7 +290,7 @@ impl Simulation {
         }
     }
 
-    /// A fault at `clock`; returns when it is over.
+    /// Carries out a fault at `clock`; returns the time when it is over.
     fn fault(
         &mut self,
         node: usize,
@@ -305,12 +305,12 @@ impl Simulation {
         Ok(self.deliver(false)?[node].max(clock))
     }
 
-    /// Carries messages, those of a `barrier` or not, until there are none; returns when each node got its last one.
+    /// Carries messages, those of a `barrier` or not, until there are none; returns the time when each node got its last one.
     fn deliver(&mut self, barrier: bool) -> Result<Vec<u64>, Impossible> {
         let mut last = vec![0; self.places.len()];
         while let Some(arrival) = self.network.next() {
             let Place { agent, shadow, fault, .. } = &mut self.places[arrival.to];
-            // Taking a message costs what a fault does: somebody looks a page up and changes its mapping.
+            // Taking a message costs as much as a fault: a page is looked up and its mapping changed.
             let clock = arrival.clock + if arrival.to == arrival.from { 0 } else { *fault };
             agent.receive(arrival.from as u8, arrival.message, shadow)?;
             let outbox = agent.take_outbox();
@@ -329,7 +329,7 @@ impl Simulation {
         Ok(last)
     }
 
-    /// If everybody has come to a meeting, the nodes exchange what they wrote, and all go on.
+    /// Ends a meeting if every worker has come: the nodes exchange what they wrote, and all workers go on.
     fn meet<E>(&mut self, number: u64) -> Result<(), JobError<E>> {
         let Some(latest) = self.feed.over(number) else { return Ok(()) };
         let mut arrived = vec![0; self.places.len()];
@@ -340,7 +340,7 @@ impl Simulation {
         }
         let nodes = self.places.len();
         for (node, &clock) in arrived.iter().enumerate() {
-            // Of a node whose workers are all elsewhere the agent answers at once.
+            // The agent of a node whose workers are all elsewhere answers at once.
             let clock = if clock == 0 { latest } else { clock };
             let Place { agent, shadow, .. } = &mut self.places[node];
             agent.arrive(shadow)?;
@@ -351,7 +351,7 @@ impl Simulation {
         debug_assert!(self.places.iter().all(|place| place.agent.released()));
         let clocks: Vec<u64> = (0..nodes).map(|node| last[node].max(arrived[node])).collect();
 
-        // What follows: the mark that the first worker passes next names it.
+        // The mark that the first worker passes next names what follows.
         let queue = &self.feed.queues[0];
         let mark = queue.entries.get(queue.gone).filter(|entry| feed::kind(**entry) == feed::MARK);
         self.regions.next(mark.map(|entry| feed::payload(*entry)), latest, &mut self.job);
@@ -369,7 +369,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Every node fetches what its plan says; returns when each has done so.
+    /// Has every node fetch what its plan says; returns the time when each has done so.
     fn enter(&mut self, clocks: &[u64]) -> Result<Vec<u64>, Impossible> {
         let mode = self.regions.mode();
         for (node, &clock) in clocks.iter().enumerate() {

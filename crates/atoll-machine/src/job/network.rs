@@ -1,6 +1,6 @@
-//! Messages between simulated nodes: each pair has a link in each direction.
+//! Carries messages between simulated nodes: each pair has a link in each direction.
 //!
-//! What agents say is put in order of arrival here; order between two nodes is kept, as the agents need it.
+//! It puts the agents' messages in order of arrival. The order between two nodes is kept, as the agents need it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,13 +9,13 @@ use atoll_coherence::agent::Message;
 
 use crate::describe::Machine;
 
-/// Bytes of a message without a page: the line of a channel.
+/// The bytes of a message without a page: the line of a channel.
 const LINE: u64 = 64;
-/// Bytes of a page.
+/// The bytes of a page.
 const PAGE: u64 = 4096;
-/// Bytes of a diff, on average: the trace does not say which bytes were written. A quarter of a page.
+/// The average bytes of a diff, a quarter of a page: the trace does not say which bytes were written.
 const DIFF: u64 = PAGE / 4;
-/// Bytes of a page's number in a list.
+/// The bytes of a page's number in a list.
 const NUMBER: u64 = 8;
 
 type Said = Message<(), ()>;
@@ -32,13 +32,13 @@ pub(super) struct Arrival {
 pub(super) struct Network {
     nodes: usize,
     latency: u64,
-    /// Picoseconds of a byte.
+    /// The picoseconds of a byte.
     byte: f64,
-    /// When each link is free: from `f` to `t` at `f * nodes + t`.
+    /// The time at which each link is free: from `f` to `t` at `f * nodes + t`.
     free: Vec<u64>,
-    /// By arrival, then by number, which keeps the order of a link.
+    /// The messages on their way, by arrival, then by number, which keeps the order of a link.
     waiting: BinaryHeap<Reverse<(u64, u64)>>,
-    /// From, to and what, by number less those that are gone; taken when they arrive.
+    /// The sender, receiver and content of each message, by number; removed when it arrives.
     messages_by_number: std::collections::BTreeMap<u64, (usize, usize, Said)>,
     next: u64,
     pub(super) messages: u64,
@@ -46,7 +46,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Of `machine`'s link; a machine of one node gets what a shared memory between its processes would be.
+    /// Makes the network of `machine`'s link. A machine of one node gets the link of shared memory between its processes.
     pub(super) fn new(machine: &Machine, nodes: u8) -> Self {
         let nodes = usize::from(nodes);
         let link = machine.link.as_ref();
@@ -65,7 +65,7 @@ impl Network {
         }
     }
 
-    /// Node `from` says all that at `clock`.
+    /// Sends the messages of node `from` at `clock`.
     pub(super) fn send(&mut self, from: usize, outbox: Vec<(u8, Said)>, clock: u64) {
         for (to, message) in outbox {
             let to = usize::from(to);
@@ -89,7 +89,7 @@ impl Network {
         }
     }
 
-    /// The message that arrives next.
+    /// Returns the message that arrives next.
     pub(super) fn next(&mut self) -> Option<Arrival> {
         let Reverse((clock, number)) = self.waiting.pop()?;
         let (from, to, message) = self.messages_by_number.remove(&number)?;

@@ -1,19 +1,19 @@
-//! The memory of a simulated node: nothing is in it, but what is done to it is counted.
+//! The memory of a simulated node. It holds no data, but counts what is done to it.
 
 use atoll_coherence::agent::Memory;
 use atoll_coherence::nodes::Node;
 
-/// What was done since somebody looked.
+/// What was done since this was last read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moved {
     pub(super) pages: u64,
-    /// Copies taken from the workers.
+    /// The number of copies taken from the workers.
     pub(super) removed: u64,
     pub(super) twins: u64,
     pub(super) diffs: u64,
 }
 
-/// A node's.
+/// The memory of one node.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
     pub(super) counts: Moved,

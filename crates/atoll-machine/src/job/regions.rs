@@ -1,6 +1,7 @@
-//! Which region runs, in which mode, and what each node fetches at its entry.
+//! Knows which region runs, in which mode, and what each node fetches at its entry.
 //!
-//! Keeps a `Region` and plans of `atoll-coherence` for each mark that a program passes; the simulation says what happens.
+//! It keeps a `Region` and plans of `atoll-coherence` for each mark that a program passes; the simulation tells it what
+//! happens.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,25 +12,25 @@ use atoll_coherence::region::{Region, Rules};
 use super::Consistency;
 use super::counts::{Job, RegionOutcome};
 
-/// What is known of one.
+/// What is known of one region.
 struct Known {
     region: Region,
-    /// By node.
+    /// The plan of each node.
     plans: Vec<Plan>,
     outcome: RegionOutcome,
 }
 
-/// What a node did in the run that is under way.
+/// The state of a node in the current run.
 #[derive(Default, Clone)]
 struct Run {
-    /// Fetched at the entry and not used yet.
+    /// The pages fetched at the entry and not used yet.
     ahead: BTreeSet<u64>,
     used: BTreeSet<u64>,
-    /// Picoseconds of the entry.
+    /// The picoseconds of the entry.
     entry: u64,
 }
 
-/// All of a job's.
+/// The regions of a job.
 pub(super) struct Regions {
     consistency: Consistency,
     prefetch: bool,
@@ -37,13 +38,13 @@ pub(super) struct Regions {
     nodes: usize,
     index: HashMap<u64, usize>,
     known: Vec<Known>,
-    /// None between regions.
+    /// The region that runs; `None` between regions.
     current: Option<usize>,
     began: u64,
     runs: Vec<Run>,
-    /// Counts between regions, which nobody asks for.
+    /// Counts between regions, which nothing reads.
     between: Job,
-    /// Picoseconds of read faults, and how many, for what a fault costs.
+    /// The picoseconds of read faults, and their number, for the cost of a fault.
     faults: (u64, u64),
     before: Job,
 }
@@ -67,7 +68,7 @@ impl Regions {
         }
     }
 
-    /// How the region that runs treats pages that several nodes write.
+    /// Returns how the current region treats pages that several nodes write.
     pub(super) fn mode(&self) -> Mode {
         match (self.consistency, self.current) {
             (Consistency::Sc, _) | (_, None) => Mode::Single,
@@ -76,7 +77,7 @@ impl Regions {
         }
     }
 
-    /// What happens in the region that runs.
+    /// Returns the counts of the current region.
     pub(super) fn counts(&mut self) -> &mut Job {
         match self.current {
             Some(at) => &mut self.known[at].outcome.counts,
@@ -84,7 +85,7 @@ impl Regions {
         }
     }
 
-    /// A worker of `node` reads `page`.
+    /// Notes that a worker of `node` reads `page`.
     pub(super) fn used(&mut self, node: usize, page: u64) {
         let run = &mut self.runs[node];
         if !run.ahead.is_empty() && run.ahead.remove(&page) {
@@ -93,21 +94,21 @@ impl Regions {
         }
     }
 
-    /// A worker of `node` had to wait for `page` to read it.
+    /// Notes that a worker of `node` had to wait for `page` to read it.
     pub(super) fn faulted(&mut self, node: usize, page: u64) {
         if let (true, Some(at)) = (self.prefetch, self.current) {
             self.known[at].plans[node].faulted(page);
         }
     }
 
-    /// A worker waited so long for a page.
+    /// Notes that a worker waited for a page for `time`.
     pub(super) fn waited(&mut self, time: u64, write: bool) {
         if !write {
             self.faults = (self.faults.0 + time, self.faults.1 + 1);
         }
     }
 
-    /// The pages that `node` is to fetch now.
+    /// Returns the pages that `node` is to fetch now.
     pub(super) fn plan(&mut self, node: usize) -> Vec<u64> {
         match self.current {
             Some(at) if self.prefetch => self.known[at].plans[node].enter().collect(),
@@ -115,18 +116,18 @@ impl Regions {
         }
     }
 
-    /// Those of them that were not there.
+    /// Notes the fetched pages that were not there before.
     pub(super) fn fetched(&mut self, node: usize, pages: Vec<u64>) {
         self.counts().fetched += pages.len() as u64;
         self.runs[node] = Run { ahead: pages.into_iter().collect(), ..Run::default() };
     }
 
-    /// It took `node` so long.
+    /// Notes that fetching took `node` this time.
     pub(super) fn entered(&mut self, node: usize, time: u64) {
         self.runs[node].entry = time;
     }
 
-    /// What ran is over; what is called `mark` begins, or nothing.
+    /// Ends the current region and begins the one called `mark`, or none.
     pub(super) fn next(&mut self, mark: Option<u64>, clock: u64, all: &mut Job) {
         if let Some(at) = self.current {
             let known = &mut self.known[at];
@@ -165,7 +166,7 @@ impl Regions {
         }
     }
 
-    /// The trace is over.
+    /// Ends the trace.
     pub(super) fn end(&mut self, all: &mut Job) {
         self.next(None, self.began, all);
     }

@@ -1,4 +1,4 @@
-//! Faults as `atoll run` resolves them, once more, with maps and searches.
+//! Faults as `atoll run` resolves them, written a second time with maps and searches.
 
 use atoll_machine::{Happening, PageMode, Replacement, Tables};
 use atoll_pages::{PageSize, Policy, Prefetcher};
@@ -18,7 +18,7 @@ enum Note {
     Mapped(u32, u32),
 }
 
-/// What a worker has for itself.
+/// The state of a worker under atoll's pager.
 pub(super) struct Own {
     streams: Prefetcher,
     store: Vec<u32>,
@@ -42,7 +42,7 @@ impl Slow<'_> {
         self.setup.page.smallest()
     }
 
-    /// Frames a worker gets at once.
+    /// Returns the number of frames that a worker gets at once.
     fn batch(&self) -> usize {
         let most = match self.size() {
             PageSize::K4 => 64,
@@ -53,7 +53,7 @@ impl Slow<'_> {
         (frames / (8 * self.setup.workers as u64)).clamp(1, most) as usize
     }
 
-    /// The page of this number, counted in pages.
+    /// Returns the page of this number, counted in pages.
     fn numbered(&self, number: u64) -> Option<usize> {
         let PageMode::One(size) = self.setup.page else { unreachable!() };
         self.owner.get(&(number * (size.bytes() as u64 / 4096))).copied()

@@ -1,6 +1,6 @@
-//! The simulator once more, slow and plain: all events in memory, maps and lists, every choice a search.
+//! A second simulator, slow and plain: all events in memory, maps and lists, and every choice a search.
 //!
-//! It has the fast one's rules of time and none of its structures. Only the policies are the same code; those have slow
+//! It has the fast simulator's rules of time and none of its structures. Only the policies are the same code; those have slow
 //! references of their own in `atoll-pages`.
 
 mod atoll;
@@ -28,11 +28,11 @@ struct Page {
     habit: atoll::Habit,
     map: BTreeSet<usize>,
     ever: BTreeSet<usize>,
-    /// MIN: the moment of the last use.
+    /// Under MIN: the moment of the last use.
     last: Option<usize>,
 }
 
-/// A TLB entry: page size of the hardware, number, written through.
+/// A TLB entry: page size of the hardware, number, whether it was written through.
 type Entry = (usize, u64, bool);
 
 /// A TLB of one worker: its sets, most recently used first.
@@ -58,7 +58,7 @@ pub(crate) struct Slow<'a> {
     held: HashMap<u32, usize>,
     free: Vec<u32>,
     bytes: u64,
-    /// MIN: pages kept over each moment beside the one in use.
+    /// Under MIN: the number of pages kept over each moment beside the one in use.
     kept: Vec<u64>,
     clock: Vec<u64>,
     debt: Vec<u64>,
@@ -69,7 +69,7 @@ pub(crate) struct Slow<'a> {
     table_free: u64,
     next_tick: u64,
     scan_sending: Vec<u64>,
-    /// Under atoll's pager.
+    /// Under atoll's pager: the state of each worker.
     own: Vec<atoll::Own>,
     marks: Vec<u32>,
     pub(crate) workers: Vec<Worker>,
@@ -233,7 +233,7 @@ impl<'a> Slow<'a> {
         self.node.tlbs.iter().any(|tlb| tlb.holds(PageSize::ALL[size]))
     }
 
-    /// The TLBs that hold such pages, and what an entry of `page` is called there.
+    /// Returns the TLBs that hold such pages, and the number of `page`'s entry there.
     fn tlb_entry(&self, size: usize, page: u64) -> (Vec<usize>, usize, u64) {
         let hardware = if self.native(size) { size } else { 0 };
         let list =
@@ -315,7 +315,7 @@ impl<'a> Slow<'a> {
         if self.setup.tables == Tables::Private { self.pages[id].map.len() as u32 } else { 1 }
     }
 
-    /// MIN: keeps the page over all moments since its last use if there was room at each.
+    /// Under MIN: keeps the page over all moments since its last use if there was room at each.
     fn use_foreseen(&mut self, worker: usize, id: usize) {
         let now = self.kept.len();
         let room = self.setup.near.unwrap() / PageSize::ALL[self.pages[id].size].bytes() as u64 - 1;

@@ -114,7 +114,7 @@ impl Slow<'_> {
         let (mut written, mut targets) = (0, BTreeSet::new());
         for &id in victims {
             let (page, mut dirty) = (self.pages[id].first, self.pages[id].dirty);
-            // What atoll's pager made itself, far memory never had.
+            // Far memory never had the pages that atoll's pager made itself.
             dirty |= self.is_atoll() && !self.pages[id].far_copy;
             self.log.push((self.clock[worker], Happening::Eviction { worker, page, dirty }));
             self.workers[worker].counts.evictions += 1;
@@ -152,7 +152,7 @@ impl Slow<'_> {
         }
     }
 
-    /// Drops a page from TLBs; returns who has to be interrupted.
+    /// Drops a page from TLBs; returns the workers that have to be interrupted.
     pub(super) fn invalidate(&mut self, by: Option<usize>, clock: u64, id: usize) -> BTreeSet<usize> {
         let first = self.pages[id].first;
         self.tlb_drop(id);
@@ -217,7 +217,7 @@ impl Slow<'_> {
         let inside =
             |page: &Page| page.first >= first && page.first + (1 << SHIFTS[page.size]) <= first + pages;
         for id in 0..self.pages.len() {
-            // A page that lost all its addresses to a larger one is out of reach.
+            // A page that lost all its addresses to a larger one cannot be reached any more.
             if !inside(&self.pages[id]) || !self.owner.values().any(|&owner| owner == id) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Whatever the bytes are, reading them ends in a profile or an error, and its samples are all placed. The bytes are tried as a
-//! file and, as no fuzzer finds checksums, as the insides of its chunks.
+//! Reading any bytes ends in a profile or an error, and all samples of the profile are placed. The bytes are tried as a file
+//! and, as no fuzzer finds checksums, as the insides of its chunks.
 #![no_main]
 
 use atoll_record::container::Writer;

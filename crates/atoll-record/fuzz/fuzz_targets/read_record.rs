@@ -1,4 +1,4 @@
-//! Whatever the bytes are, reading them ends in a record or an error; a record survives being written again.
+//! Reading any bytes ends in a record or an error; a record survives being written again.
 #![no_main]
 
 use atoll_record::Record;

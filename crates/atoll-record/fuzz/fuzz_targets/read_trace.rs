@@ -1,5 +1,5 @@
-//! Whatever the bytes are, reading them ends in events or an error; the events survive being written again. The bytes
-//! are tried as a file and, as no fuzzer finds checksums, as the inside of a chunk.
+//! Reading any bytes ends in events or an error; the events survive being written again. The bytes are tried as a file and, as
+//! no fuzzer finds checksums, as the inside of a chunk.
 #![no_main]
 
 use std::collections::BTreeMap;

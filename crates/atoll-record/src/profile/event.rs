@@ -1,14 +1,14 @@
-//! What happened beside the samples: workers, mappings, blocks, regions, wake-ups.
+//! Events of a profile beside the samples: workers, mappings, blocks, regions, wake-ups.
 //!
 //! Each event is framed by its length, so that a reader passes over kinds that it does not know. Times are nanoseconds since
-//! the record's start; a *space* is an address space, named by the process whose it is (workers of atoll's runtime are in
-//! the space of their program).
+//! the record's start. A *space* is an address space, named by its process (workers of atoll's runtime are in the space of
+//! their program).
 
 use serde::{Deserialize, Serialize};
 
 use super::varint;
 
-/// Why samples or marks are missing.
+/// The reason why samples or marks are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Loss {
     /// The kernel's or the runtime's buffer was full.
@@ -19,161 +19,161 @@ pub enum Loss {
     Bound,
 }
 
-/// One event.
+/// An event of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A worker came; its number in samples is how many came before it.
+    /// A worker came; its number in samples is the number of workers before it.
     Worker {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// Whose address space.
+        /// The address space.
         space: u32,
-        /// Its process.
+        /// The process.
         pid: u32,
-        /// Its thread.
+        /// The thread.
         tid: u32,
-        /// Its number in the team; `u32::MAX`: not known.
+        /// The worker's number in the team; `u32::MAX`: not known.
         number: u32,
-        /// The node it is on.
+        /// The node that the worker is on.
         node: u32,
-        /// Its name.
+        /// The name.
         name: String,
     },
     /// A worker ended.
     WorkerEnd {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// Its number in samples.
+        /// The worker's number in samples.
         worker: u32,
     },
-    /// The space was emptied: another program is in it now.
+    /// The space was emptied, and another program is in it now.
     Exec {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// Which.
+        /// The address space.
         space: u32,
         /// The program's name.
         name: String,
     },
     /// A process made another, which begins with the same memory.
     Fork {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// The new one.
+        /// The new address space.
         space: u32,
-        /// Whose memory it begins with.
+        /// The space whose memory it begins with.
         parent: u32,
     },
     /// Memory was mapped.
     Map {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// In which space.
+        /// The address space.
         space: u32,
-        /// First address.
+        /// The first address.
         start: u64,
-        /// How long.
+        /// The number of bytes.
         bytes: u64,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// The file, or what the kernel calls it (`[stack]`, `//anon`).
+        /// The file, or the kernel's name of the mapping (`[stack]`, `//anon`).
         path: String,
-        /// Is it code?
+        /// Whether it is code.
         code: bool,
     },
     /// Memory was unmapped.
     Unmap {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// In which space.
+        /// The address space.
         space: u32,
-        /// First address.
+        /// The first address.
         start: u64,
-        /// How long.
+        /// The number of bytes.
         bytes: u64,
     },
     /// A large block was allocated.
     Block {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// In which space.
+        /// The address space.
         space: u32,
-        /// First address.
+        /// The first address.
         start: u64,
-        /// How long.
+        /// The number of bytes.
         bytes: u64,
         /// An address within the call that allocated it; 0: not known.
         site: u64,
     },
     /// A large block was freed.
     Free {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// In which space.
+        /// The address space.
         space: u32,
-        /// First address.
+        /// The first address.
         start: u64,
     },
     /// The first worker entered a parallel region.
     RegionBegin {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// In which space.
+        /// The address space.
         space: u32,
         /// The outlined function.
         function: u64,
     },
-    /// The first worker left it.
+    /// The first worker left the region.
     RegionEnd {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// In which space.
+        /// The address space.
         space: u32,
     },
     /// The harvester woke up and found something.
     Wakeup {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// Of which sampler.
+        /// The sampler.
         sampler: u32,
-        /// Records it found.
+        /// The number of records found.
         records: u64,
-        /// Their bytes.
+        /// The number of bytes of these.
         bytes: u64,
     },
     /// A sampler's period was changed.
     Period {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// Which sampler's.
+        /// The sampler.
         sampler: u32,
-        /// The new one.
+        /// The new period.
         period: u64,
     },
     /// Samples are missing.
     Lost {
-        /// When it was noticed.
+        /// The time at which the loss was noticed.
         time_ns: u64,
-        /// Which sampler's; `u32::MAX`: marks.
+        /// The sampler; `u32::MAX`: marks.
         sampler: u32,
-        /// How many.
+        /// The number of samples that are missing.
         samples: u64,
-        /// Why.
+        /// The reason.
         cause: Loss,
     },
-    /// A worker's number in the team is known.
+    /// A worker's number in the team became known.
     Number {
-        /// When.
+        /// The time, in nanoseconds since the record's start.
         time_ns: u64,
-        /// Its number in samples.
+        /// The worker's number in samples.
         worker: u32,
-        /// Its number in the team.
+        /// The worker's number in the team.
         number: u32,
     },
 }
 
 impl Event {
-    /// When.
+    /// Returns the event's time, in nanoseconds since the record's start.
     pub fn time_ns(&self) -> u64 {
         match *self {
             Self::Worker { time_ns, .. }
@@ -193,7 +193,7 @@ impl Event {
         }
     }
 
-    /// Appends it, framed.
+    /// Appends the event with its frame.
     pub fn encode(&self, to: &mut Vec<u8>) {
         // Serialising to a vector cannot fail: no field is a map or a sequence of unknown length.
         let Ok(bytes) = postcard::to_stdvec(self) else { return };
@@ -202,16 +202,16 @@ impl Event {
     }
 }
 
-/// What a chunk decodes to.
+/// The content of a decoded chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decoded {
     /// The events.
     pub events: Vec<Event>,
-    /// Events of kinds not known here.
+    /// The number of events of kinds not known here.
     pub unknown: u64,
 }
 
-/// A chunk's events; `None` where the frames do not fit together.
+/// Decodes a chunk's events; returns `None` where the frames do not fit together.
 pub fn decode(mut bytes: &[u8]) -> Option<Decoded> {
     let mut decoded = Decoded::default();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! What a profile says of itself: before the first sample ([`Header`]) and after the last ([`Trailer`]).
+//! The description of a profile: before the first sample ([`Header`]) and after the last ([`Trailer`]).
 //!
 //! Both are JSON in their chunks: fields may be added, and a missing one is empty or zero.
 
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::{Ending, Machine, Settings};
 
-/// What is known before the first sample.
+/// The description of a profile that is known before the first sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// [`FORMAT`](super::FORMAT) of what wrote it.
+    /// The [`FORMAT`](super::FORMAT) of the atoll that wrote the profile.
     pub format: u32,
-    /// The atoll that wrote it.
+    /// The version of that atoll.
     pub atoll_version: String,
-    /// The file that was executed, as its variables' modules name it: from the root, without links.
+    /// The file that was executed, as the modules of its variables name it: from the root, without links.
     pub program: String,
-    /// Its arguments, its name first. Bytes that are no UTF-8 are replaced.
+    /// The program's arguments, its name first. Bytes that are no UTF-8 are replaced.
     pub arguments: Vec<String>,
-    /// Working directory.
+    /// The working directory.
     pub directory: String,
-    /// Variables of the environment whose names start with OMP_ or GOMP_.
+    /// The variables of the environment whose names start with OMP_ or GOMP_.
     pub environment: BTreeMap<String, String>,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// When it started, in seconds since 1970 (UTC).
+    /// The start time, in seconds since 1970 (UTC).
     pub started_unix_seconds: f64,
-    /// Bytes of the pages that are counted.
+    /// The number of bytes of the pages that are counted.
     pub page_bytes: u32,
-    /// Under atoll's runtime: what was decided there. None: the program ran as it is.
+    /// The settings of atoll's runtime; `None`: the program ran without it.
     pub settings: Option<Settings>,
     /// The samplers, in the order of their numbers in the samples' chunks.
     pub samplers: Vec<SamplerInfo>,
@@ -40,11 +40,11 @@ pub struct Header {
     pub refused: Vec<(String, String)>,
 }
 
-/// What accesses a sampler sees.
+/// The kinds of accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// It does not tell.
+    /// The sampler does not tell.
     #[default]
     Unknown,
     /// A load.
@@ -53,75 +53,76 @@ pub enum Access {
     Write,
 }
 
-/// A sampler as it was set.
+/// A sampler with its settings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplerInfo {
-    /// Its name, as `--sampler` takes it.
+    /// The sampler's name, as `--sampler` takes it.
     pub name: String,
     /// What one sample is, in words.
     pub meaning: String,
     /// The sampling period at the start, in `period_unit`: the paper's reset value.
     pub period: u64,
-    /// `accesses`, `faults`, `ns`, or whatever is counted.
+    /// The unit of the period: `accesses`, `faults`, `ns`, or whatever is counted.
     pub period_unit: String,
     /// Bytes of records between two wake-ups: the paper's buffer size.
     pub buffer_bytes: u64,
-    /// The overhead it is to hold, as a share of the program's time; none: the period is fixed.
+    /// The overhead to keep to, as a share of the program's time; `None`: the period is fixed.
     pub overhead_target: Option<f64>,
-    /// Does a thread harvest at its own pace rather than on wake-ups?
+    /// Whether a thread harvests at its own pace rather than on wake-ups.
     pub harvest_thread: bool,
-    /// Does it see reads?
+    /// Whether the sampler sees reads.
     pub reads: bool,
-    /// Does it see writes?
+    /// Whether the sampler sees writes.
     pub writes: bool,
-    /// Are addresses exact to the byte, or only to the page?
+    /// Whether addresses are exact to the byte, rather than to the page.
     pub byte_addresses: bool,
-    /// What a weight is (`cycles of latency`, `accesses`), empty where there are none.
+    /// The meaning of a weight (`cycles of latency`, `accesses`); empty where there are none.
     pub weight: String,
 }
 
-/// What one sampler did.
+/// The totals of one sampler.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplerTotals {
-    /// What it cost something for: interrupts, or pages protected or dropped; of one several samples may come.
+    /// The number of interrupts, or of pages protected or dropped, which cost the program time. One of them can give several
+    /// samples.
     pub records: u64,
-    /// Samples in the record.
+    /// The number of samples in the record.
     pub samples: u64,
-    /// Samples of processes that were not profiled, or without an address.
+    /// The number of samples of processes that were not profiled, or without an address.
     pub foreign: u64,
-    /// Samples lost because a buffer of the kernel or the runtime was full.
+    /// The number of samples lost because a buffer of the kernel or the runtime was full.
     pub lost: u64,
-    /// Samples dropped because this record's own bound was reached.
+    /// The number of samples dropped because this record's own bound was reached.
     pub dropped: u64,
-    /// How often the kernel throttled it.
+    /// The number of times that the kernel throttled the sampler.
     pub throttled: u64,
-    /// Threads that it could not be attached to.
+    /// The number of threads that the sampler could not be attached to.
     pub unsampled: u64,
-    /// Wake-ups of the harvester.
+    /// The number of wake-ups of the harvester.
     pub wakeups: u64,
-    /// Its period at the end.
+    /// The sampler's period at the end.
     pub last_period: u64,
-    /// Cost of one of its records to the program, in seconds, as measured before the start or while it ran.
+    /// The cost of one record to the program, in seconds, as measured before the start or while it ran.
     pub seconds_a_sample: f64,
 }
 
-/// What is known after the last sample.
+/// The description of a profile that is known after the last sample.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trailer {
-    /// By sampler.
+    /// The totals of each sampler.
     pub samplers: Vec<SamplerTotals>,
-    /// Allocations, regions and other marks lost because their buffer was full.
+    /// The number of allocations, regions and other marks lost because their buffer was full.
     pub marks_lost: u64,
-    /// From start to end.
+    /// The time from start to end, in seconds.
     pub wall_seconds: f64,
-    /// Processor time of the program, user and system.
+    /// The processor time of the program, user and system, in seconds.
     pub cpu_seconds: f64,
-    /// Of that, what sampling took of it by the measured cost of a record.
+    /// The part of this that sampling took, by the measured cost of a record, in seconds.
     pub sampling_seconds: f64,
-    /// Processor time of the harvester beside the program.
+    /// The processor time of the harvester beside the program, in seconds.
     pub harvest_seconds: f64,
     /// How the program ended.
     pub ending: Ending,
@@ -130,12 +131,12 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// What the program would have used without sampling, in seconds of processor time: what overheads are shares of.
+    /// Returns the processor time that the program would have used without sampling, in seconds. Overheads are shares of it.
     pub fn own_seconds(&self) -> f64 {
         (self.cpu_seconds - self.sampling_seconds).max(0.0)
     }
 
-    /// Sampling's share of the program's processor time, harvesting included; 0 where nothing ran.
+    /// Returns sampling's share of the program's processor time, harvesting included; 0 where nothing ran.
     pub fn overhead(&self) -> f64 {
         let own = self.own_seconds();
         if own > 0.0 { (self.sampling_seconds + self.harvest_seconds) / own } else { 0.0 }

@@ -1,7 +1,7 @@
-//! What each sample touched: the span that had its address at its time, and the region that ran.
+//! Finds what each sample touched: the span that had its address at its time, and the region that ran.
 //!
-//! Samples are to be asked in their order in the record, which is that of time but for a few: then one sweep over
-//! what was born and died is enough, however often an address was used again. One that is earlier than the last is looked up as
+//! Samples are to be looked up in their order in the record, which is that of time except for a few. Then one sweep over what
+//! was born and died is enough, however often an address was used again. A sample that is earlier than the last is looked up as
 //! if it were not.
 
 use std::collections::HashMap;
@@ -11,37 +11,37 @@ use super::reader::Profile;
 use super::sample::Sample;
 use super::span::{Kind, Layer, Variable};
 
-/// What a sample touched.
+/// The place that a sample touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
-    /// An index of [`Profile::spans`]; none: in no memory that is known.
+    /// An index of [`Profile::spans`]; `None`: in no memory that is known.
     pub span: Option<u32>,
-    /// An index of [`Profile::variables`], of that span.
+    /// An index of [`Profile::variables`], for that span's variable.
     pub variable: Option<u32>,
-    /// An index of [`Profile::variables`]: the file whose code the instruction is; none: not known.
+    /// An index of [`Profile::variables`]: the file whose code the instruction is; `None`: not known.
     pub code: Option<u32>,
-    /// An index of [`Profile::regions`]; none: outside of any.
+    /// An index of [`Profile::regions`]; `None`: outside of all regions.
     pub region: Option<u32>,
 }
 
 /// OpenMP runtimes that programs bring, by how their libraries' names begin.
 const RUNTIMES: [&str; 3] = ["libgomp.so", "libomp.so", "libiomp5.so"];
 
-/// What a thread was doing when it was sampled.
+/// What a thread was doing when a sample was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
-    /// It made the access.
+    /// The thread made the access.
     Access,
     /// The access faulted, and atoll's runtime was at work for it.
     Paging,
-    /// OpenMP's own work, most of it waiting.
+    /// The thread did OpenMP's own work, most of it waiting.
     Waiting,
-    /// What else atoll does within the program that it profiles.
+    /// The thread did other work of atoll's within the program that it profiles.
     Own,
 }
 
 impl Place {
-    /// What the thread was doing.
+    /// Returns what the thread was doing.
     pub fn doing(&self, profile: &Profile, sample: &Sample) -> Doing {
         let variable = |number: Option<u32>| profile.variables.get(number? as usize);
         let worker = profile.workers.get(sample.worker as usize);
@@ -50,7 +50,7 @@ impl Place {
         }
         match variable(self.code) {
             Some(code) if RUNTIMES.iter().any(|runtime| code.name.starts_with(runtime)) => Doing::Waiting,
-            // Its threads beside the workers evict, and resolve faults for them.
+            // The runtime's threads beside the workers evict, and resolve faults for workers.
             Some(code) if code.name.starts_with("libatoll_openmp.so") => {
                 match worker.and_then(|w| w.number) {
                     Some(_) => Doing::Waiting,
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// Narrower kinds of memory lie over wider ones.
+/// The number of layers: narrower kinds of memory lie over wider ones.
 const LAYERS: usize = 3;
 
 fn layer(kind: Kind) -> usize {
@@ -91,7 +91,7 @@ enum Step {
     Began(u32),
 }
 
-/// Finds what samples touched.
+/// Finds the places that samples touched.
 #[derive(Debug)]
 pub struct Locator<'a> {
     profile: &'a Profile,
@@ -122,7 +122,7 @@ impl<'a> Locator<'a> {
                 steps.push((phase.end_ns, Step::Ended(number as u32)));
             }
         }
-        // At one time what goes makes room for what comes, in the order in which it came.
+        // At one time, memory that ends makes room for memory that begins, in the order in which it began.
         let rank = |step: &Step| match *step {
             Step::Died(_) | Step::Ended(_) => 0,
             Step::Forked(..) => 1,
@@ -133,7 +133,7 @@ impl<'a> Locator<'a> {
         Self { profile, steps, next: 0, spaces: HashMap::new() }
     }
 
-    /// What the sample touched.
+    /// Returns the place that the sample touched.
     pub fn place(&mut self, sample: &Sample) -> Place {
         while let Some(&(time, step)) = self.steps.get(self.next)
             && time <= sample.time_ns
@@ -180,7 +180,7 @@ impl<'a> Locator<'a> {
                     space.region = None;
                 }
             }
-            // What it had of its parent's is gone, too.
+            // The memory that it had from its parent is gone, too.
             Step::Executed(space) => drop(self.spaces.remove(&space)),
             Step::Forked(child, parent) => {
                 let state = self.spaces.get(&parent).cloned().unwrap_or_default();

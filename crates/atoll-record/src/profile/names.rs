@@ -1,29 +1,29 @@
-//! Names of what is in the program's files: globals, and source lines of code addresses.
+//! Names of things in the program's files: globals, and source lines of code addresses.
 //!
-//! Made at the end of a run by whoever can read the files (`atoll-sampling`), as JSON, compressed. Addresses are those in the
+//! `atoll-sampling`, which can read the files, makes them at the end of a run, as compressed JSON. Addresses are those in the
 //! file, so that one entry serves all processes that load it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Names of all files.
+/// The names of all files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Names {
-    /// By the path that [`Event::Map`](super::Event::Map) gives.
+    /// The names of each file, by the path that [`Event::Map`](super::Event::Map) gives.
     pub modules: BTreeMap<String, ModuleNames>,
 }
 
-/// Names of one file.
+/// The names of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModuleNames {
-    /// Loaded segments: offset in the file, bytes in memory, address in the file's terms.
+    /// The loaded segments: offset in the file, bytes in memory, address in the file's terms.
     pub segments: Vec<(u64, u64, u64)>,
-    /// Variables with their first address in the file's terms, ascending.
+    /// The variables with their first address in the file's terms, ascending.
     pub globals: Vec<Global>,
-    /// Code by address in the file's terms: those addresses that samples, blocks and regions name.
+    /// The source of the code addresses (in the file's terms) that samples, blocks and regions name.
     pub lines: BTreeMap<u64, CodeLine>,
 }
 
@@ -31,19 +31,19 @@ pub struct ModuleNames {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Global {
-    /// First address, in the file's terms.
+    /// The first address, in the file's terms.
     pub address: u64,
-    /// How long.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Where it is declared; empty: not known.
+    /// The source file of the declaration; empty: not known.
     pub file: String,
-    /// The line there; 0: not known.
+    /// The line of that place; 0: not known.
     pub line: u32,
 }
 
-/// Where a piece of code comes from.
+/// The source of a piece of code.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CodeLine {
@@ -53,12 +53,12 @@ pub struct CodeLine {
     pub file: String,
     /// The line; 0: not known.
     pub line: u32,
-    /// What the source assigns there (`a` in `a = malloc(n)`), where it could be read; empty: nothing.
+    /// The variable that the source assigns to there (`a` in `a = malloc(n)`), where it could be read; empty: none.
     pub target: String,
 }
 
 impl ModuleNames {
-    /// The address in the file's terms of what is mapped from `offset` of the file.
+    /// Returns the address, in the file's terms, of what is mapped from `offset` of the file.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         self.segments
             .iter()

@@ -1,6 +1,6 @@
 //! Reads a profile: everything but the samples at once, the samples chunk by chunk.
 //!
-//! A file that ends too early, or is damaged from some byte on, is read up to there, and [`Profile::cut`] says so.
+//! A file that ends too early, or is damaged from some byte on, is read up to that point, and [`Profile::cut`] says so.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -18,24 +18,24 @@ use super::{FORMAT, TAG_EVENTS, TAG_HEADER, TAG_NAMES, TAG_SAMPLES, TAG_TRAILER}
 use crate::container::{Chunk, ReadError, Reader};
 use crate::{Figures, Run, figures, run};
 
-/// Most bytes that names or a chunk of events decompress to.
+/// The most bytes that names or a chunk of events decompress to.
 const MAX_NAMES: usize = 256 << 20;
 
-/// Why a file is no profile.
+/// The reason why a file is no profile.
 #[derive(thiserror::Error, Debug)]
 pub enum ProfileError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("{0} cannot be opened: {1}")]
     Open(String, io::Error),
-    /// It is no record, or ends before it says what it is.
+    /// The file is no record, or ends before its header.
     #[error("{0}")]
     Container(#[from] ReadError),
-    /// It is a record of something else.
+    /// The file is a record of something else.
     #[error(
         "the record holds no profile: `atoll show` prints it; `atoll profile -- PROGRAM` makes a profile"
     )]
     NoProfile,
-    /// Written by a later atoll.
+    /// The file was written by a later atoll.
     #[error(
         "the profile has format {0}, this atoll reads up to {FORMAT}: read it with the atoll that wrote it"
     )]
@@ -43,9 +43,9 @@ pub enum ProfileError {
     /// A chunk holds something else than its tag says.
     #[error("the profile is damaged at byte {offset}: {what}")]
     Damaged {
-        /// Where the chunk starts.
+        /// The offset of the chunk.
         offset: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         what: String,
     },
 }
@@ -55,85 +55,85 @@ pub enum ProfileError {
 pub struct Worker {
     /// Whose address space it works in.
     pub space: u32,
-    /// Its process.
+    /// The process.
     pub pid: u32,
-    /// Its thread.
+    /// The thread.
     pub tid: u32,
-    /// Its number in the team, where that is known.
+    /// The worker's number in the team, where it is known.
     pub number: Option<u32>,
-    /// Its node.
+    /// The worker's node.
     pub node: u32,
-    /// Its name. Untrusted text.
+    /// The worker's name. Untrusted text.
     pub name: String,
-    /// When it came.
+    /// The time at which it came.
     pub begin_ns: u64,
-    /// When it ended; `u64::MAX`: not before the program.
+    /// The time at which it ended; `u64::MAX`: not before the program.
     pub end_ns: u64,
 }
 
 /// One wake-up of a harvester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wakeup {
-    /// When.
+    /// The time, in nanoseconds since the record's start.
     pub time_ns: u64,
     /// An index of [`Header::samplers`].
     pub sampler: u32,
-    /// Records it found.
+    /// The number of records found.
     pub records: u64,
-    /// Their bytes.
+    /// The number of bytes of these.
     pub bytes: u64,
 }
 
 /// A profile without its samples.
 #[derive(Debug, Default)]
 pub struct Profile {
-    /// What it says of itself.
+    /// The description from before the first sample.
     pub header: Header,
-    /// What was known at the end; none if that was not reached.
+    /// The description from after the last sample; `None` if the file ends before it.
     pub trailer: Option<Trailer>,
-    /// The run, if it reached its end.
+    /// The description of the run, if the run reached its end.
     pub run: Option<Run>,
-    /// What the runtime counted, where the program ran under it.
+    /// The runtime's counters, where the program ran under it.
     pub figures: Option<Figures>,
-    /// Who worked; samples name them by index.
+    /// The workers; samples name them by index.
     pub workers: Vec<Worker>,
-    /// What memory was called.
+    /// The variables that memory belonged to.
     pub variables: Vec<Variable>,
-    /// What memory they had, in the order in which it was born.
+    /// The memory of these variables, in the order in which it was born.
     pub spans: Vec<Span>,
-    /// Parallel regions.
+    /// The parallel regions.
     pub regions: Vec<Region>,
-    /// When they ran, in the order in which they began.
+    /// The times at which regions ran, in the order in which they began.
     pub phases: Vec<Phase>,
-    /// Wake-ups, in their order.
+    /// The wake-ups, in their order.
     pub wakeups: Vec<Wakeup>,
-    /// Changes of a sampler's period: when, which, to what.
+    /// The changes of a sampler's period: time, sampler, new period.
     pub periods: Vec<(u64, u32, u64)>,
-    /// What is missing: when it was noticed, of which sampler, how much, why.
+    /// The losses: time at which they were noticed, sampler, number, reason.
     pub losses: Vec<(u64, u32, u64, Loss)>,
-    /// Everything that happened beside the samples.
+    /// All events beside the samples.
     pub events: Vec<Event>,
-    /// Names as they were stored.
+    /// The names as they were stored.
     pub names: Names,
-    /// Samples in the file, all samplers together.
+    /// The number of samples in the file, all samplers together.
     pub samples: u64,
-    /// The last time that the record names; the wall time where the run reached its end.
+    /// The last time that the record names, or the wall time where the run reached its end.
     pub end_ns: u64,
-    /// Why the file could not be read to its end; none if it could.
+    /// The reason why the file could not be read to its end; `None` if it could.
     pub cut: Option<ReadError>,
     path: PathBuf,
 }
 
-/// Samples of one sampler.
+/// Some samples of one sampler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// An index of [`Header::samplers`].
     pub sampler: usize,
-    /// In the order of time, but for a few.
+    /// The samples in the order of time, except for a few.
     pub samples: Vec<Sample>,
 }
 
-/// Is the file one that [`Profile::open`] should be tried on? `false` also where it cannot be read.
+/// Whether the file looks like a profile, so that [`Profile::open`] should be tried; `false` also where it cannot be read.
 pub fn is_profile(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return false };
@@ -144,7 +144,7 @@ impl Profile {
     /// Reads the profile in a file.
     ///
     /// # Errors
-    /// See [`ProfileError`]; a file that is cut off behind its header is none.
+    /// See [`ProfileError`]. A file that is cut off behind its header is no error.
     pub fn open(path: &Path) -> Result<Profile, ProfileError> {
         let file = File::open(path).map_err(|e| ProfileError::Open(path.display().to_string(), e))?;
         let profile = Self::read(BufReader::with_capacity(1 << 20, file))?;
@@ -203,7 +203,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Makes everything that events and names say together.
+    /// Builds variables, spans, regions and phases from events and names.
     fn put_together(&mut self) {
         self.events.sort_by_key(Event::time_ns);
         for event in &self.events {
@@ -247,7 +247,7 @@ impl Profile {
         (self.variables, self.spans, self.regions, self.phases) = (variables, spans, regions, phases);
     }
 
-    /// Takes other names than the file's, for one that was cut off before them.
+    /// Replaces the file's names, for a profile that was cut off before them.
     pub fn set_names(&mut self, names: Names) {
         self.names = names;
         let memory = span::build(&self.events, &self.names);
@@ -257,7 +257,7 @@ impl Profile {
         self.phases = memory.phases;
     }
 
-    /// The samples, from the file again.
+    /// Reads the samples, from the file again.
     ///
     /// # Errors
     /// The file cannot be opened any more.
@@ -267,35 +267,36 @@ impl Profile {
         Batches::new(BufReader::with_capacity(1 << 20, file))
     }
 
-    /// What says whose memory each sample touched.
+    /// Returns a locator, which says whose memory each sample touched.
     pub fn locator(&self) -> Locator<'_> {
         Locator::new(self)
     }
 
-    /// Why the profile is not whole: it was cut off or damaged, or is still being written. None: it is whole.
+    /// Returns why the profile is not whole: it was cut off or damaged, or is still being written. `None`: it is whole.
     pub fn lacks(&self) -> Option<String> {
         match (&self.cut, &self.trailer) {
             (Some(ReadError::Cut { .. }), _) | (None, None) => Some(
-                "it was not finished: whoever wrote it was killed, or the machine stopped, or it is still being written".to_owned(),
+                "it was not finished: its writer was killed, or the machine stopped, or it is still being written".to_owned(),
             ),
             (Some(error), _) => Some(error.to_string()),
             (None, Some(_)) => None,
         }
     }
 
-    /// The file of the program that most samples are of; of a profile that does not say, what was started.
+    /// Returns the file of the program that most samples are of; for a profile that does not say that, the program that was
+    /// started.
     pub fn program(&self) -> &str {
         let sampled = self.trailer.as_ref().map_or("", |trailer| &*trailer.program);
         if sampled.is_empty() { &self.header.program } else { sampled }
     }
 
-    /// Seconds from the first to the last that is known.
+    /// Returns the seconds from the first to the last known time.
     pub fn seconds(&self) -> f64 {
         self.end_ns as f64 * 1e-9
     }
 }
 
-/// The samples of a profile, chunk by chunk. It ends where the file is cut off, as [`Profile::cut`] says.
+/// The samples of a profile, chunk by chunk. The iterator ends where the file is cut off, as [`Profile::cut`] says.
 #[derive(Debug)]
 pub struct Batches<R: Read> {
     reader: Reader<R>,
@@ -305,7 +306,7 @@ impl<R: Read> Batches<R> {
     /// Reads from the bytes of a whole profile.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are no profile.
     pub fn new(from: R) -> Result<Self, ProfileError> {
         Ok(Self { reader: Reader::new(from)? })
     }
@@ -333,7 +334,7 @@ fn batch(chunk: &Chunk) -> Result<Batch, ProfileError> {
     Ok(Batch { sampler: sampler as usize, samples })
 }
 
-/// Sampler, number of samples, bytes before compression.
+/// Returns the sampler, the number of samples, and the bytes before compression.
 fn sample_head(chunk: &Chunk) -> Result<(u32, u32, u32), ProfileError> {
     let word = |i: usize| chunk.payload.get(4 * i..4 * i + 4)?.try_into().ok().map(u32::from_le_bytes);
     match (word(0), word(1), word(2)) {
@@ -347,7 +348,7 @@ fn sample_head(chunk: &Chunk) -> Result<(u32, u32, u32), ProfileError> {
 }
 
 fn inflate(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
-    // The frame's own length is trusted no more than the limit; what does not say it is read piece by piece.
+    // The frame's own length is trusted up to the limit. A frame without its length is read piece by piece.
     let mut raw = Vec::new();
     let decoder = zstd::stream::read::Decoder::new(bytes).ok()?;
     let n = decoder.take(most as u64 + 1).read_to_end(&mut raw).ok()?;

@@ -1,53 +1,53 @@
-//! A sample, and how a chunk of them looks on disk.
+//! A sample, and the form of a chunk of samples on disk.
 //!
 //! `writer` makes chunks and `reader` takes them apart; both compress or decompress what is encoded here. Each chunk begins
-//! anew, so chunks can be decoded apart, and each is of one sampler.
+//! anew, so chunks can be decoded apart. Each chunk has samples of one sampler.
 
 use super::header::Access;
 use super::varint;
 
-/// One access that a sampler saw.
+/// An access that a sampler saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sample {
-    /// When, in nanoseconds since the record's start.
+    /// The time, in nanoseconds since the record's start.
     pub time_ns: u64,
     /// The address touched.
     pub address: u64,
-    /// The instruction that touched it; 0: not known.
+    /// The address of the instruction that touched it; 0: not known.
     pub ip: u64,
-    /// Who: an index of [`Profile::workers`](super::Profile::workers).
+    /// The worker: an index of [`Profile::workers`](super::Profile::workers).
     pub worker: u32,
-    /// Read or write.
+    /// Whether it read or wrote.
     pub access: Access,
-    /// What the sampler says of it ([`SamplerInfo::weight`](super::SamplerInfo::weight)); 0: nothing.
+    /// The sampler's weight of it ([`SamplerInfo::weight`](super::SamplerInfo::weight)); 0: none.
     pub weight: u64,
-    /// Where the data came from, in the kernel's encoding (`perf_mem_data_src`); 0: not known; [`PAGING`]: from far memory, for which the
-    /// sample was taken.
+    /// The source of the data, in the kernel's encoding (`perf_mem_data_src`). 0: not known. [`PAGING`]: the sample was taken
+    /// while the data came from far memory.
     pub source: u64,
-    /// Physical address; 0: not known.
+    /// The physical address; 0: not known.
     pub physical: u64,
 }
 
-/// The source of a sample that saw no access but atoll's runtime at work for one: the access at this address, by this instruction,
-/// faulted. No source of the kernel's has this bit.
+/// The source of a sample that was taken while atoll's runtime resolved a fault: the access at this address, by this
+/// instruction, faulted. The kernel's encoding never has this bit.
 pub const PAGING: u64 = 1 << 63;
 
 impl Sample {
-    /// Was it taken while the access faulted?
+    /// Whether the sample was taken while the access faulted.
     pub fn is_paging(&self) -> bool {
         self.source == PAGING
     }
 }
 
-/// Most samples of a chunk.
+/// The most samples of a chunk.
 pub const MAX_SAMPLES: u32 = 1 << 20;
-/// Most bytes that a chunk decompresses to.
+/// The most bytes that a chunk decompresses to.
 pub const MAX_BYTES: usize = 64 << 20;
 
 const COLUMNS: usize = 8;
 
-/// Samples as bytes: eight columns, each with its length before it. Times, addresses, instructions and physical addresses
-/// are steps from the one before, addresses from the same worker's last (workers' numbers taken modulo 64).
+/// Encodes samples as bytes: eight columns, each with its length before it. Times, addresses, instructions and physical
+/// addresses are steps from the one before; addresses are steps from the same worker's last (workers' numbers taken modulo 64).
 pub fn encode(samples: &[Sample]) -> Vec<u8> {
     let mut columns: [Vec<u8>; COLUMNS] = Default::default();
     let (mut time, mut ip, mut physical, mut addresses) = (0, 0, 0, [0u64; 64]);
@@ -73,7 +73,7 @@ pub fn encode(samples: &[Sample]) -> Vec<u8> {
     bytes
 }
 
-/// The opposite of [`encode`]; `None` where the bytes are no such samples.
+/// Decodes what [`encode`] made; returns `None` where the bytes are no such samples.
 pub fn decode(mut bytes: &[u8], count: u32) -> Option<Vec<Sample>> {
     if count > MAX_SAMPLES || count as usize > bytes.len() {
         return None;

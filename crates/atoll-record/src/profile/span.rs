@@ -1,6 +1,7 @@
 //! What addresses belonged to, and when: variables, the spans of memory they had, regions and their phases.
 //!
-//! Made from [`Event`]s and [`Names`] when a profile is opened; [`locator`](super::locator) finds the span of a sample.
+//! All of this is made from [`Event`]s and [`Names`] when a profile is opened. [`locator`](super::locator) finds the span of a
+//! sample.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -8,10 +9,10 @@ use std::ops::Range;
 use super::event::Event;
 use super::names::{CodeLine, ModuleNames, Names};
 
-/// Spans up to which globals get theirs, so that a small file cannot ask for much memory.
+/// The most spans; beyond this number globals get none, so that a small file cannot ask for much memory.
 const MAX_SPANS: usize = 1 << 22;
 
-/// What kind of memory a variable is.
+/// The kinds of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Blocks allocated by one call.
@@ -22,14 +23,14 @@ pub enum Kind {
     Stack,
     /// Anonymous memory of no known call: small blocks, stacks of threads, memory mapped before recording began.
     Anonymous,
-    /// A file's data, globals without names among them.
+    /// A file's data, including globals without names.
     File,
-    /// Code.
+    /// The code of a file.
     Code,
 }
 
 impl Kind {
-    /// In a word.
+    /// Returns the kind in a word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Heap => "heap",
@@ -45,23 +46,23 @@ impl Kind {
 /// A variable: a global, all blocks that one call allocated, or memory of no name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Variable {
-    /// What kind.
+    /// The kind of memory.
     pub kind: Kind,
-    /// What to call it: the global, what the source assigns the block to, else the function that allocated it, else the
-    /// file. Untrusted text.
+    /// The variable's name: that of the global, else what the source assigns the block to, else the function that allocated it,
+    /// else the file. Untrusted text.
     pub name: String,
     /// The function that allocated it; empty: none, or not known.
     pub function: String,
-    /// Source file of the declaration or of the call; empty: not known.
+    /// The source file of the declaration or of the call; empty: not known.
     pub file: String,
-    /// The line there; 0: not known.
+    /// The line of that place; 0: not known.
     pub line: u32,
     /// The program's or library's file; empty: none.
     pub module: String,
 }
 
 impl Variable {
-    /// `file.c:12`, with the file's name only; empty where it is not known.
+    /// Returns `file.c:12`, with the file's name only; empty where it is not known.
     pub fn place(&self) -> String {
         place(&self.file, self.line)
     }
@@ -71,7 +72,7 @@ impl Variable {
 const OWN: &str = "memory of atoll's own";
 
 impl Variable {
-    /// Is it memory or code of atoll's own, which is in the program only as it is profiled?
+    /// Whether it is memory or code of atoll's own, which is in the program only because it is profiled.
     pub fn is_atolls(&self) -> bool {
         let file = self.module.rsplit('/').next().unwrap_or_default();
         let library = ["libatoll_profile.so", "libatoll_openmp.so", "libatoll_hooks.so"];
@@ -79,20 +80,20 @@ impl Variable {
     }
 }
 
-/// Memory that a variable had.
+/// A stretch of memory that a variable had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// An index of [`Profile::variables`](super::Profile::variables).
     pub variable: u32,
-    /// Whose address space.
+    /// The address space.
     pub space: u32,
-    /// First address.
+    /// The first address.
     pub start: u64,
-    /// How long.
+    /// The number of bytes.
     pub bytes: u64,
-    /// When it came to be.
+    /// The time at which it was mapped or allocated.
     pub born_ns: u64,
-    /// When it went; `u64::MAX`: it stayed.
+    /// The time at which it was unmapped or freed; `u64::MAX`: never.
     pub died_ns: u64,
 }
 
@@ -101,26 +102,26 @@ pub struct Span {
 pub struct Region {
     /// The outlined function. Untrusted text.
     pub name: String,
-    /// Source file; empty: not known.
+    /// The source file; empty: not known.
     pub file: String,
-    /// The line there; 0: not known.
+    /// The line of that place; 0: not known.
     pub line: u32,
 }
 
-/// One time that a region ran.
+/// One run of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
     /// An index of [`Profile::regions`](super::Profile::regions).
     pub region: u32,
-    /// Whose address space.
+    /// The address space.
     pub space: u32,
-    /// When it began.
+    /// The time at which it began.
     pub begin_ns: u64,
-    /// When it ended; `u64::MAX`: it did not.
+    /// The time at which it ended; `u64::MAX`: never.
     pub end_ns: u64,
 }
 
-/// `file.c:12`, with the file's name only; empty where the file is.
+/// Returns `file.c:12`, with the file's name only; empty where the file is.
 pub fn place(file: &str, line: u32) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     match (name.is_empty(), line) {
@@ -130,7 +131,7 @@ pub fn place(file: &str, line: u32) -> String {
     }
 }
 
-/// Address ranges that do not overlap, each with a number. What comes later takes the place of what was there.
+/// Address ranges that do not overlap, each with a number. A later range takes the place of what was there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layer(BTreeMap<u64, (u64, u32)>);
 
@@ -142,7 +143,7 @@ impl Layer {
         }
     }
 
-    /// Takes the range out, from the middle of others too.
+    /// Removes the range, also from the middle of others.
     pub(super) fn clear(&mut self, range: Range<u64>) {
         if range.start >= range.end {
             return;
@@ -163,19 +164,19 @@ impl Layer {
         }
     }
 
-    /// The number at an address.
+    /// Returns the number at an address.
     pub(super) fn at(&self, address: u64) -> Option<u32> {
         let (_, &(end, number)) = self.0.range(..=address).next_back()?;
         (address < end).then_some(number)
     }
 
-    /// The numbers within a range.
+    /// Returns the numbers within a range.
     fn within(&self, range: Range<u64>) -> Vec<u32> {
         self.0.range(range).map(|(_, &(_, number))| number).collect()
     }
 }
 
-/// Variables, spans, regions and phases of a profile.
+/// The variables, spans, regions and phases of a profile.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) variables: Vec<Variable>,
@@ -184,7 +185,7 @@ pub(super) struct Memory {
     pub(super) phases: Vec<Phase>,
 }
 
-/// One mapping of a file.
+/// A mapping of a file.
 struct Mapped {
     path: String,
     start: u64,
@@ -194,10 +195,10 @@ struct Mapped {
 #[derive(Default)]
 struct Space {
     files: Layer,
-    /// Span numbers.
+    /// The numbers of mappings' spans.
     mappings: Layer,
     blocks: BTreeMap<u64, u32>,
-    /// Spans of globals, by the file they are of and how far it lies above its own addresses.
+    /// The spans of globals, by their file and the distance of the file's place from its own addresses.
     globals: HashMap<(String, u64), Range<u32>>,
     phase: Option<u32>,
 }
@@ -211,7 +212,7 @@ struct Builder<'a> {
     mapped: Vec<Mapped>,
 }
 
-/// Puts together what the events say; they are taken in their order.
+/// Builds everything from the events, which are taken in their order.
 pub(super) fn build(events: &[Event], names: &Names) -> Memory {
     let mut builder = Builder {
         names,
@@ -241,7 +242,7 @@ impl Builder<'_> {
             Event::Map { time_ns, space, start, bytes, offset, ref path, code } => {
                 let end = start.saturating_add(bytes);
                 self.unmap(time_ns, space, start..end);
-                // The runtime's own files hold the program's memory, but for these.
+                // The runtime's own files hold the program's memory, except for these.
                 let runtime = path.starts_with("/memfd:atoll-");
                 let own = ["control", "journal", "tables"].iter().any(|file| {
                     path.strip_prefix("/memfd:atoll-").is_some_and(|name| name.starts_with(file))
@@ -309,7 +310,7 @@ impl Builder<'_> {
             }
             Event::RegionEnd { time_ns, space } => self.end_phase(space, time_ns),
             Event::Fork { space, parent, .. } => {
-                // Until it executes another program, its code is where its parent's is.
+                // Until the process executes another program, its code is where its parent's is.
                 let files = self.spaces.get(&parent).map(|parent| parent.files.clone()).unwrap_or_default();
                 self.spaces.entry(space).or_default().files = files;
             }
@@ -346,13 +347,14 @@ impl Builder<'_> {
         }
     }
 
-    /// The spans of a file's globals, at the first of its mappings that says where it lies.
+    /// Returns the spans of a file's globals, made at the first of its mappings that says where the file lies.
     fn globals(&mut self, time_ns: u64, space: u32, start: u64, offset: u64, path: &str) {
         let Some(module) = self.names.modules.get(path) else { return };
         let Some(address) = module.address_of(offset) else { return };
         let bias = start.wrapping_sub(address);
         let key = (path.to_owned(), bias);
-        // Where a file's data lies does not follow from a mapping of its middle alone, as pages of two segments may be one's.
+        // The place of a file's data does not follow from a mapping of its middle alone, as one page may belong to two
+        // segments.
         if offset != 0 {
             return;
         }
@@ -380,7 +382,7 @@ impl Builder<'_> {
         self.spaces.entry(space).or_default().globals.insert(key, spans);
     }
 
-    /// The source line of a code address, and its module.
+    /// Returns the source line of a code address, and its module.
     fn line(&self, space: u32, address: u64) -> Option<(&CodeLine, &str)> {
         let mapped = self.spaces.get(&space)?.files.at(address)?;
         let mapped = &self.mapped[mapped as usize];
@@ -389,8 +391,8 @@ impl Builder<'_> {
         module.lines.get(&inside).map(|line| (line, &*mapped.path))
     }
 
-    /// A code address that has no name, by its file: `libfoo.so.1+0x1234`, as the file's own tools count, and the file; a bare address
-    /// where no file is known.
+    /// Returns the name of a code address that has none, by its file: `libfoo.so.1+0x1234`, as the file's own tools count; and
+    /// the file. Returns the bare address where no file is known.
     fn offset_in_file(&self, space: u32, address: u64) -> (String, &str) {
         let mapped = self.spaces.get(&space).and_then(|s| s.files.at(address));
         let Some(mapped) = mapped.map(|number| &self.mapped[number as usize]) else {

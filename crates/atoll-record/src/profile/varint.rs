@@ -1,6 +1,6 @@
-//! Numbers in seven bits a byte, the lowest first; signed ones zigzag.
+//! Encodes numbers in seven bits a byte, the lowest first; signed ones as zigzag.
 //!
-//! Used by `sample` and `event`.
+//! `sample` and `event` use it.
 
 /// Appends a number.
 pub(super) fn put(to: &mut Vec<u8>, mut n: u64) {
@@ -18,7 +18,7 @@ pub(super) fn put_step(to: &mut Vec<u8>, last: &mut u64, n: u64) {
     put(to, ((step << 1) ^ (step >> 63)) as u64);
 }
 
-/// Takes a number off the front; `None` where there is none.
+/// Takes a number off the front; returns `None` where there is none.
 pub(super) fn take(from: &mut &[u8]) -> Option<u64> {
     let mut n = 0u64;
     for shift in (0..64).step_by(7) {
@@ -36,7 +36,7 @@ pub(super) fn take(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The opposite of [`put_step`].
+/// Takes a step off the front that [`put_step`] appended.
 pub(super) fn take_step(from: &mut &[u8], last: &mut u64) -> Option<u64> {
     let n = take(from)?;
     let step = (n >> 1) as i64 ^ -((n & 1) as i64);

@@ -1,6 +1,6 @@
-//! Writes a profile, chunk by chunk, as the program runs.
+//! Writes a profile, chunk by chunk, while the program runs.
 //!
-//! The other side is `reader`. What was pushed is on its way to the disk after [`ProfileWriter::flush`], so a file whose
+//! The other side is `reader`. After [`ProfileWriter::flush`] everything that was pushed is with the system, so a file whose
 //! writer was killed is whole up to there.
 
 use std::io::{self, Write};
@@ -15,11 +15,11 @@ use super::{TAG_EVENTS, TAG_HEADER, TAG_NAMES, TAG_SAMPLES, TAG_TRAILER};
 use crate::container::{Tag, Writer};
 use crate::{Figures, Run, figures, run};
 
-/// Samples of a chunk: enough to compress well, few enough to lose little.
+/// The number of samples in a chunk: enough to compress well, few enough to lose little.
 const CHUNK_SAMPLES: usize = 1 << 16;
-/// Bytes of events of a chunk.
+/// The bytes of events in a chunk.
 const CHUNK_BYTES: usize = 1 << 18;
-/// Compression level: fast, as it runs beside the program.
+/// The compression level, which is fast, as it runs beside the program.
 const LEVEL: i32 = 1;
 
 /// Writes a profile.
@@ -32,10 +32,10 @@ pub struct ProfileWriter<W: Write> {
 }
 
 impl<W: Write> ProfileWriter<W> {
-    /// Starts with the header, which is in the file when this returns.
+    /// Starts with the header, which is in the file when this function returns.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn new(to: W, header: &Header) -> io::Result<Self> {
         let mut to = Writer::new(to)?;
         let json = serde_json::to_vec(header)?;
@@ -45,7 +45,7 @@ impl<W: Write> ProfileWriter<W> {
         Ok(Self { to, samples, events: Vec::new(), bytes: json.len() as u64 })
     }
 
-    /// Bytes of the chunks written so far.
+    /// Returns the bytes of the chunks written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -53,7 +53,7 @@ impl<W: Write> ProfileWriter<W> {
     /// Adds a sample of sampler `sampler`, an index of the header's.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn sample(&mut self, sampler: usize, sample: Sample) -> io::Result<()> {
         let Some(samples) = self.samples.get_mut(sampler) else {
             return Err(io::Error::new(
@@ -68,26 +68,26 @@ impl<W: Write> ProfileWriter<W> {
     /// Adds an event.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         event.encode(&mut self.events);
         if self.events.len() >= CHUNK_BYTES { self.flush_events() } else { Ok(()) }
     }
 
-    /// Writes what was pushed, so that it outlives this process.
+    /// Writes everything that was pushed, so that it outlives this process.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn flush(&mut self) -> io::Result<()> {
         self.flush_events()?;
         (0..self.samples.len()).try_for_each(|sampler| self.flush_samples(sampler))?;
         self.to.flush()
     }
 
-    /// Adds what is known at the end and hands back what was written to.
+    /// Adds what is known at the end and returns the writer.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn finish(
         mut self,
         names: &Names,

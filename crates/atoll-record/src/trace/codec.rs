@@ -1,20 +1,21 @@
-//! A chunk's events as bytes: one byte for a worker's step to a near-by page, a few for anything else.
+//! Encodes a chunk's events as bytes: one byte for a worker's step to a near-by page, a few for any other event.
 //!
-//! [`writer`](super::writer) compresses what this makes. Each chunk begins anew, so chunks can be decoded apart. A
-//! decoder takes any bytes: it ends in the events or in the reason why they are none.
+//! [`writer`](super::writer) compresses these bytes. Each chunk begins anew, so chunks can be decoded apart. A decoder takes
+//! any bytes: it returns the events or the reason why the bytes hold none.
 
 use super::event::Event;
 
-/// An access has bit 0 clear, bit 1 says whether it writes, the rest of the varint is the step from the worker's last
-/// page. Any other event has bit 0 set and its code above.
+/// The bit that says that an event is no access. An access has bit 0 clear; bit 1 says whether it writes, and the rest of the
+/// varint is the step from the worker's last page. Any other event has bit 0 set and its code above.
 const OTHER: u8 = 1;
 const WRITE: u8 = 2;
-/// Bits of the step in an access's first byte.
+/// The number of the step's bits in an access's first byte.
 const STEP_BITS: u32 = 5;
 const STEP_MASK: u64 = (1 << STEP_BITS) - 1;
 const MORE: u8 = 0x80;
 
-/// Codes of what is no access, in bits 1 and up. The first makes a worker the one all further events are of.
+/// Codes of events that are no access, in bits 1 and up. The first code makes a worker the one that all further events belong
+/// to.
 mod code {
     pub(super) const WORKER: u8 = 0;
     pub(super) const COMPUTE: u8 = 1;
@@ -39,7 +40,7 @@ impl Pages {
     }
 }
 
-/// Makes a chunk's bytes.
+/// Encodes the events of a chunk.
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -49,12 +50,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Events since the chunk began.
+    /// Returns the number of events since the chunk began.
     pub fn events(&self) -> u32 {
         self.events
     }
 
-    /// Their bytes.
+    /// Returns the bytes of these events.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -122,22 +123,22 @@ impl Encoder {
     }
 }
 
-/// Reads a chunk's bytes.
+/// Decodes a chunk's bytes.
 #[derive(Debug, Default)]
 pub struct Decoder {
     pages: Pages,
 }
 
 impl Decoder {
-    /// Adds the events in `bytes` to `into`, `events` of them.
+    /// Appends the `events` events in `bytes` to `into`.
     ///
     /// # Errors
-    /// What is wrong with the bytes; `into` then holds what came before.
+    /// Returns what is wrong with the bytes; `into` then holds the events before that.
     pub fn decode(&mut self, bytes: &[u8], events: u32, into: &mut Vec<Event>) -> Result<(), &'static str> {
         self.pages.0.clear();
         let mut from = Bytes { bytes, at: 0 };
         let (mut worker, mut last) = (0u16, 0u64);
-        // Each event has at least one byte, so what is reserved is bounded by what is there.
+        // Each event has at least one byte, so the bytes that are there bound what is reserved.
         into.reserve((events as usize).min(bytes.len()));
         for _ in 0..events {
             let mut first = from.byte()?;

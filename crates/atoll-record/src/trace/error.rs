@@ -1,21 +1,21 @@
-//! Why a file cannot be read as a trace.
+//! The reasons why a file cannot be read as a trace.
 //!
-//! Everything that [`reader`](super::reader) and [`frame`](super::frame) can find wrong, with the byte where it is.
+//! These are all errors that [`reader`](super::reader) and [`frame`](super::frame) can find, each with the byte where it is.
 
 use std::io;
 
 use super::frame::VERSION;
 
-/// Why a file cannot be read as a trace.
+/// The reason why a file cannot be read as a trace.
 #[derive(thiserror::Error, Debug)]
 pub enum TraceError {
     /// The file cannot be opened.
     #[error("{0} cannot be opened: {1}")]
     Open(String, io::Error),
-    /// Not a trace at all.
-    #[error("this is no trace of atoll: it does not start with ATOLLTRC")]
+    /// The file is not a trace.
+    #[error("this is not a trace of atoll: it does not start with ATOLLTRC")]
     NotATrace,
-    /// Written by a later atoll.
+    /// The file was written by a later atoll.
     #[error("the trace has format {found}, this atoll reads up to {VERSION}: read it with a later atoll")]
     LaterVersion {
         /// The file's format.
@@ -26,7 +26,7 @@ pub enum TraceError {
     Cut {
         /// Where the file ends.
         offset: u64,
-        /// What should have followed.
+        /// The part that should have followed.
         missing: &'static str,
     },
     /// A checksum, a length or an event is wrong.
@@ -34,21 +34,21 @@ pub enum TraceError {
     Damaged {
         /// Where the damaged part starts.
         offset: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         what: &'static str,
     },
     /// The file could not be read.
     #[error("the trace cannot be read at byte {offset}: {error}")]
     Io {
-        /// How far reading came.
+        /// The offset that reading reached.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl TraceError {
-    /// The byte of the file it is about; `None` where there is none.
+    /// Returns the byte of the file that the error is about; `None` where there is none.
     pub fn offset(&self) -> Option<u64> {
         match *self {
             Self::Cut { offset, .. } | Self::Damaged { offset, .. } | Self::Io { offset, .. } => Some(offset),

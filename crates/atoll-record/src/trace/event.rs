@@ -1,65 +1,66 @@
 //! One event of a trace.
 //!
-//! [`codec`](super::codec) is how it looks on disk.
+//! [`codec`](super::codec) defines its form on disk.
 
-/// What a worker did, or what happened to the address space.
+/// An action of a worker, or a change of the address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A worker touched a 4K page (`page` = virtual address >> 12).
     Access {
-        /// Who.
+        /// The worker.
         worker: u16,
         /// The page's number.
         page: u64,
-        /// Did it write?
+        /// Whether it wrote.
         write: bool,
     },
-    /// A worker executed this many instructions between its last event and its next one, that one's own included.
+    /// A worker executed this many instructions between its last event and its next one, including the next one's own
+    /// instruction.
     Compute {
-        /// Who.
+        /// The worker.
         worker: u16,
-        /// How many.
+        /// The number of instructions.
         instructions: u64,
     },
     /// A parallel region began; `name` is the address of its outlined function.
     RegionBegin {
-        /// Who.
+        /// The worker.
         worker: u16,
-        /// Address of the outlined function.
+        /// The address of the outlined function.
         name: u64,
     },
     /// The region ended for this worker.
     RegionEnd {
-        /// Who.
+        /// The worker.
         worker: u16,
-        /// Address of the outlined function.
+        /// The address of the outlined function.
         name: u64,
     },
     /// A worker passed a team barrier, named by its return address.
     Barrier {
-        /// Who.
+        /// The worker.
         worker: u16,
-        /// The address the barrier's call returns to.
+        /// The address that the barrier's call returns to.
         name: u64,
     },
-    /// Pages [first, first+pages) came to be.
+    /// Pages [first, first+pages) were mapped.
     Map {
-        /// The first page's number.
+        /// The number of the first page.
         first: u64,
-        /// How many.
+        /// The number of pages.
         pages: u64,
     },
-    /// Pages [first, first+pages) went away.
+    /// Pages [first, first+pages) were unmapped.
     Unmap {
-        /// The first page's number.
+        /// The number of the first page.
         first: u64,
-        /// How many.
+        /// The number of pages.
         pages: u64,
     },
 }
 
 impl Event {
-    /// Whose event it is; `None` for what happens to the address space.
+    /// Returns the worker of the event; `None` for changes of the address space.
     pub fn worker(&self) -> Option<u16> {
         match *self {
             Self::Access { worker, .. }

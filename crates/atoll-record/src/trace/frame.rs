@@ -1,7 +1,7 @@
 //! The file around the events: a head, frames with lengths and checksums, and an end that says where the trailer is.
 //!
-//! Knows nothing of events. Lengths are believed only below limits and behind their checksum, so a damaged file costs
-//! no more memory than a whole one. [`reader`](super::reader) and [`writer`](super::writer) stand on it.
+//! This module knows nothing of events. It believes lengths only below limits and after checking their checksum, so a damaged
+//! file costs no more memory than a whole one. [`reader`](super::reader) and [`writer`](super::writer) use it.
 
 use std::io::Read;
 
@@ -10,27 +10,27 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::error::TraceError;
 use crate::source::Source;
 
-/// First bytes of every trace.
+/// The first bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"ATOLLTRC";
-/// Last bytes of every whole trace.
+/// The last bytes of every whole trace.
 pub const END_MAGIC: [u8; 8] = *b"ATOLLEND";
-/// The format this crate writes, and the latest it reads.
+/// The format that this crate writes, and the latest that it reads.
 pub const VERSION: u32 = 1;
 
-/// Magic, version, length of the header.
+/// The bytes of the file's head: magic, version, length of the header.
 pub const HEAD_BYTES: usize = 16;
-/// Kind, events, bytes raw and stored, number, checksums of the payload and of the head.
+/// The bytes of a frame's head: kind, events, bytes raw and stored, number, checksums of the payload and of the head.
 pub const FRAME_BYTES: usize = 40;
-/// Offset of the trailer, magic.
+/// The bytes of the file's end: offset of the trailer, magic.
 pub const END_BYTES: usize = 16;
-/// Most bytes of the header.
+/// The most bytes of the header.
 pub const MAX_HEADER_BYTES: u32 = 1 << 20;
-/// Most bytes of a frame's payload, and of what it decompresses to.
+/// The most bytes of a frame's payload, and of what it decompresses to.
 pub const MAX_PAYLOAD_BYTES: u32 = 16 << 20;
-/// Most events of a chunk.
+/// The most events of a chunk.
 pub const MAX_CHUNK_EVENTS: u32 = 1 << 20;
 
-/// What a frame holds.
+/// The kinds of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Events, compressed.
@@ -48,25 +48,25 @@ impl Kind {
     }
 }
 
-/// A frame's head.
+/// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What it holds.
+    /// The frame's kind.
     pub kind: Kind,
-    /// Events in it.
+    /// The number of events in the frame.
     pub events: u32,
-    /// Bytes of the payload once decompressed.
+    /// The bytes of the payload once decompressed.
     pub raw_bytes: u32,
-    /// Bytes of the payload.
+    /// The bytes of the payload.
     pub stored_bytes: u32,
-    /// Frames before it.
+    /// The number of frames before this one.
     pub number: u64,
     /// XXH3-64 of the payload.
     pub checksum: u64,
 }
 
 impl FrameHead {
-    /// As it is on disk.
+    /// Returns the head's bytes on disk.
     pub fn to_bytes(&self) -> [u8; FRAME_BYTES] {
         let mut bytes = [0; FRAME_BYTES];
         bytes[..4].copy_from_slice(&self.kind.tag());
@@ -80,10 +80,10 @@ impl FrameHead {
         bytes
     }
 
-    /// The head in `bytes`, which stood at `offset`.
+    /// Reads the head from `bytes`, which stood at `offset`.
     ///
     /// # Errors
-    /// Its checksum is wrong, or it claims what no frame has.
+    /// The checksum is wrong, or a value is one that no frame has.
     pub fn from_bytes(bytes: &[u8; FRAME_BYTES], offset: u64) -> Result<Self, TraceError> {
         let damaged = |what| Err(TraceError::Damaged { offset, what });
         if xxh3_64(&bytes[..32]) != u64_at(bytes, 32) {
@@ -112,7 +112,7 @@ impl FrameHead {
     }
 }
 
-/// The file's first bytes, up to and with the checksum behind the header's JSON.
+/// Returns the file's first bytes, up to and with the checksum behind the header's JSON.
 pub fn head(json: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + json.len() + 8);
     bytes.extend_from_slice(&MAGIC);
@@ -124,7 +124,7 @@ pub fn head(json: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The file's last bytes, for a trailer at `offset`.
+/// Returns the file's last bytes, for a trailer at `offset`.
 pub fn end(offset: u64) -> [u8; END_BYTES] {
     let mut bytes = [0; END_BYTES];
     bytes[..8].copy_from_slice(&offset.to_le_bytes());
@@ -145,12 +145,12 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl<R: Read> Source<R> {
-    /// Reads as much of `to` as there is.
+    /// Reads into `to` as many bytes as there are.
     pub(super) fn some(&mut self, to: &mut [u8]) -> Result<usize, TraceError> {
         self.fill(to).map_err(|error| TraceError::Io { offset: self.offset, error })
     }
 
-    /// Fills `to`; where the file ends before, `missing` names what did not come.
+    /// Fills `to`; where the file ends before that, `missing` names what did not come.
     pub(super) fn all(&mut self, to: &mut [u8], missing: &'static str) -> Result<(), TraceError> {
         if self.some(to)? < to.len() {
             return Err(TraceError::Cut { offset: self.offset, missing });

@@ -1,4 +1,4 @@
-//! What a trace says of itself: the header before the events, the trailer behind them.
+//! The description of a trace: the header before the events, and the trailer behind them.
 //!
 //! Both are JSON on disk, so that fields can be added; [`frame`](super::frame) holds them.
 
@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Event;
 
-/// Bytes of the pages that events name.
+/// The bytes of the pages that events name.
 pub const PAGE_BYTES: u32 = 4096;
 
-/// What is known before the first event.
+/// The description of a trace that is known before the first event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// The atoll that wrote it.
+    /// The version of the atoll that wrote the trace.
     pub atoll_version: String,
     /// The file that was executed, or that was imported.
     pub program: String,
-    /// Its arguments, its name first. Bytes that are no UTF-8 are replaced.
+    /// The program's arguments, its name first. Bytes that are no UTF-8 are replaced.
     pub arguments: Vec<String>,
-    /// Workers asked for; a trace may name more where the program made more threads.
+    /// The number of workers asked for; a trace may name more where the program made more threads.
     pub workers: u32,
-    /// Bytes of a page.
+    /// The bytes of a page.
     pub page_bytes: u32,
-    /// What saw the accesses: `qemu`, `tsan`, `oracle-general`.
+    /// The engine that saw the accesses: `qemu`, `tsan`, `oracle-general`.
     pub engine: String,
-    /// Is every access there? Not with a filter, nor where the engine cannot see some.
+    /// Whether every access is in the trace. With a filter this is false, and where the engine cannot see some accesses.
     pub exact: bool,
-    /// What was left out as just seen; none in an exact trace.
+    /// The filter, which left out pages just seen; `None` in an exact trace.
     pub filter: Option<Filter>,
-    /// Instructions are gathered until there are this many, or until a mark; 0: the engine does not count them.
+    /// The number of instructions that are gathered, unless a mark comes first; 0: the engine does not count them.
     pub compute_quantum: u32,
-    /// Only these regions were recorded; none: everything.
+    /// The regions that recording was limited to; `None`: no limit.
     pub regions: Option<String>,
-    /// Recording ended after this many iterations; none: at the program's end.
+    /// The number of iterations after which recording ended; `None`: at the program's end.
     pub iterations: Option<u64>,
-    /// Were the threads' stacks left out?
+    /// Whether the threads' stacks were left out.
     pub without_stacks: bool,
-    /// When it started, in seconds since 1970 (UTC).
+    /// The start time, in seconds since 1970 (UTC).
     pub started_unix_seconds: f64,
 }
 
@@ -63,39 +63,39 @@ impl Default for Header {
     }
 }
 
-/// The recently-seen filter each worker had: places for pages, taken in the order these came. A read of a page that has one
-/// was left out, and so was a write if one was recorded since the page got it.
+/// The filter of recently seen pages that each worker had: places for pages, taken in the order in which these came. A read of
+/// a page that has a place was left out. So was a write if one was recorded since the page got its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
-    /// Places.
+    /// The number of places.
     pub entries: u32,
-    /// Instructions after which a worker's places were emptied, so that pages in use show up again.
+    /// The number of instructions after which a worker's places were emptied, so that pages in use show up again.
     pub refresh_instructions: u64,
 }
 
-/// What is known behind the last event.
+/// The description of a trace that is known behind the last event.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trailer {
-    /// Events of all kinds.
+    /// The number of events of all kinds.
     pub events: u64,
-    /// Chunks.
+    /// The number of chunks.
     pub chunks: u64,
-    /// Accesses that read.
+    /// The number of accesses that read.
     pub reads: u64,
-    /// Accesses that wrote.
+    /// The number of accesses that wrote.
     pub writes: u64,
-    /// Instructions of all `Compute` events; it stays at the largest number where there are more.
+    /// The number of instructions of all `Compute` events; it stays at the largest number where there are more.
     pub instructions: u64,
-    /// Regions begun by worker 0.
+    /// The number of regions begun by worker 0.
     pub regions: u64,
-    /// Barriers passed by worker 0.
+    /// The number of barriers passed by worker 0.
     pub barriers: u64,
-    /// Workers that any event names: the largest number plus one.
+    /// The number of workers that events name: the largest worker's number plus one.
     pub workers: u32,
-    /// Accesses the engine saw, filtered ones included; 0 where it does not count them.
+    /// The number of accesses that the engine saw, filtered ones included; 0 where it does not count them.
     pub accesses_seen: u64,
-    /// Names of regions whose symbols were found, by address.
+    /// The names of regions whose symbols were found, by address.
     pub names: BTreeMap<u64, String>,
 }
 
@@ -118,7 +118,7 @@ impl Trailer {
         }
     }
 
-    /// Do the counts of events agree?
+    /// Whether the counts of events agree.
     pub(super) fn agrees(&self, counted: &Trailer) -> bool {
         let counts = |t: &Trailer| {
             (t.events, t.chunks, t.reads, t.writes, t.instructions, t.regions, t.barriers, t.workers)

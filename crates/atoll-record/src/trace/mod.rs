@@ -1,8 +1,8 @@
 //! Traces: which worker touched which page, in what order, with the marks of regions and barriers between.
 //!
-//! Written by `atoll trace`, read by `atoll-machine`. A file is a head, chunks of events and a trailer ([`frame`]);
-//! what an event is on disk is in [`codec`]. Both are described in `docs/trace-format.md`. A reader holds one chunk
-//! at a time, whatever the file's length.
+//! `atoll trace` writes traces, and `atoll-machine` reads them. A file is a head, chunks of events and a trailer ([`frame`]);
+//! [`codec`] defines an event's bytes on disk. `docs/trace-format.md` describes both. A reader holds one chunk at a time,
+//! whatever the file's length.
 
 pub mod codec;
 pub mod error;

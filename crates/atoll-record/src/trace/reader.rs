@@ -1,7 +1,7 @@
 //! Reads a trace, chunk by chunk.
 //!
-//! The other side is [`writer`](super::writer). Memory is bounded by the largest chunk a file may have, 16 MiB of
-//! bytes and a million events.
+//! The other side is [`writer`](super::writer). Memory is bounded by the largest chunk that a file may have, 16 MiB of bytes
+//! and a million events.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -27,7 +27,7 @@ pub struct Reader<R: Read> {
     raw: Vec<u8>,
     counted: Trailer,
     trailer: Option<Trailer>,
-    /// No more can be read: the trailer was, or an error was met.
+    /// Whether no more can be read: the trailer was read, or an error was met.
     over: bool,
 }
 
@@ -35,7 +35,7 @@ impl Reader<BufReader<File>> {
     /// Opens a file.
     ///
     /// # Errors
-    /// It cannot be opened, is no trace, or its head is damaged.
+    /// The file cannot be opened, is no trace, or its head is damaged.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         Self::new(BufReader::new(open(path)?))
     }
@@ -45,7 +45,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// It is no trace, one of a later atoll, or its head is damaged.
+    /// The file is no trace, one of a later atoll, or its head is damaged.
     pub fn new(from: R) -> Result<Self, TraceError> {
         let mut from = Source::new(from);
         let header = read_header(&mut from)?;
@@ -64,17 +64,17 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What the trace says of itself before the events.
+    /// Returns the trace's header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What it says behind them; `None` until [`next_chunk`](Self::next_chunk) has returned `false`.
+    /// Returns the trace's trailer; `None` until [`next_chunk`](Self::next_chunk) has returned `false`.
     pub fn trailer(&self) -> Option<&Trailer> {
         self.trailer.as_ref()
     }
 
-    /// Adds the next chunk's events to `into`; `false` behind the last, when everything read was whole.
+    /// Appends the next chunk's events to `into`; returns `false` behind the last, when everything read was whole.
     ///
     /// # Errors
     /// The file is cut or damaged: `into` is then as it was, and the reader at its end.
@@ -135,7 +135,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads what stands behind the trailer, which is at `trailer`.
+    /// Reads what stands behind the trailer, which is at offset `trailer`.
     fn end(&mut self, trailer: u64) -> Result<(), TraceError> {
         let offset = self.from.offset;
         let mut end = [0; frame::END_BYTES];
@@ -154,10 +154,10 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The trailer of a trace in a file, without reading its events; for a progress bar's total.
+/// Reads the trailer of a trace in a file, without its events; for a progress bar's total.
 ///
 /// # Errors
-/// It cannot be opened, is no trace, or its head or end is damaged or missing. What lies between is not looked at.
+/// The file cannot be opened, is no trace, or its head or end is damaged or missing. The parts between are not checked.
 pub fn read_trailer(path: &Path) -> Result<Trailer, TraceError> {
     let mut file = open(path)?;
     read_header(&mut Source::new(BufReader::new(&file)))?;
@@ -195,7 +195,7 @@ fn read_header<R: Read>(from: &mut Source<R>) -> Result<Header, TraceError> {
     if n < HEAD_BYTES {
         return Err(TraceError::Cut { offset: n as u64, missing: "the rest of the head" });
     }
-    // A later format may go on otherwise; its version is where ours is.
+    // A later format may have another layout; its version is at the same place.
     let version = frame::u32_at(&head, 8);
     if version > frame::VERSION {
         return Err(TraceError::LaterVersion { found: version });

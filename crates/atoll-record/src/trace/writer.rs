@@ -13,15 +13,15 @@ use super::event::Event;
 use super::frame::{self, FrameHead, Kind};
 use super::header::{Header, Trailer};
 
-/// Events of a chunk: enough to compress well, few enough that a reader's memory stays in cache.
+/// The number of events in a chunk: enough to compress well, few enough that a reader's memory stays in cache.
 const CHUNK_EVENTS: u32 = 1 << 16;
-/// Compression level: above this, writing falls behind capture for a few percent of the size.
+/// The compression level: above this, writing falls behind capture for a few percent of the size.
 const LEVEL: i32 = 3;
 
 /// Writes a trace.
 pub struct Writer<W: Write> {
     to: W,
-    /// Bytes written.
+    /// The number of bytes written.
     offset: u64,
     encoder: Encoder,
     compressor: Compressor<'static>,
@@ -33,7 +33,7 @@ impl<W: Write> Writer<W> {
     /// Starts with the header.
     ///
     /// # Errors
-    /// What writing says; also a header above 1 MiB.
+    /// The error of writing, or a header above 1 MiB.
     pub fn new(mut to: W, header: &Header) -> io::Result<Self> {
         let json = serde_json::to_vec(header)?;
         if json.len() > frame::MAX_HEADER_BYTES as usize {
@@ -54,22 +54,22 @@ impl<W: Write> Writer<W> {
     /// Adds an event.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn push(&mut self, event: &Event) -> io::Result<()> {
         self.encoder.push(event);
         self.trailer.count(event);
         if self.encoder.events() >= CHUNK_EVENTS { self.flush_chunk() } else { Ok(()) }
     }
 
-    /// Counted so far.
+    /// Returns the counts so far.
     pub fn counted(&self) -> &Trailer {
         &self.trailer
     }
 
-    /// Adds the trailer and hands back what was written to. `accesses_seen` and `names` are the trailer's.
+    /// Adds the trailer, with `accesses_seen` and `names`, and returns the writer.
     ///
     /// # Errors
-    /// What writing says; also names of more than 16 MiB.
+    /// The error of writing, or names of more than 16 MiB.
     pub fn finish(mut self, accesses_seen: u64, names: BTreeMap<u64, String>) -> io::Result<W> {
         self.flush_chunk()?;
         self.trailer.accesses_seen = accesses_seen;

@@ -1,4 +1,4 @@
-//! A browser without a window, for the tests that look at reports in one.
+//! Runs a browser without a window, for the tests that look at reports in one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The path of a Chromium; none where there is none: the test is written down as one that did not run.
+/// Returns the path of a Chromium; `None` where there is none, and then the test is noted as one that did not run.
 pub(crate) fn chromium() -> Option<&'static str> {
     let works = |name: &&&str| {
         let mut command = Command::new(name);

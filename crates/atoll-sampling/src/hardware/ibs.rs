@@ -1,7 +1,7 @@
-//! AMD's instruction-based sampling: the registers that the kernel adds to a sample as raw data.
+//! AMD's instruction-based sampling: decodes the registers that the kernel adds to a sample as raw data.
 //!
-//! A word of capabilities, then IBS_OP_CTL, RIP, DATA, DATA2, DATA3, DC_LINADDR and DC_PHYSADDR, eight bytes each (AMD64
-//! Architecture Programmer's Manual, volume 2, section 13.3).
+//! The data is a word of capabilities, then IBS_OP_CTL, RIP, DATA, DATA2, DATA3, DC_LINADDR and DC_PHYSADDR, eight bytes each
+//! (AMD64 Architecture Programmer's Manual, volume 2, section 13.3).
 
 use atoll_record::profile::Access;
 
@@ -9,7 +9,7 @@ use super::operation::Operation;
 
 const CAPABILITIES: usize = 4;
 
-/// Decodes the raw data of one sample; `None` where it is too short.
+/// Decodes the raw data of one sample; returns `None` where it is too short.
 pub fn decode(raw: &[u8]) -> Option<Operation> {
     let register = |i: usize| -> Option<u64> {
         let at = CAPABILITIES + 8 * i;
@@ -18,7 +18,7 @@ pub fn decode(raw: &[u8]) -> Option<Operation> {
     let (ip, data3) = (register(1)?, register(4)?);
     let bit = |n: u32| data3 >> n & 1 != 0;
     let access = match (bit(0), bit(1)) {
-        // One that loads and stores writes.
+        // An operation that loads and stores counts as a write.
         (_, true) => Some(Access::Write),
         (true, false) => Some(Access::Read),
         (false, false) => None,

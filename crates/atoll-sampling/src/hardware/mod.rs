@@ -1,8 +1,9 @@
 //! The hardware samplers: Intel PEBS, AMD IBS and Arm SPE, by perf.
 //!
-//! The processor writes a record every so many accesses (PEBS: loads and stores; IBS: micro-operations; SPE: operations) and interrupts
-//! only when a buffer is full, as in MCHPC'18, section 2.1; `--reset` and `--buffer` are that paper's knobs. [`pmu`] finds what
-//! this machine has, [`ibs`] and [`spe`] decode what those PMUs write themselves to an [`Operation`](operation::Operation); PEBS's records are the kernel's own.
+//! The processor writes one record for each period of accesses (PEBS: loads and stores; IBS: micro-operations; SPE: operations)
+//! and interrupts only when a buffer is full, as in MCHPC'18, section 2.1. `--reset` and `--buffer` are that paper's knobs.
+//! [`pmu`] finds what this machine has. [`ibs`] and [`spe`] decode what those PMUs write themselves to an
+//! [`Operation`](operation::Operation); PEBS's records are the kernel's own.
 
 pub mod ibs;
 pub mod operation;
@@ -26,27 +27,27 @@ const FIELDS: u32 = sys::PERF_SAMPLE_IP
     | sys::PERF_SAMPLE_WEIGHT
     | sys::PERF_SAMPLE_DATA_SRC;
 
-/// Second buffer of a thread, for SPE: larger than a wake-up's share of it.
+/// The number of bytes of a thread's second buffer, for SPE: larger than a wake-up's share of it.
 const AUX_BYTES: usize = 256 << 10;
 
-/// The sampler.
+/// The sampler that uses the processor's hardware.
 #[derive(Debug)]
 pub struct Hardware {
     kind: Kind,
     events: Vec<Attached>,
-    /// How far CLOCK_MONOTONIC is ahead of the kernel's clock, once known.
+    /// The nanoseconds by which CLOCK_MONOTONIC is ahead of the kernel's clock, once known.
     ahead_ns: Option<u64>,
 }
 
 impl Hardware {
-    /// Sets up what this machine has; the period is in accesses (SPE, IBS: operations).
+    /// Sets up the sampler that this machine has; the period is in accesses (SPE, IBS: operations).
     ///
     /// # Errors
-    /// See [`SamplerError`]: there is none, or it is not to be had.
+    /// See [`SamplerError`]: there is none, or it is not available.
     pub fn new(pmu: &Pmu, knobs: Knobs) -> Result<Self, SamplerError> {
         let mut events = Vec::new();
         for &(config, config1) in &pmu.events {
-            // The physical address is for the privileged only.
+            // Only privileged users may have the physical address.
             let with = |physical: u32| {
                 Attached::new(Setup {
                     kind: pmu.number,
@@ -80,7 +81,7 @@ fn raw(kind: Kind) -> u32 {
     if kind == Kind::Ibs { sys::PERF_SAMPLE_RAW } else { 0 }
 }
 
-/// The access that a record says; none where it has no data address.
+/// Returns the access of a record; `None` where the record has no data address.
 pub fn found(kind: Kind, number: usize, s: &Sample<'_>) -> Option<Found> {
     let mut one = Found {
         time_ns: s.time,
@@ -105,7 +106,7 @@ pub fn found(kind: Kind, number: usize, s: &Sample<'_>) -> Option<Found> {
     (one.address != 0).then_some(one)
 }
 
-/// Load or store, from `perf_mem_data_src`.
+/// Returns whether the access loads or stores, from `perf_mem_data_src`.
 fn operation(source: u64) -> Access {
     match source & 0x1f {
         op if op & 4 != 0 => Access::Write,
@@ -223,7 +224,7 @@ mod tests {
             paging: false,
         };
         assert_eq!(found(Kind::Pebs, 0, sample), Some(want));
-        // Stores of older processors do not say what they are; their event does.
+        // Records of stores on older processors do not say that they are stores; their event does.
         let store = Sample { source: 0, ..*sample };
         assert_eq!(found(Kind::Pebs, 1, &store).map(|f| f.access), Some(Access::Write));
         assert_eq!(found(Kind::Pebs, 0, &Sample { address: 0, ..*sample }), None);

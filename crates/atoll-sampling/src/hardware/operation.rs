@@ -1,30 +1,30 @@
-//! What a processor's own record of a sampled operation says.
+//! A processor's own record of a sampled operation, decoded.
 //!
-//! `ibs` and `spe` decode to it; the sampler makes accesses of it.
+//! `ibs` and `spe` decode to it, and the hardware sampler makes accesses of it.
 
 use atoll_record::profile::Access;
 
 use crate::sampler::Found;
 
-/// A sampled operation (of AMD: a micro-operation).
+/// A sampled operation (for AMD: a micro-operation).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Operation {
-    /// Its instruction.
+    /// The address of the operation's instruction.
     pub ip: u64,
-    /// Load or store; none: neither.
+    /// Whether it loads or stores; `None`: neither.
     pub access: Option<Access>,
-    /// Address of the data, without a tag, if the processor knows it.
+    /// The address of the data, without a tag, if the processor knows it.
     pub address: Option<u64>,
-    /// Physical address, if it knows that.
+    /// The physical address of the data, if the processor knows it.
     pub physical: Option<u64>,
-    /// Cycles it took: of IBS, a load which missed the first cache; of SPE, from issue to completion.
+    /// The cycles that it took: for IBS, those of a load which missed the first cache; for SPE, from issue to completion.
     pub latency: u16,
-    /// SPE's system counter; 0: not recorded.
+    /// SPE's system counter at the operation; 0: not recorded.
     pub timestamp: u64,
 }
 
 impl Operation {
-    /// The access, with what else is known of it in `of`; none where it has no data address.
+    /// Returns the access, with everything else from `of`; `None` where the operation has no data address.
     pub fn found(&self, of: Found) -> Option<Found> {
         Some(Found {
             ip: self.ip,

@@ -1,10 +1,10 @@
-//! Which PMU of this machine samples accesses with their addresses, from what the kernel says of its event sources.
+//! Finds the PMU of this machine that samples accesses with their addresses, from the kernel's event sources.
 
 use std::path::Path;
 
 use crate::sampler::SamplerError;
 
-/// Which kind of hardware.
+/// The kinds of sampling hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Intel's processor event-based sampling.
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As `--sampler` takes it.
+    /// Returns the name that `--sampler` takes.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pebs => "pebs",
@@ -29,28 +29,28 @@ impl Kind {
 /// A PMU and its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pmu {
-    /// Which kind.
+    /// The kind of hardware.
     pub kind: Kind,
-    /// Its number, `perf_event_attr.type`.
+    /// The PMU's number, `perf_event_attr.type`.
     pub number: u32,
     /// `config` and `config1` of each event.
     pub events: Vec<(u64, u64)>,
 }
 
-/// MEM_INST_RETIRED.ALL_LOADS and ALL_STORES (MEM_UOPS_RETIRED before Skylake): every PEBS with addresses has them, and on
-/// none do they need a second event.
+/// MEM_INST_RETIRED.ALL_LOADS and ALL_STORES (MEM_UOPS_RETIRED before Skylake). Every PEBS with addresses has both, and neither
+/// needs a second event.
 const PEBS: [(u64, u64); 2] = [(0x81d0, 0), (0x82d0, 0)];
-/// IbsOpCntCtl: micro-operations are counted, not cycles.
+/// IbsOpCntCtl: counts micro-operations, not cycles.
 const IBS: [(u64, u64); 1] = [(1 << 19, 0)];
 /// Bits of SPE's `config`: time stamps, physical addresses, loads, stores.
 const SPE_LOADS_STORES: u64 = 1 | 1 << 33 | 1 << 34;
 
 impl Pmu {
-    /// What is among the kernel's event sources in `directory` (`/sys/bus/event_source/devices`); `processor` is
-    /// `/proc/cpuinfo`.
+    /// Returns the PMU among the kernel's event sources in `directory` (`/sys/bus/event_source/devices`); `processor` is the
+    /// text of `/proc/cpuinfo`.
     ///
     /// # Errors
-    /// None is there.
+    /// There is none.
     pub fn find(directory: &Path, processor: &str) -> Result<Pmu, SamplerError> {
         let number = |name: &str| -> Option<u32> {
             std::fs::read_to_string(directory.join(name).join("type")).ok()?.trim().parse().ok()
@@ -64,7 +64,7 @@ impl Pmu {
         let intel =
             processor.lines().any(|line| line.starts_with("vendor_id") && line.contains("GenuineIntel"));
         match number("cpu").or_else(|| number("cpu_core")) {
-            // A virtual machine may have counters without PEBS: opening the event tells.
+            // A virtual machine may have counters without PEBS; opening the event shows that.
             Some(number) if intel => Ok(Pmu { kind: Kind::Pebs, number, events: PEBS.to_vec() }),
             Some(_) => Err(SamplerError::Absent("the processor's counters do not sample addresses".into())),
             None => Err(SamplerError::Absent(
@@ -73,7 +73,7 @@ impl Pmu {
         }
     }
 
-    /// A period as this PMU takes it: IBS counts in sixteens, from 0x90 on.
+    /// Returns a period as this PMU takes it: IBS counts in sixteens, from 0x90 on.
     pub fn period(&self, wanted: u64) -> u64 {
         match self.kind {
             Kind::Ibs => (wanted & !15).max(0x90),

@@ -1,4 +1,4 @@
-//! Arm's statistical profiling extension: the packets that the processor writes to the second buffer.
+//! Arm's statistical profiling extension: decodes the packets that the processor writes to the second buffer.
 //!
 //! A record is a row of packets that ends with a time stamp or an end packet (Arm Architecture Reference Manual, chapter D18,
 //! "Statistical Profiling Extension sample record specification").
@@ -7,13 +7,14 @@ use atoll_record::profile::Access;
 
 use super::operation::Operation;
 
-/// The operations in a stretch of packets. What is cut off at either end, or no packet, is passed over.
+/// Returns the operations in a stretch of packets. Packets that are cut off at either end, and bytes that are no packet, are
+/// passed over.
 pub fn operations(bytes: &[u8]) -> impl Iterator<Item = Operation> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || record(&mut rest))
 }
 
-/// The next whole record.
+/// Returns the next whole record.
 fn record(rest: &mut &[u8]) -> Option<Operation> {
     let mut operation = Operation::default();
     let mut any = false;
@@ -64,7 +65,7 @@ fn record(rest: &mut &[u8]) -> Option<Operation> {
             }
             head if head & 0xf8 == 0xb0 => {
                 match head & 7 | index_high {
-                    // The top byte says at which exception level.
+                    // The top byte says at which exception level the code ran.
                     0 => operation.ip = value & 0x00ff_ffff_ffff_ffff,
                     2 => operation.address = Some(without_tag(value)),
                     3 => operation.physical = Some(value & 0x00ff_ffff_ffff_ffff),
@@ -85,7 +86,7 @@ fn record(rest: &mut &[u8]) -> Option<Operation> {
     }
 }
 
-/// A virtual address as the program has it: the top byte is a tag, and bit 55 tells the kernel's half.
+/// Returns a virtual address as the program has it: the top byte is a tag, and bit 55 says whether it is in the kernel's half.
 fn without_tag(address: u64) -> u64 {
     ((address << 8) as i64 >> 8) as u64
 }
@@ -123,7 +124,7 @@ mod tests {
         };
         assert_eq!(operations(&LOAD).collect::<Vec<_>>(), [load]);
         let mut twice = LOAD.to_vec();
-        // The second is a store, ends by a time stamp, and is followed by one that is cut off.
+        // The second record is a store and ends by a time stamp; behind it is a record that is cut off.
         twice.extend_from_slice(&[
             0x49, 0x01, 0xb2, 8, 0, 0, 0, 0, 0, 0, 0, 0x71, 7, 0, 0, 0, 0, 0, 0, 0, 0xb0, 1,
         ]);

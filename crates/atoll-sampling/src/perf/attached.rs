@@ -1,6 +1,6 @@
 //! One kind of event on many threads, each with a buffer of its own.
 //!
-//! What `timer`, `faults` and `hardware` have in common.
+//! `timer`, `faults` and `hardware` share it.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use super::{Event, Record, Setup, Who, record};
 use crate::sampler::{Harvest, SamplerError};
 
-/// An event and the threads it is on.
+/// An event and the threads that it is attached to.
 #[derive(Debug)]
 pub struct Attached {
     setup: Setup,
@@ -17,7 +17,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Asks the kernel whether it has the event, on the calling thread.
+    /// Makes the event after asking the kernel, on the calling thread, whether it has it.
     ///
     /// # Errors
     /// See [`SamplerError`].
@@ -26,15 +26,15 @@ impl Attached {
         Ok(Self { setup, threads: HashMap::new(), bytes: Vec::new() })
     }
 
-    /// How it is set.
+    /// Returns the event's settings.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// Puts it on a thread; from when that executes a program with `at_exec`.
+    /// Attaches the event to a thread; with `at_exec`, from when the thread executes a program.
     ///
     /// # Errors
-    /// See [`SamplerError`]. A thread that is gone already is none.
+    /// See [`SamplerError`]. A thread that is already gone is no error.
     pub fn attach(&mut self, tid: u32, at_exec: bool) -> Result<(), SamplerError> {
         if let Some(event) = Event::open(&Setup { at_exec, ..self.setup }, Who::Thread(tid))? {
             self.threads.insert(tid, event);
@@ -42,12 +42,12 @@ impl Attached {
         Ok(())
     }
 
-    /// Takes it off a thread.
+    /// Detaches the event from a thread.
     pub fn detach(&mut self, tid: u32) {
         self.threads.remove(&tid);
     }
 
-    /// Hands every sample to `each`, and counts the rest. Samples of a thread come in their order.
+    /// Calls `each` with every sample, and counts the other records. Samples of a thread come in their order.
     pub fn harvest(&mut self, mut each: impl FnMut(&record::Sample<'_>, &mut Harvest)) -> Harvest {
         let mut harvest = Harvest::default();
         for event in self.threads.values_mut() {
@@ -70,7 +70,7 @@ impl Attached {
         harvest
     }
 
-    /// Hands what each thread's second buffer got to `each`, with the thread's number.
+    /// Calls `each` with what each thread's second buffer got, and with the thread's number.
     pub fn harvest_aux(&mut self, mut each: impl FnMut(u32, &[u8])) {
         for (&tid, event) in &mut self.threads {
             self.bytes.clear();
@@ -79,7 +79,7 @@ impl Attached {
         }
     }
 
-    /// The kernel's own clock now, as far as any thread's buffer tells.
+    /// Returns the kernel's own clock now, as far as any thread's buffer shows it.
     pub fn kernel_clock(&self) -> Option<u64> {
         self.threads.values().find_map(Event::kernel_clock)
     }
@@ -89,12 +89,12 @@ impl Attached {
         self.threads.values().for_each(|event| each(event.descriptor()));
     }
 
-    /// The period now.
+    /// Returns the current period.
     pub fn period(&self) -> u64 {
         self.setup.period
     }
 
-    /// Sets the period, of threads to come too.
+    /// Sets the period, also for threads to come.
     pub fn set_period(&mut self, period: u64) {
         self.setup.period = period;
         self.jitter(1.0);

@@ -12,50 +12,50 @@ use super::record::Layout;
 use super::ring::Ring;
 use crate::sampler::{Knobs, SamplerError};
 
-/// Whom an event watches.
+/// The threads that an event watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// One thread, wherever it runs.
     Thread(u32),
-    /// A thread and all it makes, on one processor.
+    /// A thread and all threads that it makes, on one processor.
     Tree(u32, i32),
 }
 
-/// What to open.
+/// The settings of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     /// The event's type, as in `/sys/bus/event_source/devices/*/type`.
     pub kind: u32,
-    /// The event.
+    /// The event's configuration word.
     pub config: u64,
-    /// Its second word.
+    /// The second configuration word.
     pub config1: u64,
-    /// Its third word.
+    /// The third configuration word.
     pub config2: u64,
-    /// Events between two samples; 0: no samples.
+    /// The number of events between two samples; 0: no samples.
     pub period: u64,
-    /// What a record holds.
+    /// The fields of a record.
     pub layout: Layout,
-    /// How close the address must be to the sampled instruction's (0 to 3).
+    /// How close the address must be to that of the sampled instruction (0 to 3).
     pub precise: u8,
-    /// Bytes of the ring buffer: a power of two of at least a page.
+    /// The number of bytes of the ring buffer: a power of two of at least a page.
     pub ring_bytes: usize,
-    /// Bytes after which the descriptor becomes readable.
+    /// The number of bytes after which the descriptor becomes readable.
     pub wakeup_bytes: usize,
-    /// Records of mappings, names, births and deaths, too?
+    /// Whether there are also records of mappings, names, births and deaths.
     pub sideband: bool,
-    /// Begins when the thread executes a program.
+    /// Whether the event begins only when the thread executes a program.
     pub at_exec: bool,
-    /// Not in the kernel; some PMUs cannot tell.
+    /// Whether the kernel's code is left out; some PMUs cannot do that.
     pub user_only: bool,
-    /// Bytes of the second buffer, for PMUs that write packets of their own (Arm SPE); 0: none.
+    /// The number of bytes of the second buffer, for PMUs that write packets of their own (Arm SPE); 0: none.
     pub aux_bytes: usize,
-    /// Times by CLOCK_MONOTONIC; else by the kernel's own clock, which lets hardware stamp records itself.
+    /// Whether times are by CLOCK_MONOTONIC; else by the kernel's own clock, which lets hardware stamp records itself.
     pub monotonic: bool,
 }
 
 impl Setup {
-    /// One of a sampler with these knobs: of a thread in user mode, with times by CLOCK_MONOTONIC.
+    /// Returns the settings for a sampler with these knobs: for a thread in user mode, with times by CLOCK_MONOTONIC.
     pub fn of(knobs: &Knobs) -> Self {
         let ring_bytes = (2 * knobs.buffer_bytes).next_power_of_two();
         Self {
@@ -87,10 +87,10 @@ pub struct Event {
 }
 
 impl Event {
-    /// Opens it.
+    /// Opens the event on a thread.
     ///
     /// # Errors
-    /// See [`SamplerError`]; `Ok(None)`: the thread is gone.
+    /// See [`SamplerError`]. `Ok(None)` means that the thread is gone.
     pub fn open(setup: &Setup, who: Who) -> Result<Option<Event>, SamplerError> {
         let mut attr = attributes(setup);
         let (pid, cpu) = match who {
@@ -132,27 +132,28 @@ impl Event {
         Ok(Some(Event { fd, ring, layout: setup.layout }))
     }
 
-    /// Appends the records since the last time to `to`; says how many bytes these are.
+    /// Appends the records since the last call to `to`; returns their number of bytes.
     pub fn take(&mut self, to: &mut Vec<u8>) -> usize {
         self.ring.take(to)
     }
 
-    /// Appends what was written to the second buffer since the last time.
+    /// Appends what was written to the second buffer since the last call.
     pub fn take_aux(&mut self, to: &mut Vec<u8>) {
         self.ring.take_aux(to);
     }
 
-    /// The kernel's own clock now, as records carry it, where the buffer's page tells how to make it from the time stamp counter.
+    /// Returns the kernel's own clock now, as records carry it, where the buffer's page says how to compute it from the time
+    /// stamp counter.
     pub fn kernel_clock(&self) -> Option<u64> {
         self.ring.kernel_clock()
     }
 
-    /// How its records look.
+    /// Returns the layout of the event's records.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Changes its period, which counts from the next sample on.
+    /// Changes the event's period from the next sample on.
     pub fn set_period(&self, period: u64) {
         let period = period.max(1);
         let request = libc::c_ulong::from(sys::bindings::PERIOD);
@@ -160,7 +161,7 @@ impl Event {
         unsafe { libc::ioctl(self.fd.as_raw_fd(), request, &raw const period) };
     }
 
-    /// Its descriptor.
+    /// Returns the event's descriptor.
     pub fn descriptor(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -203,7 +204,7 @@ fn attributes(setup: &Setup) -> perf_event_attr {
     attr
 }
 
-/// Takes as many descriptors as this process may have at all: each thread of the program needs one.
+/// Raises this process's limit of descriptors as far as it may: each thread of the program needs one.
 fn raise_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: limit is valid for reads and writes.

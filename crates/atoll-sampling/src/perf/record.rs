@@ -1,52 +1,52 @@
-//! Perf records: what the kernel puts into an event's buffer, decoded.
+//! Decodes perf records, which the kernel puts into an event's buffer.
 //!
 //! Pure: bytes in, records out. The layout is that of `perf_event_open(2)`; fields come in the order of the bits of
 //! `sample_type`. A record that is shorter than it should be decodes to [`Record::Unknown`].
 
 use perf_event_open_sys::bindings as sys;
 
-/// Which fields a record has.
+/// The fields that a record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// `PERF_SAMPLE_…` bits; of those not named in [`Sample`], only ones that come behind all of these may be set.
+    /// `PERF_SAMPLE_…` bits. Of those not named in [`Sample`], only ones that come behind all of these may be set.
     pub sample_type: u64,
-    /// Registers, if `PERF_SAMPLE_REGS_USER` is set.
+    /// The mask of registers, if `PERF_SAMPLE_REGS_USER` is set.
     pub registers: u64,
-    /// Bytes of the stack, if `PERF_SAMPLE_STACK_USER` is set.
+    /// The number of bytes of the stack, if `PERF_SAMPLE_STACK_USER` is set.
     pub stack_bytes: u32,
 }
 
-/// Most registers that a layout may ask for.
+/// The most registers that a layout may ask for.
 pub const MAX_REGISTERS: usize = 32;
 
 /// A sample; fields that the layout lacks are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sample<'a> {
-    /// The sampled instruction.
+    /// The address of the sampled instruction.
     pub ip: u64,
-    /// Process.
+    /// The process.
     pub pid: u32,
-    /// Thread.
+    /// The thread.
     pub tid: u32,
-    /// Time.
+    /// The time, in nanoseconds.
     pub time: u64,
-    /// Address of the data.
+    /// The address of the data.
     pub address: u64,
-    /// Processor.
+    /// The processor.
     pub cpu: u32,
-    /// Events since the last sample.
+    /// The number of events since the last sample.
     pub period: u64,
-    /// What a PMU writes as it is.
+    /// The raw data that a PMU writes.
     pub raw: &'a [u8],
     /// Registers, little-endian words in the order of their bits; empty where there are none (a kernel thread).
     pub registers: &'a [u8],
-    /// The stack from the stack pointer on.
+    /// The bytes of the stack from the stack pointer on.
     pub stack: &'a [u8],
-    /// Weight: of `PERF_SAMPLE_WEIGHT` all, of `PERF_SAMPLE_WEIGHT_STRUCT` the lower 32 bits (the latency).
+    /// The weight: for `PERF_SAMPLE_WEIGHT` the whole value, for `PERF_SAMPLE_WEIGHT_STRUCT` the lower 32 bits (the latency).
     pub weight: u64,
     /// `perf_mem_data_src`.
     pub source: u64,
-    /// Physical address.
+    /// The physical address.
     pub physical: u64,
 }
 
@@ -57,70 +57,70 @@ pub enum Record<'a> {
     Sample(Sample<'a>),
     /// Memory was mapped.
     Map {
-        /// Process.
+        /// The process.
         pid: u32,
-        /// First address.
+        /// The first address.
         start: u64,
-        /// How long.
+        /// The number of bytes.
         bytes: u64,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// Is it executable?
+        /// Whether the memory is executable.
         code: bool,
-        /// The file, or what the kernel calls it.
+        /// The file, or the kernel's name of the mapping.
         path: &'a [u8],
-        /// Time.
+        /// The time.
         time: u64,
     },
-    /// A thread has a name.
+    /// A thread got a name.
     Name {
-        /// Process.
+        /// The process.
         pid: u32,
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// Did it execute another program?
+        /// Whether the thread executed another program.
         exec: bool,
         /// The name.
         name: &'a [u8],
-        /// Time.
+        /// The time.
         time: u64,
     },
-    /// A thread or process came.
+    /// A thread or process was made.
     Fork {
-        /// Process.
+        /// The process.
         pid: u32,
         /// Its parent.
         parent: u32,
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// Time.
+        /// The time.
         time: u64,
     },
     /// A thread or process ended.
     Exit {
-        /// Process.
+        /// The process.
         pid: u32,
-        /// Thread.
+        /// The thread.
         tid: u32,
-        /// Time.
+        /// The time.
         time: u64,
     },
-    /// Records were lost, the buffer being full.
+    /// This number of records was lost because the buffer was full.
     Lost(u64),
     /// The kernel stopped the event until the next tick.
     Throttle,
     /// Data was added to the second buffer.
     Aux {
-        /// Where.
+        /// The offset of the data.
         offset: u64,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
         /// `PERF_AUX_FLAG_…`.
         flags: u64,
-        /// Time.
+        /// The time.
         time: u64,
     },
-    /// Anything else, by its type.
+    /// A record of any other type.
     Unknown(u32),
 }
 
@@ -144,7 +144,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The records in `bytes`, one after the other. Ends where a record's length makes no sense.
+/// Returns the records in `bytes`, one after the other. Ends where a record's length makes no sense.
 pub fn records(bytes: &[u8], layout: Layout) -> impl Iterator<Item = Record<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -204,12 +204,12 @@ fn decode(kind: u32, misc: u16, body: &[u8], layout: Layout) -> Option<Record<'_
     })
 }
 
-/// The text up to its NUL.
+/// Returns the text up to its NUL.
 fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|&b| b == 0).next().unwrap_or_default()
 }
 
-/// The time from the fields behind records that are no samples (`sample_id_all`); 0 where the layout has none.
+/// Returns the time from the fields behind records that are no samples (`sample_id_all`); 0 where the layout has none.
 fn trailer(body: &[u8], layout: Layout) -> Option<u64> {
     let has = |bit: u32| usize::from(layout.sample_type & u64::from(bit) != 0);
     let after = has(sys::PERF_SAMPLE_ID)
@@ -284,7 +284,7 @@ fn sample<'a>(f: &mut Fields<'a>, layout: Layout) -> Option<Sample<'a>> {
 }
 
 impl Sample<'_> {
-    /// The registers as numbers, in the order of their bits.
+    /// Returns the registers as numbers, in the order of their bits.
     pub fn registers(&self) -> impl Iterator<Item = u64> + '_ {
         self.registers.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
     }

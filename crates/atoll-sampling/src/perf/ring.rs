@@ -1,6 +1,6 @@
-//! The buffer an event's records come through, shared with the kernel.
+//! The ring buffer through which an event's records come, shared with the kernel.
 //!
-//! Used by `event` only. The kernel writes and moves `data_head`; we read and move `data_tail`.
+//! Only `event` uses it. The kernel writes and moves `data_head`; this side reads and moves `data_tail`.
 
 use std::io;
 use std::mem::offset_of;
@@ -17,7 +17,7 @@ const PAGE: usize = 4096;
 pub(super) struct Ring {
     at: NonNull<u8>,
     bytes: usize,
-    /// The second buffer, and its bytes (a power of two).
+    /// The second buffer, and its number of bytes (a power of two).
     aux: Option<(NonNull<u8>, usize)>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps the buffer of event `fd` with `bytes` (a power of two of at least a page) for records, and a second one of
+    /// Maps the buffer of event `fd` with `bytes` (a power of two of at least a page) for records, and a second buffer of
     /// `aux_bytes` where that is not 0.
     pub(super) fn map(fd: RawFd, bytes: usize, aux_bytes: usize) -> io::Result<Ring> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -64,7 +64,7 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(offset).cast()) }
     }
 
-    /// Appends what the kernel wrote since the last time.
+    /// Appends what the kernel wrote since the last call.
     pub(super) fn take(&mut self, to: &mut Vec<u8>) -> usize {
         // SAFETY: the data begins behind the first page and has this many bytes.
         let data = unsafe { self.at.as_ptr().add(PAGE) };
@@ -74,7 +74,7 @@ impl Ring {
         unsafe { self.take_from(data, self.bytes, head, tail, to) }
     }
 
-    /// Appends what came to the second buffer since the last time.
+    /// Appends what came to the second buffer since the last call.
     pub(super) fn take_aux(&mut self, to: &mut Vec<u8>) {
         if let Some((at, bytes)) = self.aux {
             let (head, tail) =
@@ -111,7 +111,7 @@ impl Ring {
         len
     }
 
-    /// The kernel's clock, from the time stamp counter and what the first page says of it.
+    /// Returns the kernel's clock, from the time stamp counter and the factors in the first page.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn kernel_clock(&self) -> Option<u64> {
         const TIME_ZERO: u64 = 1 << 5;
@@ -128,7 +128,7 @@ impl Ring {
         Some(word(offset_of!(perf_event_mmap_page, time_zero)).wrapping_add(passed as u64))
     }
 
-    /// The kernel's clock; not known here.
+    /// Returns `None`: the kernel's clock is not known on this processor.
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn kernel_clock(&self) -> Option<u64> {
         None

@@ -1,4 +1,4 @@
-//! Any bytes as a program: read or refused, and if read, either refused by a segment or wholly inside it.
+//! Reads any bytes as a program. They are read or refused; if read, a segment refuses them or holds them wholly.
 #![no_main]
 
 use atoll_segment::Image;

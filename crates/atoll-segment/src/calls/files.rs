@@ -1,6 +1,6 @@
 //! Calls on files whose arguments or structures differ between the widths.
 //!
-//! The others are passed on as they are, see `pass.rs`.
+//! The other calls on files are passed on unchanged, see `pass.rs`.
 
 use super::pass::PATH_MAX;
 use super::{Caller, Delegate};
@@ -10,7 +10,7 @@ type Served = Result<u64, Errno>;
 
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-/// A 64-bit number that a 32-bit program passes in two registers.
+/// Joins the two registers in which a 32-bit program passes a 64-bit number.
 fn wide(low: u64, high: u64) -> u64 {
     low & 0xffff_ffff | high << 32
 }
@@ -39,7 +39,7 @@ pub(super) fn pwrite(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     at_offset(d, libc::SYS_pwrite64, a)
 }
 
-/// Most buffers of one call (UIO_MAXIOV).
+/// The most buffers of one call (UIO_MAXIOV).
 const MOST_BUFFERS: u64 = 1024;
 
 fn vectored(d: &Delegate, host: libc::c_long, a: [u64; 6]) -> Served {
@@ -123,7 +123,7 @@ pub(super) fn fstatat64(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     stat_by(d, a[2], libc::SYS_newfstatat, [d.fd(a[0])?, path.as_ptr() as u64, 0, a[3], 0, 0], 2)
 }
 
-/// A link's target; the program's own file is the one that runs in the segment, not atoll.
+/// Returns a link's target; the program's own file is the one that runs in the segment, not atoll.
 fn link(d: &Delegate, at: u64, path: u64, to: u64, len: u64) -> Served {
     let path = d.window.text(path, PATH_MAX)?;
     let buffer = d.window.address(to, len)? as u64;
@@ -157,7 +157,7 @@ pub(super) fn ftruncate64(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     unsafe { syscall(libc::SYS_ftruncate, [d.fd(a[0])?, wide(a[1], a[2]), 0, 0, 0, 0]) }
 }
 
-/// Commands that take a number or nothing; locks and owners are refused.
+/// Serves the commands that take a number or nothing; refuses locks and owners.
 pub(super) fn fcntl(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     match a[1] as i32 {
         libc::F_DUPFD
@@ -173,7 +173,7 @@ pub(super) fn fcntl(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     }
 }
 
-/// What programs ask of a terminal or a pipe; anything else is told to be none.
+/// Serves what programs ask of a terminal or a pipe; answers other requests as for a file that is no terminal.
 pub(super) fn ioctl(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     let bytes = match u64::from(a[1] as u32) {
         libc::TCGETS | libc::TCSETS | libc::TCSETSW | libc::TCSETSF => 36,

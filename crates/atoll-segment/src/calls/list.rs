@@ -1,6 +1,6 @@
-//! The one list of system calls: name, number for i386, number for x86-64, how it is served.
+//! The one list of system calls: name, number for i386, number for x86-64, and how it is served.
 //!
-//! Tables, names and tests are made from it: `tests.rs` beside has a test for every entry, or does not compile.
+//! Tables, names and tests are made from it. `tests.rs` beside it has a test for every entry, or does not compile.
 
 use super::Serve::{self, Absent, By, Pass, Refuse, To};
 use super::pass::Kind::{Buffer, Fd, Fixed, Maybe, Path, Signed, Value};
@@ -10,9 +10,9 @@ use super::{files, memory, opening, process, signals, threads, time};
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) name: &'static str,
-    /// Its number for 32-bit programs, if they have it.
+    /// The call's number for 32-bit programs, if they have it.
     pub(crate) i386: Option<u32>,
-    /// Its number for 64-bit programs, if they have it.
+    /// The call's number for 64-bit programs, if they have it.
     pub(crate) x86_64: Option<u32>,
     pub(crate) serve: Serve,
 }
@@ -26,7 +26,7 @@ macro_rules! number {
     };
 }
 
-/// Hands the list to the macro `$with`.
+/// Passes the list to the macro `$with`.
 macro_rules! for_each_call {
     ($with:ident) => {
         $with! {
@@ -161,7 +161,7 @@ macro_rules! for_each_call {
             kill 37 62 => To(signals::kill);
             tkill 238 200 => To(signals::tkill);
             tgkill 270 234 => To(signals::tgkill);
-            // What would need a second address space.
+            // Calls that would need a second address space.
             fork 2 57 => Refuse;
             vfork 190 58 => Refuse;
             execve 11 59 => Refuse;
@@ -172,7 +172,7 @@ macro_rules! for_each_call {
 
 macro_rules! calls {
     ($($name:ident $i386:tt $x86_64:tt => $serve:expr;)*) => {
-        /// Every call that is known.
+        /// All calls that are known.
         pub(crate) const CALLS: &[Call] = &[
             $(Call {
                 name: stringify!($name),
@@ -186,7 +186,7 @@ macro_rules! calls {
 
 for_each_call!(calls);
 
-/// Calls that somebody else than the core's own thread may serve: they say nothing of the core and seldom wait.
+/// Calls that another thread than the core's own may serve: they do not concern the core and seldom wait.
 pub(crate) const QUICK: &[&str] = &[
     "read",
     "write",

@@ -1,6 +1,6 @@
-//! Memory calls: the break and mappings, all inside the segment.
+//! Memory calls: the break and mappings, which all lie inside the segment.
 //!
-//! `space.rs` keeps the books. There is no access control in a segment, so protections are accepted and have no effect.
+//! `space.rs` keeps account of them. A segment has no access control, so protections are accepted and have no effect.
 
 use super::{Caller, Delegate, lock};
 use crate::errno::{EFAULT, Errno, syscall};
@@ -38,7 +38,7 @@ pub(super) fn mmap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     }
     if file && flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
         eprintln!(
-            "atoll: segment: a shared mapping of a file cannot be made in a segment, the program is told ENODEV"
+            "atoll: segment: a shared mapping of a file cannot be made in a segment, the program gets ENODEV"
         );
         return Err(Errno(libc::ENODEV));
     }
@@ -66,7 +66,7 @@ pub(super) fn mmap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     Ok(at)
 }
 
-/// Copies a file into a mapping; what lies behind its end stays zeros.
+/// Copies a file into a mapping; bytes behind the file's end stay zeros.
 fn fill(d: &Delegate, fd: u64, at: u64, len: u64, offset: u64) -> Result<(), Errno> {
     let fd = d.fd(fd)?;
     let mut done = 0;
@@ -96,7 +96,7 @@ pub(super) fn mremap(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     let (old, new) = (old.checked_next_multiple_of(PAGE), new.checked_next_multiple_of(PAGE));
     let (Some(old), Some(new)) = (old, new) else { return Err(EINVAL) };
     let flags = flags as i32;
-    // Moving to a place of the program's choice is for those who manage their own address space.
+    // Only programs that manage their own address space ask to move a mapping to a place of their choice.
     if !at.is_multiple_of(PAGE) || new == 0 || old == 0 || flags & !libc::MREMAP_MAYMOVE != 0 {
         return Err(EINVAL);
     }
@@ -141,7 +141,7 @@ pub(super) fn madvise(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     }
     let len = len.checked_next_multiple_of(PAGE).ok_or(EINVAL)?;
     d.window.address(at, len).map_err(|_| ENOMEM)?;
-    // The one advice that programs rely on: zeros afterwards. The rest are hints.
+    // This is the one advice that programs rely on, for zeros afterwards. The others are hints.
     if advice as i32 == libc::MADV_DONTNEED {
         let space = lock(&d.space);
         if !space.is_mapped(at, len) {
@@ -152,7 +152,7 @@ pub(super) fn madvise(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     Ok(0)
 }
 
-/// A segment's memory goes nowhere.
+/// Does nothing, as a segment's memory always stays resident.
 pub(super) fn mlock(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     d.window.address(a[0], a[1]).map_err(|_| ENOMEM)?;
     Ok(0)

@@ -27,7 +27,7 @@ use crate::memory::Discard;
 use crate::space::Space;
 use crate::window::Window;
 
-/// What a call leads to.
+/// What the core does after a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The core goes on with this value, as the kernel would return it.
@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
     ThreadPointer { base: u64 },
     /// Another core begins.
     Clone(CloneRequest),
-    /// The frame that a signal's handler ran on is taken back; `old` for the older of the two forms of i386.
+    /// The frame that a signal's handler ran on is taken back; `old` is set for the older of i386's two forms.
     SignalReturn { old: bool },
     /// This core ends.
     EndCore(i32),
@@ -46,33 +46,33 @@ pub(crate) enum Outcome {
     Kill(i32),
 }
 
-/// What the paging side knows of one core.
+/// The state of one core that the paging side keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Caller {
-    /// The offset that is cleared, and whoever waits there woken, when the core ends.
+    /// The offset of the word that is cleared when the core ends, which wakes the threads waiting there.
     pub(crate) clear_at_end: u64,
-    /// Signals that wait, bit 0 for signal 1.
+    /// The signals that are blocked, bit 0 for signal 1.
     pub(crate) mask: u64,
     /// The stack for handlers that ask for one: offset and bytes.
     pub(crate) signal_stack: Option<(u64, u64)>,
-    /// The program's descriptors for thread pointers: number to offset.
+    /// The offset of the program's thread pointer.
     pub(crate) thread_pointer: u64,
     /// A mask to return to when the interrupting handler returns (`sigsuspend`).
     pub(crate) mask_after: Option<u64>,
 }
 
-/// How a call is served.
+/// The way in which a call is served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Serve {
-    /// By the same call of this machine, its pointers translated.
+    /// By the same call of this machine, with its pointers translated.
     Pass(libc::c_long, &'static [pass::Kind]),
     /// By a function.
     By(fn(&Delegate, &mut Caller, [u64; 6]) -> Result<u64, Errno>),
-    /// By a function that decides how the core goes on.
+    /// By a function that decides what the core does next.
     To(fn(&Delegate, &mut Caller, [u64; 6]) -> Result<Outcome, Errno>),
-    /// Not at all, and the user is told.
+    /// Not served, and the user is told.
     Refuse,
-    /// Not at all; programs do without it.
+    /// Not served; programs do without it.
     Absent,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Delegate {
     by_number: HashMap<u32, &'static Call>,
 }
 
-/// What a delegate is for.
+/// What a delegate is made for.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) width: Width,
@@ -103,13 +103,13 @@ pub(crate) struct About {
     pub(crate) space: Space,
 }
 
-/// A lock whose holder cannot leave things half done.
+/// Takes a lock whose holder cannot leave things half done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Delegate {
-    /// The paging side of a program that has just been loaded.
+    /// Makes the paging side of a program that has just been loaded.
     pub(crate) fn new(about: About) -> Delegate {
         let About { width, window, discard, threads, program, space } = about;
         let number = |call: &'static Call| match width {
@@ -131,17 +131,17 @@ impl Delegate {
         }
     }
 
-    /// The program's memory.
+    /// Returns the program's memory.
     pub(crate) fn window(&self) -> &Window {
         &self.window
     }
 
-    /// What the program wants done about signals.
+    /// Returns what the program wants done about signals.
     pub(crate) fn signals(&self) -> &Signals {
         &self.signals
     }
 
-    /// Keeps a descriptor of ours out of the program's reach.
+    /// Keeps one of atoll's descriptors out of the program's reach.
     pub(crate) fn hide(&self, fd: i32) {
         lock(&self.hidden).insert(fd);
     }
@@ -165,48 +165,44 @@ impl Delegate {
         served.unwrap_or_else(|errno| Outcome::Value(errno.returned()))
     }
 
-    /// May somebody else than the core's own thread serve this call?
+    /// Whether another thread than the core's own may serve this call.
     pub(crate) fn is_quick(&self, number: u32) -> bool {
         self.by_number.get(&number).is_some_and(|call| list::QUICK.contains(&call.name))
     }
 
-    /// Says once that a call could not be delegated.
+    /// Says once on standard error that a call could not be delegated.
     fn tell(&self, number: u32, name: &str) {
         if lock(&self.told).insert(number) {
-            eprintln!(
-                "atoll: segment: call {number} ({name}) cannot be delegated, the program is told ENOSYS"
-            );
+            eprintln!("atoll: segment: call {number} ({name}) cannot be delegated, the program gets ENOSYS");
         }
     }
 
-    /// A call that a backend without threads gets.
+    /// Says once that a program asked for a thread from a backend that has none.
     fn tell_no_threads(&self) {
         if lock(&self.told).insert(u32::MAX) {
-            eprintln!(
-                "atoll: segment: clone cannot be delegated by this backend, the program is told ENOSYS"
-            );
+            eprintln!("atoll: segment: clone cannot be delegated by this backend, the program gets ENOSYS");
         }
     }
 
-    /// Says once that a file that is memory was asked for.
+    /// Says once that the program asked for a file that is memory.
     fn tell_memory(&self) {
         if lock(&self.told).insert(u32::MAX - 1) {
             eprintln!(
-                "atoll: segment: a file that is memory cannot be opened from a segment, the program is told EACCES"
+                "atoll: segment: a file that is memory cannot be opened from a segment, the program gets EACCES"
             );
         }
     }
 
-    /// Is this descriptor one of the program's?
+    /// Returns the descriptor if it is one of the program's.
     ///
     /// # Errors
-    /// EBADF if it is atoll's.
+    /// EBADF if the descriptor is atoll's.
     fn fd(&self, fd: u64) -> Result<u64, Errno> {
         let fd = u64::from(fd as u32);
         if lock(&self.hidden).contains(&(fd as i32)) { Err(Errno(libc::EBADF)) } else { Ok(fd) }
     }
 
-    /// The lowest and the first offset beyond the segment, for messages.
+    /// Returns the lowest offset and the first offset beyond the segment, for messages.
     pub(crate) fn limit(&self) -> u64 {
         self.window.limit()
     }

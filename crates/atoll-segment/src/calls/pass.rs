@@ -1,16 +1,16 @@
-//! Calls that this machine's kernel serves as they are, once their pointers are checked and translated.
+//! Calls that this machine's kernel serves unchanged, once their pointers are checked and translated.
 //!
-//! `list.rs` says for each what its arguments are; calls whose structures differ by width are in the files beside.
+//! `list.rs` gives the arguments of each. Calls whose structures differ by width are in the files beside this one.
 
 use std::ffi::CString;
 
 use super::Delegate;
 use crate::errno::{Errno, syscall};
 
-/// Longest path, in bytes.
+/// The longest path, in bytes.
 pub(super) const PATH_MAX: usize = libc::PATH_MAX as usize - 1;
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// A number.
@@ -21,18 +21,18 @@ pub(crate) enum Kind {
     Fd,
     /// The offset of a path.
     Path,
-    /// The offset of as many bytes as the argument of that number says.
+    /// The offset of a buffer whose number of bytes is in the argument of this index.
     Buffer(usize),
-    /// The offset of that many bytes.
+    /// The offset of this number of bytes.
     Fixed(u64),
-    /// That, or zero.
+    /// The offset of this number of bytes, or zero.
     Maybe(u64),
 }
 
-/// Serves a call by the same call of this machine.
+/// Serves a call with the same call of this machine.
 pub(super) fn pass(d: &Delegate, host: libc::c_long, kinds: &[Kind], a: [u64; 6]) -> Result<u64, Errno> {
     let mut to = [0; 6];
-    // Copied, so that the program cannot change them after the check.
+    // The arguments are copied, so that the program cannot change them after the check.
     let mut paths: [Option<CString>; 2] = [None, None];
     let mut free = paths.iter_mut();
     for (i, kind) in kinds.iter().enumerate() {

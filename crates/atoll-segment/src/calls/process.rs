@@ -1,13 +1,13 @@
 //! Calls about the process and the machine.
 //!
-//! Structures are narrower for 32-bit programs; limits that the segment sets are told as such.
+//! Structures are narrower for 32-bit programs. Limits that the segment sets are reported as such.
 
 use super::{Caller, Delegate};
 use crate::errno::{Errno, syscall};
 
 type Served = Result<u64, Errno>;
 
-/// Numbers that did not fit 16 bits were told as this.
+/// The value reported for numbers that do not fit into 16 bits.
 const OVERFLOW: u64 = 65534;
 
 fn narrow(host: libc::c_long) -> Served {
@@ -32,7 +32,7 @@ pub(super) fn getegid16(_: &Delegate, _: &mut Caller, _: [u64; 6]) -> Served {
     narrow(libc::SYS_getegid)
 }
 
-/// The machine's name; a 32-bit program's machine is an i686.
+/// Serves `uname`; a 32-bit program's machine is an i686.
 pub(super) fn uname(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     let to = d.window.address(a[0], 6 * 65)?;
     // SAFETY: the structure was checked.
@@ -54,7 +54,7 @@ pub(super) fn sysinfo(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
         unsafe { d.window.address(a[0], 112)?.cast::<libc::sysinfo>().write_unaligned(info) };
         return Ok(0);
     }
-    // Sizes in a unit that lets them fit 32 bits.
+    // The sizes are in a unit that makes them fit into 32 bits.
     let unit = 4096_u64;
     let size = |bytes: u64| (bytes * u64::from(info.mem_unit) / unit) as u32;
     let words = [
@@ -81,7 +81,7 @@ pub(super) fn sysinfo(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     Ok(0)
 }
 
-/// A resource's limits, as the kernel tells them.
+/// Returns a resource's limits, as the kernel reports them.
 fn limits(resource: u64) -> Result<[u64; 2], Errno> {
     let mut limits = [0_u64; 2];
     // SAFETY: the structure is ours.
@@ -99,7 +99,7 @@ pub(super) fn getrlimit(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     Ok(0)
 }
 
-/// Limits are told; they are atoll's, and so cannot be changed.
+/// Reports limits; they are atoll's, and so cannot be changed.
 pub(super) fn prlimit64(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     if a[2] != 0 || (a[0] != 0 && a[0] != u64::from(std::process::id())) {
         return Err(Errno(libc::EPERM));
@@ -126,7 +126,7 @@ pub(super) fn getrusage(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     Ok(0)
 }
 
-/// A thread may have a name; nobody looks at it. The rest would change atoll.
+/// Lets a thread have a name. The other operations would change atoll.
 pub(super) fn prctl(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     match a[0] as i32 {
         libc::PR_SET_NAME => d.window.text(a[1], 64).map(|_| 0),
@@ -134,7 +134,7 @@ pub(super) fn prctl(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     }
 }
 
-/// The CPUs a core may run on; one where the program cannot have a second core.
+/// Returns the CPUs that a core may run on; one CPU where the program cannot have a second core.
 pub(super) fn sched_getaffinity(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served {
     let to = d.window.address(a[2], a[1])? as u64;
     // SAFETY: the buffer was checked.

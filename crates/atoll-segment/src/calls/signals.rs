@@ -1,7 +1,7 @@
-//! Signals: what the program wants done about each, and which wait.
+//! Signals: what the program wants done about each, and which are pending.
 //!
-//! A backend that can interrupt its cores registers a catcher; it makes the frames handlers run on. Without one a signal
-//! does what it does by default.
+//! A backend that can interrupt its cores registers a catcher, and makes the frames that handlers run on. Without a catcher a
+//! signal does what it does by default.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -13,37 +13,37 @@ type Served = Result<u64, Errno>;
 type Led = Result<Outcome, Errno>;
 
 const EINVAL: Errno = Errno(libc::EINVAL);
-/// Signals are 1 to 64.
+/// The greatest signal; signals are 1 to 64.
 const SIGNALS: u64 = 64;
 
-/// The bit of a signal in a mask.
+/// Returns the bit of a signal in a mask.
 pub(crate) fn bit(signal: i32) -> u64 {
     1 << ((signal - 1) & 63)
 }
 
-/// Those that no mask stops.
+/// Returns the signals that no mask stops.
 fn unstoppable() -> u64 {
     bit(libc::SIGKILL) | bit(libc::SIGSTOP)
 }
 
-/// What is done about a signal.
+/// The program's action for a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Action {
-    /// An offset, or 0 for the default and 1 for nothing.
+    /// The offset of the handler, or 0 for the default and 1 for nothing.
     pub(crate) handler: u64,
     pub(crate) flags: u64,
-    /// What a handler returns to.
+    /// The offset that a handler returns to.
     pub(crate) restorer: u64,
-    /// What else waits while it runs.
+    /// The signals that are blocked while the handler runs.
     pub(crate) mask: u64,
 }
 
-/// Of all signals.
+/// The actions for all signals, and the pending ones.
 #[derive(Debug)]
 pub(crate) struct Signals {
     actions: Mutex<[Action; SIGNALS as usize + 1]>,
     pending: AtomicU64,
-    /// Has this machine's signal brought to us.
+    /// Makes this machine deliver a signal to atoll.
     catcher: OnceLock<fn(i32)>,
 }
 
@@ -58,17 +58,17 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// From now on signals with handlers are brought by `catcher` and noted by [`Signals::note`].
+    /// From now on `catcher` makes signals with handlers arrive here, where [`Signals::note`] notes them.
     pub(crate) fn bring_by(&self, catcher: fn(i32)) {
         let _ = self.catcher.set(catcher);
     }
 
-    /// A signal came. Called from signal handlers.
+    /// Notes that a signal came. Signal handlers call this.
     pub(crate) fn note(&self, signal: i32) {
         self.pending.fetch_or(bit(signal), Ordering::SeqCst);
     }
 
-    /// The next signal that waits and is not masked, and what is to be done; it waits no longer.
+    /// Returns the next signal that is pending and not masked, with its action; it is then no longer pending.
     pub(crate) fn next(&self, mask: u64) -> Option<(i32, Action)> {
         loop {
             let ready = self.pending.load(Ordering::SeqCst) & !mask;
@@ -82,12 +82,12 @@ impl Signals {
         }
     }
 
-    /// Does one wait that is not masked?
+    /// Whether an unmasked signal is pending.
     pub(crate) fn is_waiting(&self, mask: u64) -> bool {
         self.pending.load(Ordering::SeqCst) & !mask != 0
     }
 
-    /// What is to be done about a signal that happens now.
+    /// Returns the action for a signal that happens now.
     pub(crate) fn take(&self, signal: i32) -> Action {
         let mut actions = lock(&self.actions);
         let action = actions[signal as usize];
@@ -139,7 +139,7 @@ pub(super) fn rt_sigaction(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served 
     let Some(new) = new else { return Ok(0) };
     actions[signal as usize] = new;
     drop(actions);
-    // Faults come to the backend anyhow.
+    // Faults come to the backend in any case.
     if matches!(
         signal,
         libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS
@@ -180,10 +180,10 @@ pub(super) fn rt_sigprocmask(d: &Delegate, c: &mut Caller, a: [u64; 6]) -> Serve
     Ok(0)
 }
 
-/// Waits until a signal waits that the mask lets through.
+/// Waits until a signal is pending that the mask lets through.
 fn wait(d: &Delegate, mask: u64) -> Served {
     while !d.signals.is_waiting(mask) {
-        // Signals interrupt it; the limit is for one that came just before.
+        // Signals interrupt the wait. The time limit is for a signal that came just before.
         // SAFETY: no pointers.
         unsafe { libc::poll(std::ptr::null_mut(), 0, 10) };
     }
@@ -247,7 +247,7 @@ pub(super) fn sigaltstack(d: &Delegate, c: &mut Caller, a: [u64; 6]) -> Served {
     Ok(0)
 }
 
-/// A signal to the program itself that it does not handle ends it; any other is sent.
+/// Sends a signal. A signal to the program itself that it does not handle ends the program.
 fn send(d: &Delegate, host: libc::c_long, a: [u64; 6], process: i32, signal: u64) -> Led {
     let own = process == std::process::id() as i32;
     let ends = |signal| {

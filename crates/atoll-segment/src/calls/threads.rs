@@ -1,6 +1,6 @@
-//! Calls about threads: another core, where the thread pointer is, waiting on words, and ends.
+//! Calls about threads: making cores, thread pointers, waiting on words, and ends.
 //!
-//! A backend does what only it can (`Outcome`); whether it can add cores is `Delegate`'s `threads`.
+//! A backend does what only it can do (`Outcome`). `Delegate`'s `threads` says whether it can add cores.
 
 use super::{Caller, Delegate, Outcome};
 use crate::calls::time;
@@ -11,25 +11,25 @@ type Led = Result<Outcome, Errno>;
 
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-/// What a new core begins with; the rest is a copy of the caller's registers.
+/// The registers that a new core begins with; the others are copies of the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CloneRequest {
-    /// Its stack pointer.
+    /// The new core's stack pointer.
     pub(crate) stack: u64,
-    /// Its thread pointer, if it is to have another.
+    /// The new core's thread pointer, if it gets another.
     pub(crate) thread_pointer: Option<u64>,
-    /// Where its number is told to the parent.
+    /// The offset in the parent where the new core's number is stored.
     pub(crate) tell_parent: Option<u64>,
-    /// Where its number is told to itself.
+    /// The offset where the new core's number is stored for itself.
     pub(crate) tell_child: Option<u64>,
-    /// What is cleared at its end.
+    /// The offset of the word that is cleared when the core ends.
     pub(crate) clear_at_end: u64,
 }
 
-/// `struct user_desc` of i386: number, base, limit, flags.
+/// The words of i386's `struct user_desc`: number, base, limit, flags.
 pub(super) fn set_thread_area(d: &Delegate, c: &mut Caller, a: [u64; 6]) -> Led {
     let [number, base, ..] = d.window.read::<[u32; 4]>(a[0])?;
-    // One descriptor is what libc needs: it has the first number that Linux would give.
+    // libc needs one descriptor: the first number that Linux would give.
     if number != u32::MAX && number != THREAD_DESCRIPTOR {
         return Err(EINVAL);
     }
@@ -38,7 +38,7 @@ pub(super) fn set_thread_area(d: &Delegate, c: &mut Caller, a: [u64; 6]) -> Led 
     Ok(Outcome::ThreadPointer { base: u64::from(base) })
 }
 
-/// The descriptor that 32-bit programs on a 64-bit Linux are given for their thread pointer.
+/// The descriptor that a 64-bit Linux gives 32-bit programs for their thread pointer.
 pub(crate) const THREAD_DESCRIPTOR: u32 = 12;
 
 const ARCH_SET_FS: i32 = 0x1002;
@@ -65,7 +65,7 @@ pub(super) fn set_tid_address(_: &Delegate, c: &mut Caller, a: [u64; 6]) -> Serv
     unsafe { syscall(libc::SYS_gettid, [0; 6]) }
 }
 
-/// Operations without and with a time, and those whose fourth argument is a number.
+/// Serves the operations with and without a time, and those whose fourth argument is a number.
 fn futex_by(d: &Delegate, a: [u64; 6], time: impl Fn(u64) -> Result<[i64; 2], Errno>) -> Served {
     let [word, operation, value, fourth, second, third] = a;
     let word = d.window.address(word, 4)? as u64;
@@ -97,7 +97,7 @@ pub(super) fn futex_time64(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served 
     futex_by(d, a, |at| d.window.read::<[i64; 2]>(at))
 }
 
-/// What a thread of libc's shares with its parent; anything less would be a process.
+/// The flags of what a thread of libc shares with its parent; with fewer it would be a process.
 const THREAD: i32 =
     libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
 
@@ -139,7 +139,7 @@ pub(super) fn exit_group(_: &Delegate, _: &mut Caller, a: [u64; 6]) -> Led {
 }
 
 impl Delegate {
-    /// What the kernel does at a thread's end: clears the word it was told of, and wakes who waits for it.
+    /// Does what the kernel does at a thread's end: clears the word that it was told of, and wakes the threads waiting there.
     pub(crate) fn core_ended(&self, c: &Caller) {
         if c.clear_at_end != 0
             && let Ok(word) = self.window.address(c.clear_at_end, 4)

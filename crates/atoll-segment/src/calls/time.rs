@@ -1,13 +1,14 @@
 //! Calls on time, whose structures are narrower for 32-bit programs.
 //!
-//! A core waits in here as long as the program asked to; its thread is its own.
+//! A core waits in here as long as the program asked it to; each core has its own thread.
 
 use super::{Caller, Delegate};
 use crate::errno::{Errno, syscall};
 
 type Served = Result<u64, Errno>;
 
-/// Calls `host` with a structure of 64-bit numbers that it writes, of argument `place`, and writes it narrowly.
+/// Calls `host` with a structure of 64-bit numbers that the call writes, in argument `place`, and writes it to the program in
+/// its own width.
 fn tell<const N: usize>(d: &Delegate, host: libc::c_long, mut a: [u64; 6], place: usize) -> Served
 where
     [i64; N]: Sized,
@@ -29,7 +30,7 @@ where
     Ok(value)
 }
 
-/// A time that the program passes in its own width.
+/// Reads a time that the program passes in its own width.
 pub(super) fn duration(d: &Delegate, at: u64) -> Result<[i64; 2], Errno> {
     if d.is_32() { Ok(d.window.read::<[i32; 2]>(at)?.map(i64::from)) } else { d.window.read::<[i64; 2]>(at) }
 }
@@ -63,7 +64,7 @@ pub(super) fn clock_getres(d: &Delegate, _: &mut Caller, a: [u64; 6]) -> Served 
     tell::<2>(d, libc::SYS_clock_getres, [a[0], a[1], 0, 0, 0, 0], 1)
 }
 
-/// Sleeps; what is left when a signal comes is written where the program wants it.
+/// Sleeps; if a signal comes, the remaining time is written where the program wants it.
 fn sleep(d: &Delegate, clock: u64, flags: u64, request: u64, rest: u64) -> Served {
     let wanted = duration(d, request)?;
     let mut left = [0_i64; 2];

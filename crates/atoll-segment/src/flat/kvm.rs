@@ -1,7 +1,7 @@
 //! A 32-bit machine without paging in a KVM virtual CPU, as in the talk.
 //!
-//! Where KVM emulates such code instead of running it (software virtualisation), `probe` finds out by an instruction that KVM's
-//! emulator lacks, and the machine is refused with the reason. `machine.rs` has its memory.
+//! Where KVM emulates such code instead of running it (software virtualisation), `probe` finds that out by an instruction that
+//! KVM's emulator lacks, and the machine is refused with the reason. `machine.rs` has its memory.
 
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, Receiver};
@@ -33,16 +33,16 @@ struct Loaded {
 #[derive(Debug)]
 struct Running {
     machine: Machine,
-    /// Kept for its virtual CPU.
+    /// Kept because the virtual CPU needs it.
     vm: VmFd,
-    /// Why the virtual CPU stopped, if it did.
+    /// Receives the reason if the virtual CPU stops.
     stopped: Receiver<String>,
 }
 
-/// Protected mode without paging.
+/// The register CR0 for protected mode without paging.
 const CR0: u64 = 0x31;
 
-/// Flat or based segments of supervisor privilege.
+/// Makes a flat or based segment of supervisor privilege.
 fn segment(base: u32, limit: u32, selector: u32, kind: u8) -> kvm_segment {
     kvm_segment {
         base: u64::from(base),
@@ -85,7 +85,7 @@ fn processor(kvm_: &Kvm, vm: &VmFd) -> Result<VcpuFd, SegmentError> {
     Ok(vcpu)
 }
 
-/// Does KVM run 32-bit code without paging on the processor? Tried with SSE2 instructions.
+/// Whether KVM runs 32-bit code without paging on the processor, tried with SSE2 instructions.
 fn probe(kvm_: &Kvm) -> Result<bool, SegmentError> {
     const PORT: u16 = 0x10;
     let memory =
@@ -110,7 +110,7 @@ fn probe(kvm_: &Kvm) -> Result<bool, SegmentError> {
 }
 
 impl Kvm32Cores {
-    /// Nothing yet.
+    /// Makes cores without a program.
     ///
     /// # Errors
     /// There is no KVM, this process may not use it, or it only emulates such code.
@@ -153,7 +153,7 @@ impl Cores for Kvm32Cores {
                 Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => continue,
                 Err(error) => format!("its virtual CPU failed ({error})"),
             };
-            // Nobody listens once the program has ended.
+            // Nobody receives this once the program has ended.
             let _ = tell.send(why);
             return;
         };
@@ -168,7 +168,7 @@ impl Cores for Kvm32Cores {
     fn serve(&mut self) -> Result<End, SegmentError> {
         let Running { machine, vm, stopped } = self.stage.running()?;
         let end = machine.serve(|| stopped.try_recv().ok());
-        // The core's thread spins in the machine until the process ends, so its memory stays.
+        // The core's thread spins in the machine until the process ends, so the memory stays.
         std::mem::forget((machine, vm));
         Ok(end)
     }

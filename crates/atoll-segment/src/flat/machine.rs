@@ -1,7 +1,8 @@
 //! The memory of a 32-bit machine without paging, and the paging side's end of its ring.
 //!
-//! The segment begins at physical address 0; the monitor (`monitor.rs`), its tables and the ring lie behind the limit. `qemu.rs` and `kvm.rs`
-//! make a processor run in it; this serves what the processor asks for, and takes every word of the ring for hostile.
+//! The segment begins at physical address 0. The monitor (`monitor.rs`), its tables and the ring lie behind the limit.
+//! `qemu.rs` and `kvm.rs` make a processor run in this memory. This module serves what the processor asks for, and takes every
+//! word of the ring for hostile.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -15,27 +16,27 @@ use crate::plan;
 use crate::shared_object::shared_object;
 use crate::violation::{Registers, Violation, explain, signal_of};
 
-/// The lowest offset of the gate: below are the PC's own tables, its screen and its firmware.
+/// The lowest offset of the gate: the PC's own tables, its screen and its firmware lie below.
 const GATE: u64 = 1 << 20;
-/// The lowest offset that is the program's.
+/// The lowest offset that belongs to the program.
 const LOW: u64 = GATE + 0x10000;
 const LEAST: u64 = 4 << 20;
-/// The largest segment: with the monitor it stays below a PC's devices.
+/// The largest segment in bytes: with the monitor it stays below a PC's devices.
 const MOST: u64 = 2 << 30;
-/// What firmware takes at the end of memory.
+/// The number of bytes that firmware takes at the end of memory.
 const FIRMWARE: u64 = 16 << 20;
 
-/// Number of the first descriptor that programs are given for their thread pointer.
+/// The number of the first descriptor that programs are given for their thread pointer.
 const THREAD_DESCRIPTOR: u32 = crate::calls::THREAD_DESCRIPTOR;
 
-/// The stub that programs call, behind the header of its shared object.
+/// The offset of the stub that programs call, behind the header of its shared object.
 const CALL: u32 = 0x100;
 
-/// States of the ring's first word: free, and these.
+/// States of the ring's first word; 0 is free.
 const POSTED: u32 = 1;
 const SERVED: u32 = 2;
 
-/// How long the paging side looks without a pause when no call comes, and how long it then pauses.
+/// How long the paging side looks without a pause when no call comes, and how long it then pauses at a time.
 const PATIENCE: Duration = Duration::from_micros(200);
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -45,31 +46,31 @@ pub(super) struct Machine {
     memory: Memory,
     delegate: Delegate,
     sizes: Sizes,
-    /// Where the monitor is.
+    /// The offset of the monitor.
     pub(super) monitor: u32,
 }
 
 /// The sizes of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Of the segment.
+    /// The bytes of the segment.
     segment: u64,
-    /// Of all memory.
+    /// The bytes of all memory.
     pub(super) all: u64,
 }
 
 impl Sizes {
-    /// For a segment of `bytes`.
+    /// Returns the sizes for a segment of `bytes`.
     ///
     /// # Errors
-    /// It is too small or too large.
+    /// The segment is too small or too large.
     pub(super) fn of(bytes: u64) -> Result<Sizes, SegmentError> {
         let segment = segment_bytes(bytes, 1 << 20, LEAST..=MOST, "it must end below a PC's devices")?;
         Ok(Sizes { segment, all: segment + FIRMWARE })
     }
 }
 
-/// A segment descriptor of `limit` bytes (whole pages if more than 1 MiB) with these access and size flags.
+/// Makes a segment descriptor of `limit` bytes (whole pages if more than 1 MiB) with these access and size flags.
 fn descriptor(base: u32, limit: u64, access: u64, flags: u64) -> u64 {
     let (limit, granular) = if limit > 1 << 20 { (limit / 4096 - 1, 8) } else { (limit - 1, 0) };
     let base = u64::from(base);
@@ -81,13 +82,14 @@ fn descriptor(base: u32, limit: u64, access: u64, flags: u64) -> u64 {
         | (base >> 24) << 56
 }
 
-/// Present code or data of a privilege, and 32-bit.
+/// Access flags of present 32-bit code and data of each privilege.
 const CODE_ACCESS: u64 = 0x9b;
 const DATA_ACCESS: u64 = 0x93;
 const USER: u64 = 0x60;
 const BITS_32: u64 = 4;
 
-/// Writes the gate, the program, the monitor and its tables; gives the paging side and how the program begins.
+/// Writes the gate, the program, the monitor and its tables; returns the paging side and the registers that the program begins
+/// with.
 fn fill(memory: &Memory, sizes: Sizes, program: &Program) -> Result<(Delegate, Registers), SegmentError> {
     let window = memory.window(0, LOW, sizes.segment);
     let everything = memory.window(0, 0, sizes.all);
@@ -119,13 +121,13 @@ fn fill(memory: &Memory, sizes: Sizes, program: &Program) -> Result<(Delegate, R
         (offset & 0xffff) | u64::from(monitor::CODE) << 16 | (0x8e | privilege) << 40 | (offset >> 16) << 48
     };
     for vector in 0..32 {
-        // A program may break where it likes.
+        // A program may set a breakpoint anywhere.
         let privilege = if vector == 3 || vector == 4 { USER } else { 0 };
         let entry = gate_to(monitor::stub(vector), privilege);
         put(at(monitor::IDT) + 8 * u64::from(vector), &entry.to_le_bytes())?;
     }
     put(at(monitor::IDT) + 8 * 0x80, &gate_to(monitor::call(), USER).to_le_bytes())?;
-    // The task: where the monitor's stack is.
+    // The task state segment says where the monitor's stack is.
     let stack = [monitor::STACK.to_le_bytes(), monitor::DATA.to_le_bytes()].concat();
     put(at(monitor::TASK) + 4, &stack)?;
     for (place, table, bytes) in
@@ -154,7 +156,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Waits until firmware has done what it does with memory, and loads the program anew; `gone` as for [`Machine::serve`].
+    /// Waits until firmware has finished with memory, and loads the program anew; `gone` is as for [`Machine::serve`].
     pub(super) fn load_after_firmware(
         &mut self,
         program: &Program,
@@ -178,23 +180,23 @@ impl Machine {
         Ok(())
     }
 
-    /// The registers that the monitor enters the program with.
+    /// Writes the registers that the monitor enters the program with.
     fn begin_with(&self, registers: &Registers) {
         self.set_registers(registers);
         self.word(56).store(monitor::USER_DATA, Ordering::SeqCst);
     }
 
-    /// All of it.
+    /// Returns all of the memory.
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// The paging side.
+    /// Returns the paging side.
     pub(super) fn delegate(&self) -> &Delegate {
         &self.delegate
     }
 
-    /// A word of the ring: state, vector, registers as in [`Registers`], error, code and data selectors.
+    /// Returns a word of the ring: state, vector, registers as in [`Registers`], error, code and data selectors.
     fn word(&self, offset: u32) -> &AtomicU32 {
         assert!(offset < 64 && offset.is_multiple_of(4), "there is no such word");
         let at = self.memory.base().wrapping_add((self.monitor + monitor::RING + offset) as usize);
@@ -225,7 +227,7 @@ impl Machine {
         }
     }
 
-    /// Serves calls until the program ends, or `gone` says why the processor did.
+    /// Serves calls until the program ends, or until `gone` returns why the processor stopped.
     pub(super) fn serve(&self, mut gone: impl FnMut() -> Option<String>) -> End {
         const CALL_VECTOR: u32 = 0x80;
         let mut caller = Caller::default();
@@ -260,7 +262,7 @@ impl Machine {
                     let why = "it returned from a signal handler, and none is run here";
                     return End::Signal(libc::SIGSEGV, Some(why.to_owned()));
                 }
-                // The only core's end is the program's.
+                // The end of the only core is the program's end.
                 Outcome::EndCore(status) | Outcome::End(status) => return End::Status(status),
                 Outcome::Kill(signal) => return End::Signal(signal, None),
             };
@@ -272,21 +274,21 @@ impl Machine {
         }
     }
 
-    /// libc reaches below its thread pointer, so offsets go round all of memory there.
+    /// Sets the thread pointer. libc reaches below it, so its offsets wrap round all of memory.
     fn set_thread_pointer(&self, base: u32) {
         let entry = descriptor(base, 1 << 32, DATA_ACCESS | USER, BITS_32);
         let everything = self.memory.window(0, 0, self.memory.bytes() as u64);
         let at = self.monitor + monitor::GDT + 8 * THREAD_DESCRIPTOR;
-        // Inside memory, as the machine was laid out.
+        // The descriptor lies inside memory, as the machine was laid out.
         let _ = everything.write_bytes(u64::from(at), &entry.to_le_bytes());
     }
 
-    /// How a program ends that the processor stopped.
+    /// Returns how a program ended that the processor stopped.
     fn fault(&self, vector: u32, r: &Registers, thread_pointer: u64) -> End {
         let window = self.delegate.window();
         let mut code = [0_u8; 15];
         let there = code.len().min(window.limit().saturating_sub(u64::from(r.eip)) as usize);
-        // Outside, no byte of it can be read, and none is needed.
+        // An instruction outside the segment cannot be read, and none of its bytes is needed.
         let _ = window.read_bytes(u64::from(r.eip), &mut code[..there]);
         let signal = match vector {
             0 | 16 | 19 => libc::SIGFPE,
@@ -297,7 +299,7 @@ impl Machine {
         if signal != libc::SIGSEGV {
             return End::Signal(signal_of(&code[..there], 32).unwrap_or(signal), None);
         }
-        // The lowest offsets are memory like any other here.
+        // The lowest offsets are ordinary memory here.
         let found: Violation = explain(&code[..there], r, thread_pointer, 0, window.limit());
         End::Signal(signal, Some(found.to_string()))
     }
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_as_the_processor_reads_them() {
-        // 4 GiB of user data from 0, 32-bit: as in every Linux.
+        // This is a descriptor of 4 GiB of 32-bit user data from 0, as in every Linux.
         assert_eq!(descriptor(0, 1 << 32, DATA_ACCESS | USER, BITS_32), 0x00cf_f300_0000_ffff);
         assert_eq!(descriptor(0x1234_5678, 104, 0x89, 0), 0x1200_8934_5678_0067);
         assert_eq!(descriptor(0, 3 << 20, CODE_ACCESS, BITS_32), 0x00c0_9b00_0000_02ff);

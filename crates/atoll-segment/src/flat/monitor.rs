@@ -6,11 +6,11 @@
 
 use std::arch::global_asm;
 
-/// Offsets from the monitor's start: the tables, the ring, the end of the stack, the code, and bytes of all of it.
+/// Offsets from the monitor's start: the tables, the ring, the end of the stack and the code; and the number of all bytes.
 pub(super) const GDT: u32 = 0x0;
 pub(super) const IDT: u32 = 0x100;
 pub(super) const TASK: u32 = 0xa00;
-/// What `lgdt` and `lidt` read.
+/// The offset of what `lgdt` and `lidt` read.
 pub(super) const GDT_POINTER: u32 = 0xb00;
 pub(super) const IDT_POINTER: u32 = 0xb10;
 pub(super) const RING: u32 = 0x1000;
@@ -25,10 +25,10 @@ pub(super) const USER_CODE: u32 = 0x1b;
 pub(super) const USER_DATA: u32 = 0x23;
 pub(super) const TASK_SELECTOR: u32 = 0x28;
 
-/// What the ring's first word says when firmware is done.
+/// The ring's first word when firmware is done.
 pub(super) const READY: u32 = 0x4154_4f4c;
 
-/// Bytes of each of the first 32 gates' stubs.
+/// The number of bytes of the stub of each of the first 32 gates.
 pub(super) const STUB: u32 = 16;
 
 global_asm!(
@@ -37,11 +37,12 @@ global_asm!(
     ".p2align 4",
     ".hidden atoll_segment_monitor", ".globl atoll_segment_monitor",
     "atoll_segment_monitor:",
-    // Multiboot: magic, addresses given, checksum; then header, load, end, end of zeros, entry, filled in when loaded.
+    // The multiboot header: magic, addresses given, checksum; then header, load, end, end of zeros and entry, which are filled
+    // in when it is loaded.
     ".long 0x1badb002, 0x00010000, -(0x1badb002 + 0x00010000)",
     ".long 0, 0, 0, 0, 0",
-    // At 32: where multiboot begins, in flat segments. The addresses are filled in. Firmware has left things in memory
-    // until now, so only now it is told that the program may be loaded.
+    // At 32 multiboot begins, in flat segments. The addresses are filled in. Until now firmware has left things in memory, so
+    // only now it is said that the program may be loaded.
     "cli",
     ".byte 0xc7, 0x05",
     ".hidden atoll_segment_ready_place", ".globl atoll_segment_ready_place",
@@ -59,7 +60,7 @@ global_asm!(
     ".hidden atoll_segment_idt_place", ".globl atoll_segment_idt_place",
     "atoll_segment_idt_place:", ".long 0",
     ".byte 0xea", ".long 2f - atoll_segment_monitor + {text}", ".short {code}",
-    // From here on in segments that begin at the monitor's start; KVM begins here.
+    // From here on the code runs in segments that begin at the monitor's start. KVM begins here.
     ".hidden atoll_segment_begin", ".globl atoll_segment_begin",
     "atoll_segment_begin:",
     "2:",
@@ -73,7 +74,7 @@ global_asm!(
     "mov gs, eax",
     "mov eax, {task}",
     "ltr ax",
-    // SSE on, x87 errors as faults.
+    // This switches SSE on and makes x87 errors faults.
     "mov eax, cr4",
     "or eax, 0x600",
     "mov cr4, eax",
@@ -84,7 +85,7 @@ global_asm!(
     "fninit",
     "jmp 5f",
 
-    // The program came here: stack from the top: vector, error, eip, cs, eflags, esp, ss.
+    // The program comes here with the stack, from the top: vector, error, eip, cs, eflags, esp, ss.
     "3:",
     // push ds, whole: the assembler would take half a word.
     ".byte 0x1e",
@@ -139,7 +140,7 @@ global_asm!(
     ".byte 0x1f",
     "iretd",
 
-    // A stub for each vector: those of 8, 10 to 14, 17, 21, 29 and 30 find an error on the stack.
+    // There is a stub for each vector. The stubs of 8, 10 to 14, 17, 21, 29 and 30 find an error on the stack.
     ".p2align 4",
     ".hidden atoll_segment_stubs", ".globl atoll_segment_stubs",
     "atoll_segment_stubs:",
@@ -187,34 +188,34 @@ unsafe extern "C" {
     static atoll_segment_monitor_end: u8;
 }
 
-/// Where multiboot enters.
+/// The offset where multiboot enters.
 const MULTIBOOT_ENTRY: u32 = 32;
 
 fn offset(label: *const u8) -> u32 {
     (label as usize - &raw const atoll_segment_monitor as usize) as u32
 }
 
-/// Where a label is, from the monitor's start.
+/// Returns the offset of a label from the monitor's start.
 fn place(label: *const u8) -> u32 {
     TEXT + offset(label)
 }
 
-/// Where a KVM virtual CPU begins.
+/// Returns the offset where a KVM virtual CPU begins.
 pub(super) fn begin() -> u32 {
     place(&raw const atoll_segment_begin)
 }
 
-/// Where the stub of a fault is, and that of calls.
+/// Returns the offset of a vector's stub.
 pub(super) fn stub(vector: u32) -> u32 {
     place(&raw const atoll_segment_stubs) + vector * STUB
 }
 
-/// Where calls come in.
+/// Returns the offset where calls come in.
 pub(super) fn call() -> u32 {
     place(&raw const atoll_segment_int80)
 }
 
-/// The monitor's code as a multiboot image, for a monitor that begins at `monitor`.
+/// Returns the monitor's code as a multiboot image, for a monitor that begins at `monitor`.
 pub(super) fn image(monitor: u32) -> Vec<u8> {
     let at = monitor + TEXT;
     let end = offset(&raw const atoll_segment_monitor_end);

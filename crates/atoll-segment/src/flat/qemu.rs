@@ -1,6 +1,6 @@
 //! A 32-bit machine without paging in QEMU without acceleration: slow, but on any machine.
 //!
-//! `machine.rs` has its memory, which is a file in memory that QEMU maps as the guest's; nothing is left of it on any disk.
+//! `machine.rs` has its memory, which is a file in memory that QEMU maps as the guest's. No disk keeps any of it.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,14 +17,15 @@ use crate::stage::Stage;
 /// Names of the emulator, either of which will do.
 const NAMES: [&str; 2] = ["qemu-system-i386", "qemu-system-x86_64"];
 
-/// What QEMU does not need, refused by the kernel, where QEMU is built with that: new privileges and other programs.
+/// The arguments that have the kernel refuse what QEMU does not need, new privileges and other programs, where QEMU is built
+/// with that.
 const SANDBOX: [&str; 2] = ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"];
 
 /// A core that QEMU emulates.
 #[derive(Debug)]
 pub struct QemuCores {
     emulator: &'static str,
-    /// QEMU takes [`SANDBOX`].
+    /// Whether QEMU takes [`SANDBOX`].
     sandbox: bool,
     stage: Stage<Loaded, Running>,
 }
@@ -41,23 +42,23 @@ struct Loaded {
 struct Running {
     machine: Machine,
     emulator: Emulator,
-    /// Kept, as it is hidden from the program by its number.
+    /// Kept open, as its number is hidden from the program.
     _memory: File,
 }
 
-/// QEMU's process, which ends with this.
+/// QEMU's process, which is killed with this value.
 #[derive(Debug)]
 struct Emulator(Child);
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Why QEMU is no longer there, if so.
+/// Returns why QEMU is no longer there, if it is not.
 fn gone(child: &mut Child) -> Option<String> {
     match child.try_wait() {
         Ok(None) => None,
@@ -67,7 +68,7 @@ fn gone(child: &mut Child) -> Option<String> {
 }
 
 impl QemuCores {
-    /// Nothing yet.
+    /// Makes cores without a program.
     ///
     /// # Errors
     /// QEMU is not installed.

@@ -1,7 +1,7 @@
-//! A 64-bit core: a virtual CPU that runs the program at user privilege, and its thread here.
+//! A 64-bit core: a virtual CPU that runs the program at user privilege, and its thread in this process.
 //!
-//! `mod.rs` sets up the machine and starts the first; the program's `clone` starts others. Everything a core executes is 64-bit
-//! user code but one instruction at `LANDING`, so it runs at native speed even where KVM emulates the rest.
+//! `mod.rs` sets up the machine and starts the first core; the program's `clone` starts others. Everything a core executes is
+//! 64-bit user code, except one instruction at `LANDING`. So it runs at native speed even where KVM emulates the rest.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,12 +19,13 @@ use crate::violation::{explain_64, signal_of};
 
 /// The port that the landing page's `out` names.
 pub(super) const PORT: u16 = 0x10;
-/// Of the task state segment in the landing page: where, and the offset of its list of ports, all of which are allowed.
+/// The place of the task state segment in the landing page, and the offset of its list of ports, all of which are allowed.
 const TASK: usize = 0x100;
 const TASK_BYTES: usize = 104;
 const PORT_BYTES: usize = 8;
 
-/// What lies in the landing page: `out PORT, al`, which software virtualisation executes at user privilege, and what allows it there.
+/// Returns the landing page: `out PORT, al`, which software virtualisation executes at user privilege, and the tables that
+/// allow it there.
 pub(super) fn landing() -> Vec<u8> {
     let mut page = vec![0xe7, PORT as u8];
     page.resize(TASK + TASK_BYTES - 2, 0);
@@ -39,9 +40,9 @@ pub(super) fn landing() -> Vec<u8> {
 pub(super) struct Machine {
     pub(super) vm: VmFd,
     pub(super) cpuid: CpuId,
-    /// Vector registers that the processor and KVM have.
+    /// The vector registers that both the processor and KVM have.
     pub(super) vectors: u64,
-    /// The top page table.
+    /// The address of the top page table.
     pub(super) root: u64,
     pub(super) delegate: Arc<Delegate>,
     pub(super) ring: Arc<Ring>,
@@ -50,7 +51,7 @@ pub(super) struct Machine {
 
 impl Machine {
     fn end(&self, end: End) {
-        // Nobody waits any more where the program already ended.
+        // Nobody receives this if the program has already ended.
         let _ = self.end.lock().unwrap_or_else(PoisonError::into_inner).send(end);
     }
 }
@@ -59,7 +60,7 @@ const STAR: u32 = 0xc000_0081;
 const LSTAR: u32 = 0xc000_0082;
 const SFMASK: u32 = 0xc000_0084;
 
-/// Long mode, paging, NX and `syscall`; SSE and AVX on.
+/// Control registers for long mode, paging, NX and `syscall`, with SSE and AVX on.
 const EFER: u64 = 0xd01;
 const CR0: u64 = 0x8005_0033;
 const CR4: u64 = 0x4_0620;
@@ -79,18 +80,18 @@ fn segment(selector: u16, kind: u8, long: bool) -> kvm_segment {
     }
 }
 
-/// One core.
+/// One core of a program.
 pub(super) struct Core {
     machine: Arc<Machine>,
     number: usize,
     vcpu: VcpuFd,
-    /// What it goes on with after a call.
+    /// The special registers that the core goes on with after a call.
     special: kvm_sregs,
     caller: Caller,
 }
 
 impl Core {
-    /// A virtual CPU that will begin with these registers.
+    /// Makes a virtual CPU that will begin with these registers.
     pub(super) fn new(
         machine: &Arc<Machine>,
         registers: &kvm_regs,
@@ -108,7 +109,8 @@ impl Core {
         registers: &kvm_regs,
         thread_pointer: u64,
     ) -> Result<Core, SegmentError> {
-        // A number is used by one core after the other, and a virtual CPU cannot be taken away: they get new ones.
+        // Cores that follow each other have the same number, but a virtual CPU cannot be taken away, so each core gets a new
+        // one.
         let vcpu = machine.vm.create_vcpu(next_cpu()).map_err(kvm("making a virtual CPU"))?;
         vcpu.set_cpuid2(&machine.cpuid).map_err(kvm("the virtual CPU's features"))?;
         let mut special = vcpu.get_sregs().map_err(kvm("reading a virtual CPU"))?;
@@ -126,7 +128,7 @@ impl Core {
             present: 1,
             ..kvm_segment::default()
         };
-        // Faults find no handler, which stops the virtual CPU with everything as it was.
+        // Faults find no handler. That stops the virtual CPU with all registers as they were.
         special.idt.limit = 0;
         special.gdt.limit = 0;
         vcpu.set_sregs(&special).map_err(kvm("setting up a virtual CPU"))?;
@@ -134,7 +136,7 @@ impl Core {
         xcrs.xcrs[0].value = machine.vectors;
         vcpu.set_xcrs(&xcrs).map_err(kvm("the virtual CPU's vector registers"))?;
         let msr = |index, data| kvm_msr_entry { index, data, ..kvm_msr_entry::default() };
-        // Flags that are cleared on the way to the landing: trap, interrupts, direction, alignment.
+        // Flags that are cleared on the way to the landing page: trap, interrupts, direction, alignment.
         let entries = [msr(STAR, 0x0023_0010 << 32), msr(LSTAR, LANDING), msr(SFMASK, 0x4_0700)];
         let msrs = Msrs::from_entries(&entries)
             .map_err(|_| failed("the virtual CPU's landing")(std::io::Error::other("too many")))?;
@@ -145,7 +147,7 @@ impl Core {
         Ok(Core { machine: Arc::clone(machine), number, vcpu, special, caller })
     }
 
-    /// Runs it on a thread of its own.
+    /// Runs the core on a thread of its own.
     pub(super) fn spawn(mut self, ready: impl FnOnce(i32) + Send + 'static) -> Result<(), SegmentError> {
         let started = std::thread::Builder::new().name(format!("core {}", self.number)).spawn(move || {
             // SAFETY: no arguments.
@@ -159,7 +161,7 @@ impl Core {
         started.map(|_| ()).map_err(failed("starting a core's thread"))
     }
 
-    /// Runs until the core ends (none) or the program does.
+    /// Runs until the core ends, which returns `None`, or until the program ends.
     fn run(&mut self) -> Option<End> {
         loop {
             let next = match self.vcpu.run() {
@@ -182,10 +184,10 @@ impl Core {
         }
     }
 
-    /// Serves a call that came the ordinary way.
+    /// Serves a call that came by an exit.
     fn call(&mut self) -> Result<Next, SegmentError> {
         let mut r = self.vcpu.get_regs().map_err(kvm("reading a virtual CPU"))?;
-        // As the instruction left them.
+        // The registers are as the instruction left them.
         (r.rip, r.rflags) = (r.rcx, r.r11 | 2);
         let number = u32::try_from(r.rax).unwrap_or(u32::MAX);
         let machine = Arc::clone(&self.machine);
@@ -235,7 +237,7 @@ impl Core {
         let window = *self.machine.delegate.window();
         let places = [request.tell_parent, request.tell_child];
         core.spawn(move |tid| {
-            // Told before the new core runs, as the kernel does.
+            // The number is stored before the new core runs, as the kernel does.
             for at in places.into_iter().flatten() {
                 let _ = window.write(at, tid);
             }
@@ -244,7 +246,7 @@ impl Core {
         told.recv().map(|tid| tid as u64).map_err(|e| failed("a core's start")(std::io::Error::other(e)))
     }
 
-    /// How a program ends whose core stopped.
+    /// Returns how a program ended whose core stopped.
     fn fault(&mut self) -> End {
         let (Ok(r), Ok(s)) = (self.vcpu.get_regs(), self.vcpu.get_sregs()) else {
             return End::Signal(libc::SIGSEGV, Some("its virtual CPU cannot be read".to_owned()));
@@ -252,7 +254,7 @@ impl Core {
         let window = self.machine.delegate.window();
         let mut code = [0_u8; 15];
         let there = code.len().min(window.limit().saturating_sub(r.rip) as usize);
-        // Outside, no byte of it can be read, and none is needed.
+        // An instruction outside the segment cannot be read, and none of its bytes is needed.
         let _ = window.read_bytes(r.rip, &mut code[..there]);
         if let Some(signal) = signal_of(&code[..there], 64) {
             return End::Signal(signal, None);
@@ -270,17 +272,17 @@ impl Core {
     }
 }
 
-/// Numbers of virtual CPUs, each used once.
+/// Returns the number of a virtual CPU; each number is used once.
 fn next_cpu() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::SeqCst)
 }
 
-/// How a core goes on.
+/// What a core does next.
 enum Next {
     On,
-    /// Not at all.
+    /// The core stops.
     Stop,
     /// The whole program ends.
     End(End),

@@ -1,17 +1,17 @@
-//! The quick way out of a 64-bit core: system calls of the program become jumps to a stub that posts to a ring.
+//! The quick way out of a 64-bit core: system calls of the program become jumps to a stub that posts them to a ring.
 //!
-//! At load, `mov eax, NUMBER; syscall` becomes `jmp thunk; syscall`: whoever jumps to the `syscall` itself still makes an
-//! ordinary call. `ring.rs` is the other side of the slots, `core.rs` serves ordinary calls.
+//! At load, `mov eax, NUMBER; syscall` becomes `jmp thunk; syscall`. Code that jumps to the `syscall` itself still makes an
+//! ordinary call. `ring.rs` is the other side of the slots, and `core.rs` serves ordinary calls.
 //!
-//! A slot belongs to a core, which finds it through its gs base. States: 0 free, 1 posted, 2 served, 3 to be made the
-//! ordinary way, 4 being served. Who moves it from 1 (server or core) does so by compare-and-swap.
+//! A slot belongs to a core, which finds it through its gs base. States: 0 free, 1 posted, 2 served, 3 to be made as an
+//! ordinary call, 4 being served. The server or the core moves a slot from 1 by compare-and-swap.
 
 use std::arch::global_asm;
 
 use super::pages::{GATE, LANDING};
 use crate::window::Window;
 
-/// How often a core looks before it makes a call the ordinary way: some tens of microseconds.
+/// The number of looks before a core makes a call as an ordinary one: some tens of microseconds.
 const SPINS: u32 = 2000;
 
 global_asm!(
@@ -78,16 +78,16 @@ fn stub() -> &'static [u8] {
 /// `mov r9, [rsp + 8]`, which libc's `syscall` function has in front of the instruction.
 const LOAD_R9: [u8; 5] = [0x4c, 0x8b, 0x4c, 0x24, 0x08];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// No call has a number as high.
+/// A bound for the numbers of calls: none has a number as high.
 const MOST_NUMBERS: u32 = 1024;
 
-/// Can this be taken out of the line in front of a `syscall`?
+/// Whether these bytes can be moved from their place in front of a `syscall`.
 fn is_movable(five: &[u8]) -> bool {
     let number = u32::from_le_bytes([five[1], five[2], five[3], five[4]]);
     (five[0] == 0xb8 && number < MOST_NUMBERS) || five == LOAD_R9
 }
 
-/// Where calls are made in code that begins at offset `at`.
+/// Returns where calls are made in code that begins at offset `at`.
 fn sites(code: &[u8], at: u64) -> impl Iterator<Item = (u64, [u8; 5])> {
     code.windows(7).zip(at..).filter_map(|(seven, place)| {
         let five: [u8; 5] = seven[..5].try_into().ok()?;
@@ -95,7 +95,7 @@ fn sites(code: &[u8], at: u64) -> impl Iterator<Item = (u64, [u8; 5])> {
     })
 }
 
-/// Writes the gate, and leads the calls of `code` (ranges of offsets) to it; gives how many.
+/// Writes the gate, and leads the calls of `code` (ranges of offsets) to it; returns the number of calls.
 pub(super) fn install(window: &Window, code: &[(u64, u64)]) -> usize {
     let mut page = stub().to_vec();
     let mut installed = 0;
@@ -114,19 +114,19 @@ pub(super) fn install(window: &Window, code: &[(u64, u64)]) -> usize {
             page.extend(made);
             let mut jump = vec![0xe9];
             jump.extend(distance.to_le_bytes());
-            // The range was read from there just now.
+            // The range was read from there just before.
             let _ = window.write_bytes(place, &jump);
             installed += 1;
         }
     }
-    // Below the program's own part: the window of the whole memory has it.
+    // The gate lies below the program's own part, in the window of the whole memory.
     let to = window.base().wrapping_add(GATE as usize);
     // SAFETY: GATE..LANDING is mapped here, and no core runs yet.
     unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), to, page.len()) };
     installed
 }
 
-/// The instruction that was in front, `lea rcx, [back]` and `jmp` to the stub.
+/// Returns the instruction that was in front, `lea rcx, [back]` and `jmp` to the stub.
 fn thunk_of(five: [u8; 5], back: u64, at: u64) -> Option<Vec<u8>> {
     let mut out = five.to_vec();
     out.extend([0x48, 0x8d, 0x0d]);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_call_is_led_to_the_stub_and_back() {
         let mut memory = vec![0_u8; 0x20000];
-        // mov eax, 39; syscall; ret -- and one that is no call: mov eax, 0x01000000; syscall
+        // mov eax, 39; syscall; ret; and bytes that are no call: mov eax, 0x01000000; syscall
         let code = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3, 0xb8, 0, 0, 0, 1, 0x0f, 0x05];
         memory[0x11000..0x11000 + code.len()].copy_from_slice(&code);
         // SAFETY: the test keeps the memory.

@@ -1,8 +1,9 @@
 //! 64-bit code at user privilege in a KVM virtual CPU, on identity-mapped huge pages.
 //!
-//! Nearest to the talk for 64-bit programs: x86-64 has no segments any more, so the segment is the only memory there is. Page
-//! tables are made once (`pages.rs`) and never change, so no fault and no remote TLB invalidation happens after a page was first
-//! touched. Calls go through a ring (`gate.rs`, `ring.rs`) where another CPU can serve them, else by an exit (`core.rs`).
+//! For 64-bit programs this is nearest to the talk: x86-64 has no segments any more, so the segment is the only memory there
+//! is. Page tables are made once (`pages.rs`) and never change, so no fault and no remote TLB invalidation happens after a page
+//! was first touched. Calls go through a ring (`gate.rs`, `ring.rs`) where another CPU can serve them, else by an exit
+//! (`core.rs`).
 
 mod core;
 mod gate;
@@ -24,9 +25,9 @@ use crate::memory::{HUGE, Memory};
 use crate::plan;
 use crate::stage::Stage;
 
-/// The smallest segment: 2 huge pages.
+/// The smallest segment in bytes: 2 huge pages.
 const LEAST: u64 = 4 << 20;
-/// The largest: what one table of the second level reaches.
+/// The largest segment in bytes: what one table of the second level reaches.
 const MOST: u64 = 512 << 30;
 
 /// Cores of a KVM virtual machine.
@@ -44,7 +45,7 @@ struct Loaded {
 }
 
 impl Kvm64Cores {
-    /// Nothing yet.
+    /// Makes cores without a program.
     ///
     /// # Errors
     /// There is no KVM, or this process may not use it.
@@ -66,10 +67,10 @@ impl Cores for Kvm64Cores {
         let cpuid = kvm::features(&self.kvm)?;
         let entries = cpuid.as_slice();
         let leaf = |function, index| entries.iter().find(|e| e.function == function && e.index == index);
-        // x87 and SSE at least.
+        // The features have x87 and SSE at least.
         let vectors = leaf(0xd, 0).map_or(3, |e| u64::from(e.eax) | u64::from(e.edx) << 32) & SMALL_VECTORS;
         let giant = leaf(0x8000_0001, 0).is_some_and(|e| e.edx & 1 << 26 != 0);
-        // Behind the segment, where no page of the program's leads.
+        // The tables lie behind the segment, where no page of the program's leads.
         let at = bytes.next_multiple_of(1 << 30);
         let tables = pages::make(bytes, at, giant);
         let place = tables_memory.window(0, 0, table_bytes as u64);
@@ -85,12 +86,12 @@ impl Cores for Kvm64Cores {
             .window(0, 0, bytes)
             .write_bytes(pages::LANDING, &landing())
             .map_err(SegmentError::Arguments)?;
-        // Without a second CPU nobody could serve the ring while the program runs.
+        // Without a second CPU no thread could serve the ring while the program runs.
         let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
         if !alone {
             gate::install(&window, &program.image.code(loaded.slide));
         }
-        // Cores are not stopped one by one at the program's end, so their memory is the process's for good.
+        // Cores are not stopped one by one at the program's end, so their memory belongs to the process for good.
         std::mem::forget((memory, tables_memory));
 
         let delegate = Arc::new(loaded.delegate);
@@ -121,5 +122,5 @@ impl Cores for Kvm64Cores {
     }
 }
 
-/// Vector registers up to AVX-512: the larger tiles a process must ask the kernel for.
+/// Vector registers up to AVX-512; a process must ask the kernel for the larger tiles.
 const SMALL_VECTORS: u64 = 0xe7;

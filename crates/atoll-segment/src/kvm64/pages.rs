@@ -1,8 +1,8 @@
 //! The page tables of a 64-bit core: an identity mapping of the segment by the largest pages, made once.
 //!
-//! `mod.rs` puts them where no program reaches them. Pure arithmetic over bytes.
+//! `mod.rs` puts them where no program reaches them. This is pure arithmetic over bytes.
 
-/// Bytes of a page table.
+/// The number of bytes of a page table.
 pub(super) const TABLE: usize = 4096;
 const HUGE: u64 = 2 << 20;
 const GIANT: u64 = 1 << 30;
@@ -10,38 +10,38 @@ const GIANT: u64 = 1 << 30;
 const PRESENT: u64 = 1;
 const WRITE: u64 = 2;
 const USER: u64 = 4;
-/// Accessed and dirty, so that the processor need not write them.
+/// The bits accessed and dirty, which are set so that the processor need not write them.
 const USED: u64 = 0x60;
 const LARGE: u64 = 0x80;
 const NO_EXECUTE: u64 = 1 << 63;
 
-/// Offsets below it have pages of their own: nothing, the gate, the slots.
+/// The first offset behind the pages that have small pages of their own: nothing, the gate, the slots.
 pub(super) const LOW: u64 = 0x10000;
-/// The gate and its thunks, read-only.
+/// The offset of the gate and its thunks, which are read-only.
 pub(super) const GATE: u64 = 0x1000;
-/// The slots of the ring, writable.
+/// The offset of the ring's slots, which are writable.
 pub(super) const SLOTS: u64 = 0x8000;
 
-/// Where the core lands that makes a system call the ordinary way: the last page of the gate. It is the program's to
-/// execute as well, as software virtualisation goes on at user privilege.
+/// The offset of the last page of the gate, where the core lands to make an ordinary system call. The program can execute it as
+/// well, because software virtualisation goes on at user privilege there.
 pub(super) const LANDING: u64 = SLOTS - 0x1000;
 
-/// Tables of all levels.
+/// The tables of all levels.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) bytes: Vec<u8>,
-    /// Guest-physical address of the top table.
+    /// The guest-physical address of the top table.
     pub(super) root: u64,
 }
 
-/// How many bytes [`make`] gives for a segment of `bytes`.
+/// Returns the number of bytes that [`make`] returns for a segment of `bytes`.
 pub(super) fn size(bytes: u64) -> usize {
-    // The top, the second level, one per GiB, one of small pages.
+    // These are the top, the second level, one table for each GiB, and one of small pages.
     (3 + bytes.div_ceil(GIANT) as usize) * TABLE
 }
 
-/// The tables for a segment of `bytes` (a multiple of 2 MiB, at most 512 GiB) at guest-physical address 0, themselves at
-/// `at`; `giant` where the processor has pages of 1 GiB.
+/// Makes the tables for a segment of `bytes` (a multiple of 2 MiB, at most 512 GiB) at guest-physical address 0. The tables
+/// themselves lie at `at`. `giant` says that the processor has pages of 1 GiB.
 pub(super) fn make(bytes: u64, at: u64, giant: bool) -> Tables {
     let mut out = vec![0_u8; size(bytes)];
     let mut used = 0_u64;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the processor finds: the physical address and whether a program may read, write and execute there.
+    /// Returns what the processor finds: the physical address and whether a program may read, write and execute there.
     fn walk(t: &Tables, at: u64, address: u64) -> Option<(u64, bool, bool, bool)> {
         let mut table = t.root;
         let (mut user, mut write, mut execute) = (true, true, true);

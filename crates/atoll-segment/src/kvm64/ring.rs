@@ -1,7 +1,7 @@
-//! The paging side's end of the ring: a thread that looks at the cores' slots and serves what is posted.
+//! The paging side's end of the ring: a thread that looks at the cores' slots and serves posted calls.
 //!
-//! It only makes calls quicker: a call that nobody takes, its core makes the ordinary way. So the thread may sleep when no
-//! calls come, and calls that wait or concern the core are left to the core's own thread (`core.rs`).
+//! The thread only makes calls quicker: a core makes a call that nobody takes as an ordinary one. So the thread may sleep when
+//! no calls come. Calls that wait or concern the core are left to the core's own thread (`core.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -11,9 +11,9 @@ use super::pages::SLOTS;
 use crate::calls::{Caller, Delegate, Outcome};
 use crate::window::Window;
 
-/// Most cores of one program; their slots fit the pages for them.
+/// The most cores of one program; their slots fit into the pages for them.
 pub(super) const MOST_CORES: usize = 64;
-/// Bytes between slots.
+/// The number of bytes from one slot to the next.
 pub(super) const SLOT: u64 = 256;
 
 const POSTED: u32 = 1;
@@ -21,19 +21,19 @@ const SERVED: u32 = 2;
 const ORDINARY: u32 = 3;
 const TAKEN: u32 = 4;
 
-/// How long the thread looks on without a call.
+/// How long the thread goes on looking without a call.
 const PATIENCE: Duration = Duration::from_micros(500);
 
-/// What stands in a core's slot; `gate.rs` has the other side's offsets.
+/// A core's slot; `gate.rs` has the other side's offsets.
 #[repr(C)]
 struct Slot {
     state: AtomicU32,
-    /// Not zero: somebody looks.
+    /// Not zero while the thread looks.
     awake: AtomicU32,
     number: AtomicU64,
     arguments: [AtomicU64; 6],
     result: AtomicU64,
-    /// Where the core goes on.
+    /// The offset where the core goes on.
     back: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ impl Ring {
         unsafe { &*at.cast::<Slot>() }
     }
 
-    /// A slot for a new core.
+    /// Returns a slot for a new core, if there is one.
     pub(super) fn take(&self) -> Option<usize> {
         let core = self.used.iter().position(|used| !used.swap(true, Ordering::SeqCst))?;
         self.slot(core).state.store(0, Ordering::SeqCst);
@@ -69,17 +69,17 @@ impl Ring {
         Some(core)
     }
 
-    /// A core's slot is free again.
+    /// Frees a core's slot.
     pub(super) fn give_back(&self, core: usize) {
         self.used[core].store(false, Ordering::SeqCst);
     }
 
-    /// How many cores run.
+    /// Returns the number of cores that run.
     pub(super) fn cores(&self) -> usize {
         self.used.iter().filter(|used| used.load(Ordering::SeqCst)).count()
     }
 
-    /// Has a core that begins inside the stub go on where its parent would.
+    /// Makes a core that begins inside the stub go on where its parent would.
     pub(super) fn copy_return(&self, from: usize, to: usize) {
         let back = self.slot(from).back.load(Ordering::SeqCst);
         self.slot(to).back.store(back, Ordering::SeqCst);
@@ -89,7 +89,7 @@ impl Ring {
         self.server.get().is_some() && !self.asleep.load(Ordering::SeqCst)
     }
 
-    /// A call came the ordinary way that could have come through the ring: look again.
+    /// Wakes the thread after a call came by an exit that could have come through the ring.
     pub(super) fn wake(&self) {
         if let Some(server) = self.server.get()
             && self.asleep.swap(false, Ordering::SeqCst)
@@ -98,7 +98,7 @@ impl Ring {
         }
     }
 
-    /// Starts the thread.
+    /// Starts the ring's thread.
     pub(super) fn start(ring: &Arc<Ring>) -> std::io::Result<()> {
         let own = Arc::clone(ring);
         let thread = std::thread::Builder::new().name("delegation".to_owned()).spawn(move || own.serve())?;
@@ -129,7 +129,7 @@ impl Ring {
                     continue;
                 }
                 looks += 1;
-                // The clock is not worth a look each time.
+                // Reading the clock in each round would cost too much.
                 if looks == 1 {
                     last = Instant::now();
                 } else if looks.is_multiple_of(64) && last.elapsed() > PATIENCE {
@@ -145,7 +145,7 @@ impl Ring {
         }
     }
 
-    /// Serves what is posted in a slot; true if something was.
+    /// Serves the call posted in a slot; returns whether there was one.
     fn look(&self, core: usize) -> bool {
         let slot = self.slot(core);
         if slot.state.load(Ordering::Acquire) != POSTED
@@ -153,7 +153,7 @@ impl Ring {
         {
             return false;
         }
-        // The program may have changed them meanwhile; whatever is read is what is served.
+        // The program may have changed the arguments meanwhile; the values that are read here are served.
         let number = slot.number.load(Ordering::Relaxed);
         let arguments = slot.arguments.each_ref().map(|a| a.load(Ordering::Relaxed));
         let number = u32::try_from(number).unwrap_or(u32::MAX);

@@ -1,6 +1,7 @@
-//! A core: a thread of this process that runs the program in its segments and serves what it asks for.
+//! A core: a thread of this process that runs the program in its segments and serves its calls.
 //!
-//! `mod.rs` starts the first, the program's `clone` the others. A call is served by the core's own thread on the 64-bit side.
+//! `mod.rs` starts the first core, and the program's `clone` the others. A call is served by the core's own thread on the
+//! 64-bit side.
 
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,40 +26,40 @@ pub(super) struct Shared {
     pub(super) base: u32,
     /// The offset of the program's side of the gate.
     pub(super) gate: u32,
-    /// Who waits for the program's end.
+    /// Sends the program's end to the thread that waits for it.
     pub(super) end: Mutex<Sender<End>>,
-    /// Numbers of cores that run.
+    /// Whether each number of a core is taken.
     pub(super) taken: [AtomicBool; MOST_CORES],
 }
 
 impl Shared {
     fn end(&self, end: End) {
-        // Nobody waits any more where the program already ended.
+        // Nobody receives this if the program has already ended.
         let _ = self.end.lock().unwrap_or_else(PoisonError::into_inner).send(end);
     }
 
-    /// A number for a core.
+    /// Takes a number for a core.
     fn take(&self) -> Option<usize> {
         let free = |taken: &AtomicBool| !taken.swap(true, Ordering::SeqCst);
         self.taken.iter().position(free)
     }
 }
 
-/// How a core begins.
+/// The state in which a core begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Beginning {
     pub(super) registers: Registers,
-    /// The selector in gs, and the offset of its thread pointer.
+    /// The selector in gs, and the offset of the thread pointer.
     pub(super) gs: u32,
     pub(super) thread_pointer: Option<u32>,
     pub(super) clear_at_end: u64,
     pub(super) mask: u64,
 }
 
-/// Calls that a handler interrupts for good, whatever it says: sleeps and waits.
+/// Calls that a handler interrupts for good, whatever it asks for: sleeps and waits.
 const NEVER_AGAIN: [u32; 8] = [162, 267, 407, 168, 29, 179, 119, 173];
 
-/// Starts a core; `ready` hears its thread's number once it is set up.
+/// Starts a core; `ready` gets its thread's number once it is set up.
 pub(super) fn spawn(
     shared: &Arc<Shared>,
     begin: Beginning,
@@ -84,17 +85,17 @@ pub(super) fn spawn(
 struct Core<'a> {
     shared: &'a Arc<Shared>,
     number: usize,
-    /// Reached by signal handlers too, so never borrowed across [`switch::enter`].
+    /// The state of the core. Signal handlers reach it, too, so it is never borrowed across [`switch::enter`].
     state: *mut CoreState,
     caller: Caller,
-    /// Vector registers of interrupted code, by the frames of their handlers.
+    /// The vector registers of interrupted code, by the frames of their handlers.
     saved: Vec<(u32, Vec<u8>)>,
     vector_bytes: usize,
-    /// What to do again if a handler says so: the call's number and where it is made.
+    /// The call to make again if a handler asks for it: its number and where it is made.
     again: Option<(u32, u32)>,
 }
 
-/// Frames of handlers that are kept at most; programs that leave handlers by `longjmp` never take theirs back.
+/// The most frames of handlers that are kept; programs that leave handlers by `longjmp` never take theirs back.
 const MOST_FRAMES: usize = 32;
 
 impl<'a> Core<'a> {
@@ -103,10 +104,10 @@ impl<'a> Core<'a> {
         // SAFETY: the processor has what the kernel has enabled; 0xd describes it.
         let (vectors_mask, leaf) = unsafe { (xcr0(), __cpuid_count(0xd, 0)) };
         let vector_bytes = leaf.ebx as usize;
-        // 64 more to begin on a boundary; never taken back, as a late signal may still look.
+        // 64 bytes more let the area begin on a boundary. It is never freed, as a late signal may still look at it.
         let area: &'static mut [u8] = Box::leak(vec![0_u8; vector_bytes + 64].into_boxed_slice());
         let vectors = (area.as_mut_ptr() as u64).next_multiple_of(64);
-        // What a new program finds: no exceptions, round to nearest. All else zeros.
+        // A new program finds no exceptions and rounding to nearest. All else is zeros.
         let put = |at: u64, value: u32| {
             // SAFETY: inside the area.
             unsafe { ((vectors + at) as *mut u32).write(value) };
@@ -197,7 +198,7 @@ impl<'a> Core<'a> {
             Outcome::Clone(request) => self.clone(&request),
             Outcome::SignalReturn { old } => return self.returned(old),
             Outcome::EndCore(status) => {
-                // The last core's end is the program's.
+                // The end of the last core is the program's end.
                 let others =
                     self.shared.taken.iter().filter(|taken| taken.load(Ordering::SeqCst)).count() > 1;
                 return if others { Next::Stop } else { Next::End(End::Status(status)) };
@@ -225,7 +226,7 @@ impl<'a> Core<'a> {
         let window = *self.shared.delegate.window();
         let places = [request.tell_parent, request.tell_child];
         let ready = move |made: Result<i32, SegmentError>| {
-            // Told before the new core runs, as the kernel does.
+            // The number is stored before the new core runs, as the kernel does.
             if let Ok(tid) = made {
                 for at in places.into_iter().flatten() {
                     let _ = window.write(at, tid);
@@ -239,7 +240,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Brings waiting signals to their handlers; gives the program's end if one of them is that.
+    /// Delivers pending signals to their handlers; returns the program's end if one of them ends it.
     fn deliver(&mut self) -> Option<End> {
         self.state().pending.store(0, Ordering::SeqCst);
         let signals = self.shared.delegate.signals();
@@ -264,7 +265,7 @@ impl<'a> Core<'a> {
         None
     }
 
-    /// Makes the registers begin a handler.
+    /// Sets the registers to the begin of a handler.
     fn handle(&mut self, action: &crate::calls::Action, told: &Told) -> Option<End> {
         let (rt, old) = (self.shared.gate + gate::RT_SIGRETURN, self.shared.gate + gate::SIGRETURN);
         let window = self.shared.delegate.window();
@@ -287,7 +288,7 @@ impl<'a> Core<'a> {
         None
     }
 
-    /// A handler returned.
+    /// Takes back the frame of a handler that returned.
     fn returned(&mut self, old: bool) -> Next {
         let window = self.shared.delegate.window();
         let mut registers = self.state().registers;
@@ -314,7 +315,7 @@ impl<'a> Core<'a> {
         Next::On
     }
 
-    /// The program did what the processor or the kernel does not allow.
+    /// Handles an instruction or access that the processor or the kernel does not allow.
     fn fault(&mut self) -> Next {
         let fault = self.state().fault;
         if fault.code_segment != u64::from(CODE) {
@@ -337,7 +338,7 @@ impl<'a> Core<'a> {
         self.handle(&action, &told).map_or(Next::On, Next::End)
     }
 
-    /// How a program ends that violated its segment.
+    /// Returns how a program ended that violated its segment.
     fn violated(&mut self, signal: i32) -> End {
         const PROTECTION: u64 = 13;
         const STACK: u64 = 12;
@@ -351,7 +352,7 @@ impl<'a> Core<'a> {
         let mut code = [0_u8; 15];
         let eip = u64::from(registers.eip);
         let there = code.len().min(window.limit().saturating_sub(eip) as usize);
-        // Outside, no byte of it can be read, and none is needed.
+        // An instruction outside the segment cannot be read, and none of its bytes is needed.
         let _ = window.read_bytes(eip, &mut code[..there]);
         let mut found =
             explain(&code[..there], &registers, self.caller.thread_pointer, window.low(), window.limit());
@@ -359,7 +360,7 @@ impl<'a> Core<'a> {
             let offset = u64::from((fault.address as u32).wrapping_sub(self.shared.base));
             found = Violation { offset: Some(offset), bytes: 1, write: fault.error & 2 != 0, ..found };
         }
-        // The stack segment's violations come as SIGBUS, and are the same.
+        // Violations of the stack segment come as SIGBUS, and mean the same.
         End::Signal(libc::SIGSEGV, Some(found.to_string()))
     }
 
@@ -372,34 +373,34 @@ impl<'a> Core<'a> {
     }
 }
 
-/// How a core goes on.
+/// What a core does next.
 enum Next {
     On,
-    /// Not at all.
+    /// The core stops.
     Stop,
     /// The whole program ends.
     End(End),
 }
 
-/// What the kernel has enabled of the vector registers.
+/// Returns the vector registers that the kernel has enabled.
 #[target_feature(enable = "xsave")]
 fn xcr0() -> u64 {
     // SAFETY: register 0 exists where there is xsave.
     unsafe { _xgetbv(0) }
 }
 
-/// May user code set its own thread pointer?
+/// Whether user code may set its own thread pointer.
 fn has_fsgsbase() -> bool {
     const HWCAP2_FSGSBASE: u64 = 1 << 1;
     // SAFETY: no pointers.
     unsafe { libc::getauxval(libc::AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
 }
 
-/// From now on system calls made by this thread's program arrive as signals, those of our own code as ever.
+/// From now on system calls of this thread's program arrive as signals. System calls of atoll's own code go on as before.
 fn dispatch_calls() -> std::io::Result<()> {
     const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
     const PR_SYS_DISPATCH_ON: u64 = 1;
-    // The instruction pointer tells: the program's is an offset below 4 GiB.
+    // The instruction pointer tells them apart: the program's is an offset below 4 GiB.
     let (from, bytes) = (1_u64 << 32, 1_u64 << 47);
     // SAFETY: no pointers but a null one.
     match unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, from, bytes, 0_u64) } {

@@ -1,20 +1,21 @@
-//! Descriptors of segments: code and data in the local table, thread pointers in the thread's own three of the global one.
+//! Descriptors of segments: code and data in the local table, thread pointers in the thread's own three entries of the global
+//! table.
 //!
-//! `switch.rs` loads their selectors; `core.rs` sets a thread's.
+//! `switch.rs` loads their selectors, and `core.rs` sets a thread's.
 
 use std::io;
 
 use super::switch::{MOST_CORES, call_32};
 use crate::calls::THREAD_DESCRIPTOR;
 
-/// Selectors of the first two descriptors of the local table, at user privilege.
+/// The selectors of the local table's first two descriptors, at user privilege.
 pub(super) const CODE: u32 = 7;
 pub(super) const DATA: u32 = 8 | 7;
 
-/// The descriptor whose limit says which core this is.
+/// The descriptor whose limit is this core's number.
 const IDENTITY_DESCRIPTOR: u32 = 14;
 
-/// `struct user_desc`.
+/// The kernel's `struct user_desc`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Descriptor {
@@ -38,7 +39,7 @@ pub(super) fn set_segments(base: u32, pages: u32) -> io::Result<()> {
         let bytes = size_of_val(&d);
         // SAFETY: the descriptor is ours; segments of user privilege give this process nothing it has not.
         let done = unsafe { libc::syscall(libc::SYS_modify_ldt, MODIFY_LDT_WRITE, &raw const d, bytes) };
-        // The kernel gives its error in 32 bits, which libc does not take for one.
+        // The kernel returns its error in 32 bits, which libc does not recognise as one.
         match done as i32 {
             0 => {}
             -1 => return Err(io::Error::last_os_error()),
@@ -48,7 +49,7 @@ pub(super) fn set_segments(base: u32, pages: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// A word below 4 GiB through which descriptors are told to the kernel's 32-bit calls.
+/// A word below 4 GiB through which descriptors are passed to the kernel's 32-bit calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mailbox(u32);
 
@@ -77,18 +78,18 @@ impl Mailbox {
         self.set(core, Descriptor { number: IDENTITY_DESCRIPTOR, base: 0, limit: core as u32, flags })
     }
 
-    /// Makes `address` this thread's thread pointer. libc reaches below it, so offsets go round all of 4 GiB, of
-    /// which nothing but the segment is mapped.
+    /// Makes `address` this thread's thread pointer. libc reaches below it, so its offsets wrap round all of 4 GiB, of which
+    /// only the segment is mapped.
     pub(super) fn set_thread_pointer(self, core: usize, address: u32) -> io::Result<()> {
         self.set(core, thread_pointer(address))
     }
 }
 
-/// The descriptor of a thread pointer.
+/// Makes the descriptor of a thread pointer.
 pub(super) fn thread_pointer(address: u32) -> Descriptor {
     let flags = BITS_32 | IN_PAGES | USABLE;
     Descriptor { number: THREAD_DESCRIPTOR, base: address, limit: 0xfffff, flags }
 }
 
-/// Number of set_thread_area among the 32-bit calls.
+/// The number of set_thread_area among the 32-bit calls.
 const SET_THREAD_AREA: u32 = 243;

@@ -1,7 +1,7 @@
 //! The frames that 32-bit signal handlers run on, as Linux lays them out for i386.
 //!
-//! `core.rs` makes one when a signal is due and takes it back at `sigreturn`. Vector registers are kept on our side, as the
-//! program could change them to what the processor refuses to load.
+//! `core.rs` makes a frame when a signal is due and takes it back at `sigreturn`. Vector registers are kept on atoll's side, as
+//! the program could change them to values that the processor refuses to load.
 
 use crate::calls::{Action, Caller, bit};
 use crate::errno::Errno;
@@ -13,20 +13,21 @@ const FLAGS: u32 = 0x0024_0dd5;
 
 const SA_RESTORER: u64 = 0x0400_0000;
 
-/// Bytes of i386's `struct sigcontext`.
+/// The number of bytes of i386's `struct sigcontext`.
 const CONTEXT: u64 = 88;
-/// From the start of the older frame: return address, number, context; extra mask behind a register area of 624 bytes.
+/// Offsets from the start of the older frame: return address, number, context; the extra mask lies behind a register area of
+/// 624 bytes.
 const OLD_CONTEXT: u64 = 8;
 const OLD_MASK: u64 = OLD_CONTEXT + CONTEXT + 624;
 const OLD_BYTES: u64 = OLD_MASK + 4;
-/// From the start of the newer: return address, number, two pointers, siginfo (128 bytes), ucontext.
+/// Offsets from the start of the newer frame: return address, number, two pointers, siginfo (128 bytes), ucontext.
 const INFO: u64 = 16;
 const UCONTEXT: u64 = INFO + 128;
 const RT_CONTEXT: u64 = UCONTEXT + 20;
 const RT_MASK: u64 = RT_CONTEXT + CONTEXT;
 const RT_BYTES: u64 = RT_MASK + 8;
 
-/// What a handler is told of its signal.
+/// The values that a handler gets about its signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     pub(super) signal: i32,
@@ -36,7 +37,7 @@ pub(super) struct Told {
     pub(super) address: u32,
 }
 
-/// Where handlers return to if the program names nothing.
+/// The offsets that handlers return to if the program names none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Returns {
     pub(super) old: u32,
@@ -44,7 +45,7 @@ pub(super) struct Returns {
 }
 
 fn context(r: &Registers, t: &Told, mask: u64) -> [u32; 22] {
-    // gs, fs, es, ds as a 32-bit program would find them mean nothing here and are not taken back.
+    // The values of gs, fs, es and ds that a 32-bit program would find mean nothing here and are not taken back.
     [
         0,
         0,
@@ -71,10 +72,10 @@ fn context(r: &Registers, t: &Told, mask: u64) -> [u32; 22] {
     ]
 }
 
-/// Puts a frame on the program's stack and makes the registers begin its handler; gives the frame's offset.
+/// Puts a frame on the program's stack and sets the registers to the begin of its handler; returns the frame's offset.
 ///
 /// # Errors
-/// EFAULT where there is no room for it in the segment.
+/// EFAULT where the segment has no room for the frame.
 pub(super) fn push(
     window: &Window,
     registers: &mut Registers,
@@ -131,17 +132,17 @@ pub(super) fn push(
     Ok(frame as u32)
 }
 
-/// Takes back the frame that the program returns from; gives its offset.
+/// Takes back the frame that the program returns from; returns its offset.
 ///
 /// # Errors
-/// EFAULT where the stack pointer is not at one.
+/// EFAULT where the stack pointer is not at a frame.
 pub(super) fn pop(
     window: &Window,
     registers: &mut Registers,
     caller: &mut Caller,
     old: bool,
 ) -> Result<u32, Errno> {
-    // The return address was taken by `ret`, and of the older form the number by the restorer.
+    // `ret` has taken the return address, and the restorer of the older form the number.
     let frame = u64::from(registers.esp.wrapping_sub(if old { 8 } else { 4 }));
     let at = frame + if old { OLD_CONTEXT } else { RT_CONTEXT };
     window.address(at, CONTEXT)?;

@@ -1,21 +1,21 @@
-//! The gate: what a program calls for a system call, and the few instructions that take its core out of the segment.
+//! The gate: the code that a program calls for a system call, and the few instructions that take its core out of the segment.
 //!
-//! Machine code, made here as it holds addresses; `switch.rs` is where it leads. The program's page has 32-bit code
-//! inside the segment; the other has 64-bit code below the segment, both read-only.
+//! This is machine code, made here because it holds addresses; it leads to `switch.rs`. The program's page has 32-bit code
+//! inside the segment. The other page has 64-bit code outside it. Both are read-only.
 
 use super::switch::{CORES, IDENTITY, MOST_CORES, USER_CODE, leave};
 use crate::shared_object::shared_object;
 
-/// What is where in the program's page, from its start; the header of a shared object is before.
+/// Offsets in the program's page, from its start; the header of a shared object is before them.
 pub(super) const CALL: u32 = 0x100;
-/// Where a call goes on.
+/// The offset where a call goes on.
 pub(super) const RETURN: u32 = CALL + 7;
-/// What a handler of signals returns to, of the newer form.
+/// The offset that handlers of signals return to, in the newer form.
 pub(super) const RT_SIGRETURN: u32 = CALL + 16;
-/// And of the older.
+/// The offset that handlers of signals return to, in the older form.
 pub(super) const SIGRETURN: u32 = CALL + 32;
 
-/// The program's side; `outside` is the linear address of the 64-bit side.
+/// Returns the program's side; `outside` is the linear address of the 64-bit side.
 pub(super) fn inside(outside: u32) -> Vec<u8> {
     let mut jump = vec![0xea];
     jump.extend(outside.to_le_bytes());
@@ -36,7 +36,7 @@ pub(super) fn inside(outside: u32) -> Vec<u8> {
     page
 }
 
-/// The 64-bit side: finds the core and goes on in `switch.rs`.
+/// Returns the 64-bit side, which finds the core and goes on in `switch.rs`.
 pub(super) fn outside() -> Vec<u8> {
     let mut code = Vec::new();
     // mov r8d, IDENTITY; lsl r8d, r8d

@@ -1,15 +1,15 @@
 //! 32-bit segments in a Linux process: code, data and stack with base and limit, checked by the processor.
 //!
-//! The nearest to the talk's segmentation cores that runs on an ordinary kernel at native speed. A core is a thread of this
-//! process (`core.rs`) in compatibility mode; descriptors are Linux's own (`descriptors.rs`). A program that asks for a system
-//! call through the gate (`gate.rs`), as libc does where it is told of one, leaves without entering the kernel; one that says
-//! `int 0x80` is caught by syscall user dispatch (`signal.rs`), which costs some twenty times as much.
+//! Of what runs on an ordinary kernel at native speed, this is nearest to the talk's segmentation cores. A core is a thread of
+//! this process (`core.rs`) in compatibility mode. Descriptors are Linux's own (`descriptors.rs`). A program that makes a
+//! system call through the gate (`gate.rs`), as libc does where it is told of one, leaves without entering the kernel. A
+//! program that executes `int 0x80` is caught by syscall user dispatch (`signal.rs`), which costs some twenty times as much.
 //!
-//! The segment lies alone in the lowest 4 GiB, all of ours above: what a program reaches through Linux's flat 32-bit segments,
-//! if it loads them, is a gate it cannot write and a page of descriptors. Only a far jump to Linux's 64-bit code segment leads out, and that
-//! no limit can stop; `process.rs` has the same segments in a process apart, where it leads to nothing. The limit is that of data and
-//! stack; fetching instructions beyond it fails as nothing is mapped there, because a limit of the code segment below 4 GiB
-//! halves the speed of loops.
+//! The segment lies alone in the lowest 4 GiB, and everything of atoll's above. If a program loads Linux's flat 32-bit
+//! segments, it reaches only a gate that it cannot write and a page of descriptors. Only a far jump to Linux's 64-bit code
+//! segment leads out, and no limit can stop that. `process.rs` has the same segments in a process of its own, where the jump
+//! leads to nothing. The limit is that of data and stack. Fetching instructions beyond it fails because nothing is mapped
+//! there; a limit of the code segment below 4 GiB would halve the speed of loops.
 
 mod core;
 mod descriptors;
@@ -34,28 +34,28 @@ use crate::plan::{self, LEAST, Loaded};
 use crate::stage::Stage;
 use crate::violation::Registers;
 
-/// Where the segment's offset 0 is in this process. Processors of today run code whose segment begins elsewhere many
-/// times slower, and the data's must begin where the code's does.
+/// The address of the segment's offset 0 in this process. Today's processors run code whose segment begins elsewhere many times
+/// slower, and the data's segment must begin where the code's does.
 const BASE: u32 = 0;
-/// What the segment begins with: the program's side of the gate, then nothing. Below, Linux maps nothing for ordinary users.
+/// The offset of the program's side of the gate, with which the segment begins. Below it Linux maps nothing for ordinary users.
 const GATE: u32 = 0x10000;
-/// The lowest offset that is the program's, so that a null pointer is not.
+/// The lowest offset that belongs to the program, so that a null pointer does not.
 const LOW: u64 = 0x20000;
-/// Beyond any limit: the 64-bit side of the gate, and the mailbox.
+/// The address, beyond any limit, of the gate's 64-bit side and of the mailbox.
 const OUTSIDE: u32 = 0xffe0_0000;
 const MAILBOX: u32 = OUTSIDE + 0x1000;
-/// The largest segment.
+/// The largest segment in bytes.
 const MOST: u64 = OUTSIDE as u64;
 const PAGE: usize = 4096;
 
-/// 32-bit segments in this process. There can be one of it in a process, and it takes over signals.
+/// Cores of 32-bit segments in this process. A process can have this value once, and it takes over signals.
 #[derive(Debug, Default)]
 pub struct LdtCores {
     stage: Stage<Box<Loaded>, Receiver<End>>,
 }
 
 impl LdtCores {
-    /// Nothing yet.
+    /// Makes cores without a program.
     ///
     /// # Errors
     /// The kernel has no 32-bit segments, or no syscall user dispatch.
@@ -65,10 +65,10 @@ impl LdtCores {
     }
 }
 
-/// Does this kernel have what segments need?
+/// Checks that this kernel has what segments need.
 ///
 /// # Errors
-/// What is missing, for cores of that kind.
+/// Says what is missing, for cores of that kind.
 fn needs(kind: Kind) -> Result<(), SegmentError> {
     let unavailable = |why: String| SegmentError::Unavailable { kind, why };
     // SAFETY: reads no bytes of the table.
@@ -85,7 +85,7 @@ fn needs(kind: Kind) -> Result<(), SegmentError> {
     Ok(())
 }
 
-/// Does the kernel take `int 0x80`? Tried in a process of its own, which dies where not.
+/// Whether the kernel serves `int 0x80`. A process of its own tries it, and dies where the kernel does not.
 fn calls_32() -> bool {
     const GETPID: u32 = 20;
     // SAFETY: the child calls nothing but system calls.
@@ -104,7 +104,7 @@ fn calls_32() -> bool {
     pid > 0 && unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid && status == 0
 }
 
-/// Writes `code` to a mapping of ours and makes it read-only.
+/// Writes `code` to one of atoll's mappings and makes it read-only.
 fn place(at: usize, code: &[u8]) -> Result<(), SegmentError> {
     // SAFETY: a page that was just mapped for this.
     unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len()) };
@@ -125,7 +125,7 @@ impl Cores for LdtCores {
         let why = "a 32-bit program reaches 4 GiB, less what the gate takes";
         let bytes = segment_bytes(bytes, PAGE as u64, LEAST..=MOST, why)?;
         let refused = |bytes: u64| move |error| SegmentError::Memory { bytes, error };
-        // Both are the process's for the rest of its life, as cores are not stopped one by one at the program's end.
+        // Both stay for the rest of the process's life, as cores are not stopped one by one at the program's end.
         let outside = Memory::private(Some(OUTSIDE as usize), 2 * PAGE).map_err(refused(2 * PAGE as u64))?;
         let memory =
             Memory::private(Some(GATE as usize), bytes as usize - GATE as usize).map_err(refused(bytes))?;

@@ -1,11 +1,12 @@
-//! The same segments in a process of their own that can make no system call: for programs that mean harm.
+//! 32-bit segments in a process of their own that can make no system call, for programs that mean harm.
 //!
-//! In `LdtCores` a far jump to Linux's 64-bit code segment leads to atoll's own memory. Here it leads to a copy of it that
-//! nobody uses, in a process that the kernel stops at every system call, of whatever kind and from wherever (ptrace's system-call emulation), and
-//! never lets make one. The paging side is the tracing process: it looks at the registers, serves the call on the memory both share, and has the
-//! program go on. That costs a switch of processes for each call; between them the program runs at native speed. There is one core.
+//! In `LdtCores` a far jump to Linux's 64-bit code segment leads to atoll's own memory. Here it leads to an unused copy of that
+//! memory. The kernel stops this process at every system call, of whatever kind and from wherever (ptrace's system-call
+//! emulation), and never lets it make one. The paging side is the tracing process: it looks at the registers, serves the call
+//! on the memory that both share, and has the program go on. That costs a switch of processes for each call. Between calls the
+//! program runs at native speed. There is one core.
 //!
-//! The segment is as in `mod.rs`: data and stack by base and limit, code as nothing is mapped beyond.
+//! The segment is as in `mod.rs`: data and stack by base and limit, code because nothing is mapped beyond.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,12 +23,12 @@ use crate::shared_object::shared_object;
 use crate::stage::Stage;
 use crate::violation::{Registers, Violation, explain};
 
-/// Where the entry to system calls is, from the gate's start.
+/// The offset of the entry to system calls, from the gate's start.
 const CALL: u32 = 0x100;
 const INT_80: [u8; 2] = [0xcd, 0x80];
 const RET: u8 = 0xc3;
 
-/// 32-bit segments in a process apart.
+/// Cores of 32-bit segments in a process of their own.
 #[derive(Debug)]
 pub struct ProcessCores {
     stage: Stage<Prepared, Running>,
@@ -42,18 +43,18 @@ struct Prepared {
 
 #[derive(Debug)]
 struct Running {
-    /// Kept for the delegate's window, which is on it.
+    /// Kept because the delegate's window is on it.
     _memory: Memory,
     _file: File,
     delegate: Delegate,
     traced: Traced,
 }
 
-/// The process with the segment, stopped whenever we look at it; killed with this.
+/// The process with the segment, stopped whenever atoll looks at it; killed with this value.
 #[derive(Debug)]
 struct Traced {
     pid: libc::pid_t,
-    /// It was waited for, and its number may be somebody else's.
+    /// Whether the process was waited for, so that its number may be another's.
     gone: Cell<bool>,
 }
 
@@ -77,7 +78,7 @@ enum Stopped {
     Ended(End),
 }
 
-/// Of ptrace, by their numbers in the kernel's interface of x86.
+/// Requests of ptrace, by their numbers in the kernel's interface of x86.
 const SYSEMU: libc::c_uint = 31;
 const SET_THREAD_AREA: libc::c_uint = 26;
 
@@ -105,7 +106,7 @@ impl Traced {
         self.ask(libc::PTRACE_SETREGS, 0, std::ptr::from_ref(registers) as u64)
     }
 
-    /// Goes on until the next system call, which is not made, or signal.
+    /// Goes on until the next system call, which is not made, or until a signal.
     fn go_on(&self, signal: i32) -> std::io::Result<()> {
         self.ask(SYSEMU, 0, signal as u64)
     }
@@ -132,7 +133,7 @@ impl Traced {
         })
     }
 
-    /// Makes `base` the program's thread pointer. libc reaches below it, so offsets go round all of 4 GiB.
+    /// Makes `base` the program's thread pointer. libc reaches below it, so its offsets wrap round all of 4 GiB.
     fn set_thread_pointer(&self, base: u32) -> std::io::Result<()> {
         let descriptor = descriptors::thread_pointer(base);
         self.ask(SET_THREAD_AREA, u64::from(THREAD_DESCRIPTOR), &raw const descriptor as u64)
@@ -140,7 +141,7 @@ impl Traced {
 }
 
 impl ProcessCores {
-    /// Nothing yet.
+    /// Makes cores without a program.
     ///
     /// # Errors
     /// The kernel has no 32-bit segments.
@@ -205,7 +206,7 @@ impl Cores for ProcessCores {
             (r.rip, r.rsp, r.eflags) = (entry, stack, 0x202);
             let (code, data) = (u64::from(CODE), u64::from(DATA));
             (r.cs, r.ss, r.ds, r.es, r.fs, r.gs) = (code, data, data, data, 0, 0);
-            // No system call is under way that could be made again.
+            // No system call is in progress that could be made again.
             (r.fs_base, r.gs_base, r.orig_rax) = (0, 0, u64::MAX);
             traced.set_registers(&r)
         };
@@ -217,7 +218,7 @@ impl Cores for ProcessCores {
     fn serve(&mut self) -> Result<End, SegmentError> {
         let mut running = self.stage.running()?;
         let end = running.serve().or_else(|error| match error.raw_os_error() {
-            // Somebody killed it while it was stopped.
+            // Another process killed it while it was stopped.
             Some(libc::ESRCH) => match running.traced.wait()? {
                 Stopped::Ended(end) => Ok(end),
                 _ => Err(error),
@@ -228,7 +229,7 @@ impl Cores for ProcessCores {
     }
 }
 
-/// What the child does between its start and its first stop; it never comes back.
+/// What the child does between its start and its first stop; it never returns.
 fn become_core(memory: i32, bytes: usize) -> ! {
     let prepare = || {
         let pages = (bytes / PAGE) as u32;
@@ -250,7 +251,7 @@ fn become_core(memory: i32, bytes: usize) -> ! {
                 return Err(last());
             }
         }
-        // Registers are others when it goes on.
+        // The registers are different when it goes on.
         Err::<(), _>(std::io::Error::from_raw_os_error(libc::ECANCELED))
     };
     let errno = prepare().err().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
@@ -258,7 +259,7 @@ fn become_core(memory: i32, bytes: usize) -> ! {
     unsafe { libc::_exit(errno) }
 }
 
-/// How the program goes on after a call.
+/// What the program does after a call.
 enum Next {
     On(u64),
     End(End),
@@ -292,7 +293,7 @@ impl Running {
                 Stopped::Signal(which) if FAULTS.contains(&which) => {
                     return self.fault(which, caller.thread_pointer);
                 }
-                // A stop is for all of atoll, and comes to it by itself; what the program ignores it ignores.
+                // A stop is meant for all of atoll, and reaches atoll by itself. A signal that the program ignores is ignored.
                 Stopped::Signal(which) => {
                     let ignored = self.delegate.signals().take(which).handler == 1;
                     let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&which);
@@ -315,13 +316,13 @@ impl Running {
                 let why = "it returned from a signal handler, and none is run here";
                 Next::End(End::Signal(libc::SIGSEGV, Some(why.to_owned())))
             }
-            // The only core's end is the program's.
+            // The end of the only core is the program's end.
             Outcome::EndCore(status) | Outcome::End(status) => Next::End(End::Status(status)),
             Outcome::Kill(signal) => Next::End(End::Signal(signal, None)),
         })
     }
 
-    /// How a program ends that the processor stopped.
+    /// Returns how a program ended that the processor stopped.
     fn fault(&self, signal: i32, thread_pointer: u64) -> std::io::Result<End> {
         let r = self.traced.registers()?;
         if r.cs != u64::from(CODE) {
@@ -330,7 +331,7 @@ impl Running {
         // SAFETY: plain data, for which zeros are valid.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         self.traced.ask(libc::PTRACE_GETSIGINFO, 0, &raw mut info as u64)?;
-        // Sent, not met: by a program that may send us signals.
+        // The signal was sent by a program that may send signals, not caused by a fault.
         let sent = info.si_code <= 0;
         if sent || ![libc::SIGSEGV, libc::SIGBUS].contains(&signal) {
             return Ok(End::Signal(signal, None));
@@ -350,7 +351,7 @@ impl Running {
         let window = self.delegate.window();
         let mut code = [0_u8; 15];
         let there = code.len().min(window.limit().saturating_sub(r.rip) as usize);
-        // Outside, no byte of it can be read, and none is needed.
+        // An instruction outside the segment cannot be read, and none of its bytes is needed.
         let _ = window.read_bytes(r.rip, &mut code[..there]);
         let mut found = explain(&code[..there], &registers, thread_pointer, window.low(), window.limit());
         // SAFETY: a fault's information has an address, of which only page faults' is one.
@@ -358,7 +359,7 @@ impl Running {
         if found.offset.is_none() && (1..1 << 32).contains(&address) {
             found = Violation { offset: Some(address), bytes: 1, ..found };
         }
-        // The stack segment's violations come as SIGBUS, and are the same.
+        // Violations of the stack segment come as SIGBUS, and mean the same.
         Ok(End::Signal(libc::SIGSEGV, Some(found.to_string())))
     }
 }
@@ -366,7 +367,7 @@ impl Running {
 const FAULTS: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-/// How a program ends that is no longer in its code segment.
+/// Returns how a program ended that is no longer in its code segment.
 fn left(code_segment: u64) -> End {
     let why = format!("it left its segments by a far jump (to code segment {code_segment:#x})");
     End::Signal(libc::SIGSYS, Some(why))
@@ -422,7 +423,7 @@ mod tests {
             step(answer, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
             step(answer, 0, libc::SECCOMP_RET_ALLOW),
         ];
-        // The filter is this thread's, and the processes' that it starts.
+        // The filter holds for this thread, and for the processes that it starts.
         let told = std::thread::spawn(move || {
             let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
             // SAFETY: two calls that end with the thread; the filter is valid.

@@ -1,6 +1,6 @@
 //! Signals of this process while cores run: faults and calls of the program, and signals meant for it.
 //!
-//! `switch.rs` finds the core before it comes here; `core.rs` acts on what is noted.
+//! `switch.rs` finds the core before it comes here, and `core.rs` acts on what is noted.
 //!
 //! Rules: no allocation, no printing, no lock; a handler only copies registers into the core's state and sends the core's
 //! thread to `restore`, or notes the signal.
@@ -11,13 +11,13 @@ use super::switch::{self, CORES, CoreState, Fault, Left, USER_CODE, USER_DATA};
 use crate::calls::Signals;
 use crate::violation::Registers;
 
-/// Addresses from here on are ours, below are the program's and its gate's.
+/// The lowest address of atoll's; below are the program's and its gate's.
 const OURS: u64 = 1 << 32;
 
 const FAULTS: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-/// Where signals are noted.
+/// The signals in which arriving signals are noted.
 static NOTED: AtomicPtr<Signals> = AtomicPtr::new(std::ptr::null_mut());
 
 /// `si_code` of a call that syscall user dispatch stopped.
@@ -32,7 +32,7 @@ pub(super) fn install(signals: &'static Signals) {
     signals.bring_by(catch);
 }
 
-/// Has `signal` brought to [`on_signal`].
+/// Makes `signal` arrive at [`on_signal`].
 fn catch(signal: i32) {
     // SAFETY: all zeros is an empty action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -54,7 +54,7 @@ pub(super) fn give_stack() {
     unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
 }
 
-/// What `switch.rs` calls with every signal.
+/// The handler that `switch.rs` calls with every signal.
 ///
 /// # Safety
 /// The kernel's arguments of a handler; `core` is this thread's or null.
@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn on_signal(
     let entering = switch::entering().contains(&ip);
     if core.is_null() || !(inside || entering) {
         if is_fault {
-            // Our own mistake: happen again, and end the process.
+            // This fault is atoll's own mistake: let it happen again, and end the process.
             // SAFETY: a disposition of this process.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         } else {
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn on_signal(
     let core = unsafe { &mut *core };
     if inside {
         if !is_fault && segment == u64::from(USER_CODE) {
-            // In the gate: it is on its way out.
+            // The core is in the gate, on its way out.
             note(signal, core);
             return;
         }
@@ -131,7 +131,7 @@ pub(super) unsafe extern "C" fn on_signal(
     );
 }
 
-/// Notes a signal and makes a core look: this one, or the first there is.
+/// Notes a signal and makes a core look at it: this one, or the first there is.
 fn note(signal: i32, core: *mut CoreState) {
     let signals = NOTED.load(Ordering::SeqCst);
     if signals.is_null() {

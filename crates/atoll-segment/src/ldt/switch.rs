@@ -1,12 +1,12 @@
-//! The way into a 32-bit segment and out of it: the only code here that runs in both worlds.
+//! The way into a 32-bit segment and out of it. Only this code runs in both worlds.
 //!
-//! A core's thread enters by `iretq` to a code segment of the local descriptor table, which is compatibility mode, and leaves by a
-//! far jump to Linux's 64-bit code segment; neither is a system call. `signal.rs` sends it to [`restore`] when it leaves by a
-//! fault, a signal or `int 0x80`. Which core a thread is stands in the limit of a descriptor of its own, which `lsl` reads
-//! whatever the program did to the segment registers.
+//! A core's thread enters by `iretq` to a code segment of the local descriptor table, which is compatibility mode. It leaves by
+//! a far jump to Linux's 64-bit code segment. Neither is a system call. `signal.rs` sends the thread to [`restore`] when it
+//! leaves by a fault, a signal or `int 0x80`. The number of a thread's core is the limit of a descriptor of its own, which
+//! `lsl` reads whatever the program did to the segment registers.
 //!
-//! Rules: between the marks `check` and `entered` a signal may come at any instruction and throws the entry away; what
-//! that loses must be nothing but what was copied from the core's state.
+//! Rules: between the marks `check` and `entered` a signal may come at any instruction and throws the entry away. Nothing may
+//! be lost by that except copies of the core's state.
 
 use std::arch::{asm, global_asm};
 use std::mem::offset_of;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use crate::violation::Registers;
 
-/// Why a core left its segment.
+/// The reason why a core left its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Left {
@@ -26,7 +26,7 @@ pub(super) enum Left {
     Signal = 3,
 }
 
-/// What the kernel said of a fault.
+/// The kernel's description of a fault.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Fault {
@@ -36,11 +36,11 @@ pub(super) struct Fault {
     pub(super) error: u64,
     /// The linear address of a page fault.
     pub(super) address: u64,
-    /// The code segment it happened in.
+    /// The code segment that the fault happened in.
     pub(super) code_segment: u64,
 }
 
-/// What one core is, for the code that enters and leaves.
+/// The state of one core, for the code that enters and leaves.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct CoreState {
@@ -48,7 +48,7 @@ pub(super) struct CoreState {
     pub(super) code: u32,
     pub(super) data: u32,
     pub(super) left: AtomicU32,
-    /// Not zero: a signal waits, do not enter.
+    /// Not zero while a signal is pending: the core must not enter.
     pub(super) pending: AtomicU32,
     pub(super) host_stack: u64,
     pub(super) host_fs: u64,
@@ -60,7 +60,7 @@ pub(super) struct CoreState {
     pub(super) tid: i32,
 }
 
-/// Most cores of one program.
+/// The most cores of one program.
 pub(super) const MOST_CORES: usize = 64;
 
 /// The cores by number.
@@ -90,7 +90,7 @@ global_asm!(
     "shr rdx, 32",
     "mov r10, [r9 + {vectors}]",
     "xrstor64 [r10]",
-    // From here on the vector registers are the program's.
+    // From here on the vector registers hold the program's values.
     ".hidden atoll_segment_check",
     ".globl atoll_segment_check",
     "atoll_segment_check:",
@@ -116,7 +116,7 @@ global_asm!(
     "mov dword ptr [r9 + {left}], 3",
     "jmp atoll_segment_restore",
 
-    // From the gate: r9 is the core, the low halves of the others are the program's.
+    // The gate comes here: r9 is the core, and the low halves of the other registers are the program's.
     ".p2align 4",
     ".hidden atoll_segment_leave",
     ".globl atoll_segment_leave",
@@ -136,7 +136,7 @@ global_asm!(
     "mov r10d, [r9 + {gate_return}]",
     "mov [r9 + 32], r10d",
     "mov dword ptr [r9 + {left}], 1",
-    // From signal handlers: r9 is the core, rsp its host stack, `left` and the registers are set.
+    // Signal handlers come here: r9 is the core, rsp its host stack; `left` and the registers are set.
     ".hidden atoll_segment_restore",
     ".globl atoll_segment_restore",
     "atoll_segment_restore:",
@@ -166,7 +166,7 @@ global_asm!(
     "syscall",
     "jmp 7b",
 
-    // Handler of all signals: arguments as the kernel passes them, the core (or null) as a fourth.
+    // This is the handler of all signals: arguments as the kernel passes them, the core (or null) as a fourth.
     ".p2align 4",
     ".hidden atoll_segment_signal",
     ".globl atoll_segment_signal",
@@ -239,27 +239,27 @@ pub(super) unsafe fn enter(core: *mut CoreState) -> Left {
     }
 }
 
-/// Where code is that is about to enter; a signal there throws the entry away.
+/// Returns the range of the code that is about to enter; a signal there throws the entry away.
 pub(super) fn entering() -> std::ops::Range<u64> {
     atoll_segment_check as *const () as u64..atoll_segment_entered as *const () as u64
 }
 
-/// Where the gate jumps to.
+/// Returns the address that the gate jumps to.
 pub(super) fn leave() -> u64 {
     atoll_segment_leave as *const () as u64
 }
 
-/// Where a signal's handler sends a core that has left.
+/// Returns the address to which a signal's handler sends a core that has left.
 pub(super) fn restore() -> u64 {
     atoll_segment_restore as *const () as u64
 }
 
-/// The handler of all signals.
+/// Returns the address of the handler of all signals.
 pub(super) fn handler() -> usize {
     atoll_segment_signal as *const () as usize
 }
 
-/// Loads the segment registers that the program finds: its data, and no or a thread pointer's descriptor.
+/// Loads the segment registers that the program finds: its data, and either no thread pointer's descriptor or one.
 ///
 /// # Safety
 /// The selectors must be null or of this process's descriptors for data.
@@ -270,7 +270,7 @@ pub(super) unsafe fn load_segments(data: u32, gs: u32) {
     }
 }
 
-/// The selector that the program has in gs.
+/// Returns the selector that the program has in gs.
 pub(super) fn gs_selector() -> u32 {
     let value: u32;
     // SAFETY: reads a register.
@@ -278,7 +278,7 @@ pub(super) fn gs_selector() -> u32 {
     value & 0xffff
 }
 
-/// The thread pointer of this thread of ours.
+/// Returns the thread pointer of this thread of atoll's.
 pub(super) fn fs_base() -> u64 {
     let value: u64;
     // SAFETY: the x86-64 ABI keeps the thread pointer's own address at its start.
@@ -292,7 +292,7 @@ pub(super) fn fs_base() -> u64 {
 /// As for the call; `argument` must lie below 4 GiB.
 pub(super) unsafe fn call_32(number: u32, argument: u32) -> i32 {
     let result: u32;
-    // SAFETY: the caller's; the kernel clobbers r8 to r11 at most.
+    // SAFETY: the caller keeps the contract above; the kernel clobbers r8 to r11 at most.
     unsafe {
         asm!("push rbx", "mov ebx, {argument:e}", "int 0x80", "pop rbx",
             argument = in(reg) argument, inout("eax") number => result,

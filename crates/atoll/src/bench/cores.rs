@@ -1,7 +1,7 @@
-//! The part of `atoll bench segment` about segmentation cores: what a delegated call costs, and i386 programs beside Linux.
+//! The part of `atoll bench segment` about segmentation cores: the cost of a delegated call, and i386 programs beside Linux.
 //!
-//! The programs are static ones of `programs/`; a kind of core that this machine lacks is named with the reason. `crate::translations` runs
-//! the i386 ones, in turns.
+//! The programs are static ones of `programs/`. A kind of core that this machine lacks is named with the reason.
+//! `crate::translations` runs the i386 programs, in turns.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::said;
 use crate::translations::rounds::{output, rate, speed};
 use crate::translations::{Core, Measured, Plan, Way, measure};
 
-/// Microseconds that a delegated `getppid` may take with a free CPU.
+/// The most microseconds that a delegated `getppid` may take with a free CPU.
 const CALL: f64 = 3.0;
-/// What of Linux's speed an i386 program must have in segments.
+/// The least share of Linux's speed that an i386 program must have in segments.
 const NATIVE: f64 = 0.97;
-/// Runs of each, of which the best counts.
+/// The number of runs with each setting; the best counts.
 const ROUNDS: usize = 5;
 
-/// Kinds of cores.
+/// The kinds of cores that are measured.
 const KINDS: [Core; 5] = [Core::Ldt, Core::Process, Core::Kvm64, Core::Kvm32, Core::Qemu];
 
-/// Linux alone, with pages of 4K and of 2M, and segments.
+/// The ways of running i386 programs: Linux alone, with pages of 4K and of 2M, and segments.
 const I386: [Way; 3] = [Way::Native32(None), Way::Native32(Some(PageKind::Huge2M)), Way::Core(Core::Ldt)];
 
-/// The number that a program prints behind `label`, or why it did not.
+/// Returns the number that a program prints behind `label`, or why it did not.
 fn number(command: Command, label: &str, limit: Duration) -> Result<f64, String> {
     let (stdout, stderr) = output(command, limit, || ())?;
     let found = stdout.lines().find_map(|line| line.strip_prefix(label));
@@ -35,7 +35,7 @@ fn number(command: Command, label: &str, limit: Duration) -> Result<f64, String>
     found.ok_or_else(|| said::last(&stderr).unwrap_or("it said nothing").to_owned())
 }
 
-/// Microseconds of a `getppid` of the program `calls`: delegated, and by Linux alone.
+/// Returns the microseconds of a `getppid` of the program `calls`: delegated, and by Linux alone.
 fn call(core: Core, plan: &Plan) -> [Result<f64, String>; 2] {
     let load =
         crate::translations::Workload { program: "calls", arguments: vec![], bytes: 64 << 20, blocks: 1 };
@@ -52,7 +52,7 @@ fn call(core: Core, plan: &Plan) -> [Result<f64, String>; 2] {
     best
 }
 
-/// The tables of calls and of i386 programs, and the targets' lines.
+/// Returns the tables of calls and of i386 programs, and the lines of targets.
 pub(super) fn bench(plan: &Plan) -> (Table, Table, Vec<String>) {
     let mut calls = Table::new(["getppid", "us", "alone us", "why not"]);
     let mut lines = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn bench(plan: &Plan) -> (Table, Table, Vec<String>) {
             here.as_ref().err().map_or(Cell::Nothing, |why| format!("skipped: {why}").into()),
         ]);
         match here {
-            // They have no target: one is there for correctness, one for programs that mean harm.
+            // These kinds have no target: one is there for correctness, one for programs that mean harm.
             _ if [Core::Qemu, Core::Process].contains(&core) => {}
             Ok(us) => lines.push(format!(
                 "{name}: a delegated getppid in at most {CALL} us; {us:.3}: {}",
@@ -91,7 +91,7 @@ pub(super) fn bench(plan: &Plan) -> (Table, Table, Vec<String>) {
     (calls, programs, lines)
 }
 
-/// What is promised of an i386 program in segments, beside Linux's own pages of 4K.
+/// Returns the target's line of an i386 program in segments, beside Linux's own pages of 4K.
 fn beside_linux(program: &str, bytes: u64, all: &[Measured]) -> String {
     let name = format!("core ldt: i386 {program}, {}", crate::run::summary::bytes(bytes));
     let why = |way| all.iter().find(|m| m.way == way).and_then(|m| m.runs.as_ref().err());

@@ -1,4 +1,4 @@
-//! `atoll bench latency`: how long a load waits for every kind of memory there is here.
+//! `atoll bench latency`: measures how long a load waits for every kind of memory on this machine.
 //!
 //! Source: the barrelfish paper, section 5.3, table 5.1 and appendix A.2. The paper's remote memory is across PCI Express; ours is
 //! another CPU's cache, another NUMA node, and pages that must be mapped or brought near first.
@@ -19,14 +19,14 @@ use crate::cli::BenchArgs;
 use crate::machine::{meminfo, usable_cpu_numbers};
 use crate::plot::Bars;
 
-/// Loads of one walk.
+/// The number of loads in one walk.
 const LOADS: usize = 1 << 20;
-/// Bytes of a list for the first cache: the paper's.
+/// The bytes of a list for the first cache, as in the paper.
 const FIRST: usize = 8 << 10;
-/// Bytes of a list for main memory at most.
+/// The most bytes of a list for main memory.
 const MOST: usize = 1 << 30;
 
-/// What a kind of memory takes, in nanoseconds.
+/// The nanoseconds of a kind of memory.
 struct Row {
     memory: String,
     bytes: Option<usize>,
@@ -80,21 +80,21 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Section 5.3.3, with the numbers of here.
+/// Prints the conclusions of section 5.3.3, with the numbers of this machine.
 fn implications(rows: &[Row]) {
     let find = |name: &str| rows.iter().find(|row| row.memory.starts_with(name));
     let (Some(first), Some(main)) = (find("cache, level 1"), find("main memory, 4K")) else { return };
     println!("\nwhat the paper concludes (section 5.3.3), here:");
     if let (Some(near), Some(far)) = (first.random, main.random) {
         println!(
-            "  hot data belongs into the first cache: main memory takes {:.0} times as long (there 118): {}",
+            "  hot data belongs in the first cache: main memory takes {:.0} times as long (in the paper 118): {}",
             far / near,
             held(far > 10.0 * near)
         );
     }
     if let (Some(sequential), Some(random)) = (main.sequential, main.random) {
         println!(
-            "  where the order can be foreseen, latency hides: in order {:.0} times faster: {}",
+            "  where the order can be predicted, latency is hidden: in order {:.0} times faster: {}",
             random / sequential,
             held(random > 2.0 * sequential)
         );
@@ -113,7 +113,8 @@ fn measure(here: usize, there: Option<usize>) -> Result<Vec<Row>, BenchError> {
     let caches = caches();
     let mut largest = 0;
     for (level, bytes) in caches {
-        // The first cache's list is the paper's; others take half of their cache, which the one below does not hold.
+        // The first cache's list is the paper's. The others take half of their cache, which the next smaller cache does not
+        // hold.
         let list = if level == 1 { FIRST } else { bytes / 2 };
         largest = largest.max(bytes);
         rows.push(walked(&format!("cache, level {level}"), list, libc::MADV_HUGEPAGE, None)?);
@@ -161,7 +162,7 @@ fn walked(memory: &str, bytes: usize, advice: i32, node: Option<u32>) -> Result<
     {
         println!("{memory}: the kernel refuses to place memory there");
     }
-    // At a boundary of 2M, so that the kernel can give such pages.
+    // The memory begins at a boundary of 2M, so that the kernel can use such pages.
     let skip = mapping.at().next_multiple_of(2 << 20) - mapping.at();
     let memory_bytes = &mut mapping.bytes()[skip..skip + bytes];
     let mut walk = |order| {
@@ -178,7 +179,7 @@ fn walked(memory: &str, bytes: usize, advice: i32, node: Option<u32>) -> Result<
     })
 }
 
-/// Data caches of this CPU by level, with their bytes; what the processor says.
+/// Returns the data caches of this CPU by level, with their bytes, as the processor reports them.
 fn caches() -> Vec<(u8, usize)> {
     let cpuid = CpuId::new();
     let mut found: Vec<(u8, usize)> = cpuid
@@ -195,13 +196,13 @@ fn caches() -> Vec<(u8, usize)> {
     found.sort_unstable();
     found.dedup_by_key(|&mut (level, _)| level);
     if found.is_empty() {
-        // Leaf 4 is Intel's; older processors of others say it elsewhere.
+        // Leaf 4 is Intel's; older processors of other vendors report their caches elsewhere.
         found = (1..=4).filter_map(|level| Some((level, of_kernel(level)?))).collect();
     }
     found
 }
 
-/// The size of this CPU's cache of a level, as the kernel says.
+/// Returns the size of this CPU's cache of a level, as the kernel reports it.
 fn of_kernel(level: u8) -> Option<usize> {
     let read = |index: u32, file: &str| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
@@ -215,7 +216,7 @@ fn of_kernel(level: u8) -> Option<usize> {
     read(index, "size")?.parse::<atoll_pages::Size>().ok().map(|size| size.0 as usize)
 }
 
-/// The machine's NUMA nodes that have memory.
+/// Returns the machine's NUMA nodes that have memory.
 fn numa_nodes() -> Vec<u32> {
     let line = crate::machine::line("/sys/devices/system/node/has_memory");
     let range = |part: &str| {

@@ -1,10 +1,10 @@
-//! Linked lists to walk through memory: each load needs the one before, so that their latency is what is measured.
+//! Linked lists to walk through memory. Each load needs the one before, so the walk measures their latency.
 //!
 //! `latency.rs` puts them into every kind of memory. Source: the barrelfish paper, appendix A.2, listings A.1 and A.2.
 
 use std::time::Instant;
 
-/// Bytes of an element of a list in random order: a cache line.
+/// The bytes of an element of a list in random order: a cache line.
 const LINE: usize = 64;
 
 /// The order of a list's elements.
@@ -12,7 +12,7 @@ const LINE: usize = 64;
 pub(super) enum Order {
     /// Pointers side by side: what the paper calls cache friendly.
     Sequential,
-    /// A cache line each, in random order.
+    /// Elements of a cache line each, in random order.
     Random,
 }
 
@@ -46,10 +46,10 @@ impl<'a> List<'a> {
         Self { memory, start, elements }
     }
 
-    /// Nanoseconds a load takes, on a walk of at least `loads`.
+    /// Returns the nanoseconds that a load takes, on a walk of at least `loads`.
     pub(super) fn walk_ns(&self, loads: usize) -> f64 {
         debug_assert_eq!(self.memory.as_ptr() as usize, self.start);
-        // Once around, so that what fits into a cache is there.
+        // The first round brings what fits into a cache.
         let mut at = self.walk(self.start, self.elements.min(loads) / STEPS + 1);
         let turns = loads.div_ceil(STEPS);
         let begin = Instant::now();
@@ -59,7 +59,7 @@ impl<'a> List<'a> {
         elapsed.as_secs_f64() * 1e9 / (turns * STEPS) as f64
     }
 
-    /// `turns` times [`STEPS`] loads from the element at `at` on; returns where it ends.
+    /// Does `turns` times [`STEPS`] loads from the element at `at` on; returns where it ends.
     fn walk(&self, mut at: usize, turns: usize) -> usize {
         for _ in 0..turns {
             for _ in 0..STEPS {
@@ -71,10 +71,10 @@ impl<'a> List<'a> {
     }
 }
 
-/// Loads without a look at the counter: the inner loop is unrolled by the compiler.
+/// The number of loads without a look at the counter: the compiler unrolls the inner loop.
 const STEPS: usize = 64;
 
-/// Knuth's shuffle, the same every time.
+/// Shuffles by Knuth's algorithm, in the same way every time.
 fn shuffle(order: &mut [u32]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for last in (1..order.len()).rev() {

@@ -4,14 +4,14 @@ use atoll_memory::sys;
 
 use super::{BenchError, kernel};
 
-/// A mapping that goes when this does.
+/// A mapping that is unmapped when this value is dropped.
 pub(super) struct Mapping {
     at: usize,
     len: usize,
 }
 
 impl Mapping {
-    /// Private memory of `len` bytes with `advice` for all of it, a `MADV_…`; nothing is touched.
+    /// Maps private memory of `len` bytes with `advice` for all of it, a `MADV_…`; no page is touched.
     pub(super) fn new(len: usize, advice: i32) -> Result<Self, BenchError> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping where the kernel likes it, and advice for nothing else.
@@ -23,7 +23,7 @@ impl Mapping {
         }
     }
 
-    /// Memory of `len` bytes that processes share, of pages of 4K.
+    /// Maps memory of `len` bytes that processes share, of pages of 4K.
     pub(super) fn shared(len: usize) -> Result<Self, BenchError> {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping where the kernel likes it.
@@ -31,18 +31,18 @@ impl Mapping {
         Ok(Self { at: at.map_err(kernel("mmap"))?, len })
     }
 
-    /// Where it begins.
+    /// Returns the mapping's address.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// All of it.
+    /// Returns the mapping's bytes.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: a mapping of our own; the kernel fills it with zeros.
         unsafe { std::slice::from_raw_parts_mut(self.at as *mut u8, self.len) }
     }
 
-    /// Asks for the memory of NUMA node `node`; false where the kernel refuses.
+    /// Asks for the memory of NUMA node `node`; returns `false` where the kernel refuses.
     pub(super) fn bind(&self, node: u32) -> bool {
         const MPOL_BIND: usize = 2;
         let mask = [1_u64 << (node % 64)];

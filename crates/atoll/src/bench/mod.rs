@@ -1,7 +1,7 @@
-//! `atoll bench`: what memory, copies, messages and names cost on this machine, a subcommand each.
+//! `atoll bench`: measures what memory, copies, messages and names cost on this machine, with a subcommand for each.
 //!
-//! `machine/` writes what it measures as a machine for `atoll sim`; the others print a table with the figures of the
-//! barrelfish paper beside, and can write it as CSV and as a drawing (`output.rs`).
+//! `machine/` writes its measurements as a machine for `atoll sim`. The others print a table with the figures of the barrelfish
+//! paper beside it, and can write it as CSV and as a drawing (`output.rs`).
 
 mod channel;
 mod cores;
@@ -29,7 +29,7 @@ use atoll_memory::sys::Errno;
 
 use crate::cli::Bench;
 
-/// Why nothing was measured.
+/// The reason why nothing was measured.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum BenchError {
     #[error("{what} failed ({errno}): see atoll doctor", errno = io::Error::from_raw_os_error(.errno.0))]
@@ -40,7 +40,7 @@ pub(crate) enum BenchError {
     Draw(String, String),
     #[error("the description that was made is wrong: {0}")]
     Description(#[from] atoll_machine::MachineError),
-    #[error("CPU {0} is none this process may use: choose two of {1:?}")]
+    #[error("this process may not use CPU {0}: choose two of {1:?}")]
     Cpu(usize, Vec<usize>),
     #[error("two processes need two CPUs to themselves, and this process may use one: see taskset")]
     OneCpu,
@@ -50,12 +50,12 @@ pub(crate) enum BenchError {
     Channel(&'static str, Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// For `map_err`: what failed.
+/// Makes an error for `map_err`, with what failed.
 fn kernel(what: &'static str) -> impl Fn(Errno) -> BenchError {
     move |errno| BenchError::Kernel { what, errno }
 }
 
-/// Measures what is asked for, and prints what it found.
+/// Does the measurement that is asked for, and prints the results.
 pub(crate) fn bench(what: &Bench) -> ExitCode {
     let done = match what {
         Bench::Machine { output } => machine::bench(output.as_deref()),

@@ -1,8 +1,8 @@
-//! `atoll bench names`: what registering, looking up and waiting for names costs, at the own node and at another, and what
-//! starting a program does.
+//! `atoll bench names`: measures registering, looking up and waiting for names, at this node and at another, and starting a
+//! program.
 //!
-//! Source: the barrelfish paper, section 6.8; it measured neither. Its questions are checked: are local look-ups cheap because
-//! they stay in the node, and does the second level cost one more round trip?
+//! Source: the barrelfish paper, section 6.8, which measured none of this. Its two questions are answered: whether local
+//! look-ups are cheap because they stay in the node, and whether the second level costs one more round trip.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -22,20 +22,20 @@ use super::{BenchError, pin};
 use crate::cli::BenchArgs;
 use crate::plot::Bars;
 
-/// Calls of a measurement.
+/// The number of calls of a measurement.
 const CALLS: usize = 20_000;
-/// Waits and programs, which take longer.
+/// The number of waits and program starts, which take longer.
 const FEW: usize = 200;
-/// Names that are registered besides.
+/// The number of other names that are registered.
 const OTHERS: u32 = 200;
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
-/// For `map_err`: what failed.
+/// Makes an error for `map_err`, with what failed.
 fn failed<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> impl Fn(E) -> BenchError {
     move |error| BenchError::Channel(what, Box::new(error))
 }
 
-/// Microseconds of something: median and 99th percentile.
+/// The microseconds of a measurement: median and 99th percentile.
 struct Row {
     what: &'static str,
     median: f64,
@@ -80,7 +80,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The other process: both nodes' services, until it is ended.
+/// Runs the other process: both nodes' services, until it is ended.
 fn serve(paths: &[PathBuf; 2], started: &mut impl std::io::Write) -> Result<(), BenchError> {
     let name = |node: u32, path: &Path| {
         NameService::start(Node(node), path, 8, Limits::default()).map_err(failed("a name service"))
@@ -174,7 +174,7 @@ fn measure(paths: &[PathBuf; 2]) -> Result<Vec<Row>, BenchError> {
     Ok(rows)
 }
 
-/// How long it takes from a registration by `second` until `client`, which waits for the name, has it.
+/// Returns the time from a registration by `second` until `client`, which waits for the name, has it.
 fn woken(
     what: &'static str,
     level: Level,
@@ -188,7 +188,7 @@ fn woken(
     for _ in 0..FEW {
         let began = std::thread::scope(|scope| {
             let registering = scope.spawn(|| {
-                // The other sleeps by then.
+                // The other process sleeps by then.
                 std::thread::sleep(Duration::from_millis(2));
                 let began = Instant::now();
                 second.register(level, name, b"").map_err(failed("registering"))?;
@@ -223,7 +223,7 @@ fn row(what: &'static str, times: Vec<f64>) -> Row {
     Row { what, median: percentile(times.clone(), 50), late: percentile(times, 99) }
 }
 
-/// What section 6.8.2 gives as reasons for two levels.
+/// Prints section 6.8.2's reasons for two levels.
 fn implications(rows: &[Row]) {
     let of = |what: &str| rows.iter().find(|row| row.what == what).map(|row| row.median);
     let (Some(local), Some(global), Some(kept)) = (

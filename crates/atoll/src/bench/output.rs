@@ -1,19 +1,19 @@
-//! Where a measurement's table and drawing go: printed always, and as files where a directory was named.
+//! Prints a measurement's table, and writes table and drawing to files where a directory was named.
 //!
-//! The subcommands of `atoll bench` that compare with the barrelfish paper end here.
+//! The subcommands of `atoll bench` that compare with the barrelfish paper use it.
 
 use std::path::Path;
 
 use super::BenchError;
 use super::table::Table;
 
-/// A directory for what is measured, or none.
+/// The directory for results, or none.
 pub(super) struct Output<'a> {
     directory: Option<&'a Path>,
 }
 
 impl<'a> Output<'a> {
-    /// Makes the directory now: not to be found impossible after the measurement.
+    /// Makes the directory now, so that an error does not come only after the measurement.
     pub(super) fn new(directory: Option<&'a Path>) -> Result<Self, BenchError> {
         if let Some(path) = directory {
             std::fs::create_dir_all(path).map_err(|e| BenchError::Write(path.display().to_string(), e))?;
@@ -21,7 +21,7 @@ impl<'a> Output<'a> {
         Ok(Self { directory })
     }
 
-    /// Prints `table`; writes it to `NAME.csv`.
+    /// Prints `table` and writes it to `NAME.csv`.
     pub(super) fn table(&self, name: &str, table: &Table) -> Result<(), BenchError> {
         println!("{}", table.text());
         let Some(directory) = self.directory else { return Ok(()) };
@@ -29,7 +29,7 @@ impl<'a> Output<'a> {
         std::fs::write(&path, table.csv()).map_err(|e| BenchError::Write(path.display().to_string(), e))
     }
 
-    /// Has `draw` write `NAME.svg`.
+    /// Makes `draw` write `NAME.svg`.
     pub(super) fn drawing(
         &self,
         name: &str,
@@ -40,7 +40,7 @@ impl<'a> Output<'a> {
         draw(&path).map_err(|why| BenchError::Draw(path.display().to_string(), why))
     }
 
-    /// Says where the files are.
+    /// Prints where the files are.
     pub(super) fn end(&self) {
         if let Some(directory) = self.directory {
             println!("\ntables and figures: {}", directory.display());
@@ -48,12 +48,12 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The end of a line about something with a target.
+/// Returns the end of a line about a target.
 pub(super) fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "not met" }
 }
 
-/// The end of a line about something the paper found.
+/// Returns the end of a line about a claim of the paper.
 pub(super) fn held(held: bool) -> &'static str {
     if held { "held" } else { "not held" }
 }

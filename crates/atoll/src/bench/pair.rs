@@ -8,10 +8,10 @@ use super::BenchError;
 use super::pin::pin;
 use crate::machine::usable_cpu_numbers;
 
-/// Seconds after which a process of a measurement is ended by its own timer, as it hangs.
+/// The seconds after which a process of a measurement is ended by its own timer, because it hangs.
 const LIMIT: u32 = 120;
 
-/// The CPUs of the two.
+/// The CPUs of the two processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cpus {
     pub(super) here: usize,
@@ -19,7 +19,7 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// Those asked for, or the first two this process may use.
+    /// Returns the CPUs asked for, or the first two that this process may use.
     pub(super) fn choose(asked: Option<&[usize]>) -> Result<Self, BenchError> {
         let usable = usable_cpu_numbers().unwrap_or_default();
         let [here, there] = match asked {
@@ -36,7 +36,7 @@ impl Cpus {
     }
 }
 
-/// The other process. Killed and waited for when it is dropped.
+/// The other process, which is killed and waited for when this value is dropped.
 pub(super) struct Other {
     pid: i32,
     waited: bool,
@@ -75,12 +75,12 @@ impl Other {
         Ok(Self { pid, waited: false })
     }
 
-    /// Its process number.
+    /// Returns the process's number.
     pub(super) fn pid(&self) -> u32 {
         self.pid.cast_unsigned()
     }
 
-    /// Waits for its end.
+    /// Waits for the process's end.
     pub(super) fn wait(mut self) -> Result<(), BenchError> {
         match self.reap() {
             0 => Ok(()),

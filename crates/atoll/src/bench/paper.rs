@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 const BARRELFISH: &str = include_str!("../../../../papers/barrelfish.toml");
 
-/// The file.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paper {
@@ -15,7 +15,7 @@ pub(super) struct Paper {
     pub(super) throughput: Throughput,
 }
 
-/// Table 5.1.
+/// Table 5.1 of the paper.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Latency {
@@ -24,7 +24,7 @@ pub(super) struct Latency {
     pub(super) rows: Vec<Memory>,
 }
 
-/// A row of it.
+/// A row of table 5.1.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Memory {
@@ -32,7 +32,7 @@ pub(super) struct Memory {
     pub(super) ns: f64,
 }
 
-/// Table 5.2.
+/// Table 5.2 of the paper.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Channel {
@@ -41,7 +41,7 @@ pub(super) struct Channel {
     pub(super) rows: Vec<Location>,
 }
 
-/// A row of it: nanoseconds of a round trip.
+/// A row of table 5.2: nanoseconds of a round trip.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Location {
@@ -61,7 +61,7 @@ pub(super) struct Throughput {
     pub(super) service_hidden_bytes: u64,
 }
 
-/// Reads it; it is part of this program, and the test below holds it to be right.
+/// Reads the file, which is part of this program; the test below checks that it is right.
 pub(super) fn paper() -> Result<Paper, toml::de::Error> {
     toml::from_str(BARRELFISH)
 }

@@ -1,6 +1,6 @@
-//! `ucx_perftest`, UCX's own measurement, run beside ours where it is installed.
+//! Runs `ucx_perftest`, UCX's own measurement, beside ours where it is installed.
 //!
-//! Two processes of it on the same two CPUs; its last line is read.
+//! Two processes of it run on the same two CPUs, and its last line is read.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::pair::Cpus;
 
-/// What it found in one test.
+/// The results of one test of `ucx_perftest`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Found {
-    /// Median of what it calls latency, in µs: half a round trip, or the time of one operation.
+    /// The median of what it calls latency, in µs: half a round trip, or the time of one operation.
     pub(super) us: f64,
     /// MB/s over the whole test.
     pub(super) mb_per_s: f64,
@@ -19,7 +19,7 @@ pub(super) struct Found {
     pub(super) messages_per_s: f64,
 }
 
-/// Which of UCX's transports it may use.
+/// The transports that UCX may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Over {
     /// Shared memory.
@@ -28,14 +28,14 @@ pub(super) enum Over {
     Tcp,
 }
 
-/// Is it installed?
+/// Whether `ucx_perftest` is installed.
 pub(super) fn installed() -> bool {
     Command::new("ucx_perftest").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Runs `test` (`ucp_am_lat`, `ucp_get`, …) with messages of `bytes`, `count` times; none where it fails.
+/// Runs `test` (`ucp_am_lat`, `ucp_get`, …) with messages of `bytes`, `count` times; returns `None` where it fails.
 pub(super) fn run(cpus: Cpus, over: Over, test: &str, bytes: usize, count: usize) -> Option<Found> {
-    // A port that is free now; the system gives others to whoever asks next.
+    // This port is free now; the system gives others to programs that ask next.
     let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port().to_string();
     let start = |cpu: usize| {
         let mut command = Command::new("timeout");
@@ -48,7 +48,7 @@ pub(super) fn run(cpus: Cpus, over: Over, test: &str, bytes: usize, count: usize
     let mut server = Server(start(cpus.there).stdout(Stdio::null()).spawn().ok()?);
     let end = Instant::now() + Duration::from_secs(5);
     loop {
-        // It listens a moment after its start; whoever comes earlier is refused.
+        // It listens a moment after its start, and refuses earlier connections.
         std::thread::sleep(Duration::from_millis(100));
         let mut client = start(cpus.here);
         client.args(["127.0.0.1", "-t", test, "-f", "-s", &bytes.to_string(), "-n", &count.to_string()]);
@@ -64,20 +64,20 @@ pub(super) fn run(cpus: Cpus, over: Over, test: &str, bytes: usize, count: usize
     }
 }
 
-/// A line of its final numbers: count, percentile, average and overall latency, bandwidth twice, rate twice.
+/// Reads a line of its final numbers: count, percentile, average and overall latency, bandwidth twice, rate twice.
 fn read(line: &str) -> Option<Found> {
     let numbers: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let [_, us, _, _, _, mb_per_s, _, messages_per_s] = numbers[..] else { return None };
-    // Its MB are 2^20 bytes.
+    // The MB of `ucx_perftest` are 2^20 bytes.
     Some(Found { us, mb_per_s: mb_per_s * 1.048_576, messages_per_s })
 }
 
-/// Ends with the measurement.
+/// The server's process, which ends with the measurement.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,8 +1,8 @@
-//! Threads that stay on one CPU while something is measured.
+//! Keeps threads on one CPU during a measurement.
 
 use std::mem::MaybeUninit;
 
-/// Keeps the calling thread on `cpu`; where that is refused it stays as it was.
+/// Keeps the calling thread on `cpu`; where that is refused the thread stays as it was.
 pub(super) fn pin(cpu: usize) {
     // SAFETY: a set on the stack, of the calling thread.
     unsafe {

@@ -1,7 +1,7 @@
-//! `atoll bench sampling`: how well every sampler tells what a program touches, and what it costs.
+//! `atoll bench sampling`: measures how well every sampler tells what a program touches, and what it costs.
 //!
-//! `report::truth` makes the truth of exact traces, `report::agreement` compares. Programs run with their blocks on the heap that `brk`
-//! makes, where they lie alike in every run.
+//! `report::truth` makes the truth of exact traces, and `report::agreement` compares. Programs run with their blocks on the
+//! heap that `brk` makes, where they have the same addresses in every run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,14 +20,14 @@ use crate::report::truth::Truth;
 use crate::run::summary::write_aligned;
 use crate::said;
 
-/// A program as it is measured.
+/// A program that is measured.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     program: &'static str,
     class: &'static str,
-    /// Iterations of the two traces.
+    /// The numbers of iterations of the two traces.
     traced: [u32; 2],
-    /// Iterations of a run: some five seconds.
+    /// The number of iterations of a run, for some five seconds.
     iterations: u32,
 }
 
@@ -41,7 +41,7 @@ const LOADS: [Load; 7] = [
     Load { program: "lulesh", class: "W", traced: [1, 2], iterations: 300 },
 ];
 
-/// Samplers, and how `atoll profile` is to run the program.
+/// The samplers, and how `atoll profile` runs the program for each.
 const SAMPLERS: [(&str, &str); 8] = [
     ("pebs", "off"),
     ("ibs", "off"),
@@ -53,17 +53,17 @@ const SAMPLERS: [(&str, &str); 8] = [
     ("touches", "on"),
 ];
 
-/// The target for the default: percent of overhead.
+/// The target for the default sampler: percent of overhead.
 const TARGET: f64 = 1.0;
 const WORKERS: &str = "2";
 
-/// A run.
+/// The result of a run.
 struct Ran {
-    /// Processor time of the program; with samples, of harvesting, too.
+    /// The processor time of the program, in seconds; with samples, of harvesting, too.
     seconds: f64,
-    /// What was sampled; `None`: alone.
+    /// The samples; `None`: the program ran alone.
     profile: Option<Profile>,
-    /// What it is read from.
+    /// The file of the profile.
     _file: Option<TempPath>,
 }
 
@@ -149,7 +149,7 @@ pub(super) fn bench(args: &SamplingBenchArgs) -> Result<(), BenchError> {
                         agreement.text()
                     );
                 }
-                // The first that works is what `atoll profile` takes by itself.
+                // The first sampler that works is the one that `atoll profile` takes by itself.
                 if percent == 1 && *best.get_or_insert(sampler) == sampler {
                     default_runs += 1;
                     ordered += usize::from(agreement.is_some_and(|a| a.in_order()));
@@ -210,7 +210,7 @@ fn least(runs: impl Iterator<Item = Result<Ran, BenchError>>) -> Result<Ran, Ben
 fn command(of: &Path) -> Command {
     let mut command = Command::new(of);
     command.env("OMP_NUM_THREADS", WORKERS).env("OMP_WAIT_POLICY", "passive").stdin(Stdio::null());
-    // All blocks on one heap, however large.
+    // All blocks lie on one heap, however large they are.
     command.env("GLIBC_TUNABLES", "glibc.malloc.mmap_max=0").stdout(Stdio::null());
     command
 }
@@ -230,7 +230,7 @@ fn finished(mut command: Command, what: &str) -> Result<(), BenchError> {
     Err(BenchError::Other(why))
 }
 
-/// What so many iterations of a program touch.
+/// Returns what `iterations` iterations of a program touch.
 fn truth(load: &Load, path: &Path, folder: &Path, iterations: u32) -> Result<Truth, BenchError> {
     let trace = |count: u32| -> Result<Truth, BenchError> {
         let file = folder.join("trace");

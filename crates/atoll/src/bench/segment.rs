@@ -1,6 +1,7 @@
-//! `atoll bench segment`: RandomAccess and Graph500 in a direct segment, beside 4K, 2M and 1G pages, and how fast it must be.
+//! `atoll bench segment`: runs RandomAccess and Graph500 in a direct segment, beside 4K, 2M and 1G pages, and judges the
+//! targets.
 //!
-//! `crate::translations` runs them. The same binary each time; huge pages are reserved for the length of it, as root.
+//! `crate::translations` runs them, with the same binary each time. Huge pages are reserved meanwhile, as root.
 
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use crate::run::summary::bytes;
 use crate::translations::rounds::{rate, skipped};
 use crate::translations::{Measured, Plan, Way, Workload, measure};
 
-/// The segment against 4K pages, RandomAccess and Graph500.
+/// The targets for the segment's speed over 4K pages, for RandomAccess and Graph500.
 const OVER_4K: [f64; 2] = [1.5, 1.1];
-/// What two measurements of the same differ by here: no slower means not slower by more.
+/// A program is no slower if it is not slower than this share, by which two measurements of the same differ here.
 const SAME: f64 = 0.98;
 
 const WAYS: [Way; 6] = [
@@ -29,14 +30,14 @@ const WAYS: [Way; 6] = [
     Way::Segment(PageKind::Huge1G),
 ];
 
-/// RandomAccess on a table of 2^`log` words.
+/// Returns RandomAccess on a table of 2^`log` words.
 pub(crate) fn randomaccess(log: u32, iterations: u32) -> Workload {
     let arguments =
         ["C", "--log-words", &log.to_string(), "--iterations", &iterations.to_string()].map(str::to_owned);
     Workload { program: "randomaccess", arguments: arguments.to_vec(), bytes: 8 << log, blocks: 2 }
 }
 
-/// Graph500 of a class, of the size its README says.
+/// Returns Graph500 of a class, of the size that the programs' README says.
 pub(crate) fn graph500(class: char, roots: u32) -> Workload {
     let bytes = match class {
         'C' => 2200 << 20,
@@ -47,15 +48,15 @@ pub(crate) fn graph500(class: char, roots: u32) -> Workload {
     Workload { program: "graph500", arguments: arguments.to_vec(), bytes, blocks: 8 }
 }
 
-/// What of the eight minutes each part may take at most: RandomAccess and Graph500, then each i386 program beside Linux.
+/// The most time of the eight minutes that each part may take: RandomAccess and Graph500, then each i386 program beside Linux.
 const BUDGETS: [Duration; 2] = [Duration::from_secs(210), Duration::from_secs(120)];
 pub(super) const CORES_BUDGET: Duration = Duration::from_secs(30);
 
-/// The table and the graph that the targets are about.
+/// The sizes of the table and the graph that the targets are for.
 const TABLE: u64 = 4 << 30;
 const GRAPH: char = 'B';
 
-/// Measures, and judges.
+/// Measures, and judges the targets.
 pub(super) fn bench(args: &SegmentBenchArgs) -> Result<(), BenchError> {
     let (table_bytes, class, rounds) = if args.quick {
         (512 << 20, 'A', 1)
@@ -113,7 +114,7 @@ fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-/// What the workloads need of this machine, one after the other, and what it has.
+/// Returns what the workloads need of this machine, one after the other, and what it has.
 fn needs(loads: &[Workload], workers: u32) -> String {
     let pages = |kind: PageKind, load: &Workload| {
         let needed = WAYS.iter().filter_map(|way| way.pages(load, workers)).filter(|(k, _)| *k == kind);
@@ -139,13 +140,13 @@ pub(super) fn judged(met: bool) -> &'static str {
     if met { "met" } else { "not met" }
 }
 
-/// The most faults of any run in a segment; none if one was not counted, or none ran.
+/// Returns the most faults of any run in a segment; `None` if one was not counted, or none ran.
 fn faults(all: &[Measured]) -> Option<u64> {
     let ran = all.iter().filter(|m| matches!(m.way, Way::Segment(_)) && m.runs.is_ok());
     ran.map(Measured::faults).collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
-/// The table of one workload: what ran of it.
+/// Returns the table of one workload's runs.
 fn table(all: &[Measured]) -> Table {
     let (small, large) = (rate(all, Way::Native(None)), rate(all, Way::Native(Some(PageKind::Huge2M))));
     let mut table =
@@ -169,7 +170,7 @@ fn table(all: &[Measured]) -> Table {
     table
 }
 
-/// What is promised of one workload.
+/// Returns the targets' lines of one workload.
 fn targets(load: &Workload, all: &[Measured], least: f64, smaller: bool) -> Vec<String> {
     let name = format!("{}, {}", load.program, bytes(load.bytes));
     let small = if smaller { " (smaller than the target means)" } else { "" };

@@ -1,22 +1,22 @@
-//! A table of what was measured: printed, and written as CSV.
+//! A table of measurements: printed, and written as CSV.
 //!
 //! `output.rs` decides where it goes.
 
 use crate::csv;
 use crate::run::summary::write_aligned_behind;
 
-/// A cell.
+/// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Text(String),
     /// A number and its digits behind the point.
     Number(f64, usize),
-    /// Not measured, or not there to be.
+    /// Not measured, or not available.
     Nothing,
 }
 
 impl Cell {
-    /// A number, if there is one.
+    /// Makes a cell of a number, if there is one.
     pub(super) fn number(value: Option<f64>, digits: usize) -> Self {
         value.map_or(Self::Nothing, |value| Self::Number(value, digits))
     }
@@ -29,7 +29,7 @@ impl Cell {
         }
     }
 
-    /// In CSV: nothing where there is nothing.
+    /// Returns the cell for CSV: empty where there is no value.
     fn csv(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -62,13 +62,13 @@ impl Table {
         Self { columns: columns.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row of as many cells as there are columns.
+    /// Adds a row, which must have a cell for each column.
     pub(super) fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    /// For a terminal: the first column to the left, the others to the right.
+    /// Returns the table for a terminal: the first column to the left, the others to the right.
     pub(super) fn text(&self) -> String {
         let mut rows = vec![self.columns.clone()];
         rows.extend(self.rows.iter().map(|row| row.iter().map(Cell::text).collect()));
@@ -78,7 +78,7 @@ impl Table {
         text
     }
 
-    /// With a line of names.
+    /// Returns the table as CSV, with a line of names.
     pub(super) fn csv(&self) -> String {
         let names: Vec<String> = self.columns.iter().map(|name| csv::word(name)).collect();
         let mut text = names.join(",") + "\n";

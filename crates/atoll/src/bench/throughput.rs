@@ -1,4 +1,4 @@
-//! `atoll bench throughput`: how fast every engine copies, by direction and size, and what the manager makes of it.
+//! `atoll bench throughput`: measures how fast every engine copies, by direction and size, and what the manager chooses.
 //!
 //! Source: the barrelfish paper, section 5.4, figures 5.3 to 5.6, and appendix A.5. There engines are DMA controllers across PCI
 //! Express; here they are copying loops, the kernel's copies between processes, and io_uring.
@@ -18,7 +18,7 @@ use super::{BenchError, paper, pin};
 use crate::cli::BenchArgs;
 use crate::plot::{Figure, Scale, Series};
 
-/// Sizes of transfers: the paper's, each fourth.
+/// The sizes of transfers: every fourth of the paper's.
 const SIZES: [u64; 12] = [
     64,
     256,
@@ -34,14 +34,14 @@ const SIZES: [u64; 12] = [
     128 << 20,
 ];
 const MOST: u64 = 128 << 20;
-/// Measurements of which the median counts.
+/// The number of measurements; the median counts.
 const ROUNDS: usize = 5;
-/// Copies of one measurement take about so long, in seconds.
+/// The seconds that the copies of one measurement take, approximately.
 const TIME: f64 = 0.01;
 /// The manager's name in tables.
 const MANAGER: &str = "manager";
 
-/// For `map_err`: what failed.
+/// Makes an error for `map_err`, with what failed.
 fn failed<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> impl Fn(E) -> BenchError {
     move |error| BenchError::Channel(what, Box::new(error))
 }
@@ -49,17 +49,17 @@ fn failed<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> i
 /// One direction of copying.
 struct Direction {
     name: &'static str,
-    /// In files.
+    /// The name in files.
     file: &'static str,
     to: Memory,
     from: Memory,
-    /// What UCX would do.
+    /// The corresponding test of UCX.
     ucx: Option<&'static str>,
 }
 
-/// Microseconds of one copy, by engine and size.
+/// The microseconds of one copy, by engine and size.
 struct Measured {
-    /// The engine, and its times by the index of the size.
+    /// The engines, each with its times by the index of the size.
     engines: Vec<(String, Vec<Option<f64>>)>,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
         "copies by a process on CPU {}, medians of {ROUNDS}; GB/s are 10^9 bytes of data a second\n",
         cpus.here
     );
-    // Another process with memory of its own and memory that both map: its pages are there, and it sleeps.
+    // This is another process with memory of its own and memory that both map: its pages are touched, and it sleeps.
     let theirs = Memory::new(MOST).map_err(failed("memory"))?;
     fill(&theirs)?;
     let (written, shared) = Memory::shared(MOST, Writers::Everyone).map_err(failed("shared memory"))?;
@@ -98,7 +98,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     file.set_len(MOST).map_err(failed("a temporary file"))?;
     let file = Memory::of_file(file, 0, MOST, Access::READ_WRITE).map_err(failed("a temporary file"))?;
     let mut manager = Manager::new();
-    // What an earlier start found on a busy machine shall not decide here.
+    // Measurements that an earlier start made on a busy machine must not decide here.
     manager.measure_again();
     let copy =
         |manager: &mut Manager| manager.copy(&file, 0, &far, 0, MOST).map_err(failed("filling the file"));
@@ -130,7 +130,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Writes to every page, so that copying finds them.
+/// Writes to every page, so that copies find it in memory.
 fn fill(memory: &Memory) -> Result<(), BenchError> {
     let piece = [1_u8; 4096];
     (0..memory.bytes() / 4096)
@@ -138,7 +138,7 @@ fn fill(memory: &Memory) -> Result<(), BenchError> {
         .map_err(failed("memory"))
 }
 
-/// A forked process that writes to the shared memory, and waits to be ended.
+/// Forks a process that writes to the shared memory, and waits to be ended.
 fn sleeper(cpus: Cpus, shared: &Memory) -> Result<(Other, Peer), BenchError> {
     let other = Other::start(cpus.there, || {
         fill(shared)?;
@@ -216,7 +216,7 @@ fn one(
     Ok(Measured { engines })
 }
 
-/// Microseconds of a copy: the median of several rounds of as many as take some time.
+/// Returns the microseconds of a copy: the median of several rounds, each with enough copies to take some time.
 fn median_us(mut copy: impl FnMut() -> Result<(), bulk::CopyError>) -> Result<f64, BenchError> {
     let failed = failed("copying");
     let mut time = |count: u32| {
@@ -226,14 +226,14 @@ fn median_us(mut copy: impl FnMut() -> Result<(), bulk::CopyError>) -> Result<f6
         }
         Ok::<_, BenchError>(begin.elapsed().as_secs_f64() / f64::from(count))
     };
-    // The first brings what is copied into the caches where it fits.
+    // The first copy brings the data into the caches where it fits.
     let once = time(1)?.min(time(1)?);
     let count = (TIME / once.max(1e-9)).clamp(1.0, 200_000.0) as u32;
     let rounds = (0..ROUNDS).map(|_| time(count)).collect::<Result<Vec<_>, _>>()?;
     Ok(middle(rounds) * 1e6)
 }
 
-/// What the paper concludes in section 5.4.6 and appendix A.5.
+/// Prints the paper's conclusions in section 5.4.6 and appendix A.5.
 fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
     let paper = paper::paper().map_err(failed("the paper's numbers"))?.throughput;
     println!("what the paper concludes (sections 5.4.2 and 5.4.6, appendix A.5), here:");
@@ -251,7 +251,7 @@ fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
             |size| format!("from {} on", atoll_pages::Size(SIZES[size])),
         );
         println!(
-            "  another engine than memcpy is worth it for large local copies: {text} (there from {} on): {}",
+            "  another engine than memcpy is worth it for large local copies: {text} (in the paper from {} on): {}",
             atoll_pages::Size(paper.dma_from_bytes),
             held(from.is_some())
         );
@@ -260,7 +260,7 @@ fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
         let at = SIZES.iter().position(|bytes| *bytes == 2 << 20).unwrap_or(0);
         if let (Some(get), Some(put)) = (get.of(MANAGER, at), put.of(MANAGER, at)) {
             println!(
-                "  reading and writing across the boundary differ little (there with DMA): 2M in {get:.0} and {put:.0} us: {}",
+                "  reading and writing across the boundary differ little (in the paper with DMA): 2M in {get:.0} and {put:.0} us: {}",
                 held(get.max(put) < 1.25 * get.min(put))
             );
         }
@@ -271,7 +271,7 @@ fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
         (0..SIZES.len()).find(|size| (*size..SIZES.len()).all(|size| beside(&size)))
     });
     println!(
-        "  going through a service costs a round trip, {service:.2} us (there {:.0} us), a tenth of a local copy from {} on (there \
+        "  going through a service costs a round trip, {service:.2} us (in the paper {:.0} us), a tenth of a local copy from {} on (in the paper \
          hidden from {} on): {}",
         paper.service_cycles / 2500.0,
         hidden.map_or_else(|| "no size".to_owned(), |size| atoll_pages::Size(SIZES[size]).to_string()),
@@ -281,13 +281,13 @@ fn implications(all: &[Measured], cpus: Cpus) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Microseconds of asking another process for a copy instead of making it: a message and its answer.
+/// Returns the microseconds of asking another process for a copy instead of making it: a message and its answer.
 fn service_us(cpus: Cpus) -> Result<f64, BenchError> {
     let trip = super::channel::round_trip_ns(cpus)?;
     Ok(trip / 1e3)
 }
 
-/// The targets of pages fetched from another process.
+/// Prints the targets of pages fetched from another process.
 fn targets(all: &[Measured]) {
     let Some(shared) = all.get(1) else { return };
     println!("\ntargets, of pages fetched from memory that another process maps too:");

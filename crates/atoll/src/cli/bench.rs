@@ -7,46 +7,49 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::help::flow;
 
-/// What `--help` says below the flags.
+/// What `--help` prints below the flags of `atoll bench machine`.
 const MACHINE: &str = "\
-Each number is measured by the kernel calls that atoll's pager makes, and printed with how it was found. It takes some seconds;
-other work disturbs it. How fast programs run is measured by atoll sweep.";
+Each number is measured with the kernel calls that atoll's pager makes, and printed with the way it was found. This takes some seconds, and
+other work on the machine disturbs it. atoll sweep measures how fast programs run.";
 
 const LATENCY: &str = "\
-Lists of pointers, each load needing the one before, in order and in random order, through every level of cache, main memory with
-small and large pages, every NUMA node, a line another CPU wrote, and pages that come by faults. The paper: table 5.1 of Message Passing
-and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes some ten seconds; other work disturbs it.";
+The measurement follows lists of pointers, so that each load needs the one before. The lists are in order and in random order, and go through every level
+of cache, main memory with small and large pages, every NUMA node, a line that another CPU wrote, and pages that come by faults. The paper's figures
+are table 5.1 of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). This takes some ten seconds, and other work on
+the machine disturbs it.";
 
 const THROUGHPUT: &str = "\
-Every engine that copies, in every direction it reaches, from 64 bytes to 128M: within a process, from and to another process, from and to
-a file, each engine by itself and as the manager chooses; UCX beside them where ucx_perftest is installed. The paper: figures 5.3 to 5.6
-of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes a minute and 600 MB; other work disturbs it.";
+Every engine copies from 64 bytes to 128M in every direction that it reaches: within a process, from and to another process, from and to a file. Each
+engine is measured by itself, and as the manager chooses. UCX is measured beside them where ucx_perftest is installed. The paper's figures are figures
+5.3 to 5.6 of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). This takes a minute and 600 MB, and other work on the
+machine disturbs it.";
 
 const CHANNEL: &str = "\
-Two processes, each on its CPU: round trips by placement of the rings, messages a second by size, what a message costs in a set of many
-channels, and messages and gets over every transport; beside them a bare cache line, and UCX where ucx_perftest is installed. The paper: table 5.2 and figures 5.7 to 5.9 of
-Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes one or two minutes; other work disturbs it.";
+Two processes, each on its CPU, measure round trips by placement of the rings, messages a second by size, the cost of a message in a set of many
+channels, and messages and gets over every transport. A bare cache line is measured beside them, and UCX where ucx_perftest is installed. The paper's figures
+are table 5.2 and figures 5.7 to 5.9 of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). This takes one or two
+minutes, and other work on the machine disturbs it.";
 
 const NAMES: &str = "\
-The services of two nodes in one process and a client in another: registering, looking up and waiting for names of the node and of
-all nodes, and starting a program on either node. The paper: section 6.8 of Message Passing and Bulk Transport on
-Heterogeneous Multiprocessors (ETH Zurich, 2014). It takes some seconds; other work disturbs it.";
+The services of two nodes run in one process and a client in another. It registers, looks up and waits for names of the node and of all nodes, and
+starts a program on either node. The paper's design is in section 6.8 of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich,
+2014). This takes some seconds, and other work on the machine disturbs it.";
 
 const SEGMENT: &str = "\
-RandomAccess on a table of 4 GiB and Graph500, the same binaries natively with pages of 4K, 2M and 1G, and under atoll run --translation
-segment; each has its turn in every round, the best of which counts. Page faults after the start are counted. Then segmentation cores: a
-delegated getppid, and i386 programs beside the same run by Linux. Huge pages are reserved for the length of it (as root) and given back; what
-cannot be reserved is left out. What it needs it says first. The issue's targets are judged at the end. It takes at most eight minutes with
-the defaults and some 17 GiB, less with a smaller --size; other work disturbs it.";
+RandomAccess on a table of 4 GiB and Graph500 run natively with pages of 4K, 2M and 1G, and the same binaries run under atoll run --translation
+segment. Each has its turn in every round, and the best round counts. Page faults after the start are counted. Then segmentation cores are measured: a
+delegated getppid, and i386 programs beside the same programs run by Linux. Huge pages are reserved meanwhile (as root) and given back. What it
+needs is printed first, and what cannot be reserved is left out. At the end each target is printed as met or not met. This takes at most eight minutes with
+the defaults, and some 17 GiB; a smaller --size takes less. Other work on the machine disturbs it.";
 
 const SAMPLING: &str = "\
-Programs run natively, and under atoll profile with every sampler that works here, holding 1% and 5%. What was sampled is compared with exact
-traces (atoll trace --exact, so qemu-user is needed): pages seen of pages touched, rank correlation of counts by page and by variable, and
-whether the ten hottest variables are in their order. What an iteration of a program touches is known from two short traces, so that runs may be
-long. Overhead is told twice: by the measured cost of a sample, and by processor time against the program alone, the best of the rounds.
-It takes some ten minutes; other work disturbs it.";
+Programs run natively, and under atoll profile with every sampler that works here, at overheads of 1% and 5%. The samples are compared with exact
+traces (atoll trace --exact, which needs qemu-user): pages seen of pages touched, rank correlation of counts by page and by variable, and
+whether the ten hottest variables are in their order. Two short traces tell what an iteration of a program touches, so that runs may be
+long. Overhead is printed twice: by the measured cost of a sample, and by processor time against the program alone, the best of the rounds.
+This takes some ten minutes, and other work on the machine disturbs it.";
 
-/// `atoll bench`.
+/// The subcommands of `atoll bench`.
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Bench {
     /// Measure what page walks, faults, interrupts and copies cost here, as a machine for `atoll sim`
@@ -79,31 +82,31 @@ pub(crate) enum Bench {
 /// Flags of `atoll bench sampling`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SamplingBenchArgs {
-    /// Where `make programs` put the workloads
+    /// The directory where `make programs` put the workloads
     #[arg(long, value_name = "DIR", default_value = "target/programs", value_hint = ValueHint::DirPath)]
     pub(crate) programs: PathBuf,
 
-    /// Only these programs
+    /// Measure only these programs
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// Only these samplers, as atoll profile takes them
+    /// Measure only these samplers, named as for atoll profile
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) samplers: Vec<String>,
 
-    /// Overheads to hold, in percent
+    /// Overheads to keep to, in percent
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "1,5", value_parser = clap::value_parser!(u32).range(1..=50))]
     pub(crate) overheads: Vec<u32>,
 
-    /// Runs of each, the best of which counts
+    /// The number of runs with each setting; the best counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
 
-    /// A fifth of the iterations, and one round
+    /// Run a fifth of the iterations, and one round
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Print the hottest variables beside the truth, too
+    /// Print the hottest variables, too, beside their true counts
     #[arg(long)]
     pub(crate) variables: bool,
 }
@@ -115,7 +118,7 @@ pub(crate) struct BenchArgs {
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// The CPUs of the two processes; the first two this process may use if it is left out
+    /// The CPUs of the two processes; default: the first two that this process may use
     #[arg(long, value_name = "A,B", value_parser = cpus)]
     pub(crate) cpus: Option<Pair>,
 }
@@ -127,15 +130,15 @@ pub(crate) struct SegmentBenchArgs {
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// Where `make programs` put the workloads
+    /// The directory where `make programs` put the workloads
     #[arg(long, value_name = "DIR", default_value = "target/programs", value_hint = ValueHint::DirPath)]
     pub(crate) programs: PathBuf,
 
-    /// Workers of each run
+    /// The number of workers in each run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) workers: u32,
 
-    /// Bytes of RandomAccess's table: a power of two. The target is about 4G
+    /// Bytes of RandomAccess's table, a power of two; the target is for 4G
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = table)]
     pub(crate) size: Size,
 
@@ -143,7 +146,7 @@ pub(crate) struct SegmentBenchArgs {
     #[arg(long, value_name = "CLASS", default_value = "B", value_parser = ["A", "B", "C"])]
     pub(crate) graph: String,
 
-    /// How often everything is measured at most; no round begins that would not fit the eight minutes
+    /// The most rounds of all measurements; no round begins that would not fit into the eight minutes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
 
@@ -151,12 +154,12 @@ pub(crate) struct SegmentBenchArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) limit: u64,
 
-    /// The same as --size 512M --graph A --rounds 1
+    /// Do the same as with --size 512M --graph A --rounds 1
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
-/// From 2^16 words of RandomAccess, its smallest class, to 2^35.
+/// Parses the bytes of RandomAccess's table: a power of two from 2^16 words, its smallest class, to 2^35 words of 8 bytes.
 fn table(text: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|e: atoll_pages::size::SizeError| e.to_string())?;
     match size.0 {
@@ -165,7 +168,7 @@ fn table(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Two CPUs.
+/// The numbers of two CPUs.
 type Pair = std::sync::Arc<[usize]>;
 
 fn cpus(text: &str) -> Result<Pair, String> {

@@ -1,14 +1,15 @@
-//! Help texts that wrap cleanly at any width: clap breaks long lines, but not behind an indent, and not where the source was broken.
+//! Makes help texts wrap cleanly at any width.
 //!
-//! The texts stand in the source as they are to be read; [`flow`] makes of them what clap gets.
+//! clap breaks long lines, but does not keep the indent of lists, and keeps the line breaks of the source. The texts stand in
+//! the source as they are to be read, and [`flow`] turns them into what clap gets.
 
-/// Widest line of a list: what a terminal of 80 columns shows.
+/// The widest line of a list, in characters: it fits into a terminal of 80 columns.
 const WIDTH: usize = 78;
 
-/// Joins the lines of each paragraph into one, and breaks those of lists anew, behind their indents.
+/// Joins the lines of each paragraph into one, and breaks the lines of lists anew, behind their indents.
 ///
-/// A line that begins with spaces is an item of a list: a name, two spaces or more, and its text; deeper lines below it go on with the
-/// text. Where the name stands alone its text begins below it.
+/// A line that begins with spaces is an item of a list: a name, two spaces or more, and its text. Lines below it that are
+/// indented further continue the text. Where the name stands alone, its text begins below it.
 pub(crate) fn flow(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut out: Vec<String> = Vec::new();
@@ -62,7 +63,7 @@ fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Where the text of an item begins, behind its name.
+/// Returns the column at which an item's text begins, behind its name.
 fn column_of(line: &str) -> Option<usize> {
     let name = indent_of(line);
     let gap = name + line[name..].find("  ")?;
@@ -86,7 +87,7 @@ mod tests {
         assert!(lines[1].starts_with("       word"), "{lines:?}");
     }
 
-    /// Lines were broken where the source was, and again where the terminal ended.
+    /// A help text was broken where its source lines ended, and again where the terminal ended.
     #[test]
     fn help_was_wrapped_raggedly() {
         fn check(command: &clap::Command, path: &str) {

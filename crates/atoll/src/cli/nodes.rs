@@ -1,10 +1,8 @@
-//! What is chosen about several nodes, by runs and by simulations alike.
-//!
-//! `RunArgs` and `sim` have flags of these types.
+//! Types of the flags about several nodes, which `atoll run` (`RunArgs`) and `atoll sim` share.
 
 use clap::ValueEnum;
 
-/// Protocols between nodes.
+/// The protocol that keeps copies of pages coherent between nodes.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConsistencyArg {
     /// Sequential consistency: one writer of a page at a time
@@ -15,11 +13,11 @@ pub(crate) enum ConsistencyArg {
     Smart,
 }
 
-/// Whether something is done.
+/// A flag's value `on` or `off`.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnOff {
-    /// It is
+    /// Do it
     On,
-    /// It is not
+    /// Do not do it
     Off,
 }

@@ -10,28 +10,28 @@ use super::RunArgs;
 
 pub(super) const ABOUT: &str = "\
 Samplers:
-  timer    at times spread over each thread's processor time, what it touches next: the instruction that a timer interrupts is
-           decoded. Any program, no PMU. --reset counts nanoseconds.
+  timer    decodes the instructions behind each interrupt of a timer, at times spread over each thread's processor time. For any
+           program, without a PMU. --reset counts nanoseconds.
   pebs, ibs, spe
-           what the processor samples itself; --reset counts accesses (pebs) or operations.
-  faults   the kernel's page faults: first touches, and what came back from swap. --reset counts faults.
-  touches  pages dropped at random from a worker's page table, and who comes back; under atoll's runtime. --reset counts
-           nanoseconds between two pages of a worker.
-  writes   pages write-protected at random, and which of them were written (asynchronous write-protection, Linux 6.7); for programs
-           that run as they are, without perf. --reset counts nanoseconds between two pages.
-  damon    the kernel's own monitor, where it is built for virtual addresses (CONFIG_DAMON_VADDR), as root; stretches of pages, not
-           pages. --reset counts microseconds between two checks.
-auto takes the processor's where it can be used, else the timer; without perf touches under the runtime, writes without it.
+           have the processor sample. --reset counts accesses (pebs) or operations (ibs, spe).
+  faults   takes the kernel's page faults: first touches, and pages that came back from swap. --reset counts faults.
+  touches  drops pages at random from a worker's page table, and sees which of them fault again. Under atoll's runtime only.
+           --reset counts nanoseconds between two pages of a worker.
+  writes   write-protects pages at random, and sees which of them were written (asynchronous write-protection, Linux 6.7). For
+           programs that run as they are, without perf. --reset counts nanoseconds between two pages.
+  damon    asks the kernel's own monitor, where it is built for virtual addresses (CONFIG_DAMON_VADDR), as root. It sees
+           stretches of pages, not single pages. --reset counts microseconds between two checks.
+auto takes the processor's sampler where it can be used, else the timer. Without perf it takes touches under the runtime, else writes.
 
-A profile is a record: `atoll report`, `atoll diff`, `atoll export` and `atoll show` read it, also when the program or the machine died
-half way: what was sampled is in the file half a second later. Samples and marks that are lost are counted in it. Without -o a profile
-of the same name that is there already is kept, under the next free number (app.1.atoll).
+A profile is a record: `atoll report`, `atoll diff`, `atoll export` and `atoll show` read it. They can do so even when the program or the machine died
+half way, as samples are in the file half a second later. The file counts samples and marks that were lost. Without -o a profile of the same
+name that is there already is kept, under the next free number (app.1.atoll).
 
-Exit status: the program's own, or as that of atoll run.";
+Exit status: the program's own, else as for atoll run.";
 
 pub(super) const HALF: &str = "\
-Exit status 3 where a profile is not whole (it was not finished, or is damaged), which a line says: what was printed or written is of the
-part that could be read. 70 where nothing could be read.";
+Exit status: 3 where a profile is not whole (it was not finished, or is damaged). A line says so, and what was printed or written comes from the part that
+could be read. 70 where nothing could be read.";
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ProfileArgs {
@@ -39,35 +39,35 @@ pub(crate) struct ProfileArgs {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// What finds accesses
+    /// The sampler that finds accesses
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) sampler: SamplerArg,
 
-    /// Overhead to hold, in percent of the program's processor time
+    /// The overhead to keep to, in percent of the program's processor time
     #[arg(long, value_name = "PERCENT", default_value = "1%", conflicts_with = "reset")]
     pub(crate) overhead: Overhead,
 
-    /// Sampling period: what is counted between two samples, in the sampler's unit (the paper's reset value)
+    /// The sampling period: the count between two samples, in the sampler's unit (the paper's reset value)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) reset: Option<u64>,
 
-    /// Bytes of records between two wake-ups, of each thread
+    /// Bytes of records of each thread between two wake-ups
     #[arg(long, value_name = "SIZE", default_value = "32K", value_parser = buffer)]
     pub(crate) buffer: Size,
 
-    /// Harvest at times, not when buffers are full
+    /// Have a thread harvest at its own pace, not when buffers are full
     #[arg(long)]
     pub(crate) harvest_thread: bool,
 
-    /// Bytes the profile may have
+    /// The most bytes that the profile may have
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) limit: Size,
 
-    /// Which samples are kept where not all can be
+    /// Which samples are kept where the profile cannot hold all
     #[arg(long, value_enum, default_value = "random")]
     pub(crate) keep: KeepArg,
 
-    /// Run the program under atoll's runtime?
+    /// Whether the program runs under atoll's runtime
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) runtime: RuntimeArg,
 
@@ -90,9 +90,9 @@ pub(crate) enum SamplerArg {
     Timer,
     /// The kernel's page faults
     Faults,
-    /// Pages that a worker's page table is made to lack, with --runtime on
+    /// Pages dropped from a worker's page table that fault again, with --runtime on
     Touches,
-    /// Pages that are write-protected, and which of them were written
+    /// Write-protected pages that were written
     Writes,
     /// The kernel's access monitor, where it watches virtual addresses
     Damon,
@@ -100,23 +100,23 @@ pub(crate) enum SamplerArg {
     Both,
 }
 
-/// Which samples are kept where not all can be.
+/// Which samples are kept where the profile cannot hold all.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeepArg {
-    /// Some of all times: the fuller the record, the fewer
+    /// A random part of the samples, from the whole run: the fuller the profile, the fewer
     Random,
-    /// Those of the beginning
+    /// The samples of the beginning
     First,
 }
 
-/// Is the program run under atoll's runtime?
+/// Whether the program runs under atoll's runtime.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuntimeArg {
-    /// Where it is needed: for --near, --nodes, or a sampler of its own
+    /// Where it is needed: for --near, --nodes, or a sampler of the runtime's
     Auto,
     /// Yes
     On,
-    /// No: as it is
+    /// No: the program runs as it is
     Off,
 }
 
@@ -149,7 +149,7 @@ fn buffer(text: &str) -> Result<Size, String> {
 
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ReportArgs {
-    /// What `atoll profile` wrote
+    /// A profile that `atoll profile` wrote
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
@@ -161,7 +161,7 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "text")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Do not open the file in a browser, as is done from a terminal of a desktop
+    /// Do not open the file in a browser; on a desktop it is opened otherwise
     #[arg(long, conflicts_with = "text")]
     pub(crate) no_open: bool,
 
@@ -169,7 +169,7 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) text: bool,
 
-    /// Leave out memory of variables smaller than this
+    /// Leave out variables smaller than this
     #[arg(long, value_name = "SIZE", default_value = "0", requires = "text")]
     pub(crate) least: Size,
 }
@@ -200,16 +200,16 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) form: ExportForms,
 
-    /// Where to write it; default: standard output
+    /// The file to write; default: standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// What `atoll profile` wrote
+    /// A profile that `atoll profile` wrote
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 }
 
-/// One of the formats.
+/// The formats, of which one is chosen.
 #[derive(Args, Debug, Clone)]
 #[group(required = true, multiple = false)]
 pub(crate) struct ExportForms {
@@ -230,7 +230,7 @@ pub(crate) struct ExportForms {
     perfetto: bool,
 }
 
-/// A format.
+/// The format that was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExportForm {
     /// Comma-separated values.
@@ -244,7 +244,7 @@ pub(crate) enum ExportForm {
 }
 
 impl ExportForms {
-    /// The one that was asked for.
+    /// Returns the format that was asked for.
     pub(crate) fn form(&self) -> ExportForm {
         match (self.parquet, self.firefox_profile, self.perfetto) {
             (true, ..) => ExportForm::Parquet,

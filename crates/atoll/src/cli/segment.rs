@@ -7,16 +7,16 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::ProgramArgs;
 use super::help::flow;
 
-/// What `--help` says below the flags.
+/// What `--help` prints below the flags.
 const RUN: &str = "\
 The program is a static Linux executable: for i386 with ldt, process, kvm32 and qemu (gcc -m32 -static), for x86-64 with kvm64 (gcc -static). Its code,
-data, heap and stacks lie in one segment of --memory bytes, and its system calls are served by atoll on the paging side; a
-pointer that leaves the segment gives it EFAULT, an access that does ends it with offset and limit named. fork and exec are not served.
+data, heap and stacks lie in one segment of --memory bytes, and atoll serves its system calls on the paging side. A system call with a pointer that leaves
+the segment returns EFAULT. An access that leaves it ends the program, and a line names offset and limit. fork and exec are not served.
 
-Exit status: the program's own; a program ended by a signal ends atoll by the same. Else 2 where the command line is wrong, 70 where this
-machine has no such cores or the program cannot run on them, 126 and 127 as for atoll run.";
+Exit status: the program's own. If a signal ends the program, the same signal ends atoll. Else 2 where the command line is wrong, 70 where this
+machine has no such cores or the program cannot run on them, and 126 and 127 as for atoll run.";
 
-/// `atoll segment`.
+/// The subcommands of `atoll segment`.
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Segment {
     /// Run a static program in a segment
@@ -24,21 +24,22 @@ pub(crate) enum Segment {
     Run(SegmentRunArgs),
 }
 
-/// `atoll segment run`.
+/// Flags of `atoll segment run`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SegmentRunArgs {
-    /// What the segmentation cores are made of
+    /// The kind of segmentation cores
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub(crate) backend: BackendArg,
 
-    /// Bytes of the segment, which is all the memory the program has; at most 4G for i386 programs, less what atoll takes
+    /// Bytes of the segment, which is all the memory the program has; for i386 programs at most 4G, less what atoll takes
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) memory: Size,
 
-    /// Only cores that no program can leave, whatever its instructions: not ldt
+    /// Use only cores that no program can leave, whatever its instructions; this excludes ldt
     ///
-    /// ldt cores stop every access beyond the limit, but a program made to can jump to 64-bit code of the process around it. What a program
-    /// asks for by system calls it gets with your rights on any cores; only files that are memory (/proc/self/mem) are not opened.
+    /// ldt cores stop every access beyond the limit, but a program written for that can jump to 64-bit code of the process
+    /// around it. On all cores system calls are served with your rights; only files that are memory (/proc/self/mem) are not
+    /// opened.
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -56,18 +57,18 @@ pub(crate) enum BackendArg {
     Auto,
     /// 32-bit segments in a Linux process, base and limit checked by the processor
     Ldt,
-    /// The same in a process of its own that can make no system call, so that nothing leads out of it; calls cost more
+    /// As ldt, in a process of its own that can make no system call, so that nothing leads out of it; delegated calls cost more
     Process,
     /// 64-bit code at user privilege in a KVM virtual CPU, on identity-mapped huge pages
     Kvm64,
     /// 32-bit protected mode without paging in a KVM virtual CPU
     Kvm32,
-    /// The same in QEMU without acceleration: slow, and on any machine
+    /// As kvm32, in QEMU without acceleration: slow, and works on any machine
     Qemu,
 }
 
 impl BackendArg {
-    /// What is named, if one is.
+    /// Returns the kind that was named; `None` for `auto`.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Auto => None,

@@ -1,11 +1,11 @@
-//! How much near memory, as `atoll sweep` and `atoll sim` take it.
+//! The amount of near memory as `atoll sweep` and `atoll sim` take it: a percentage or a size.
 
 use std::fmt;
 use std::str::FromStr;
 
 use atoll_pages::Size;
 
-/// How much near memory: a share of the footprint, or a size.
+/// An amount of near memory: a share of the footprint, or a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Share {
     /// In percent.
@@ -18,14 +18,14 @@ pub(crate) enum Share {
 pub(crate) enum ShareError {
     #[error("a share is a percentage above 0, as in 50%")]
     Percent,
-    #[error("a program with no near memory at all cannot run: say a size, as in 64M, or a share, as in 50%")]
+    #[error("a program with no near memory at all cannot run: give a size, as in 64M, or a share, as in 50%")]
     Nothing,
     #[error("{0}")]
     Size(#[from] atoll_pages::size::SizeError),
 }
 
 impl Share {
-    /// The size, if it is one.
+    /// Returns the size, if this is one.
     pub(crate) fn size(self) -> Option<Size> {
         match self {
             Self::Size(size) => Some(size),

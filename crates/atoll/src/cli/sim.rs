@@ -9,29 +9,29 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::{ConsistencyArg, OnOff, PageTablesArg, Share};
 
-/// What `--help` says below the flags.
+/// What `--help` prints below the flags.
 pub(super) const SIM: &str = "\
-Replays a trace of `atoll trace` on a machine that need not be there. Flags that take several values, with commas between,
-make a grid; all of it is replayed at once on all CPUs. Beside the grid everything near is replayed for each page size and
-kind of page tables (policy none): relative is its time over the time at that limit.
+Replays a trace of `atoll trace` on a machine that need not be there. Flags that take several values, with commas between, make a
+grid, which is replayed on all CPUs. Besides, the trace is replayed once with everything near (policy none) for each page size and kind of page tables: the
+column relative is that time over the time at the limit.
 
-Faults, invalidations and TLB misses are per worker, as in the CMCP paper's table 1; the time of all workers is split into
-computing, page walks, the work of faults, waiting for locks, sending invalidations, being interrupted by others', transfers, and
-waiting at barriers. Footprint is what the trace touches in 4K pages.
+Faults, invalidations and TLB misses are per worker, as in the CMCP paper's table 1. The time of all workers is split into
+computing, page walks, the work of faults, waiting for locks, sending invalidations, being interrupted by other workers' invalidations, transfers, and
+waiting at barriers. The footprint is the size of the 4K pages that the trace touches.
 
-With --nodes the trace's workers are spread over nodes that share no memory, and what keeping 4K pages coherent costs is simulated
-instead: faults that wait for other nodes, invalidations sent one by one and batched at barriers, pages and diffs that move. Time is to first order:
-compute, faults, links and barriers, without TLBs and near limits.
+With --nodes the trace's workers are spread over nodes that share no memory, and the cost of keeping 4K pages coherent is simulated
+instead: faults that wait for other nodes, invalidations sent one by one and batched at barriers, pages and diffs that move. Time is approximate: it has
+computing, faults, links and barriers, but no TLBs and near limits.
 
-A trace that leaves out what a worker has just seen (its header says so) shows fewer TLB misses than there were where a TLB is not
-larger than that filter.";
+A trace with a filter (its header says so) leaves out pages that a worker has just touched. It shows too few TLB misses for TLBs that are not larger
+than the filter.";
 
-/// Ways of faults.
+/// The pager that is simulated.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PagerArg {
-    /// A fault brings its page
+    /// The paper's kernel: a fault brings its page
     Kernel,
-    /// A fault brings what its stream will want next, too
+    /// atoll's: a fault also brings the pages that its stream will want next
     Atoll,
 }
 
@@ -45,14 +45,14 @@ impl From<ConsistencyArg> for Consistency {
     }
 }
 
-/// `atoll sim`.
+/// Flags of `atoll sim`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SimArgs {
     /// Machine: knc-5110p, knl-7250, xeon-e5-2670v2+phi-3210a, xeon-e5-2620+thunderx, this-machine, or a TOML file
     #[arg(long, value_name = "MACHINE", default_value = "this-machine")]
     pub(crate) machine: String,
 
-    /// Workers the trace must have; each is simulated on a hardware thread of its own
+    /// The number of workers that the trace must have; each is simulated on a hardware thread of its own
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<usize>,
 
@@ -77,15 +77,15 @@ pub(crate) struct SimArgs {
     )]
     pub(crate) policy: Vec<Replacement>,
 
-    /// Whose way of faults: the paper's kernel's, or that of `atoll run`, which fetches ahead and moves neighbours together
+    /// The pager that handles faults: the paper's kernel, or that of `atoll run`, which fetches ahead and moves neighbours together
     #[arg(long, value_enum, value_name = "PAGER", default_value = "kernel")]
     pub(crate) pager: PagerArg,
 
-    /// Pages the kernel's pager evicts at once
+    /// The number of pages that the kernel's pager evicts at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: u32,
 
-    /// Replays before the one that counts, so that it finds near memory full
+    /// The number of replays before the one that counts, so that it finds near memory full
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) warm: u32,
 
@@ -97,7 +97,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub(crate) paged: Size,
 
-    /// Nodes that share no memory, over which the workers are spread in equal stretches
+    /// The number of nodes that share no memory, over which the workers are spread in equal stretches
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=64),
           conflicts_with_all = ["near", "page", "page_tables", "policy", "pager", "batch", "regions", "paged", "parquet"])]
     pub(crate) nodes: Vec<u8>,
@@ -113,7 +113,7 @@ pub(crate) struct SimArgs {
     )]
     pub(crate) consistency: Vec<ConsistencyArg>,
 
-    /// Whether nodes fetch at a region's entry what they had to wait for in a run before
+    /// Whether nodes fetch, at a region's entry, the pages that they had to wait for in an earlier run of it
     #[arg(
         long,
         value_enum,
@@ -136,7 +136,7 @@ pub(crate) struct SimArgs {
     #[arg(long)]
     pub(crate) describe: bool,
 
-    /// What `atoll trace` wrote
+    /// A trace that `atoll trace` wrote
     #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath, required_unless_present = "describe")]
     pub(crate) trace: Option<PathBuf>,
 }

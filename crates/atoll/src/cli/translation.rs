@@ -7,24 +7,25 @@ use clap::{Args, ValueEnum};
 /// How addresses become memory.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct TranslationArgs {
-    /// Pages that come and go, or one segment of huge pages that is all there before the program starts
+    /// Whether memory is pages that come and go, or one segment of huge pages that is complete before the program starts
     ///
-    /// In a segment nothing is paged: no near limit, no far memory, and no page fault after the start. Its memory is reserved huge
-    /// pages, which `atoll doctor` says how to reserve; without any the kernel is asked for transparent ones, and a line says so.
+    /// In a segment nothing is paged: no near limit, no far memory, and no page fault after the start. Its memory is reserved
+    /// huge pages; `atoll doctor` says how to reserve them. Where there are none, the kernel is asked for transparent ones, and
+    /// a line says so.
     #[arg(long, value_enum, default_value_t = Translation::Paging)]
     pub(crate) translation: Translation,
 
-    /// Bytes of the segment (4G): all that the program may use
+    /// Bytes of the segment (such as 4G), which is all the memory that the program may use
     ///
     /// Default: all reserved pages that are free; where none are reserved, half of the memory that is available.
     #[arg(long, value_name = "SIZE", value_parser = segment_size)]
     pub(crate) segment_size: Option<Size>,
 
-    /// The pages a segment is made of, if they are to be had; else the next smaller ones
+    /// The pages a segment is made of; if they are not available, the next smaller ones are used
     #[arg(long, value_name = "PAGES", value_enum, default_value_t = SegmentPage::Huge1G)]
     pub(crate) segment_page: SegmentPage,
 
-    /// End if the segment cannot be made of --segment-page, or not be locked in memory
+    /// End with an error if the segment cannot be made of --segment-page, or cannot be locked in memory
     #[arg(long)]
     pub(crate) strict: bool,
 }

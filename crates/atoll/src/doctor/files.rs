@@ -1,4 +1,4 @@
-//! Files a run needs: the runtime, libgomp, shared memory.
+//! Files that a run needs: the runtime, libgomp, shared memory.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The kernel and what stands between it and this process.
+//! The kernel and the filters between it and this process.
 
 use super::Finding;
 use crate::machine::line;

@@ -4,18 +4,18 @@ use super::Finding;
 use crate::machine::line;
 use crate::run::summary::bytes;
 
-/// Mappings the arena, the workers' stacks and a large program take together, with room.
+/// The number of mappings that the arena, the workers' stacks and a large program take together, with room.
 const MAPPINGS: u64 = 65_530;
-/// Address space the arena takes.
+/// The bytes of address space that the arena takes.
 const ADDRESS_SPACE: u64 = 1 << 45;
-/// A stack above this is moved page by page for nothing.
+/// The greatest stack in bytes that is worth moving: a larger one is moved page by page for nothing.
 const STACK: u64 = 1 << 30;
 
 pub(crate) fn look() -> Vec<Finding> {
     vec![address_space(), stack(), open_files(), mappings()]
 }
 
-/// The soft limit; `None`: unlimited.
+/// Returns the soft limit; `None`: unlimited.
 fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
     // SAFETY: valid for writes.

@@ -1,4 +1,4 @@
-//! `atoll doctor`: what on this machine is missing or slow, and the command that mends it.
+//! `atoll doctor`: says what on this machine is missing or slow, and the command that fixes it.
 
 mod cpus;
 mod files;
@@ -12,11 +12,11 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-/// How good something is.
+/// The states of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// As it should be.
+    /// It is as it should be.
     Ok,
     /// Programs run, but slower, or without one of atoll's flags.
     Slow,
@@ -24,16 +24,16 @@ pub(crate) enum State {
     Missing,
 }
 
-/// One thing that was looked at.
+/// A finding about this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// How good it is.
+    /// The state.
     pub(crate) state: State,
-    /// What was looked at.
+    /// The subject.
     pub(crate) subject: &'static str,
     /// What was found.
     pub(crate) found: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     pub(crate) mend: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything.
+/// Makes all findings.
 fn findings() -> Vec<Finding> {
     let groups = [
         kernel::look(),
@@ -69,7 +69,7 @@ fn findings() -> Vec<Finding> {
     groups.into_iter().flatten().collect()
 }
 
-/// Prints what was found; fails if something that every run needs is missing.
+/// Prints the findings; fails if something that every run needs is missing.
 pub(crate) fn doctor(json: bool) -> ExitCode {
     let findings = findings();
     if json {
@@ -95,7 +95,7 @@ fn text(findings: &[Finding]) -> String {
         };
         out += &format!("{state:<8} {:<width$}  {}\n", f.subject, f.found);
         if let Some(mend) = &f.mend {
-            out += &format!("{:<8} {:<width$}  mend: {mend}\n", "", "");
+            out += &format!("{:<8} {:<width$}  fix: {mend}\n", "", "");
         }
     }
     out

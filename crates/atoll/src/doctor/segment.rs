@@ -1,4 +1,4 @@
-//! What `atoll run --translation segment` needs: reserved huge pages, transparent ones in their place, locked memory.
+//! The needs of `atoll run --translation segment`: reserved huge pages, transparent ones in their place, locked memory.
 
 use atoll_memory::segment::PageKind;
 
@@ -10,7 +10,7 @@ pub(crate) fn look() -> Vec<Finding> {
     vec![pages(), transparent(), locked()]
 }
 
-/// How much of the memory that is available could be reserved in pages of 1G, with something left for the rest.
+/// Returns the part of the available memory that could be reserved in pages of 1G, with something left for the rest.
 fn worth_reserving() -> u64 {
     (meminfo("MemAvailable").unwrap_or(0) >> 30).saturating_sub(1).max(1)
 }
@@ -31,7 +31,7 @@ fn pages() -> Finding {
         None => format!("sysctl -w vm.nr_hugepages={}", n * 512),
     };
     let found = if huge > 0 {
-        format!("{found}: --translation segment takes those of 2M")
+        format!("{found}: --translation segment uses pages of 2M")
     } else {
         format!("{found}: --translation segment falls back to transparent huge pages")
     };

@@ -1,4 +1,4 @@
-//! userfaultfd: may this process use it, and does it have what atoll needs?
+//! userfaultfd: whether this process may use it, and whether it has what atoll needs.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,7 +11,7 @@ const IOC_NEW: libc::c_ulong = 0xAA00;
 const IOC_API: libc::c_ulong = 0xC018_AA3F;
 const API: u64 = 0xAA;
 
-/// Features by bit, and what each is for.
+/// The features by bit, and the purpose of each.
 const FEATURES: [(u32, &str); 6] = [
     (0, "write protection"),
     (5, "faults in shared memory"),
@@ -51,7 +51,7 @@ pub(crate) fn look() -> Vec<Finding> {
     findings
 }
 
-/// A descriptor, and by which way it came.
+/// Opens a descriptor; returns it and the way in which it was opened.
 fn open(flags: i32) -> io::Result<(OwnedFd, &'static str)> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | flags) };

@@ -1,4 +1,4 @@
-//! A profile as comma-separated values: a line a sample.
+//! Writes a profile as comma-separated values: a line a sample.
 
 use std::io::Write;
 
@@ -8,10 +8,10 @@ use super::row::COLUMNS;
 use super::{Failed, rows};
 use crate::csv::word;
 
-/// Writes it.
+/// Writes the profile's samples.
 ///
 /// # Errors
-/// Reading or writing.
+/// The error of reading or writing.
 pub(super) fn write(profile: &Profile, to: &mut dyn Write) -> Result<(), Failed> {
     writeln!(to, "{}", COLUMNS.join(","))?;
     rows(profile, |row| {

@@ -1,4 +1,5 @@
-//! A profile for the Firefox Profiler: a thread a worker, each sample with its region, function and variable as a stack.
+//! Writes a profile for the Firefox Profiler: a thread for each worker, each sample with its region, function and variable as a
+//! stack.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -12,10 +13,10 @@ use fxprof_processed_profile::{
 
 use super::{Failed, rows};
 
-/// Writes it.
+/// Writes the profile's samples.
 ///
 /// # Errors
-/// Reading or writing.
+/// The error of reading or writing.
 pub(super) fn write(profile: &Profile, to: &mut dyn Write) -> Result<(), Failed> {
     let header = &profile.header;
     let since = Duration::try_from_secs_f64(header.started_unix_seconds).unwrap_or_default();

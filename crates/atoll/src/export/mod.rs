@@ -1,4 +1,4 @@
-//! `atoll export`: a profile in the formats of other tools.
+//! `atoll export`: writes a profile in the formats of other tools.
 
 mod csv;
 mod firefox;
@@ -17,16 +17,16 @@ use atoll_record::profile::{Profile, ProfileError};
 use crate::cli::{ExportArgs, ExportForm};
 use crate::report;
 
-/// Why nothing was exported.
+/// The reason why nothing was exported.
 #[derive(thiserror::Error, Debug)]
 enum ExportError {
-    /// It cannot be read.
+    /// The profile cannot be read.
     #[error("{0}: {1}")]
     Profile(String, ProfileError),
     /// The file cannot be written.
     #[error("{0} cannot be written: {1}")]
     Write(String, io::Error),
-    /// As Parquet it cannot.
+    /// The profile cannot be written as Parquet.
     #[error("{0}")]
     Parquet(String),
 }
@@ -73,13 +73,13 @@ fn exported(args: &ExportArgs) -> Result<bool, ExportError> {
     }
 }
 
-/// What can go wrong on the way.
+/// The errors of an export.
 #[derive(thiserror::Error, Debug)]
 enum Failed {
-    /// Writing.
+    /// The output cannot be written.
     #[error("{0}")]
     Write(#[from] io::Error),
-    /// Reading.
+    /// The profile cannot be read.
     #[error("{0}")]
     Profile(#[from] ProfileError),
 }

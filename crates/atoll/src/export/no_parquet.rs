@@ -1,10 +1,10 @@
-//! In place of `parquet`, where atoll was built without it.
+//! Stands in place of `parquet` where atoll was built without it.
 
 use std::path::Path;
 
 use atoll_record::profile::Profile;
 
-/// Why a profile was not exported.
+/// The reason why a profile was not exported.
 #[derive(thiserror::Error, Debug)]
 #[error("this atoll was built without Parquet: build it with cargo build --release --features atoll/parquet")]
 pub(super) struct NoParquet;
@@ -12,7 +12,7 @@ pub(super) struct NoParquet;
 /// Exports nothing.
 ///
 /// # Errors
-/// Always.
+/// This always fails.
 pub(super) fn write(_profile: &Profile, _to: &Path) -> Result<(), NoParquet> {
     Err(NoParquet)
 }

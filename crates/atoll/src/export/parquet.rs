@@ -1,4 +1,5 @@
-//! A profile as Parquet: the columns of `csv`, a row a sample. Only where atoll was built with the feature `parquet`.
+//! Writes a profile as Parquet: the columns of `csv`, a row a sample. It is there only where atoll was built with the feature
+//! `parquet`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -17,7 +18,7 @@ use atoll_record::profile::Profile;
 use super::row::Row;
 use super::{Failed, rows};
 
-/// Rows of a group.
+/// The number of rows of a group.
 const GROUP_ROWS: usize = 1 << 18;
 
 /// The columns, in `row::COLUMNS`' order.
@@ -38,21 +39,21 @@ const SCHEMA: &str = "message sample {
     required int64 offset;
 }";
 
-/// Why a profile was not exported.
+/// The reason why a profile was not exported.
 #[derive(thiserror::Error, Debug)]
 pub(super) enum ParquetFailed {
-    /// Reading the profile.
+    /// The profile cannot be read.
     #[error("{0}")]
     Profile(#[from] Failed),
-    /// Writing.
+    /// The file cannot be written.
     #[error("the file cannot be written: {0}")]
     Parquet(#[from] ParquetError),
-    /// Making it.
+    /// The file cannot be made.
     #[error("the file cannot be made: {0}")]
     Create(#[from] std::io::Error),
 }
 
-/// Columns of rows to come.
+/// The columns of rows that are still to be written.
 #[derive(Default)]
 struct Group {
     numbers: [Vec<i64>; 7],
@@ -90,7 +91,7 @@ impl Group {
     }
 }
 
-/// Writes it.
+/// Writes the profile's samples.
 ///
 /// # Errors
 /// See [`ParquetFailed`].

@@ -1,4 +1,5 @@
-//! A profile as trace events, which Perfetto reads: regions as slices, samples a second of the hottest variables as counters.
+//! Writes a profile as trace events, which Perfetto reads: regions as slices, samples a second of the hottest variables as
+//! counters.
 //!
 //! The format is Chrome's "Trace Event Format", in JSON.
 
@@ -11,15 +12,15 @@ use serde_json::json;
 use super::{Failed, rows};
 use crate::report::Tally;
 
-/// Variables that get a counter.
+/// The number of variables that get a counter.
 const COUNTERS: usize = 20;
-/// Points of a counter over the whole run, at most.
+/// The most points of a counter over the whole run.
 const POINTS: u64 = 2000;
 
-/// Writes it.
+/// Writes the profile's regions and samples.
 ///
 /// # Errors
-/// Reading or writing.
+/// The error of reading or writing.
 pub(super) fn write(profile: &Profile, to: &mut dyn Write) -> Result<(), Failed> {
     let mut first = true;
     let mut event = |to: &mut dyn Write, value: serde_json::Value| -> Result<(), Failed> {
@@ -54,7 +55,7 @@ pub(super) fn write(profile: &Profile, to: &mut dyn Write) -> Result<(), Failed>
     for slot in 0..=profile.end_ns / step {
         for (place, &number) in hottest.iter().enumerate() {
             let count = counts.get(&(slot, place)).copied().unwrap_or(0);
-            // A counter that stays at nothing needs no more points.
+            // A counter that stays at zero needs no more points.
             if count == 0 && slot > 0 && !counts.contains_key(&(slot - 1, place)) {
                 continue;
             }

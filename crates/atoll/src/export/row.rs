@@ -1,4 +1,4 @@
-//! A sample with everything known of it, as a row of a table.
+//! A sample with everything that is known of it, as a row of a table.
 
 use atoll_record::profile::{Access, Place, Profile, Region, Sample, Variable, Worker};
 
@@ -15,13 +15,13 @@ pub(super) struct Row<'a> {
     pub(super) worker: Option<&'a Worker>,
     pub(super) variable: Option<&'a Variable>,
     pub(super) region: Option<&'a Region>,
-    /// From the beginning of the variable's memory.
+    /// The distance from the beginning of the variable's memory.
     pub(super) offset: Option<u64>,
     pub(super) page: u64,
 }
 
 impl<'a> Row<'a> {
-    /// The row of a sample.
+    /// Makes the row of a sample.
     pub(super) fn new(profile: &'a Profile, sampler: usize, sample: Sample, place: Place) -> Self {
         let span = place.span.and_then(|span| profile.spans.get(span as usize));
         Self {
@@ -35,7 +35,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Read, write, nothing, or that the access faulted and was waiting for its page.
+    /// Returns whether the access read, wrote, or faulted and waited for its page; empty if not known.
     pub(super) fn access(&self) -> &'static str {
         if self.sample.is_paging() {
             return "paging";

@@ -1,4 +1,4 @@
-//! What several nodes wrote in one region, with the names that the program's symbols give.
+//! Words that several nodes wrote in one region, with the names in the program's symbols.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,8 @@ fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// What several nodes wrote: the words, if they were looked for, and the regions whose twins near memory was too small for.
+/// Returns the words that several nodes wrote, if races were looked for, and the regions whose twins near memory was too small
+/// for.
 pub(crate) fn races(control: &Control, program: &Path) -> (Option<Races>, Vec<String>) {
     let mut names = Names::default();
     names.loaded(control.program_bias.load(Ordering::Relaxed), program.to_owned());
@@ -57,7 +58,7 @@ pub(crate) fn races(control: &Control, program: &Path) -> (Option<Races>, Vec<St
     (Some(races), crowded)
 }
 
-/// What lies at an address that is no variable's of the program.
+/// Returns what lies at an address that belongs to no variable of the program.
 fn place(address: u64) -> &'static str {
     if atoll_memory::layout::in_arena(address as usize) {
         "heap"

@@ -1,4 +1,4 @@
-//! What was counted by region, with the names that the program's symbols give.
+//! The counts by region, with the names in the program's symbols.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use atoll_record::figures::{Region, Spread};
 
 use crate::names::Names;
 
-/// What was counted by region: on one node that with most time in faults first, on several that with most time; empty where it
-/// was not counted. `program` is the file that names the regions' functions.
+/// Returns the counts by region. On one node the region with most time in faults comes first, on several nodes the one with
+/// most time; the list is empty where regions were not counted. `program` is the file that names the regions' functions.
 pub(crate) fn regions(control: &Control, program: &Path, rate: f64) -> Vec<Region> {
     let mut names = Names::default();
     names.loaded(control.program_bias.load(Ordering::Relaxed), program.to_owned());
@@ -53,7 +53,7 @@ fn region(counted: &region_counts::Region, key: Key, names: &mut Names, nodes: u
     }
 }
 
-/// An address as a function and how far behind its begin.
+/// Returns an address as a function and the distance from its begin.
 fn place(address: u64, names: &mut Names) -> String {
     match names.place(address) {
         Some((name, offset)) => format!("{name}+{offset:#x}"),
@@ -61,7 +61,7 @@ fn place(address: u64, names: &mut Names) -> String {
     }
 }
 
-/// A loop in words: see `Key::extent`, which `omp::parallel` in the runtime makes.
+/// Returns a loop in words: see `Key::extent`, which `omp::parallel` in the runtime makes.
 fn extent(extent: u64) -> String {
     let deal = ["static", "static in chunks", "dynamic", "guided"][((extent - 1) & 3) as usize];
     match ((extent - 1) >> 2).min(64) {
@@ -121,7 +121,7 @@ fn reason(counted: &region_spread::Spread, why: Why, names: &mut Names) -> Strin
         Why::FellBack => "invalidations below threshold".to_owned(),
         Why::New => "new".to_owned(),
         Why::Pays => "saves invalidations".to_owned(),
-        Why::Probation => "invalidations below threshold of late".to_owned(),
+        Why::Probation => "invalidations recently below threshold".to_owned(),
         Why::Twins => "its twins take too much of near memory".to_owned(),
         Why::Races => "--check races".to_owned(),
         Why::CameBack => "many invalidations again".to_owned(),

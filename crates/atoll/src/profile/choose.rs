@@ -1,7 +1,7 @@
-//! Which samplers a profile is made with, and why.
+//! Chooses the samplers of a profile, and says why.
 //!
-//! What was asked for, or the best that works: the processor's own, else the timer; without perf touches under atoll's
-//! runtime, and writes for programs that run as they are.
+//! They are those that were asked for, or the best that work: the processor's own, else the timer. Without perf it is touches
+//! under atoll's runtime, and writes for programs that run as they are.
 
 use std::path::Path;
 
@@ -18,50 +18,50 @@ use atoll_sampling::writes::{self, Writes};
 
 use crate::cli::{ProfileArgs, RuntimeArg, SamplerArg};
 
-/// Of the overhead to hold, what samples may take; the rest is for harvesting.
+/// The part of the permitted overhead that samples may take; the rest is for harvesting.
 const SHARE: f64 = 0.85;
-/// Of the overhead to hold, what the timer's first samples may take, harvesting included: what beginning costs comes on top, and a short run is
-/// over before the period has been changed.
+/// The part of the permitted overhead that the timer's first samples may take, harvesting included. The cost of beginning adds
+/// to it, and a short run is over before the period has been changed.
 const FIRST_SHARE: f64 = 0.5;
-/// Accesses between two hardware samples where the overhead is to hold it: held by changing it.
+/// The number of accesses between the first hardware samples where an overhead is to be kept to; it is changed later.
 const FIRST_RESET: u64 = 10_000;
 
-/// Microseconds between two of DAMON's checks, at first; the kernel's own default.
+/// The microseconds between the first two of DAMON's checks: the kernel's own default.
 const FIRST_CHECK_US: u64 = 5000;
 
-/// What was chosen.
+/// The samplers that were chosen.
 pub(super) struct Chosen {
     pub(super) samplers: Vec<Box<dyn Sampler>>,
-    /// As the record's header has them.
+    /// Their descriptions for the record's header.
     pub(super) infos: Vec<SamplerInfo>,
-    /// Why these, in a sentence.
+    /// The reason for the choice, in a sentence.
     pub(super) reason: String,
-    /// Those not taken, and why.
+    /// The samplers that were not taken, and why.
     pub(super) refused: Vec<(String, String)>,
-    /// How often each worker is to drop a page; 0: never.
+    /// The nanoseconds after which each worker drops a page; 0: never.
     pub(super) drop_every_ns: u64,
 }
 
-/// No sampler works here, or not the one that was asked for.
+/// The reason why there is no sampler: none works here, or the one that was asked for does not.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum NoSampler {
-    /// That one cannot be had.
+    /// The sampler that was asked for is not available.
     #[error("sampler {0} cannot be used here: {1}")]
     Refused(&'static str, SamplerError),
-    /// It needs the runtime.
+    /// The sampler needs the runtime.
     #[error("sampler {0} needs atoll's runtime: leave --runtime off away")]
     Runtime(&'static str),
-    /// The runtime has what it needs.
+    /// The runtime uses what the sampler needs.
     #[error(
         "sampler writes is for programs that run as they are: under atoll's runtime pages are protected by the runtime itself (sampler touches)"
     )]
     Alone,
-    /// None of them.
+    /// None of them works.
     #[error("no sampler works here: {0}")]
     None(String),
 }
 
-/// Is the program run under atoll's runtime?
+/// Whether the program runs under atoll's runtime.
 pub(super) fn managed(args: &ProfileArgs) -> bool {
     match args.runtime {
         RuntimeArg::On => true,
@@ -75,7 +75,7 @@ pub(super) fn managed(args: &ProfileArgs) -> bool {
     }
 }
 
-/// Chooses.
+/// Chooses the samplers.
 ///
 /// # Errors
 /// None works.
@@ -179,7 +179,7 @@ fn hardware(args: &ProfileArgs, wanted: Option<Kind>) -> Result<Hardware, Sample
     Hardware::new(&pmu, knobs(args, period))
 }
 
-/// A timer that holds `share` of the overhead.
+/// Makes a timer that keeps to `share` of the overhead.
 fn timer(args: &ProfileArgs, share: f64) -> Result<Timer, SamplerError> {
     let cost = calibrate::timer_sample_seconds()?;
     let each = cost + timer::HARVEST_SECONDS;
@@ -188,13 +188,13 @@ fn timer(args: &ProfileArgs, share: f64) -> Result<Timer, SamplerError> {
     Timer::new(knobs(args, period), cost)
 }
 
-/// Pages write-protected as often as holds the overhead.
+/// Makes a sampler of writes that keeps to the overhead.
 fn writes(args: &ProfileArgs) -> Result<Writes, SamplerError> {
     let held = (writes::SECONDS_A_SAMPLE / (SHARE * args.overhead.0) * 1e9) as u64;
     Writes::new(args.reset.unwrap_or(held))
 }
 
-/// How often each worker drops a page to hold `share` of the overhead.
+/// Returns the nanoseconds after which each worker drops a page, to keep to `share` of the overhead.
 fn drop_period(args: &ProfileArgs, share: f64) -> u64 {
     let held = (touches::SECONDS_A_SAMPLE / (SHARE * share * args.overhead.0) * 1e9) as u64;
     args.reset.unwrap_or(held).max(1)

@@ -1,4 +1,4 @@
-//! The end of a profile: names, what it cost, and what is said of it.
+//! The end of a profile: writes names and costs, and prints what the profile holds.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,16 +13,16 @@ use atoll_sampling::{SamplerError, symbols};
 use crate::run::summary::count;
 use crate::run::watch::Ending;
 
-/// A program that is over.
+/// A program that has ended.
 pub(super) struct Over {
     pub(super) wall_seconds: f64,
     pub(super) cpu_seconds: f64,
     pub(super) ending: Ending,
-    /// What the runtime counted, where the program ran under it.
+    /// The runtime's counters, where the program ran under it.
     pub(super) under_runtime: Option<(Run, Figures)>,
 }
 
-/// Ends the record and says what is in it; `false` if it is not whole.
+/// Ends the record and prints what is in it; returns `false` if it is not whole.
 pub(super) fn finish(
     header: &Header,
     output: &Path,
@@ -73,14 +73,16 @@ pub(super) fn finish(
     true
 }
 
-/// Runs of less processor time may cost more than is to be held: what beginning costs is not spread over anything.
+/// The processor time in seconds below which a run may cost more than the overhead to keep to, as the cost of beginning is not
+/// spread over anything.
 const SHORT_SECONDS: f64 = 0.1;
 
-/// What sampling cost, in parts that add up to the whole: all are shares of what the program would have used without.
+/// Returns the cost of sampling in parts that add up to the whole: all are shares of what the program would have used without
+/// sampling.
 fn overhead(trailer: &Trailer) -> String {
     let own = trailer.own_seconds();
     let percent = |seconds: f64| if own > 0.0 { 100.0 * seconds / own } else { 0.0 };
-    // Rounded as they are printed, so that they add up there, too.
+    // The parts are rounded as they are printed, so that they add up there, too.
     let printed = |percent: f64| (100.0 * percent).round() / 100.0;
     let (whole, inside) = (printed(100.0 * trailer.overhead()), printed(percent(trailer.sampling_seconds)));
     format!(
@@ -89,7 +91,7 @@ fn overhead(trailer: &Trailer) -> String {
     )
 }
 
-/// What the file is called now: another profile of the program that began later may have taken its name.
+/// Returns the file's present name: another profile of the program that began later may have taken its name.
 fn place_of(file: &File, output: &Path) -> PathBuf {
     let now = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let same = |now: &PathBuf| output.canonicalize().is_ok_and(|output| output == *now);
@@ -135,7 +137,7 @@ fn trailer<W: Write>(recorded: &Recorded<W>, over: &Over) -> Trailer {
 mod tests {
     use super::*;
 
-    /// The whole was a share of the program's own time, its parts of all the time that was used.
+    /// The whole was a share of the program's own time, and its parts were shares of all the time that was used.
     #[test]
     fn overheads_did_not_add_up() {
         let trailer =
@@ -150,7 +152,7 @@ mod tests {
             harvest_seconds: 0.000_04,
             ..Trailer::default()
         };
-        // Each part would be rounded to nothing, and the whole not.
+        // Each part would be rounded to nothing, and the whole would not.
         assert!(
             overhead(&trailer).ends_with("(0.00% in the program, 0.01% beside it)"),
             "{}",

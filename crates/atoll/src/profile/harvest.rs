@@ -1,7 +1,7 @@
-//! The thread that harvests: it waits for the program's process, sets samplers on it before it executes, and records until told
-//! to stop.
+//! The thread that harvests. It waits for the program's process, sets samplers on it before it executes the program, and
+//! records until it is told to stop.
 //!
-//! The program's process tells its number through one pipe and waits at another, between fork and exec.
+//! The program's process sends its number through one pipe and waits at another, between fork and exec.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,12 +17,12 @@ use atoll_sampling::recorder::{Options, Recorded, Recorder};
 use atoll_sampling::threads::Threads;
 use atoll_sampling::{Sampler, SamplerError};
 
-/// Between two harvests where buffers do not call for one, in milliseconds.
+/// The milliseconds between two harvests where buffers do not call for one.
 const TICK_MS: i32 = 100;
-/// The least between two harvests of a thread that harvests at its own pace.
+/// The least milliseconds between two harvests of a thread that harvests at its own pace.
 const LEAST_MS: i32 = 1;
 
-/// The program's side: made before it, given to its command.
+/// The program's side: made before the program's process, and given to its command.
 pub(super) struct Gate {
     number: PipeWriter,
     go: PipeReader,
@@ -41,7 +41,7 @@ pub(super) struct Harvester<W: Write> {
 }
 
 impl Gate {
-    /// The command's process stops here until the harvester lets it go.
+    /// Makes the command's process stop here until the harvester lets it go.
     pub(super) fn put_in(&self, command: &mut Command) {
         let (number, go) = (self.number.as_raw_fd(), self.go.as_raw_fd());
         // SAFETY: only system calls, between fork and exec; both descriptors are open there.
@@ -54,7 +54,7 @@ impl Gate {
     }
 }
 
-/// Tells our number and waits. Where the harvester is gone both calls end at once.
+/// Sends this process's number and waits. Where the harvester is gone both calls end at once.
 fn pass(number: RawFd, go: RawFd) {
     let mut byte = 0u8;
     // SAFETY: plain system calls on local data.
@@ -65,10 +65,10 @@ fn pass(number: RawFd, go: RawFd) {
     }
 }
 
-/// Starts the thread.
+/// Starts the harvesting thread.
 ///
 /// # Errors
-/// No pipes, or no thread.
+/// There are no pipes, or no thread.
 pub(super) fn start<W: Write + Send + 'static>(
     writer: ProfileWriter<W>,
     options: Options,
@@ -87,7 +87,7 @@ pub(super) fn start<W: Write + Send + 'static>(
 }
 
 impl<W: Write> Harvester<W> {
-    /// Ends it, with what it recorded.
+    /// Ends the thread and returns what it recorded.
     ///
     /// # Errors
     /// A sampler could not be set on the program.
@@ -111,7 +111,7 @@ fn harvest<W: Write>(
         return Err(SamplerError::Absent("the program was not started".into()));
     }
     let tid = u32::from_le_bytes(number);
-    // Without perf the program's inside tells what it can.
+    // Without perf the program's inside reports what it can.
     let threads = match Threads::follow(tid) {
         Err(SamplerError::Forbidden(_)) if samplers.iter().all(|sampler| !sampler.needs_perf()) => {
             Ok(Threads::none())
@@ -120,12 +120,12 @@ fn harvest<W: Write>(
     };
     let recorder =
         threads.and_then(|threads| Recorder::new(writer, options, threads, samplers, journal, tid));
-    // Whatever came of it, the program is let go.
+    // The program is let go in any case.
     let _ = door.go.write_all(&[1]);
     let mut recorder = recorder?;
     let mut pace = TICK_MS;
     while !stop.load(Ordering::Acquire) {
-        // Threads that come are to be sampled at once, in either way.
+        // New threads are to be sampled at once, in either way.
         wait(if on_wakeups { recorder.descriptors() } else { recorder.side_descriptors() }, pace);
         recorder.tick(false);
         if !on_wakeups {
@@ -136,7 +136,8 @@ fn harvest<W: Write>(
     Ok(recorder.finish())
 }
 
-/// The next pause of a thread that harvests at its own pace, from how full the fullest buffer was: in time, and not for nothing.
+/// Returns the next pause of a thread that harvests at its own pace, from the filling of the fullest buffer: short enough to be
+/// in time, and no shorter.
 fn next_pace(pace: i32, fullest: f64) -> i32 {
     match fullest {
         full if full > 0.5 => (pace / 2).max(LEAST_MS),
@@ -145,13 +146,13 @@ fn next_pace(pace: i32, fullest: f64) -> i32 {
     }
 }
 
-/// Sleeps until a buffer is full, or so many milliseconds.
+/// Sleeps until a buffer is full, or for `ms` milliseconds.
 fn wait(descriptors: Vec<RawFd>, ms: i32) {
     let mut entries: Vec<libc::pollfd> =
         descriptors.into_iter().map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
     // SAFETY: the entries are valid for their count.
     unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) };
-    // The descriptor of a thread that is over stays readable: it must not keep us busy.
+    // The descriptor of a thread that is over stays readable, and must not keep this loop busy.
     if entries.iter().any(|entry| entry.revents & libc::POLLHUP != 0) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }

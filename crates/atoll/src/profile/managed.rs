@@ -53,10 +53,10 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
     Ok(Ended { ending, failed: !finish::finish(&session.header, &session.output, recorded, &over) || none })
 }
 
-/// What is decided already; the record of the run at the end has all of it.
+/// Returns the settings that are decided already; the record of the run at the end has all of them.
 fn settings(args: &ProfileArgs) -> Settings {
     Settings {
-        // Of a share the runtime knows what it is.
+        // The runtime knows what a share is in bytes.
         near_bytes: args.run.near().and_then(Share::size).map(|size| size.0),
         page_bytes: 1 << args.run.page.shift(),
         page_tables: args.run.memory.page_tables.word().to_owned(),
@@ -68,7 +68,7 @@ fn settings(args: &ProfileArgs) -> Settings {
     }
 }
 
-/// Processor time of all children that ended, in seconds: a program's and its workers'.
+/// Returns the processor time of all children that ended, in seconds: of a program and its workers.
 pub(crate) fn children_seconds() -> f64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: valid for writes; a zeroed usage is one.

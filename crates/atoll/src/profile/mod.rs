@@ -1,7 +1,7 @@
-//! `atoll profile`: runs a program, samples what it touches, and writes the record.
+//! `atoll profile`: runs a program, samples its accesses, and writes the record.
 //!
-//! `choose` takes the samplers, `session` makes the record, `harvest` is the thread that drives them, `native` starts a program as
-//! it is and `managed` under atoll's runtime, `finish` ends the record and says what was found.
+//! `choose` takes the samplers, `session` makes the record, and `harvest` is the thread that drives the samplers. `native`
+//! starts a program as it is, and `managed` under atoll's runtime. `finish` ends the record and prints a summary.
 
 mod choose;
 mod finish;

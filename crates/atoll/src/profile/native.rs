@@ -18,7 +18,7 @@ use crate::run::process::Process;
 use crate::run::signals::Signals;
 use crate::run::watch::{self, Ending, WatchError};
 
-/// What is loaded into a program that runs as it is.
+/// The library that is loaded into a program that runs as it is.
 const LIBRARY: &str = "libatoll_profile.so";
 
 /// Runs the program to its end.
@@ -62,7 +62,7 @@ pub(super) fn launch(args: &ProfileArgs) -> Result<Ended, ProfileError> {
     Ok(Ended { ending, failed: !finish::finish(&session.header, &session.output, recorded, &over) })
 }
 
-/// Has our library loaded into the program, which tells of blocks and regions through the journal.
+/// Makes the command load that library into the program; it reports blocks and regions through the journal.
 fn load_into(command: &mut Command, journal: i32) {
     let executable = std::env::current_exe().unwrap_or_default();
     let library = library::beside_or_installed(LIBRARY, &executable);
@@ -80,7 +80,7 @@ fn load_into(command: &mut Command, journal: i32) {
     }
 }
 
-/// Passes signals on until the program is over: how it ended, and its processor time.
+/// Passes signals on until the program is over; returns how it ended, and its processor time.
 fn watch_over(process: &Process, signals: &Signals) -> (Ending, f64) {
     while !process.is_over() {
         let mut entries = [process.fd().as_raw_fd(), signals.fd().as_raw_fd()].map(|fd| libc::pollfd {

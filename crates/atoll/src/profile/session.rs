@@ -1,4 +1,4 @@
-//! What every profile begins with: its file, its header, and the harvester that waits for the program.
+//! The beginning of every profile: its file, its header, and the harvester that waits for the program.
 //!
 //! `native` and `managed` start the program.
 
@@ -24,34 +24,34 @@ use crate::run::launch::{LaunchError, out_of_the_way};
 use crate::run::nodes;
 use crate::run::watch::{Ending, WatchError};
 
-/// Why no program was started.
+/// The reason why no program was started.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum ProfileError {
-    /// The program's name means no program.
+    /// The program's name leads to no program.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// Nothing can sample here.
+    /// No sampler works here.
     #[error("{0}")]
     Sampler(#[from] NoSampler),
-    /// The record's file.
+    /// The record's file cannot be made.
     #[error("the profile {0} cannot be written: {1}")]
     Create(String, io::Error),
-    /// No harvester.
+    /// There is no harvester.
     #[error("no thread or pipe for the harvester: {0}")]
     Harvester(io::Error),
-    /// The kernel would not execute it.
+    /// The kernel refused to execute the program.
     #[error("{0} cannot be executed: {1}")]
     Exec(String, io::Error),
-    /// Signals or processes.
+    /// Signals or processes cannot be watched.
     #[error("{0}")]
     Watch(#[from] WatchError),
-    /// Under atoll's runtime it does not start.
+    /// The program does not start under atoll's runtime.
     #[error("{0}")]
     Launch(#[from] LaunchError),
 }
 
 impl ProfileError {
-    /// The exit status this ends with.
+    /// Returns the exit status for this error.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Path(PathError::NotFound(..)) => 127,
@@ -62,14 +62,14 @@ impl ProfileError {
     }
 }
 
-/// How it went.
+/// The end of a profiled program.
 pub(super) struct Ended {
     pub(super) ending: Ending,
-    /// Is there no whole profile?
+    /// Whether there is no whole profile.
     pub(super) failed: bool,
 }
 
-/// Where the profile goes: what was asked for, or the program's name in the working directory.
+/// Returns the profile's file: the one asked for, or the program's name in the working directory.
 fn output(args: &ProfileArgs) -> PathBuf {
     args.output.clone().unwrap_or_else(|| {
         let mut name = PathBuf::from(&args.run.program.words[0]).file_name().unwrap_or_default().to_owned();
@@ -78,10 +78,10 @@ fn output(args: &ProfileArgs) -> PathBuf {
     })
 }
 
-/// Makes room for a profile whose name nobody chose: one that is there already gets the next free number.
+/// Makes room for a profile whose name the user did not choose: one that is there already gets the next free number.
 ///
 /// # Errors
-/// It cannot be renamed.
+/// The file cannot be renamed.
 fn keep_the_last(output: &Path) -> io::Result<()> {
     if !output.is_file() {
         return Ok(());
@@ -100,7 +100,7 @@ fn keep_the_last(output: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where that of one of several nodes goes: of the first where it was asked for, of others beside it.
+/// Returns the file of one of several nodes: of the origin the one asked for, of the other nodes a file beside it.
 fn output_of(node: u32, output: PathBuf) -> PathBuf {
     if node == 0 {
         return output;
@@ -122,7 +122,7 @@ fn header(args: &ProfileArgs, program: &Path, settings: Option<Settings>, chosen
     Header {
         format: FORMAT,
         atoll_version: env!("CARGO_PKG_VERSION").to_owned(),
-        // As the kernel names it in maps, and so variables' modules are named.
+        // The path is as the kernel names it in maps; the modules of variables are named so, too.
         program: program.canonicalize().as_deref().unwrap_or(program).display().to_string(),
         arguments: args.run.program.words.iter().map(|word| text(word)).collect(),
         directory,
@@ -144,10 +144,10 @@ fn header(args: &ProfileArgs, program: &Path, settings: Option<Settings>, chosen
 pub(super) struct Session {
     pub(super) header: Header,
     pub(super) output: PathBuf,
-    /// What the program's process passes before it executes.
+    /// The gate that the program's process passes before it executes the program.
     pub(super) gate: Gate,
     pub(super) harvester: Harvester<BufWriter<File>>,
-    /// The journal's descriptor, which the program inherits; none: there is no shared memory for it.
+    /// The journal's descriptor, which the program inherits; `None`: there is no shared memory for it.
     pub(super) journal: Option<i32>,
 }
 

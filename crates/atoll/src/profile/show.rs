@@ -1,6 +1,6 @@
-//! `atoll show` of a profile: what it is of, how it was made, and whether it was finished.
+//! `atoll show` of a profile: prints the program, how the profile was made, and whether it was finished.
 //!
-//! What is in its samples `atoll report` says.
+//! `atoll report` says what is in its samples.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use crate::run::summary::{bytes, count, ending_text, many};
 #[derive(Serialize)]
 struct Whole<'a> {
     profile: &'a Header,
-    /// Was it finished?
+    /// Whether the profile was finished.
     whole: bool,
     seconds: f64,
     samples: u64,
     trailer: Option<&'a Trailer>,
 }
 
-/// Prints a profile's head; `false` if it is not whole.
+/// Prints a profile's head; returns `false` if the profile is not whole.
 ///
 /// # Errors
-/// It cannot be read.
+/// The profile cannot be read.
 pub(crate) fn show(path: &Path, json: bool) -> Result<bool, ProfileError> {
     let profile = Profile::open(path)?;
     let whole = is_whole(path, &profile);

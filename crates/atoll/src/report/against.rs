@@ -1,4 +1,4 @@
-//! `atoll report --against`: a profile beside the exact trace of the same program.
+//! `atoll report --against`: compares a profile with the exact trace of the same program.
 
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use super::agreement::Agreement;
 use super::truth::{Truth, TruthError};
 use super::{is_whole, open};
 
-/// Why nothing can be compared.
+/// The reason why nothing can be compared.
 #[derive(thiserror::Error, Debug)]
 pub(super) enum AgainstError {
-    /// The profile.
+    /// The profile cannot be read.
     #[error("{0}: {1}")]
     Profile(String, ProfileError),
-    /// The trace.
+    /// The trace cannot be used.
     #[error("{0}")]
     Truth(#[from] TruthError),
-    /// Nothing brings them together.
+    /// Nothing brings their addresses together.
     #[error("trace and profile have no region in common: are they of the same program?")]
     Apart,
 }
 
-/// Compares and prints; `false`: the profile is not whole.
+/// Compares and prints; returns `false` if the profile is not whole.
 ///
 /// # Errors
 /// See [`AgainstError`].

@@ -1,7 +1,7 @@
-//! How well a profile's samples tell the truth, by pages and by variables.
+//! Computes how well a profile's samples agree with an exact trace, by pages and by variables.
 //!
-//! The program's globals are compared, and blocks on its heap: their addresses in another run are known from a region that both name,
-//! and from where the heap begins. Other blocks lie elsewhere in each run and are left out.
+//! The program's globals are compared, and blocks on its heap. Their addresses in another run follow from a region that both
+//! name, and from where the heap begins. Other blocks lie elsewhere in each run and are left out.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use atoll_record::profile::{Event, Kind, Profile, ProfileError};
 use super::plain;
 use super::truth::{Accesses, Truth};
 
-/// Hottest variables whose order is looked at.
+/// The number of hottest variables whose order is compared.
 pub(crate) const HOTTEST: usize = 10;
 /// Variables whose true counts differ by less than this share have no order.
 const TIE: f64 = 0.10;
@@ -24,15 +24,15 @@ pub(crate) struct Counted {
     pub(crate) samples: u64,
 }
 
-/// Samples beside the truth.
+/// The agreement of samples with the truth.
 #[derive(Debug)]
 pub(crate) struct Agreement {
-    /// Samples in what is compared.
+    /// The number of samples in what is compared.
     pub(crate) samples: u64,
-    /// Pages that were touched, and how many of these were seen.
+    /// The number of pages that were touched, and the number of these that were seen.
     pub(crate) touched: usize,
     pub(crate) seen: usize,
-    /// Rank correlation of counts.
+    /// The rank correlation of counts, by page.
     pub(crate) by_page: f64,
     pub(crate) by_variable: f64,
     /// The variables, the truly hottest first.
@@ -40,7 +40,8 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// Compares; `None` where nothing brings the two runs' addresses together. Of a sampler that sees writes only, writes are compared.
+    /// Compares; returns `None` where nothing brings the two runs' addresses together. For a sampler that sees writes only,
+    /// writes are compared.
     ///
     /// # Errors
     /// The profile cannot be read.
@@ -102,12 +103,13 @@ impl Agreement {
         }))
     }
 
-    /// The share of touched pages that were seen.
+    /// Returns the share of touched pages that were seen.
     pub(crate) fn coverage(&self) -> f64 {
         self.seen as f64 / self.touched.max(1) as f64
     }
 
-    /// Pairs among the hottest that have an order, and how many of these the samples have the other way round.
+    /// Returns the number of pairs among the hottest that have an order, and the number of these that the samples have the
+    /// other way round.
     pub(crate) fn pairs(&self) -> (usize, usize) {
         let hottest = &self.variables[..self.variables.len().min(HOTTEST)];
         let (mut pairs, mut wrong) = (0, 0);
@@ -120,12 +122,12 @@ impl Agreement {
         (pairs, wrong)
     }
 
-    /// Are the hottest in their order?
+    /// Whether the hottest are in their order.
     pub(crate) fn in_order(&self) -> bool {
         !self.variables.is_empty() && self.pairs().1 == 0
     }
 
-    /// In words.
+    /// Returns the agreement in words.
     pub(crate) fn text(&self) -> String {
         let mut out = format!(
             "  {} samples in what is compared; {} of {} pages touched were seen ({:.1}%)\n  rank correlation of counts: {:.3} by page, {:.3} by variable\n",
@@ -161,7 +163,7 @@ impl Agreement {
     }
 }
 
-/// Pages that the trace's addresses lie above the profile's, by a region that both have.
+/// Returns the number of pages by which the trace's addresses lie above the profile's, from a region that both have.
 fn shift(profile: &Profile, names: &HashMap<String, u64>) -> Option<u64> {
     let functions = profile.events.iter().filter_map(|event| match *event {
         Event::RegionBegin { function, .. } => Some(function),
@@ -174,7 +176,7 @@ fn shift(profile: &Profile, names: &HashMap<String, u64>) -> Option<u64> {
     })
 }
 
-/// Where the heap is in the profile, and how far from that in the trace.
+/// The place of the heap in the profile, and its distance from the heap in the trace.
 struct Heap {
     start: u64,
     end: u64,
@@ -197,7 +199,7 @@ fn heap_shift(profile: &Profile, truth: &Truth, globals: u64) -> Option<Heap> {
             end = end.max(from.saturating_add(*bytes));
         }
     }
-    // The heap is the first that was mapped behind the program itself.
+    // The heap is the first memory that was mapped behind the program itself.
     let own = |span: &&atoll_record::profile::Span| {
         let variable = &profile.variables[span.variable as usize];
         variable.kind == Kind::Global && variable.module == profile.program()
@@ -208,7 +210,7 @@ fn heap_shift(profile: &Profile, truth: &Truth, globals: u64) -> Option<Heap> {
     (start < end).then(|| Heap { start, end, shift: there.wrapping_sub(start >> 12) })
 }
 
-/// Samples by page.
+/// Returns the number of samples by page.
 fn sampled(profile: &Profile) -> Result<HashMap<u64, u64>, ProfileError> {
     let mut pages = HashMap::new();
     for batch in profile.batches()? {
@@ -219,7 +221,8 @@ fn sampled(profile: &Profile) -> Result<HashMap<u64, u64>, ProfileError> {
     Ok(pages)
 }
 
-/// Spearman's: the correlation of ranks, equal values sharing theirs. Not a number for fewer than two, or where all are equal.
+/// Returns Spearman's correlation of ranks, where equal values share theirs. It is not a number for fewer than two values, or
+/// where all are equal.
 fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
     let a = ranks(pairs.iter().map(|p| p.0).collect());
     let b = ranks(pairs.iter().map(|p| p.1).collect());

@@ -1,4 +1,4 @@
-//! `atoll diff`: two profiles side by side, variable by variable and region by region.
+//! `atoll diff`: prints two profiles side by side, variable by variable and region by region.
 //!
 //! Samples of two runs are compared as accesses a second of the run and as shares, as runs differ in length and in period.
 
@@ -13,7 +13,7 @@ use super::tally::Tally;
 use super::{is_whole, open, plain, status};
 use crate::cli::DiffArgs;
 
-/// Rows of a table.
+/// The number of rows of a table.
 const ROWS: usize = 20;
 
 /// Compares what the command line names.
@@ -36,13 +36,13 @@ pub(crate) fn diff(args: &DiffArgs) -> ExitCode {
     }
 }
 
-/// What of a profile is compared.
+/// The part of a profile that is compared.
 struct Side {
     seconds: f64,
     overhead: Option<f64>,
-    /// Shares of all samples, by kind, name and place.
+    /// The shares of all samples, by kind, name and place.
     variables: BTreeMap<String, f64>,
-    /// Seconds, by name and place.
+    /// The seconds, by name and place.
     regions: BTreeMap<String, f64>,
 }
 
@@ -68,7 +68,7 @@ impl Side {
     }
 }
 
-/// Rows with both sides' values, those that changed most first.
+/// Returns rows with both sides' values, those that changed most first.
 fn rows(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Vec<(String, f64, f64)> {
     let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let value = |side: &BTreeMap<String, f64>, name: &String| side.get(name).copied().unwrap_or(0.0);

@@ -1,6 +1,6 @@
-//! The HTML file of `atoll report`: where it goes, and a browser to show it.
+//! Writes the HTML file of `atoll report`, and opens it in a browser.
 //!
-//! What is in it is `atoll-report`'s.
+//! `atoll-report` makes its content.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,14 +13,14 @@ use atoll_report::ReportError;
 
 use crate::cli::ReportArgs;
 
-/// Writes the file and, on a desktop, has it opened.
+/// Writes the file and, on a desktop, opens it.
 ///
 /// # Errors
 /// See [`ReportError`].
 pub(super) fn html(args: &ReportArgs, profile: &Profile) -> Result<(), ReportError> {
     let path = args.output.clone().unwrap_or_else(|| beside(&args.file));
     let file = File::create(&path)?;
-    // A report that is cut off is worse than none; what is no file of its own (a pipe) stays as it is.
+    // A report that is cut off is worse than none. A target that is no file of its own (a pipe) stays as it is.
     let own = file.metadata().is_ok_and(|m| m.is_file());
     if let Err(error) = atoll_report::write_html(profile, BufWriter::new(file)) {
         if own {
@@ -35,7 +35,7 @@ pub(super) fn html(args: &ReportArgs, profile: &Profile) -> Result<(), ReportErr
     Ok(())
 }
 
-/// The record's name with another ending, in the same directory.
+/// Returns the record's name with another ending, in the same directory.
 fn beside(record: &Path) -> PathBuf {
     let ending = OsStr::new("html");
     if record.extension() == Some(ending) {
@@ -50,12 +50,12 @@ fn has_desktop() -> bool {
     ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))
 }
 
-/// Hands the file to the desktop's browser. That there is none is no failure: the file's name was printed.
+/// Passes the file to the desktop's browser. It is no failure if there is none, as the file's name was printed.
 fn show(path: &Path) {
     let quiet = || Stdio::null();
     let browser = Command::new("xdg-open").arg(path).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
     if let Ok(mut child) = browser {
-        // It returns once the browser has the file.
+        // The command returns once the browser has the file.
         let _ = child.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! `atoll report`: what a profile shows.
+//! `atoll report`: prints or writes what a profile shows.
 
 mod against;
 pub(crate) mod agreement;
@@ -23,7 +23,7 @@ pub(crate) use diff::diff;
 pub(crate) use tally::Tally;
 pub(crate) use text::plain;
 
-/// Exit status where what was read is half a profile, and what was written is of that half.
+/// The exit status where half a profile was read, and the output is of that half.
 pub(crate) const EXIT_HALF: u8 = 3;
 
 /// Reports on the profile that the command line names.
@@ -41,16 +41,16 @@ pub(crate) fn report(args: &ReportArgs) -> ExitCode {
     }
 }
 
-/// What a command ends by that has done what it was asked for, of profiles that are all whole or not.
+/// Returns the exit status of a command that has done what it was asked for, by whether all profiles are whole.
 pub(crate) fn status(whole: bool) -> ExitCode {
     if whole { ExitCode::SUCCESS } else { ExitCode::from(EXIT_HALF) }
 }
 
-/// Is the profile whole? Says so if not.
+/// Whether the profile is whole. If it is not, this prints a line.
 pub(crate) fn is_whole(path: &Path, profile: &Profile) -> bool {
     let Some(lacks) = profile.lacks() else { return true };
     eprintln!(
-        "atoll: {} is half a profile: {lacks}. What follows is of the {:.2} s and {} that could be read",
+        "atoll: {} is half a profile: {lacks}. What follows covers the {:.2} s and {} that could be read",
         path.display(),
         profile.seconds(),
         many(profile.samples, "sample")
@@ -58,7 +58,7 @@ pub(crate) fn is_whole(path: &Path, profile: &Profile) -> bool {
     false
 }
 
-/// Opens a profile; one that was cut off before its names gets them from the program's files as they are now.
+/// Opens a profile. One that was cut off before its names gets them from the program's files as they are now.
 ///
 /// # Errors
 /// See [`ProfileError`].

@@ -1,18 +1,18 @@
-//! Samples counted: by variable, region, worker and page.
+//! Counts samples by variable, region, worker and page.
 //!
-//! One pass over the record. The texts, tables and comparisons of a profile are made from it.
+//! This is one pass over the record. The texts, tables and comparisons of a profile are made from it.
 
 use std::collections::HashMap;
 
 use atoll_record::profile::{Access, Doing, Profile, ProfileError};
 use atoll_report::coverage::{Coverage, Sightings};
 
-/// Reads and writes.
+/// Counts of reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
-    /// Samples that read, or do not say.
+    /// The number of samples that read, or do not say.
     pub(crate) reads: u64,
-    /// Samples that wrote.
+    /// The number of samples that wrote.
     pub(crate) writes: u64,
 }
 
@@ -24,40 +24,40 @@ impl Counts {
         }
     }
 
-    /// All of them.
+    /// Returns the number of all samples.
     pub(crate) fn total(&self) -> u64 {
         self.reads + self.writes
     }
 }
 
-/// Everything counted.
+/// The counts of a profile's samples.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// All samples.
     pub(crate) all: Counts,
-    /// Samples of OpenMP's own code, which waits: in no other count.
+    /// Samples of OpenMP's own code, which waits. They are in no other count.
     pub(crate) waiting: u64,
-    /// Samples of atoll's runtime at work for accesses that faulted: in no other count but `paging_of`.
+    /// Samples of atoll's runtime resolving faults. They are in no other count but `paging_of`.
     pub(crate) paging: u64,
-    /// Of these, by variable of the access.
+    /// The samples of `paging`, by variable of the access.
     pub(crate) paging_of: Vec<u64>,
-    /// Samples of what else atoll does within the program: in no other count.
+    /// Samples of other work of atoll's within the program. They are in no other count.
     pub(crate) own: u64,
     /// Samples in memory that is not known.
     pub(crate) nowhere: u64,
-    /// By variable.
+    /// The counts by variable.
     pub(crate) variables: Vec<Counts>,
-    /// By variable and worker.
+    /// The samples by variable and worker.
     pub(crate) workers_of: HashMap<(u32, u32), u64>,
-    /// By variable and region (`u32::MAX`: outside of any).
+    /// The samples by variable and region (`u32::MAX`: outside of any).
     pub(crate) regions_of: HashMap<(u32, u32), u64>,
-    /// By worker.
+    /// The counts by worker.
     pub(crate) workers: Vec<Counts>,
-    /// By region.
+    /// The counts by region.
     pub(crate) regions: Vec<Counts>,
-    /// How much of what was touched the samples saw.
+    /// The share of the touched memory that the samples saw.
     pub(crate) coverage: Coverage,
-    /// By address space and page.
+    /// The counts by address space and page.
     pub(crate) pages: HashMap<(u32, u64), Counts>,
 }
 
@@ -123,7 +123,7 @@ impl Tally {
         Ok(tally)
     }
 
-    /// Variables with samples, the hottest first.
+    /// Returns the variables with samples, the hottest first.
     pub(crate) fn hottest(&self) -> Vec<(u32, Counts)> {
         let samples = |number: u32, counts: &Counts| counts.total() + self.paging_of[number as usize];
         let mut all: Vec<(u32, Counts)> = (0..).zip(self.variables.iter().copied()).collect();

@@ -8,10 +8,10 @@ use atoll_record::profile::{Kind, Profile, Span};
 use super::tally::Tally;
 use crate::run::summary::{bytes, count, ending_text};
 
-/// Rows of a table.
+/// The number of rows of a table.
 const ROWS: usize = 20;
 
-/// The report. Variables whose memory is below `least` bytes are left out.
+/// Returns the report. Variables whose memory is below `least` bytes are left out.
 pub(crate) fn text(profile: &Profile, tally: &Tally, least: u64) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -22,7 +22,7 @@ pub(crate) fn text(profile: &Profile, tally: &Tally, least: u64) -> String {
     out
 }
 
-/// Text that a terminal shows as it is: nothing of the program's may move the cursor.
+/// Returns text that a terminal shows as it is: nothing of the program's may move the cursor.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -109,13 +109,13 @@ fn head(out: &mut String, profile: &Profile, tally: &Tally) -> std::fmt::Result 
     }
 }
 
-/// The file of the program that was sampled, where what was started only started it.
+/// Returns the file of the program that was sampled, where the command only started it.
 fn sampled_program(profile: &Profile) -> Option<&str> {
     let program = profile.trailer.as_ref().map(|trailer| &*trailer.program)?;
     (!program.is_empty() && program != profile.header.program).then_some(program)
 }
 
-/// Bytes that a variable had at most at one time.
+/// Returns the most bytes that a variable had at one time.
 pub(crate) fn peak_bytes(profile: &Profile, variable: u32) -> u64 {
     let mut steps: Vec<(u64, i128)> = Vec::new();
     let own = |s: &&Span| s.variable == variable;
@@ -134,7 +134,7 @@ pub(crate) fn peak_bytes(profile: &Profile, variable: u32) -> u64 {
 
 fn variables(out: &mut String, profile: &Profile, tally: &Tally, least: u64) -> std::fmt::Result {
     let all = tally.all.total().max(1) as f64;
-    // Of the paging, where there was some.
+    // This is the share of the paging, where there was some.
     let paging =
         |n: &dyn std::fmt::Display| if tally.paging > 0 { format!(" {n:>7}") } else { String::new() };
     writeln!(

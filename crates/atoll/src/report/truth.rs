@@ -1,39 +1,39 @@
-//! What a program really touched: accesses by page, from exact traces.
+//! Reads from exact traces what a program really touched: accesses by page.
 //!
-//! `agreement` compares samples with it. A program that does the same in each iteration does so exactly, so two short traces tell
-//! what any number of iterations touches.
+//! `agreement` compares samples with this. A program that does the same in each iteration does so exactly, so two short traces
+//! tell what any number of iterations touches.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use atoll_record::trace::{Event, Reader, TraceError};
 
-/// Why there is no truth.
+/// The reason why there is no truth.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum TruthError {
-    /// The trace.
+    /// The trace cannot be read.
     #[error("{0}: {1}")]
     Trace(String, TraceError),
-    /// It left accesses out.
+    /// The trace left accesses out.
     #[error("{0} is not exact: make it with atoll trace --exact")]
     Filtered(String),
 }
 
-/// Accesses of a page.
+/// The accesses of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Accesses {
     pub(crate) reads: f64,
     pub(crate) writes: f64,
 }
 
-/// What a trace counts.
+/// The counts of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
-    /// Accesses by page, in the trace's addresses.
+    /// The accesses by page, in the trace's addresses.
     pub(crate) pages: HashMap<u64, Accesses>,
-    /// Regions' addresses by name.
+    /// The regions' addresses by name.
     pub(crate) names: HashMap<String, u64>,
-    /// First pages of what was mapped while it ran.
+    /// The first pages of what was mapped while the program ran.
     pub(crate) maps: Vec<u64>,
 }
 
@@ -69,7 +69,7 @@ impl Truth {
         Ok(truth)
     }
 
-    /// What `wanted` iterations touch, from traces of `few` and of `more`.
+    /// Returns what `wanted` iterations touch, from traces of `few` and of `more`.
     pub(crate) fn of_iterations(few: &Self, more: Self, counts: [u32; 2], wanted: u32) -> Self {
         let steps =
             (f64::from(wanted) - f64::from(counts[0])) / (f64::from(counts[1]) - f64::from(counts[0]));

@@ -14,22 +14,22 @@ use crate::sim::replay::Trace;
 /// 5.1). Stacks and libraries are smaller.
 const PAGED: u64 = 512 << 10;
 
-/// A program as it is traced.
+/// A program that is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     /// The workload.
     pub(super) program: &'static str,
-    /// Its class.
+    /// The class of the workload.
     pub(super) class: &'static str,
-    /// Its own `--iterations`.
+    /// The value of its own `--iterations`.
     pub(super) iterations: u32,
-    /// What else it is told.
+    /// Its other arguments.
     pub(super) options: &'static [&'static str],
-    /// How often the regions that count come: the programs do an iteration first that they do not count.
+    /// The number of times that the counting regions come: the programs first do an iteration that they do not count.
     pub(super) steps: u32,
-    /// The regions of an iteration; none: all of the program counts.
+    /// The regions of an iteration; empty: the whole program counts.
     pub(super) regions: &'static [&'static str],
-    /// Places of the filter.
+    /// The number of places of the filter.
     pub(super) filter: u32,
 }
 
@@ -40,7 +40,8 @@ impl Run {
         format!("{program}.{class}.{options}{iterations}it.{workers}w.{filter}f.trace")
     }
 
-    /// The trace of a run with so many workers, captured if it is not there, and the addresses of the regions that count.
+    /// Returns the trace of a run with `workers` workers, captured if it is not there, and the addresses of the regions that
+    /// count.
     pub(super) fn trace(
         &self,
         args: &ReproArgs,

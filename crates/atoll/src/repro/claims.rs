@@ -1,6 +1,6 @@
-//! The CMCP paper's claims, each judged by what was simulated.
+//! The CMCP paper's claims, each judged by the simulations.
 //!
-//! The rule of each judgement is written beside the figures, so that a reader can disagree with it. None is turned to fit.
+//! The rule of each judgement is written beside the figures, so that a reader can disagree with it. No rule is fitted.
 
 use atoll_machine::Counts;
 use atoll_pages::PageSize;
@@ -10,25 +10,25 @@ use super::paper::Program;
 use super::plan::{self, Line, TOP};
 use super::table1;
 
-/// Points of percent by which a gain may miss the paper's and still be the same finding.
+/// The points of percent by which a gain may differ from the paper's and still be the same finding.
 const GAIN_MARGIN: f64 = 5.0;
 /// Half of the memory, in percent.
 const HALF: f64 = 50.0;
-/// How many times as fast is a gain.
+/// The least factor of speed that counts as a gain.
 const GAINS: f64 = 1.1;
 /// Page sizes whose speeds differ by less than this share are as good.
 const TIE: f64 = 0.02;
-/// A speed that counts as not degraded.
+/// The least speed that counts as not degraded.
 const UNDISTURBED: f64 = 0.95;
 
-/// One claim.
+/// A claim of the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Claim {
-    /// What the paper says, its figure included.
+    /// The paper's statement, its figure included.
     pub(super) paper: String,
-    /// What is here.
+    /// The result here.
     pub(super) ours: String,
-    /// Does it hold?
+    /// Whether the claim holds.
     pub(super) held: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn claim(paper: impl Into<String>, ours: impl Into<String>, held: boo
     Claim { paper: paper.into(), ours: ours.into(), held }
 }
 
-/// Prints the list.
+/// Prints the list of claims.
 pub(super) fn print(claims: &[Claim]) {
     println!("\nClaims");
     for Claim { paper, ours, held } in claims {
@@ -46,7 +46,7 @@ pub(super) fn print(claims: &[Claim]) {
     println!("  {held} of {} held", claims.len());
 }
 
-/// All claims.
+/// Returns all claims.
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
     let mut claims = Vec::new();
     for program in &results.paper.programs {
@@ -76,7 +76,8 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
     claims
 }
 
-/// Section 7. Of programs that lose speed at half: CG turns at 35 % and has all of it there, in the paper's figure 8 as here.
+/// Judges section 7. Of programs that lose speed at half: CG turns at 35 % and has all of its speed at half, in the paper's
+/// figure 8 as here.
 fn at_half(results: &Results) -> Option<Claim> {
     let base = plan::by_near(None);
     let mut best: Option<(f64, String)> = None;
@@ -96,7 +97,7 @@ fn at_half(results: &Results) -> Option<Claim> {
     ))
 }
 
-/// Section 5.2.
+/// Judges section 5.2.
 fn sharing(results: &Results, program: &Program) -> Option<Claim> {
     let pages = results.store.distribution(&program.name, TOP)?;
     let all = pages.iter().sum::<u64>().max(1) as f64;
@@ -123,7 +124,7 @@ fn sharing(results: &Results, program: &Program) -> Option<Claim> {
     })
 }
 
-/// Section 5.4: regular page tables.
+/// Judges section 5.4, on regular page tables.
 fn scaling(results: &Results, program: &Program) -> Option<Claim> {
     let stop = results.paper.text.regular_stops_at;
     let few = results.paper.table1.cores.first().copied()?;
@@ -147,7 +148,7 @@ fn per_core(results: &Results, program: &Program, line: Line, what: fn(&Counts) 
     Some(results.store.get(&program.name, &results.point(program, line, TOP))?.per_worker(what))
 }
 
-/// Section 5.5.
+/// Judges section 5.5.
 fn lru(results: &Results, program: &Program) -> Option<Claim> {
     let faults = per_core(results, program, Line::Lru, Counts::page_ins)?
         / per_core(results, program, Line::Fifo, Counts::page_ins)?;
@@ -161,7 +162,7 @@ fn lru(results: &Results, program: &Program) -> Option<Claim> {
     ))
 }
 
-/// Table 1.
+/// Judges table 1.
 fn invalidations(results: &Results, program: &Program) -> Option<Claim> {
     let what: fn(&Counts) -> u64 = |counts| counts.remote_invalidations;
     let ours = per_core(results, program, Line::Cmcp, what)? / per_core(results, program, Line::Fifo, what)?;
@@ -174,7 +175,7 @@ fn invalidations(results: &Results, program: &Program) -> Option<Claim> {
     ))
 }
 
-/// Section 5.4: the gain.
+/// Judges section 5.4, on the gain.
 fn gain(results: &Results, program: &Program) -> Option<Claim> {
     let fifo = results.seconds(program, Line::Fifo, TOP)?;
     let ours = (fifo / results.seconds(program, Line::Cmcp, TOP)? - 1.0) * 100.0;
@@ -186,7 +187,7 @@ fn gain(results: &Results, program: &Program) -> Option<Claim> {
     ))
 }
 
-/// Section 5.6.
+/// Judges section 5.6.
 fn ratios(results: &Results) -> Claim {
     let best: Vec<String> = results.best.iter().map(|(program, p)| format!("{program} {p}")).collect();
     let of = |program: &str| results.best.get(program).copied().unwrap_or(0.5);
@@ -198,7 +199,7 @@ fn ratios(results: &Results) -> Claim {
     )
 }
 
-/// Section 5.3.
+/// Judges section 5.3.
 fn constraint(results: &Results, program: &Program) -> Option<Claim> {
     let relative =
         |near: f64| results.store.relative(&program.name, &plan::by_near(Some(near)), &plan::by_near(None));
@@ -225,7 +226,7 @@ fn constraint(results: &Results, program: &Program) -> Option<Claim> {
     ))
 }
 
-/// Section 5.7.
+/// Judges section 5.7.
 fn page_sizes(results: &Results, program: &Program) -> Option<Claim> {
     let speed = |size, near| {
         let base = plan::by_page(PageSize::K4, None);

@@ -1,7 +1,7 @@
 //! `atoll repro cmcp`: the CMCP paper's figures and table from simulations.
 //!
-//! [`plan`] says what is run, [`report`] prints it beside the paper's numbers,
-//! [`claims`] judges. Source: `papers/cmcp.txt`, section 5; its numbers: `papers/cmcp.toml`.
+//! [`plan`] says what is run, [`report`] prints it beside the paper's numbers, and [`claims`] judges. Source:
+//! `papers/cmcp.txt`, section 5; its numbers: `papers/cmcp.toml`.
 
 use std::collections::BTreeMap;
 
@@ -15,38 +15,38 @@ use super::store::{Point, Store};
 use super::{ReproError, claims, draw, report};
 use crate::cli::ReproArgs;
 
-/// What is calibrated: the middle of the paper's 50 to 60 percent, on this program.
+/// The program that is calibrated on: to the middle of the paper's 50 to 60 percent.
 const CALIBRATED_ON: &str = "bt";
 
-/// Everything that was simulated, and what for.
+/// All simulations, and their parameters.
 pub(super) struct Results {
     pub(super) paper: Paper,
     pub(super) plan: Plan,
     pub(super) store: Store,
-    /// Figure 10's.
+    /// The results of figure 10.
     pub(super) large: Store,
     /// Each program's best ratio p at 56 cores.
     pub(super) best: BTreeMap<String, f64>,
-    /// Cycles of an instruction, which are the machine file's unless a major fault would have to take less than no time.
+    /// The cycles of an instruction: those of the machine's file unless a major fault would have to take less than no time.
     pub(super) cycles: f64,
-    /// The calibrated nanoseconds of work of a major fault.
+    /// The calibrated work of a major fault, in nanoseconds.
     pub(super) major: f64,
-    /// The relative speed that was calibrated to, and reached.
+    /// The relative speed that was calibrated to, and the one that was reached.
     pub(super) calibrated: (f64, f64),
 }
 
 impl Results {
-    /// A program's point on a line of figure 7.
+    /// Returns a program's point on a line of figure 7.
     pub(super) fn point(&self, program: &Program, line: Line, cores: u32) -> Point {
         line.point(cores, program.near_percent, self.best.get(&program.name).copied().unwrap_or(0.5))
     }
 
-    /// Simulated seconds of it.
+    /// Returns the simulated seconds of a point.
     pub(super) fn seconds(&self, program: &Program, line: Line, cores: u32) -> Option<f64> {
         self.store.seconds(&program.name, &self.point(program, line, cores))
     }
 
-    /// The run of a program.
+    /// Returns the run of a program.
     pub(super) fn run(&self, program: &Program) -> Option<&super::capture::Run> {
         self.plan.runs.iter().find(|run| run.program == program.name)
     }
@@ -79,15 +79,16 @@ pub(super) fn cmcp(args: &ReproArgs) -> Result<(), ReproError> {
     Ok(())
 }
 
-/// The calibration, and by program: 56 cores, all page sizes, and each of the other numbers of cores.
+/// Returns the number of steps: the calibration, and for each program 56 cores, all page sizes, and each of the other numbers
+/// of cores.
 fn steps_of(plan: &Plan) -> usize {
     let others = plan.cores.iter().filter(|&&cores| cores != TOP).count();
     1 + plan.runs.len() * (2 + others)
 }
 
-/// Longest work of a major fault that calibration tries, in nanoseconds.
+/// The longest work of a major fault that calibration tries, in nanoseconds.
 const MOST_WORK: f64 = 200e3;
-/// Most cycles of an instruction that it tries.
+/// The most cycles of an instruction that calibration tries.
 const MOST_CYCLES: f64 = 50.0;
 /// Relative speeds that differ by less are the same.
 const REACHED: f64 = 0.002;
@@ -130,8 +131,8 @@ fn calibrate(args: &ReproArgs, node: &mut Node, results: &mut Results) -> Result
     Ok(())
 }
 
-/// Halves the way between a number that gives too little and one that gives too much until `of` gives what is `wanted`, or
-/// both are as good as one; returns what was reached.
+/// Halves the interval between a number that gives too little and one that gives too much until `of` gives what is `wanted`, or
+/// until both are equally good; returns what was reached.
 fn approach<E>(
     wanted: f64,
     (mut little, mut much): (f64, f64),
@@ -149,7 +150,7 @@ fn approach<E>(
     Ok(reached)
 }
 
-/// Simulates everything of one program.
+/// Simulates all points of one program.
 fn one(
     args: &ReproArgs,
     node: &Node,
@@ -161,7 +162,7 @@ fn one(
     let program = results.paper.programs.iter().find(|p| p.name == run.program).ok_or_else(missing)?;
     let (name, limit) = (program.name.clone(), program.near_percent);
 
-    // At 56 cores first: figure 9 says which p is the best, and that is used for figure 7.
+    // The points at 56 cores come first: figure 9 says which p is the best, and figure 7 uses that one.
     steps.next(&format!("{name} {} with {TOP} workers: ratios, near limits, policies", run.class));
     let (trace, regions) = run.trace(args, TOP)?;
     let mut points: Vec<Point> = results.plan.ratios.iter().map(|&p| plan::by_ratio(limit, p)).collect();
@@ -204,13 +205,13 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    /// Cycles of an instruction were calibrated to 1.16, where the processor takes 2 at least.
+    /// The cycles of an instruction were calibrated to 1.16, where the processor takes at least 2.
     #[test]
     fn an_instruction_was_calibrated_to_take_less_than_the_processor_can() {
         let speed = |cycles: f64| Ok::<_, Infallible>(cycles / (cycles + 4.0));
         let reached = approach(0.55, (2.0, 50.0), speed).unwrap();
         assert!((reached - 0.55).abs() < REACHED);
-        // What lies beyond the bound is not reached.
+        // A value beyond the bound is not reached.
         assert!(approach(0.1, (2.0, 50.0), speed).unwrap() > 0.3);
         let slower = |work: f64| Ok::<_, Infallible>(1.0 / (1.0 + work / 1e4));
         assert!((approach(0.55, (MOST_WORK, 0.0), slower).unwrap() - 0.55).abs() < REACHED);

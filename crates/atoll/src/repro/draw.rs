@@ -1,6 +1,7 @@
-//! The figures, drawn: one SVG file for each of the paper's.
+//! Draws the figures: one SVG file for each of the paper's.
 //!
-//! [`report`](super::report) prints the same numbers. Text is left to whoever shows the file, so no fonts are needed here.
+//! [`report`](super::report) prints the same numbers. The program that shows the file draws the text, so no fonts are needed
+//! here.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use super::cmcp::Results;
 use super::plan::{self, Line, TOP};
 use crate::plot::{Figure, Scale, Series};
 
-/// Draws all of them into `dir`.
+/// Draws all figures into `dir`.
 pub(super) fn figures(results: &Results, dir: &Path) -> Result<(), ReproError> {
     std::fs::create_dir_all(dir).map_err(|e| ReproError::Write(dir.display().to_string(), e))?;
     let mut figures = vec![figure8(results), figure9(results)];

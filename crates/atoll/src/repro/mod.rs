@@ -1,4 +1,4 @@
-//! `atoll repro`: the papers' tables and figures from simulations, beside the papers' own numbers.
+//! `atoll repro`: makes the papers' tables and figures from simulations, beside the papers' own numbers.
 
 mod capture;
 mod claims;
@@ -22,7 +22,7 @@ use atoll_memory::control::EXIT_SETUP;
 use crate::cli::{PaperArg, ReproArgs};
 use crate::sim::replay::SimError;
 
-/// Why a paper could not be reproduced. That a claim does not hold is no such reason.
+/// The reason why a paper could not be reproduced. A claim that does not hold is no error.
 #[derive(thiserror::Error, Debug)]
 enum ReproError {
     #[error("{0}")]

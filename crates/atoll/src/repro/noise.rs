@@ -1,49 +1,49 @@
-//! Interruptions of many nodes and a barrier each step, simulated: how profiling's overhead changes with scale.
+//! Simulates interruptions of many nodes and a barrier each step: how profiling's overhead changes with scale.
 //!
-//! Every core is interrupted at its own times, as often as reset value and buffer make it; a step lasts until the last core is
-//! done. Source: MCHPC'18, section 4.3 (the paper measured; here only its arithmetic is followed).
+//! Every core is interrupted at its own times, as often as reset value and buffer make it. A step lasts until the last core is
+//! done. Source: MCHPC'18, section 4.3 (the paper measured; this only follows its arithmetic).
 
-/// Cores that work on a node (MCHPC'18, section 4.1).
+/// The number of cores that work on a node (MCHPC'18, section 4.1).
 const CORES: u64 = 64;
-/// Steps simulated for each point.
+/// The number of steps simulated for each point.
 const STEPS: u64 = 40;
-/// Bytes of a PEBS record on Knights Landing (section 3).
+/// The bytes of a PEBS record on Knights Landing (section 3).
 const RECORD_BYTES: f64 = 192.0;
-/// An interrupt's handler: 20 thousand cycles at 1.4 GHz (section 4.3).
+/// The seconds of an interrupt's handler: 20 thousand cycles at 1.4 GHz (section 4.3).
 const HANDLER_SECONDS: f64 = 20e3 / 1.4e9;
 
 /// How the work of a step depends on the number of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scaling {
-    /// Each node's stays the same.
+    /// Each node's work stays the same.
     Weak,
-    /// All nodes' together stays the same.
+    /// The work of all nodes together stays the same.
     Strong,
 }
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Noise {
-    /// Events a second of a core that the counter counts.
+    /// The events a second of a core that the counter counts.
     pub(super) events_a_second: f64,
     /// The reset value.
     pub(super) reset: u64,
-    /// Bytes of the buffer.
+    /// The bytes of the buffer.
     pub(super) buffer: u64,
-    /// Seconds of a step on 32 nodes.
+    /// The seconds of a step on 32 nodes.
     pub(super) step_seconds: f64,
-    /// How it scales.
+    /// How the work scales.
     pub(super) scaling: Scaling,
 }
 
 impl Noise {
-    /// Seconds between two interrupts of a core.
+    /// Returns the seconds between two interrupts of a core.
     pub(super) fn interval(&self) -> f64 {
         let records = (self.buffer as f64 / RECORD_BYTES).max(1.0);
         self.reset as f64 * records / self.events_a_second
     }
 
-    /// Overhead on so many nodes, as a share.
+    /// Returns the overhead on `nodes` nodes, as a share.
     pub(super) fn overhead(&self, nodes: u64) -> f64 {
         let step = match self.scaling {
             Scaling::Weak => self.step_seconds,
@@ -52,7 +52,7 @@ impl Noise {
         let interval = self.interval();
         let (mut random, mut total) = (0x9e37_79b9_7f4a_7c15u64, 0.0);
         for _ in 0..STEPS {
-            // The latest of all cores: its interrupts are as many as fit behind a phase of its own.
+            // This is the latest of all cores: its number of interrupts is the number that fits behind a phase of its own.
             let mut most = 0.0f64;
             for _ in 0..nodes * CORES {
                 random ^= random << 13;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 const CMCP: &str = include_str!("../../../../papers/cmcp.toml");
 
-/// The file.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paper {
@@ -21,33 +21,33 @@ pub(super) struct Paper {
 #[serde(deny_unknown_fields)]
 pub(super) struct Table1 {
     pub(super) about: String,
-    /// Are the numbers printed, and not read off a figure?
+    /// Whether the numbers are printed in the paper, and not read off a figure.
     pub(super) exact: bool,
     pub(super) cores: Vec<u32>,
     #[serde(rename = "row")]
     pub(super) rows: Vec<Row>,
 }
 
-/// A row of it.
+/// A row of table 1.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
     pub(super) program: String,
     pub(super) policy: String,
     pub(super) count: String,
-    /// One for each of the table's core counts.
+    /// A value for each of the table's core counts.
     pub(super) values: Vec<u64>,
 }
 
-/// What the text says of a program.
+/// The paper's text about a program.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Program {
-    /// Our program.
+    /// The name of atoll's program.
     pub(super) name: String,
-    /// The paper's.
+    /// The name of the paper's program.
     pub(super) paper: String,
-    /// Iterations of the paper's class; 0 where it does not say.
+    /// The iterations of the paper's class; 0 where it does not say.
     pub(super) iterations: u32,
     pub(super) near_percent: f64,
     pub(super) near_source: String,
@@ -58,13 +58,13 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Does it lose speed with so many percent of its memory near (section 5.3)?
+    /// Whether the program loses speed with this percentage of its memory near (section 5.3).
     pub(super) fn loses_at(&self, near: f64) -> bool {
         self.shows_at_once || self.turning_percent.is_some_and(|turning| near < turning)
     }
 }
 
-/// What it says of all.
+/// The paper's text about all programs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Text {
@@ -75,13 +75,13 @@ pub(super) struct Text {
     pub(super) native_at_half: f64,
 }
 
-/// The paper. The file is part of the program, and a test reads it.
+/// Returns the paper. The file is part of this program, and a test reads it.
 pub(super) fn cmcp() -> Result<Paper, toml::de::Error> {
     toml::from_str(CMCP)
 }
 
 impl Paper {
-    /// A cell of table 1.
+    /// Returns a cell of table 1.
     pub(super) fn cell(&self, program: &str, policy: &str, count: &str, cores: u32) -> Option<u64> {
         let column = self.table1.cores.iter().position(|&n| n == cores)?;
         let row = self

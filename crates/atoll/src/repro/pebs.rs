@@ -1,8 +1,8 @@
-//! `atoll repro pebs`: what profiling costs and shows here, in the form of the paper's figures.
+//! `atoll repro pebs`: measures what profiling costs and shows here, in the form of the paper's figures.
 //!
 //! Source: Roca Nonell and others, MCHPC'18, section 4: overheads (figure 3), coverage of a buffer's pages (text), time between
-//! interrupts (figure 6), pages by count (figure 7). Programs run for real, on this machine, with the sampler that `atoll profile`
-//! takes by itself; scale is simulated (`noise`).
+//! interrupts (figure 6), pages by count (figure 7). Programs really run on this machine, with the sampler that `atoll profile`
+//! takes by itself. Scale is simulated (`noise`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ use crate::said;
 const RESETS: [u64; 3] = [64, 128, 256];
 const BUFFERS: [u64; 3] = [8, 16, 32];
 const PROGRAMS: [&str; 4] = ["minife", "lulesh", "cg", "stencil"];
-/// Nanoseconds of the timer for one of the paper's events: reset 64 then is a sample each 128 us.
+/// The nanoseconds of the timer for one of the paper's events: reset 64 is then a sample each 128 us.
 const TIMER_NS: u64 = 2000;
-/// Pages seen of 1536, by reset value (section 4.3).
+/// The paper's pages seen of 1536, by reset value (section 4.3).
 const PAPER_COVERAGE: [u64; 3] = [1430, 1157, 843];
 /// The paper's least and greatest overhead, in percent.
 const PAPER_OVERHEAD: (f64, f64) = (1.0, 10.2);
 
-/// One program at one setting.
+/// The results of one program at one setting.
 struct Cell {
-    /// Overhead by the clock, as a share.
+    /// The overhead by the clock, as a share.
     measured: f64,
     profile: Profile,
-    /// Samples by page.
+    /// The number of samples by page.
     pages: HashMap<u64, u64>,
 }
 
-/// Runs it and prints it.
+/// Runs the programs and prints the results.
 pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
     let class = if args.quick { "W" } else { "A" };
     let runs = if args.quick { 1 } else { 3 };
@@ -61,7 +61,7 @@ pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
         let alone = median((0..runs.max(3)).map(|_| alone(program, class)).collect::<Result<_, _>>()?);
         touched
             .push(pages(&profile(program, class, &["--sampler", "faults", "--reset", "1"], &file)?.1)?.len());
-        // The paper's future work: a thread that harvests at its own pace, and no interrupts.
+        // This is the paper's future work: a thread that harvests at its own pace, without interrupts.
         let finest = (RESETS[0] * TIMER_NS).to_string();
         let options = ["--reset", &finest, "--buffer", "8K", "--harvest-thread"];
         threads.push(profile(program, class, &options, &file)?.1);
@@ -80,7 +80,7 @@ pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
                 }
                 let Some(profile) = last else { continue };
                 let measured = median(seconds) / alone - 1.0;
-                // The file is another's soon.
+                // The next run soon overwrites the file.
                 let seen = pages(&profile)?;
                 cells.insert((number, reset, buffer), Cell { measured, profile, pages: seen });
             }
@@ -121,7 +121,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Seconds that the program takes by itself.
+/// Returns the seconds that the program takes alone.
 fn alone(program: &Path, class: &str) -> Result<f64, ReproError> {
     let begin = Instant::now();
     let status = Command::new(program).arg(class).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -132,7 +132,7 @@ fn alone(program: &Path, class: &str) -> Result<f64, ReproError> {
     }
 }
 
-/// Seconds that it takes with a profile, and that.
+/// Returns the seconds that the program takes with a profile, and the profile.
 fn profile(program: &Path, class: &str, options: &[&str], file: &Path) -> Result<(f64, Profile), ReproError> {
     let failed = |why: String| ReproError::Profile(program.display().to_string(), why);
     let own = std::env::current_exe().map_err(ReproError::Start)?;
@@ -147,7 +147,7 @@ fn profile(program: &Path, class: &str, options: &[&str], file: &Path) -> Result
     Ok((profile.trailer.as_ref().map_or(f64::NAN, |t| t.wall_seconds), profile))
 }
 
-/// Samples by page of the program's memory.
+/// Returns the number of samples by page of the program's memory.
 fn pages(profile: &Profile) -> Result<HashMap<u64, u64>, ReproError> {
     let failed = |e: ProfileError| ReproError::Profile(profile.header.program.clone(), e.to_string());
     let mut pages = HashMap::new();
@@ -159,7 +159,7 @@ fn pages(profile: &Profile) -> Result<HashMap<u64, u64>, ReproError> {
     Ok(pages)
 }
 
-/// Pages by how often they were sampled: 1, 2, 3 to 4, 5 to 8 and so on (figure 7).
+/// Adds up pages by the number of their samples: 1, 2, 3 to 4, 5 to 8 and so on (figure 7).
 fn histogram(to: &mut Vec<u64>, pages: &HashMap<u64, u64>) {
     for &count in pages.values() {
         let class = count.next_power_of_two().trailing_zeros() as usize;
@@ -202,7 +202,7 @@ fn print_overheads(programs: &[(&str, PathBuf)], class: &str, cells: &HashMap<(u
     print(&rows);
 }
 
-/// Prints coverage; returns that of all programs together, by reset value.
+/// Prints the coverage; returns that of all programs together, by reset value.
 fn print_coverage(
     programs: &[(&str, PathBuf)],
     cells: &HashMap<(usize, u64, u64), Cell>,
@@ -303,7 +303,7 @@ fn print_harvesting(
     print(&rows);
 }
 
-/// Prints the simulation; returns by how much overhead grows from 32 to 2,048 nodes, weak and strong.
+/// Prints the simulation; returns the factors by which overhead grows from 32 to 2,048 nodes, weak and strong.
 fn print_noise() -> (f64, f64) {
     println!(
         "\nsimulated: cores interrupted independently and a barrier each step, of 330 ms on 32 nodes (miniFE's iteration);"

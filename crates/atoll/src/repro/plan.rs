@@ -1,4 +1,4 @@
-//! What `atoll repro cmcp` runs: programs, classes, core counts, near limits.
+//! The plan of `atoll repro cmcp`: programs, classes, core counts, near limits.
 //!
 //! Figures' legends and axes are the paper's (`papers/cmcp.txt`, sections 5.2 to 5.7) as far as time allows.
 
@@ -8,27 +8,27 @@ use atoll_pages::PageSize;
 use super::capture::Run;
 pub(super) use super::store::Point;
 
-/// Cores of figures 8 to 10 and of the claims.
+/// The number of cores of figures 8 to 10 and of the claims.
 pub(super) const TOP: u32 = 56;
 
-/// The whole plan.
+/// The plan of all simulations.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Programs of figures 6 to 9 and table 1.
+    /// The programs of figures 6 to 9 and table 1.
     pub(super) runs: Vec<Run>,
-    /// Programs of figure 10, in the same order.
+    /// The programs of figure 10, in the same order.
     pub(super) large: Vec<Run>,
-    /// Core counts of figures 6 and 7 and of table 1.
+    /// The core counts of figures 6 and 7 and of table 1.
     pub(super) cores: Vec<u32>,
-    /// Near limits of figure 8, in percent.
+    /// The near limits of figure 8, in percent.
     pub(super) near: Vec<f64>,
-    /// Ratios of figure 9.
+    /// The ratios of figure 9.
     pub(super) ratios: Vec<f64>,
-    /// Near limits of figure 10, in percent.
+    /// The near limits of figure 10, in percent.
     pub(super) near_by_page: Vec<f64>,
 }
 
-/// Programs, the regions of an iteration, and whether they do one first that they do not count.
+/// The programs, the regions of an iteration, and whether they first do one that they do not count.
 const PROGRAMS: [(&str, &[&str], bool); 4] = [
     ("bt", &["cfd_compute_rhs", "x_solve", "y_solve", "z_solve", "cfd_add"], true),
     ("lu", &["compute_rhs", "relax", "cfd_add"], true),
@@ -40,12 +40,12 @@ const PROGRAMS: [(&str, &[&str], bool); 4] = [
     ),
 ];
 
-/// The plan; `quick` is that of `--quick`.
+/// Returns the plan; `quick` is for `--quick`.
 pub(super) fn plan(quick: bool) -> Plan {
     let all = |class, iterations: [u32; 4]| {
         let run = |(&(program, regions, first), iterations): (&(_, _, bool), u32)| {
             let steps = iterations + u32::from(first);
-            // The paper's CG is NPB 3's, whose making of the matrix touches more memory than its iterations.
+            // The paper's CG is NPB 3's. Making its matrix touches more memory than its iterations.
             // SCALE holds a whole model, not only the dynamics of its steps.
             let options: &[&str] = match program {
                 "cg" => &["--triples"],
@@ -78,7 +78,7 @@ pub(super) fn plan(quick: bool) -> Plan {
     }
 }
 
-/// The policies of figure 7, as its legend names them, with table 1's names where that has them.
+/// The lines of figure 7, as its legend names them, with table 1's names where that has them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Line {
     /// Regular page tables, everything near.
@@ -97,7 +97,7 @@ impl Line {
     pub(super) const ALL: [Self; 5] =
         [Self::NoMovement, Self::RegularFifo, Self::Fifo, Self::Lru, Self::Cmcp];
 
-    /// The legend's words.
+    /// Returns the legend's words.
     pub(super) fn legend(self) -> &'static str {
         match self {
             Self::NoMovement => "no data movement",
@@ -108,7 +108,7 @@ impl Line {
         }
     }
 
-    /// Its point for a program whose limit is `near` percent and whose best ratio is `p`.
+    /// Returns the point of this line for a program whose limit is `near` percent and whose best ratio is `p`.
     pub(super) fn point(self, cores: u32, near: f64, p: f64) -> Point {
         let policy = match self {
             Self::NoMovement => Replacement::None,
@@ -123,38 +123,38 @@ impl Line {
     }
 }
 
-/// The paper's LRU: Linux's, whose scan every 10 ms passes over all of near memory: 56 threads, each as many frames as the one
-/// of atoll's own (1,024).
+/// The paper's LRU: Linux's, whose scan every 10 ms passes over all of near memory. 56 threads scan it, each as many frames as
+/// the one thread of atoll's own (1,024).
 const LRU: &str = "lru:linux,scan=57344";
 
-/// CMCP with the ratio `p`.
+/// Returns CMCP with the ratio `p`.
 pub(super) fn cmcp(p: f64) -> Replacement {
     named(&format!("cmcp:p={p}"))
 }
 
-/// A policy by its name; nothing else is written in this file.
+/// Returns a policy by its name; all names are in this file.
 fn named(text: &str) -> Replacement {
     text.parse().unwrap_or(Replacement::None)
 }
 
-/// A point of figure 8: FIFO, 4K, private page tables, 56 cores.
+/// Returns a point of figure 8: FIFO, 4K, private page tables, 56 cores.
 pub(super) fn by_near(near: Option<f64>) -> Point {
     by_page(PageSize::K4, near)
 }
 
-/// A point of figure 10.
+/// Returns a point of figure 10.
 pub(super) fn by_page(size: PageSize, near: Option<f64>) -> Point {
     let policy = if near.is_some() { named("fifo") } else { Replacement::None };
     Point { cores: TOP, near, page: PageMode::One(size), tables: Tables::Private, policy }
 }
 
-/// Half of the memory, with each policy and each size of pages: section 7.
+/// Returns the points of section 7: half of the memory, with each policy and each size of pages.
 pub(super) fn halves(p: f64) -> Vec<Point> {
     let each = |policy| PageSize::ALL.map(|size| Point { policy, ..by_page(size, Some(50.0)) });
     [named("fifo"), cmcp(p)].into_iter().flat_map(each).collect()
 }
 
-/// A point of figure 9.
+/// Returns a point of figure 9.
 pub(super) fn by_ratio(near: f64, p: f64) -> Point {
     Line::Cmcp.point(TOP, near, p)
 }

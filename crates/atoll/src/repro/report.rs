@@ -1,4 +1,4 @@
-//! The CMCP paper's figures and its table 1 as text, ours beside the paper's number.
+//! Prints the CMCP paper's figures and its table 1 as text, our numbers beside the paper's.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::store::{REPLAYS, WITHIN};
 use super::table1::{self, COUNTS, POLICIES, What};
 use crate::run::summary::{bytes, count, write_aligned};
 
-/// Prints all of them.
+/// Prints all figures and the table.
 pub(super) fn print(results: &Results) {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -180,7 +180,7 @@ fn figure8(out: &mut String, results: &Results) -> std::fmt::Result {
     write_aligned(out, &rows)
 }
 
-/// Section 7: what is left of the speed with half of the memory.
+/// Prints section 7: the remaining speed with half of the memory.
 fn half(out: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(
         out,

@@ -1,4 +1,5 @@
-//! `atoll repro segmentation`, the part that runs: programs under pages, direct segments and segmentation cores of this machine.
+//! The part of `atoll repro segmentation` that runs programs: under pages, direct segments and segmentation cores of this
+//! machine.
 //!
 //! `crate::translations` runs them; `segmentation` simulates the talk's machine afterwards. Source: `hybrid-segmentation.txt`,
 //! evaluation (RandomAccess, Graph500) and future work (several threads, OS noise).
@@ -19,10 +20,10 @@ use crate::translations::{Core, Measured, Noise, Plan, Way, Workload, measure};
 
 const SMALL: Way = Way::Native(None);
 const LARGE: Way = Way::Native(Some(PageKind::Huge2M));
-/// An i386 program is compared with the same one natively.
+/// An i386 program is compared with the same program run natively.
 const SMALL_32: Way = Way::Native32(None);
 const LARGE_32: Way = Way::Native32(Some(PageKind::Huge2M));
-/// All but QEMU, whose speed means nothing.
+/// All ways except QEMU, whose speed means nothing.
 const WAYS: [Way; 12] = [
     SMALL,
     LARGE,
@@ -37,7 +38,7 @@ const WAYS: [Way; 12] = [
     Way::Core(Core::Kvm32),
     Way::Core(Core::Kvm64),
 ];
-/// Where noise is looked for: pages, and each kind of segment core.
+/// The ways under which noise is measured: pages, and each kind of segmentation core.
 const NOISE_WAYS: [Way; 8] = [
     SMALL,
     Way::Segment(PageKind::Transparent),
@@ -48,12 +49,12 @@ const NOISE_WAYS: [Way; 8] = [
     Way::Core(Core::Kvm32),
     Way::Core(Core::Kvm64),
 ];
-/// Programs that are run under all ways.
+/// The number of programs that are run under all ways.
 const LOADS: usize = 2;
-/// Points of percent by which a gain may miss the talk's.
+/// The points of percent by which a gain may differ from the talk's.
 const MARGIN: f64 = 5.0;
 
-/// Runs everything and prints it; what of the talk's claims holds on this machine.
+/// Runs all programs and prints the results; returns the talk's claims as judged on this machine.
 pub(super) fn runs(args: &ReproArgs, steps: &mut Steps) -> Vec<Claim> {
     let loads: [Workload; LOADS] = if args.quick {
         [randomaccess(24, 4), graph500('A', 4)]
@@ -97,12 +98,12 @@ pub(super) fn runs(args: &ReproArgs, steps: &mut Steps) -> Vec<Claim> {
     claims
 }
 
-/// Programs run with one worker, and with two where there are two CPUs.
+/// Returns the most workers of a run: one, or two where there are two CPUs.
 fn most_workers() -> u32 {
     usable_cpus().min(2)
 }
 
-/// How many steps [`runs`] has.
+/// Returns the number of steps of [`runs`].
 pub(super) fn steps() -> usize {
     LOADS * most_workers() as usize + 2
 }
@@ -114,7 +115,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// `talk`: its figures, of Graph500 with one thread, are a line of the table.
+/// Returns the table; with `talk` the talk's figures, of Graph500 with one thread, are a line of it.
 fn table(all: &[Measured], talk: bool) -> String {
     let walks =
         |m: &Measured| m.runs.as_ref().ok().and_then(|runs| runs.iter().filter_map(|run| run.walks).min());
@@ -163,7 +164,7 @@ fn gain(rate: f64, base: f64) -> String {
     format!("{:+.1}%", (rate / base - 1.0) * 100.0)
 }
 
-/// The talk's two figures beside ours, with the best segment that ran.
+/// Returns the talk's two figures beside ours, with the best segment that ran.
 fn judged(all: &[Measured]) -> Vec<Claim> {
     let segments = [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].map(Way::Segment);
     let Some((way, best)) = segments.into_iter().find_map(|way| Some((way, rate(all, way)?))) else {
@@ -181,7 +182,7 @@ fn judged(all: &[Measured]) -> Vec<Claim> {
     [claim(SMALL, OVER_4K, "4K"), claim(LARGE, OVER_2M, "2M")].into_iter().flatten().collect()
 }
 
-/// The distribution of a fixed quantum of work, with and without segments.
+/// Prints the distribution of a fixed quantum of work, with and without segments.
 fn noise(args: &ReproArgs, plan: &Plan) {
     let class = if args.quick { "S" } else { "W" };
     let load = Workload { program: "noise", arguments: vec![class.to_owned()], bytes: 8 << 20, blocks: 2 };
@@ -200,7 +201,7 @@ fn noise(args: &ReproArgs, plan: &Plan) {
     print!("{}{}", aligned(&rows), skipped(&all));
 }
 
-/// QEMU: whether the programs verify, not how fast.
+/// Prints whether the programs verify under QEMU; their speed does not matter.
 fn qemu(plan: &Plan) {
     println!("\nQEMU without acceleration, for correctness: class S");
     for program in ["randomaccess", "graph500"] {

@@ -1,8 +1,8 @@
-//! `atoll repro segmentation`: programs under 4K pages, 2M pages and a segment, on this machine (`segment_runs`) and then on one
-//! core of the talk's, simulated.
+//! `atoll repro segmentation`: runs programs under 4K pages, 2M pages and a segment, on this machine (`segment_runs`) and then
+//! on one simulated core of the talk's machine.
 //!
-//! Source: `papers/hybrid-segmentation.txt`, evaluation and conclusion: 81 % over 4K pages and 9 % over 2M pages, for
-//! Graph500. Of RandomAccess the talk prints no number.
+//! Source: `papers/hybrid-segmentation.txt`, evaluation and conclusion: 81 % over 4K pages and 9 % over 2M pages, for Graph500.
+//! The talk prints no number for RandomAccess.
 
 use atoll_machine::{Machine, Node, PageMode, Replacement, Tables};
 use atoll_pages::PageSize;
@@ -20,12 +20,12 @@ use crate::sim::replay::{SimError, Trace};
 /// The talk's gains over 4K and 2M pages, in percent.
 pub(super) const OVER_4K: f64 = 81.0;
 pub(super) const OVER_2M: f64 = 9.0;
-/// 64 entries of 2M.
+/// The reach of 64 entries of 2M, in MiB.
 const REACH: u32 = 128;
-/// Points of percent by which a gain may miss.
+/// The points of percent by which a gain may differ.
 const MARGIN: f64 = 5.0;
 
-/// Programs that are simulated; the first one is calibrated on.
+/// The programs that are simulated; the first one is calibrated on.
 const SIMULATED: [&str; 2] = ["graph500", "randomaccess"];
 
 fn point(page: PageMode) -> Point {
@@ -34,7 +34,7 @@ fn point(page: PageMode) -> Point {
 
 const MODES: [PageMode; 3] = [PageMode::One(PageSize::K4), PageMode::One(PageSize::M2), PageMode::Segment];
 
-/// Runs it, simulates it and prints both. The claims about this machine are printed also where the simulation fails.
+/// Runs and simulates the programs and prints both. The claims about this machine are printed also where the simulation fails.
 pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
     let mut steps = Steps::new("segmentation", segment_runs::steps() + SIMULATED.len() + 1);
     let mut judged = segment_runs::runs(args, &mut steps);
@@ -46,10 +46,10 @@ pub(super) fn segmentation(args: &ReproArgs) -> Result<(), ReproError> {
     simulated.map(drop)
 }
 
-/// The talk's machine, simulated; what of its claims holds there.
+/// Simulates the talk's machine; returns the claim as judged there.
 fn simulation(args: &ReproArgs, steps: &mut Steps) -> Result<Option<Claim>, ReproError> {
     let class = if args.quick { "A" } else { "B" };
-    // The filter is smaller than any TLB, so that misses are those of the program.
+    // The filter is smaller than any TLB, so the misses are those of the program.
     let run =
         |program| Run { program, class, iterations: 1, options: &[], steps: 1, regions: &[], filter: 8 };
     let machine = Machine::shipped("knc-5110p").map_err(SimError::from)?;
@@ -110,7 +110,7 @@ fn calibrate(node: &mut Node, trace: &Trace, program: &str) -> Result<f64, Repro
     let [small, _, segment] = MODES.map(point);
     let mut store = Store::default();
     store.fill(program, (trace, None), node, &[small, segment])?;
-    // The time with pages is linear in it.
+    // The time with pages is linear in the cycles of a walk.
     let misses = store.get(program, &small).map_or(0, |outcome| outcome.total().counts.tlb_misses);
     let seconds = |point| store.seconds(program, point).unwrap_or(0.0);
     let lacks = seconds(&segment) * (1.0 + OVER_4K / 100.0) - seconds(&small);

@@ -1,4 +1,4 @@
-//! What `atoll repro` says while it works: which step of how many, as each begins, on standard error.
+//! Prints on standard error which step `atoll repro` begins, and the number of steps.
 //!
 //! Each paper's file counts its own steps beforehand and begins them here.
 
@@ -14,12 +14,12 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// `total` steps are to come.
+    /// Makes the steps of a paper, of which `total` are to come.
     pub(super) fn new(paper: &'static str, total: usize) -> Self {
         Self { paper, total, begun: 0, since: Instant::now() }
     }
 
-    /// The next one begins: says so.
+    /// Begins the next step and prints it.
     pub(super) fn next(&mut self, what: &str) {
         self.begun += 1;
         eprintln!("atoll: {}", self.line(what, self.since.elapsed()));

@@ -1,4 +1,4 @@
-//! What was simulated, by what it was: reports look their cells up here.
+//! The results of simulations by their parameters: reports look their cells up here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,19 +9,19 @@ use crate::cli::Share;
 use crate::sim::replay::{SimError, Trace};
 use crate::sim::table;
 
-/// Replays before the one that counts. The paper's programs do 75 to 250 iterations, of which only the first few see what their
-/// beginning left in near memory.
+/// The replays before the one that counts. The paper's programs do 75 to 250 iterations, of which only the first few see what
+/// the program's beginning left in near memory.
 const WARM: Warm = Warm::Settled { within: WITHIN, most: REPLAYS };
 /// The share of the pages by which two replays may differ.
 pub(super) const WITHIN: f64 = 0.02;
-/// Replays at most.
+/// The most replays.
 pub(super) const REPLAYS: u32 = 12;
 
-/// A cell.
+/// The parameters of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) cores: u32,
-    /// Percent of the footprint; none: everything near.
+    /// The near limit in percent of the footprint; `None`: everything near.
     pub(super) near: Option<f64>,
     pub(super) page: PageMode,
     pub(super) tables: Tables,
@@ -33,7 +33,8 @@ impl Point {
         format!("{program} {} {:?} {} {} {}", self.cores, self.near, self.page, self.tables, self.policy)
     }
 
-    /// Limits are in percent of what the program touches in pages of the point's size, so that all of it fits at 100 %.
+    /// Returns the setup. Limits are in percent of what the program touches in pages of the point's size, so that all of it
+    /// fits at 100 %.
     fn setup(&self, trace: &Trace) -> Setup {
         let (page, tables, policy) = (self.page, self.tables, self.policy);
         let setup = Setup {
@@ -49,7 +50,7 @@ impl Point {
     }
 }
 
-/// Results by program and point.
+/// The results by program and point.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     outcomes: HashMap<String, Outcome>,
@@ -81,33 +82,33 @@ impl Store {
         Ok(())
     }
 
-    /// Simulations, and those of them whose last replays still differed in the pages they brought.
+    /// Returns the number of simulations, and of those whose last replays still differed in the pages they brought.
     pub(super) fn settled(&self) -> (usize, usize) {
         let unsettled = self.outcomes.values().filter(|outcome| !outcome.settled).count();
         (self.outcomes.len(), unsettled)
     }
 
-    /// The result at a point.
+    /// Returns the result at a point.
     pub(super) fn get(&self, program: &str, point: &Point) -> Option<&Outcome> {
         self.outcomes.get(&point.key(program))
     }
 
-    /// Simulated seconds at a point.
+    /// Returns the simulated seconds at a point.
     pub(super) fn seconds(&self, program: &str, point: &Point) -> Option<f64> {
         self.get(program, point).map(|outcome| outcome.elapsed as f64 / 1e12)
     }
 
-    /// Time of `base` over that of `point`: speed in units of the base's.
+    /// Returns the time of `base` over that of `point`: the speed in units of the base's.
     pub(super) fn relative(&self, program: &str, point: &Point, base: &Point) -> Option<f64> {
         Some(self.seconds(program, base)? / self.seconds(program, point)?)
     }
 
-    /// Pages by the number of workers that use them.
+    /// Returns the number of pages by the number of workers that use them.
     pub(super) fn distribution(&self, program: &str, cores: u32) -> Option<&[u64]> {
         self.distributions.get(&(program.to_owned(), cores)).map(Vec::as_slice)
     }
 
-    /// Bytes that a program touches.
+    /// Returns the bytes that a program touches.
     pub(super) fn footprint(&self, program: &str) -> u64 {
         self.footprints.get(program).copied().unwrap_or(0)
     }

@@ -1,7 +1,7 @@
-//! Table 1 cell by cell, as ratios to FIFO on 8 cores, and the claims that all of it makes.
+//! Table 1 cell by cell, as ratios to FIFO on 8 cores, and the claims about the whole table.
 //!
-//! [`report`](super::report) prints the counts themselves; ratios need no common unit, so they compare programs of other sizes and with
-//! other numbers of iterations. The other claims are in [`claims`](super::claims).
+//! [`report`](super::report) prints the counts themselves. Ratios need no common unit, so they compare programs of other sizes
+//! and with other numbers of iterations. The other claims are in [`claims`](super::claims).
 
 use atoll_machine::Counts;
 
@@ -11,39 +11,39 @@ use super::paper::Program;
 use super::plan::{Line, TOP};
 use crate::run::summary::{count, write_aligned};
 
-/// How far a cell may lie from the paper's and still be the same: a quarter of it.
+/// The share by which a cell may differ from the paper's and still count as the same.
 const NEAR: f64 = 0.25;
-/// The share of cells that have to be the same.
+/// The least share of cells that have to be the same.
 const MOST: f64 = 5.0 / 6.0;
-/// By what share translations missed may differ between policies and be as many.
+/// The share by which the numbers of TLB misses may differ between policies and still count as equal.
 const AS_MANY: f64 = 0.1;
 
-/// What is counted of a worker.
+/// Returns one of a worker's counts.
 pub(super) type What = fn(&Counts) -> u64;
 
-/// Table 1's counts: names in `papers/cmcp.toml`, words, and what we count.
+/// Table 1's counts: names in `papers/cmcp.toml`, words, and the count here.
 pub(super) const COUNTS: [(&str, &str, What); 3] = [
     ("faults", "page faults", Counts::page_ins),
     ("invalidations", "remote TLB invalidations", |counts| counts.remote_invalidations),
     ("tlb_misses", "dTLB misses", |counts| counts.tlb_misses),
 ];
 
-/// Its policies: names there, and the lines of figure 7.
+/// Table 1's policies: names there, and the lines of figure 7.
 pub(super) const POLICIES: [(&str, Line); 3] =
     [("fifo", Line::Fifo), ("lru", Line::Lru), ("cmcp", Line::Cmcp)];
 
-/// A worker's average.
+/// Returns a worker's average.
 pub(super) fn ours(results: &Results, program: &Program, line: Line, cores: u32, what: What) -> Option<f64> {
     Some(results.store.get(&program.name, &results.point(program, line, cores))?.per_worker(what))
 }
 
-/// Cores that both have, the fewest first.
+/// Returns the core counts that both have, the fewest first.
 fn cores(results: &Results) -> Vec<u32> {
     let theirs = &results.paper.table1.cores;
     theirs.iter().copied().filter(|cores| results.plan.cores.contains(cores)).collect()
 }
 
-/// A cell over FIFO on the fewest cores: the paper's, and ours.
+/// Returns a cell over FIFO on the fewest cores: the paper's ratio, and ours.
 fn ratios(
     results: &Results,
     program: &Program,
@@ -62,7 +62,7 @@ fn is_near((paper, ours): (f64, f64)) -> bool {
     (ours - paper).abs() <= NEAR * paper
 }
 
-/// Prints the ratios; those that are not the paper's are marked.
+/// Prints the ratios; those that differ from the paper's are marked.
 pub(super) fn print(out: &mut String, results: &Results) -> std::fmt::Result {
     use std::fmt::Write;
     let cores = cores(results);
@@ -91,7 +91,7 @@ pub(super) fn print(out: &mut String, results: &Results) -> std::fmt::Result {
     Ok(())
 }
 
-/// The claims.
+/// Returns the claims.
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
     let mut claims = Vec::new();
     for program in &results.paper.programs {
@@ -108,7 +108,7 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
     claims
 }
 
-/// FIFO's faults, summed over the cores.
+/// Judges FIFO's faults, summed over the cores.
 fn totals(results: &Results, program: &Program) -> Option<Claim> {
     let least = cores(results).first().copied()?;
     let paper =
@@ -128,7 +128,7 @@ fn totals(results: &Results, program: &Program) -> Option<Claim> {
     ))
 }
 
-/// Section 5.5: misses of the TLB are the program's.
+/// Judges section 5.5: misses of the TLB depend on the program.
 fn translations(results: &Results, program: &Program) -> Option<Claim> {
     let misses = |line| ours(results, program, line, TOP, |counts| counts.tlb_misses);
     let fifo = misses(Line::Fifo)?;
@@ -147,7 +147,7 @@ fn translations(results: &Results, program: &Program) -> Option<Claim> {
     ))
 }
 
-/// The cells of one count.
+/// Judges the cells of one count.
 fn cells(results: &Results, program: &Program, words: &str, count: (&str, What)) -> Claim {
     let cores = cores(results);
     let all: Vec<(f64, f64)> = POLICIES

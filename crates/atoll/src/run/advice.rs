@@ -1,24 +1,26 @@
-//! One line of advice at the end of a run that spent most of its time in faults: what would have been enough, and what would be faster.
+//! Gives one line of advice at the end of a run that spent most of its time in faults: what would have been enough, and what
+//! would be faster.
 //!
-//! `summary` prints it. All of it follows from the run's own figures; what they do not show is not advised.
+//! `summary` prints it. All of it follows from the run's own figures; nothing is advised that they do not show.
 
 use atoll_record::Figures;
 use atoll_record::figures::Counters;
 
 use super::summary::{bytes, count};
 
-/// Share of a worker's time in faults from which on there is something to be said.
+/// The least share of a worker's time in faults at which advice is given.
 const MUCH: f64 = 0.5;
-/// Pages fetched for one fault from which on larger pages are worth trying: a quarter of what a page of 64K brings.
+/// The least number of pages fetched for one fault at which larger pages are worth trying: a quarter of what a page of 64K
+/// brings.
 const SIDE_BY_SIDE: f64 = 4.0;
-/// Compressed to this share or less, compressed far memory moves less than a file does.
+/// If pages compress to this share or less, compressed far memory moves less than a file does.
 const SMALL: f64 = 0.6;
-/// Compressed to this share or more, compressing is for nothing.
+/// If pages compress to this share or more, compressing gains nothing.
 const LARGE: f64 = 0.85;
-/// Bytes that were tried at least, for the share to say something.
+/// The least bytes that must have been tried for the share to say something.
 const TRIED: u64 = 8 * 4096;
 
-/// The advice; none where faults took less than half of each worker's time.
+/// Returns the advice; `None` where faults took less than half of each worker's time.
 pub(super) fn of(f: &Figures) -> Option<String> {
     let share = |c: &Counters| if f.wall_seconds > 0.0 { c.fault_seconds / f.wall_seconds } else { 0.0 };
     let busiest = f.workers.iter().max_by(|a, b| share(&a.counters).total_cmp(&share(&b.counters)))?;
@@ -49,7 +51,7 @@ pub(super) fn of(f: &Figures) -> Option<String> {
     })
 }
 
-/// What may be faster at the same limit, and why.
+/// Returns what may be faster at the same limit, and why.
 fn at_this_limit(f: &Figures) -> Vec<String> {
     let (s, m, t) = (&f.settings, &f.memory, &f.total);
     let mut tips = Vec::new();
@@ -65,7 +67,7 @@ fn at_this_limit(f: &Figures) -> Vec<String> {
             tips.push(format!("--far lz4 ({tried} of evicted pages shrank to {:.0}%)", 100.0 * packed));
         }
     } else if !is_file && s.far != "ram" && m.far_bytes >= m.data_peak_bytes / 4 && m.far_bytes > 0 {
-        // What a program has freed at its end says nothing any more.
+        // A program's memory that is freed at its end is no longer counted.
         let packed = m.far_stored_bytes as f64 / m.far_bytes as f64;
         if packed >= LARGE {
             let saved = (100.0 * (1.0 - packed)).max(0.0);
@@ -81,7 +83,7 @@ fn at_this_limit(f: &Figures) -> Vec<String> {
     tips
 }
 
-/// What may help a program that fits.
+/// Returns what may help a program that fits into near memory.
 fn not_of_a_limit(f: &Figures) -> Option<String> {
     let (s, t) = (&f.settings, &f.total);
     if t.minor_faults > t.first_faults && s.page_tables == "private" && f.workers.len() > 1 {

@@ -1,7 +1,9 @@
-//! Whether anything of a run is managed at all, so that its near limit means something: said as soon as it is known.
+//! Finds whether anything of a run is managed at all, so that its near limit has an effect, and says so as soon as it is known.
 //!
-//! On one node a limit applies to programs without OpenMP, too, once they need memory (the runtime's `start::take_over`). Else: before the start `launch` knows that a program has no OpenMP and can start nothing that has; while it runs, that nothing has been
-//! managed so far; a library that brings OpenMP too late is told by the runtime in that process; and `finish` knows the end.
+//! On one node a limit applies to programs without OpenMP, too, once they need memory (the runtime's `start::take_over`). In
+//! other cases `launch` knows before the start whether a program has no OpenMP and can start nothing that has. While it runs,
+//! this module looks whether anything is managed yet. If a library brings OpenMP too late, the runtime in that process says so.
+//! `finish` looks again at the end.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,16 +14,16 @@ use super::check::program::{Checked, Uses};
 use super::process::Process;
 use crate::cli::{RunArgs, SummaryForm, Translation};
 
-/// How long a run may take to come to the program that is meant: a shell, `timeout` or `env` in front of it is quick.
+/// How long a run may take to reach the program that is meant: a shell, `timeout` or `env` in front of it is quick.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks.
+/// The time between two looks.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// What has it managed although it is not linked with OpenMP.
+/// How to have a program managed that is not linked with OpenMP.
 const MEND: &str =
-    "LD_PRELOAD=libgomp.so.1 in front of atoll has a program managed that is not linked with it";
+    "LD_PRELOAD=libgomp.so.1 in front of atoll makes atoll manage a program that is not linked with OpenMP";
 
-/// The program cannot be managed, and `--require` makes that an error.
+/// The error that the program cannot be managed, with `--require`.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 #[error("{0} cannot be managed, which --require asks for: {1}. {MEND}")]
 pub(crate) struct NotApplied(String, &'static str);
@@ -29,7 +31,8 @@ pub(crate) struct NotApplied(String, &'static str);
 const ALONE: &str =
     "it is not linked with OpenMP (libgomp, libomp or libiomp5), nor does it start programs that could be";
 
-/// Does a limit apply to programs without OpenMP, too, as soon as they need memory? On one node, whose memory is paged.
+/// Whether a limit applies to programs without OpenMP, too, as soon as they need memory. It does on one node whose memory is
+/// paged.
 pub(super) fn applies_to_all(args: &RunArgs) -> bool {
     let several = args.nodes.is_some_and(|nodes| nodes > 1) || !args.hosts.is_empty();
     args.near().is_some() && !several && args.translation.translation == Translation::Paging
@@ -53,7 +56,7 @@ pub(super) fn before(args: &RunArgs, checked: Checked) -> Result<(), NotApplied>
     Ok(())
 }
 
-/// Looks on while the program runs, in a thread of its own, until something is managed or it was said that nothing is.
+/// Looks while the program runs, in a thread of its own, until something is managed or a line has said that nothing is.
 pub(super) fn look_on(args: &RunArgs, checked: Checked, control: &'static Control, child: i32) {
     let Some(near) = args.near().filter(|_| checked.openmp == Uses::Other && !applies_to_all(args)) else {
         return;
@@ -62,7 +65,7 @@ pub(super) fn look_on(args: &RunArgs, checked: Checked, control: &'static Contro
     let Some(child) = Process::open(child) else { return };
     let look = move || {
         let began = Instant::now();
-        // A process that was refused, or came to OpenMP too late, said so itself.
+        // A process that was refused, or that loaded OpenMP too late, said so itself.
         let unknown = || {
             [&control.program, &control.failure, &control.late].iter().all(|n| n.load(Ordering::Relaxed) == 0)
         };
@@ -81,12 +84,12 @@ pub(super) fn look_on(args: &RunArgs, checked: Checked, control: &'static Contro
     let _ = std::thread::Builder::new().name("atoll-applied".into()).spawn(look);
 }
 
-/// Says at the end that nothing was managed, and why; `true` if that is an error.
+/// Says at the end that nothing was managed, and why; returns whether that is an error.
 pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: &str) -> bool {
     if control.program.load(Ordering::Relaxed) > 0 {
         return false;
     }
-    // What was refused by the runtime was said by it.
+    // The runtime itself said what it refused.
     if control.failure.load(Ordering::Relaxed) != 0 {
         return args.require;
     }

@@ -1,31 +1,31 @@
-//! How long a tick of the time stamp counter is, measured over the run itself.
+//! Measures how long a tick of the time stamp counter is, over the run itself.
 
 use std::time::{Duration, Instant};
 
 use atoll_memory::sys::ticks;
 
-/// Started with the run.
+/// A clock that starts with the run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     ticks: u64,
     at: Instant,
 }
 
-/// A run shorter than this is measured a little longer, so that the rate has four digits.
+/// The least time of a measurement: a shorter run is measured a little longer, so that the rate has four digits.
 const LEAST: Duration = Duration::from_millis(20);
 
 impl Clock {
-    /// Starts.
+    /// Starts the clock.
     pub(crate) fn start() -> Clock {
         Clock { ticks: ticks(), at: Instant::now() }
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.at.elapsed()
     }
 
-    /// Ticks a second.
+    /// Returns the ticks in a second.
     pub(crate) fn rate(&self) -> f64 {
         if let Some(short) = LEAST.checked_sub(self.at.elapsed()) {
             std::thread::sleep(short);

@@ -27,7 +27,7 @@ impl From<Ending> for run::Ending {
     }
 }
 
-/// Says what happened and ends as the program did.
+/// Prints what happened and ends as the program did.
 pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     let figures = collect(&finished);
     let ending = finished.ending;
@@ -45,14 +45,14 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
         }
     }
     match ending {
-        // The program did well, but what was asked of us we did not do.
+        // The program did well, but atoll did not do what it was asked for.
         Ending::Status(0) if failed => ExitCode::from(EXIT_SETUP as u8),
         Ending::Status(status) => ExitCode::from(status as u8),
         Ending::Signal(signal) => signals::die_by(signal),
     }
 }
 
-/// What the program's control block holds.
+/// Returns the figures in the program's control block.
 pub(crate) fn collect(finished: &Finished) -> Figures {
     let file = finished.program.as_ref().unwrap_or(&finished.path);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -64,7 +64,7 @@ pub(crate) fn collect(finished: &Finished) -> Figures {
     figures
 }
 
-/// Keeps what the program needed for the next run, if it ended well on one node: what one that failed needed says nothing.
+/// Keeps the footprint for the next run, if the program ended well on one node; the footprint of one that failed says nothing.
 pub(crate) fn keep_footprint(args: &RunArgs, finished: &Finished) {
     let control = finished.control;
     let bytes = control.totals.footprint_peak.load(Ordering::Relaxed);
@@ -88,7 +88,7 @@ pub(crate) fn print(form: SummaryForm, figures: &Figures) {
     }
 }
 
-/// What was run, how, where and when.
+/// Returns what was run, how, where and when.
 pub(crate) fn describe(args: &RunArgs, finished: &Finished) -> Run {
     let text = |text: &OsStr| text.to_string_lossy().into_owned();
     let is_openmp = |name: &str| ["OMP_", "GOMP_", "KMP_"].iter().any(|begin| name.starts_with(begin));

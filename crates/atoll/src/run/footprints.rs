@@ -1,7 +1,8 @@
-//! Footprints of programs as they were measured last, so that `--near 50%` means half of what the program needs.
+//! Keeps the last measured footprints of programs, so that `--near 50%` means half of what the program needs.
 //!
-//! `finish` keeps one of every run that ended well, `near` looks it up. Each is a small JSON file in the user's cache directory,
-//! `$XDG_CACHE_HOME/atoll/footprints` or `~/.cache/atoll/footprints`. That none can be kept is no error of a run.
+//! `finish` keeps one of every run that ended well, and `near` looks it up. Each is a small JSON file in the user's cache
+//! directory, `$XDG_CACHE_HOME/atoll/footprints` or `~/.cache/atoll/footprints`. If none can be kept, that is no error of the
+//! run.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,25 +12,25 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// Files kept at most; the oldest go first.
+/// The most files kept; the oldest are removed first.
 const MOST: usize = 1000;
 
-/// What a program needed near when it ran last.
+/// The near memory that a program needed in its last run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Footprint {
     /// The file that was executed, from the root, without links.
     program: PathBuf,
-    /// Its arguments, its name first.
+    /// The program's arguments, its name first.
     arguments: Vec<OsString>,
-    /// Bytes of a page.
+    /// The bytes of a page.
     pub(crate) page_bytes: u64,
-    /// Workers of the run.
+    /// The number of workers of the run.
     pub(crate) workers: u32,
     /// The least near limit under which nothing is evicted.
     pub(crate) bytes: u64,
 }
 
-/// What tells runs of one program apart: the file, its arguments and the page size.
+/// The key that tells runs apart: the file, its arguments and the page size.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     program: PathBuf,
@@ -38,7 +39,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Of the program at `path`, run with these words and pages.
+    /// Makes the key of the program at `path`, run with these words and pages.
     pub(crate) fn new(path: &Path, words: &[OsString], page_bytes: u64) -> Key {
         let program = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Key { program, arguments: words.to_vec(), page_bytes }
@@ -58,14 +59,14 @@ impl Key {
     }
 }
 
-/// Where footprints are kept; none where the user has no directory of their own.
+/// Returns the folder of footprints; `None` where the user has no directory of their own.
 fn folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
     Some(cache.join("atoll/footprints"))
 }
 
-/// The footprint that was measured last, and how many seconds ago; one with pages of this size before others.
+/// Returns the last measured footprint, and its age in seconds; one with pages of this size before others.
 pub(crate) fn find(key: &Key) -> Option<(Footprint, u64)> {
     find_in(&folder()?, key)
 }
@@ -81,10 +82,10 @@ fn find_in(folder: &Path, key: &Key) -> Option<(Footprint, u64)> {
     })
 }
 
-/// Keeps what a run measured, in place of what was known.
+/// Keeps a run's footprint in place of the earlier one.
 pub(crate) fn keep(key: &Key, workers: u32, bytes: u64) {
     if let Some(folder) = folder() {
-        // Without it the next run knows less, which it says.
+        // Without it the next run knows less, and says so.
         let _ = keep_in(&folder, key, workers, bytes);
     }
 }
@@ -93,7 +94,7 @@ fn keep_in(folder: &Path, key: &Key, workers: u32, bytes: u64) -> io::Result<()>
     let Key { program, arguments, page_bytes } = key.clone();
     let footprint = Footprint { program, arguments, page_bytes, workers, bytes };
     std::fs::create_dir_all(folder)?;
-    // Others may be reading or writing it.
+    // Other processes may be reading or writing it.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     serde_json::to_writer(&mut file, &footprint)?;
     file.persist(key.file(folder)).map_err(|e| e.error)?;
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(find(&key(&["sh", "C"], 4096)), None);
         keep_in(&folder, &key(&["sh", "A"], 4096), 2, 3000).unwrap();
         assert_eq!(find(&key(&["sh", "A"], 4096)), Some(3000));
-        // With other pages what is known is better than nothing.
+        // With other page sizes, the known footprint is better than none.
         assert_eq!(find(&key(&["sh", "A"], 65536)), Some(3000));
         keep_in(&folder, &key(&["sh", "A"], 65536), 2, 4000).unwrap();
         assert_eq!(find(&key(&["sh", "A"], 65536)), Some(4000));

@@ -1,6 +1,6 @@
-//! A run on a list of hosts: this process starts `atoll run` again on each, which is the launcher of a node there (`job`).
+//! A run on a list of hosts: this process starts `atoll run` again on each host, as the launcher of a node there (`job`).
 //!
-//! `run` calls it. `atoll_transport::start` has the rest: the remote shell, agents, standard streams, signals.
+//! `run` calls it. `atoll_transport::start` has everything else: the remote shell, agents, standard streams, signals.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use atoll_transport::start::{LAUNCH_VARIABLE, Launch, LaunchError, Outcome, Rsh,
 use super::{library, nodes, signals};
 use crate::cli::{RunArgs, TransportArg};
 
-/// What is set for the program here and is wanted on all hosts begins so, or is one of these.
+/// The beginnings or names of environment variables that are passed from here to all hosts.
 const CARRIED: [&[u8]; 5] = [b"OMP_", b"GOMP_", b"KMP_", b"UCX_", b"LD_LIBRARY_PATH"];
 
-/// How long nodes may take to end after one failed, until they are killed: with what follows, less than five seconds.
+/// How long nodes may take to end after one failed, before they are killed: with what follows, less than five seconds.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The hosts that this process is to start nodes on; none if it is itself one of the nodes, or there are no hosts.
+/// Returns the hosts on which this process is to start nodes; `None` if it is itself one of the nodes, or there are no hosts.
 pub(crate) fn hosts(args: &RunArgs) -> Option<Vec<String>> {
     if std::env::var_os(LAUNCH_VARIABLE).is_some() || std::env::var_os(nodes::ENVIRONMENT).is_some() {
         return None;
@@ -27,7 +27,7 @@ pub(crate) fn hosts(args: &RunArgs) -> Option<Vec<String>> {
     if !args.hosts.is_empty() {
         return Some(args.hosts.clone());
     }
-    // Local nodes over a network are hosts that happen to be this one.
+    // Local nodes over a network are hosts that are all this machine.
     let count = args.nodes.filter(|nodes| *nodes > 1 && args.transport == TransportArg::Ucx)?;
     Some(vec!["localhost".to_owned(); count as usize])
 }
@@ -64,7 +64,7 @@ fn is_carried(name: &OsString) -> bool {
     name == library::ENVIRONMENT.as_bytes() || CARRIED.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Ends as the program did; says what went wrong if that was not the program's own doing.
+/// Ends as the program did, and prints what went wrong if that was not the program's own doing.
 fn end(outcome: &Outcome) -> ExitCode {
     let Some(failure) = &outcome.failure else { return ExitCode::SUCCESS };
     let of_first = failure.place.as_ref().is_none_or(|(node, _)| node.0 == 0);
@@ -79,7 +79,7 @@ fn end(outcome: &Outcome) -> ExitCode {
     }
 }
 
-/// Does nothing but be the agent on one of the hosts.
+/// Runs as the agent on one of the hosts, and does nothing else.
 pub(crate) fn agent() -> ! {
     atoll_transport::start::agent_main()
 }

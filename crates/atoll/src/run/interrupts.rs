@@ -1,6 +1,6 @@
 //! The kernel's own count of TLB shootdowns, from /proc/interrupts.
 
-/// The TLB shootdowns of all CPUs so far; `None` where the file is hidden or has no such line.
+/// Returns the TLB shootdowns of all CPUs so far; `None` where the file is hidden or has no such line.
 pub(crate) fn tlb_shootdowns() -> Option<u64> {
     parse(&std::fs::read_to_string("/proc/interrupts").ok()?)
 }

@@ -1,7 +1,7 @@
 //! This process as the launcher of one node of a job that something else started: atoll's own launcher of a list of hosts
 //! (`hosts`), or `mpirun` or `srun` with PMIx.
 //!
-//! A thread finds out which node this is, tells the others' launchers what they must know of it, and then answers the
+//! A thread finds out which node this is and tells the others' launchers what they must know of it. Then it answers the
 //! program, which asks it for the others' addresses when it joins them (`atoll-nodes/src/join.rs`). `nodes` calls it.
 
 use std::os::unix::net::UnixStream;
@@ -20,40 +20,40 @@ use crate::machine;
 
 /// How long nodes wait for each other.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the job's starter may take to let this node go.
+/// How long the job's starter may take to let this node end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Why a node has no place in its job.
+/// The reason why a node has no place in its job.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum JobError {
-    /// It did not find the others.
+    /// The node did not find the others.
     #[error("this node cannot find the others: {0}")]
     Start(#[from] StartError),
-    /// Another atoll.
+    /// Another node runs another version of atoll.
     #[error("node {node} on {host} has atoll {theirs}, and this is atoll {ours}: install the same on all hosts",
         ours = env!("CARGO_PKG_VERSION"))]
     Version {
-        /// Which node.
+        /// The number of the other node.
         node: usize,
-        /// Where.
+        /// The name of the other node's host.
         host: String,
-        /// Its version.
+        /// The version of the other node.
         theirs: String,
     },
-    /// What another node says cannot be read.
-    #[error("what node {0} says of itself makes no sense here: install the same atoll on all hosts")]
+    /// The other node's message cannot be read.
+    #[error("the description that node {0} sent cannot be read: install the same atoll on all hosts")]
     Nonsense(usize),
-    /// None that the others could reach.
+    /// There is no network interface that the others could reach.
     #[error(
         "the nodes are on several hosts, and this one has no network interface that is up with an IPv4 address: \
          name what to use with --network"
     )]
     NoNetwork,
-    /// More than atoll can have.
+    /// There are more nodes than atoll can have.
     #[error("{0} nodes are more than the {max} that a program can be spread over: start fewer",
         max = atoll_memory::layout::MAX_NODES)]
     TooMany(u32),
-    /// No thread, or no socket.
+    /// There is no thread, or no socket.
     #[error("the launcher cannot serve its node: {0}")]
     Os(#[from] std::io::Error),
 }
@@ -62,16 +62,16 @@ pub(crate) enum JobError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Card {
     host: String,
-    /// What tells starts of a kernel apart.
+    /// The kernel's identifier of this machine's start.
     boot: String,
-    /// CPUs that its workers may use.
+    /// The number of CPUs that the node's workers may use.
     cpus: u32,
     /// The team's size that its environment asks for.
     asked: Option<String>,
     /// The limit of its main stack.
     stack: u64,
     networks: Vec<Network>,
-    /// Random: the first node's names the job on its machine.
+    /// Random bytes; those of node 0 name the job on its machine.
     name: [u8; 16],
 }
 
@@ -91,9 +91,9 @@ impl Card {
         })
     }
 
-    /// With the version before it, which must be readable whatever follows.
+    /// Encodes the card, with the version before it, which must be readable whatever follows.
     fn encode(&self) -> Vec<u8> {
-        // Of types that all have a form.
+        // All types of the card have an encoding.
         postcard::to_stdvec(&(env!("CARGO_PKG_VERSION"), self)).unwrap_or_default()
     }
 }
@@ -122,13 +122,13 @@ pub(crate) struct Job {
     pub(crate) node: u32,
     pub(crate) nodes: u32,
     cards: Vec<Card>,
-    /// To the thread: its end of the socket to the program.
+    /// Sends the thread its end of the socket to the program.
     to_thread: Sender<UnixStream>,
     thread: JoinHandle<()>,
 }
 
 impl Job {
-    /// Finds out what started this process. None where nothing did that knows of several.
+    /// Finds out what started this process; `None` where nothing did that knows of several nodes.
     pub(crate) fn detect(args: &RunArgs) -> Result<Option<Job>, JobError> {
         if !Start::is_expected() {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Job {
         let (to_thread, sockets) = channel();
         let wishes = (args.transport, args.network.clone());
         let thread = std::thread::Builder::new().name("job".into()).spawn(move || {
-            // Its threads and those of what it loads: signals are for the launcher's.
+            // This mask is for the thread and for threads of libraries that it loads: signals are for the launcher's thread.
             block_signals();
             match begin(&wishes) {
                 Ok(Some((start, cards, meeting))) => {
@@ -155,28 +155,28 @@ impl Job {
         Ok(Some(Job { node, nodes, cards, to_thread, thread }))
     }
 
-    /// CPUs of all nodes, and what node 0's environment says of the team's size.
+    /// Returns the CPUs of all nodes, and the team's size in node 0's environment.
     pub(crate) fn team(&self) -> (u32, Option<&str>) {
         let cpus = self.cards.iter().map(|card| card.cpus).fold(0, u32::saturating_add);
         (cpus, self.cards.first().and_then(|card| card.asked.as_deref()))
     }
 
-    /// The limit of the main stack that all nodes have: node 0's.
+    /// Returns the limit of the main stack that all nodes have: node 0's.
     pub(crate) fn stack(&self) -> u64 {
         self.cards.first().map_or_else(stack_limit, |card| card.stack)
     }
 
-    /// The program has started: answers it on `socket`.
+    /// Answers the program, which has started, on `socket`.
     pub(crate) fn serve(&self, socket: UnixStream) {
         // The thread waits for it.
         let _ = self.to_thread.send(socket);
     }
 
-    /// The program is over: leaves the job.
+    /// Leaves the job, as the program is over.
     pub(crate) fn finish(self) {
         drop(self.to_thread);
         let until = Instant::now() + FAREWELL;
-        // One that waits for nodes that never come is left to the process's end.
+        // A thread that waits for nodes that never come is left until the process ends.
         while !self.thread.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -194,7 +194,7 @@ fn block_signals() {
 
 type Wishes = (TransportArg, Option<String>);
 
-/// Meets the other nodes' launchers. None if there are no others.
+/// Meets the other nodes' launchers; `None` if there are no others.
 fn begin((transport, network): &Wishes) -> Result<Option<(Start, Vec<Card>, Meeting)>, JobError> {
     let mut start = Start::detect(Some(TIMEOUT))?;
     let nodes = start.nodes();
@@ -221,7 +221,8 @@ fn begin((transport, network): &Wishes) -> Result<Option<(Start, Vec<Card>, Meet
     Ok(Some((start, cards, meeting)))
 }
 
-/// What UCX is to use on node `this`: what the user named here or for UCX, else what is found out. None leaves it to UCX.
+/// Returns the devices for UCX on node `this`: those that the user named here or for UCX, else those found out. `None` leaves
+/// the choice to UCX.
 fn devices(named: Option<&str>, here: bool, cards: &[Card], this: Node) -> Result<Option<String>, JobError> {
     if named.is_some() || here || std::env::var_os("UCX_NET_DEVICES").is_some() {
         return Ok(named.map(str::to_owned));
@@ -230,8 +231,8 @@ fn devices(named: Option<&str>, here: bool, cards: &[Card], this: Node) -> Resul
     network::common(&networks, this.0 as usize).map(Some).ok_or(JobError::NoNetwork)
 }
 
-/// UCX takes containers of one machine for places that share memory, and then cannot wake a node in another one: all of UCX's
-/// transports but those, where there are such nodes and the user has not chosen.
+/// Returns the transports of UCX without shared memory, where a machine's nodes are in several containers and the user has not
+/// chosen. UCX assumes that such containers share memory, and then cannot wake a node in another one.
 fn no_memory(start: &Start, cards: &[Card]) -> Option<&'static str> {
     let machine = |node: usize| start.machine(Node(node as u32));
     let apart = (0..cards.len()).any(|one| {
@@ -245,12 +246,12 @@ fn serve(mut start: Start, meeting: &Meeting, sockets: &Receiver<UnixStream>) {
     if let Ok(socket) = sockets.recv()
         && let Err(e) = relay::serve(&mut start, socket, meeting, TIMEOUT)
     {
-        // A program that died while it joined is told of by who looks after it.
+        // The process that looks after a program reports one that died while it joined.
         if !matches!(e, relay::RelayError::Gone(_)) {
-            eprintln!("atoll: node {} and its launcher do not understand each other: {e}", meeting.node);
+            eprintln!("atoll: node {} and its launcher cannot exchange messages: {e}", meeting.node);
         }
     }
-    // Until the launcher drops its end.
+    // This lasts until the launcher drops its end.
     let _ = sockets.recv();
     let _ = start.finish();
 }

@@ -1,4 +1,4 @@
-//! Starting the program: settings, environment, and the signals on their way to it.
+//! Starts the program: settings, environment, and the signals on their way to it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -28,16 +28,16 @@ use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
 use crate::cli::{CheckArg, ConsistencyArg, OnOff, RunArgs};
 
-/// Why no program was started.
+/// The reason why no program was started.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum LaunchError {
-    /// The program's name means no program.
+    /// The program's name leads to no program.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// It is one that atoll cannot run.
+    /// It is a program that atoll cannot run.
     #[error("{0}")]
     Check(#[from] CheckError),
-    /// It cannot be managed, and has to be.
+    /// The program cannot be managed, and has to be.
     #[error("{0}")]
     NotApplied(#[from] NotApplied),
     /// The runtime is not there.
@@ -46,30 +46,30 @@ pub(crate) enum LaunchError {
     /// `--cmcp-p` is no ratio, or the policy is not CMCP.
     #[error("--cmcp-p {0}: {1}")]
     CmcpP(String, String),
-    /// `--near` with a share that means nothing here.
+    /// `--near` has a share that means nothing here.
     #[error("{0}")]
     Near(#[from] NearError),
-    /// Flags about pages and about a segment.
+    /// Flags about pages and about a segment contradict each other.
     #[error("{0}")]
     Translation(#[from] TranslationError),
-    /// `--check races` with one node.
+    /// `--check races` was given with one node.
     #[error("--check races compares what nodes write: give --nodes 2 or more, best as many as --workers")]
     CheckAlone,
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
-    /// The shell's limits.
+    /// The shell's limits are too small.
     #[error("{0}")]
     Limited(#[from] limits::Limited),
-    /// No shared memory for the control block.
+    /// There is no shared memory for the control block.
     #[error("no shared memory for the control block ({0}): `atoll doctor` says what is missing")]
     Control(atoll_memory::sys::Errno),
-    /// The kernel would not execute it.
+    /// The kernel refused to execute the program.
     #[error("{path} cannot be executed: {error}")]
     Exec {
         /// The file.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// `--record` names a file that cannot be written.
@@ -84,7 +84,7 @@ pub(crate) enum LaunchError {
 }
 
 impl LaunchError {
-    /// The exit status this ends with.
+    /// Returns the exit status for this error.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Path(PathError::NotFound(..)) => 127,
@@ -100,29 +100,29 @@ impl LaunchError {
 pub(crate) struct Finished {
     /// The file that was executed.
     pub(crate) path: PathBuf,
-    /// What was found out before.
+    /// The result of the check before the start.
     pub(crate) checked: Checked,
     /// The file of the program that was managed.
     pub(crate) program: Option<PathBuf>,
     /// How the program ended.
     pub(crate) ending: Ending,
-    /// The figures it left.
+    /// The control block with the program's figures.
     pub(crate) control: &'static Control,
-    /// When it started.
+    /// The time at which it started.
     pub(crate) started: SystemTime,
-    /// From start to end, in seconds.
+    /// The time from start to end, in seconds.
     pub(crate) wall_seconds: f64,
-    /// Ticks a second.
+    /// The ticks in a second.
     pub(crate) rate: f64,
     /// The kernel's count of TLB shootdowns meanwhile.
     pub(crate) tlb_shootdowns: Option<u64>,
-    /// Did `main` run here? If not, another node speaks for all.
+    /// Whether `main` ran here. If not, another node speaks for all.
     pub(crate) is_first: bool,
-    /// Where the record goes.
+    /// The file for the record.
     pub(crate) record: Option<File>,
 }
 
-/// The policy that the two flags mean together.
+/// Returns the policy that the two flags mean together.
 fn policy(args: &RunArgs) -> Result<PolicySpec, LaunchError> {
     let Some(p) = &args.cmcp_p else { return Ok(args.policy) };
     if args.policy.name() != "cmcp" {
@@ -134,7 +134,7 @@ fn policy(args: &RunArgs) -> Result<PolicySpec, LaunchError> {
         .map_err(|e: atoll_pages::spec::SpecError| LaunchError::CmcpP(p.clone(), e.to_string()))
 }
 
-/// The team's size: the flag, else OMP_NUM_THREADS' first number, else the CPUs.
+/// Returns the team's size: the flag, else the first number of OMP_NUM_THREADS, else the number of CPUs.
 pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32) -> Result<u32, LaunchError> {
     if let Some(workers) = flag {
         return Ok(workers);
@@ -150,7 +150,7 @@ pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32)
     }
 }
 
-/// The control block's settings.
+/// Returns the control block's settings.
 fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &args.memory.far.to_string());
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
@@ -184,7 +184,7 @@ fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Res
     Ok(settings)
 }
 
-/// What the program's LD_PRELOAD is while the runtime has not yet put its own back.
+/// Returns the program's LD_PRELOAD while the runtime has not yet put its own back.
 pub(crate) fn preload(library: &Path, own: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_owned();
     if let Some(own) = own.filter(|own| !own.is_empty()) {
@@ -194,8 +194,8 @@ pub(crate) fn preload(library: &Path, own: Option<&OsStr>) -> OsString {
     value
 }
 
-/// Moves the descriptor that the program inherits to a high number: its own first `open` should give what it gives
-/// without us. `Control::create` left it to be inherited.
+/// Moves the descriptor that the program inherits to a high number, so that the program's own first `open` returns the same
+/// number as without atoll. `Control::create` left it to be inherited.
 pub(crate) fn out_of_the_way(fd: i32) -> i32 {
     for least in [900, 200, 60] {
         // SAFETY: no pointers; the old descriptor is ours and nobody else knows it.
@@ -210,7 +210,7 @@ pub(crate) fn out_of_the_way(fd: i32) -> i32 {
     fd
 }
 
-/// The program that `command` starts has the signal mask that we were started with, and dies with us.
+/// Makes the program that `command` starts have the signal mask that atoll was started with, and die with atoll.
 pub(crate) fn bind(command: &mut Command, signals: &Signals) {
     let (mask, launcher) = (signals.before(), std::process::id() as i32);
     // SAFETY: only system calls, between fork and exec; the mask is plain data.
@@ -234,7 +234,7 @@ pub(crate) fn launch(args: &RunArgs) -> Result<Finished, LaunchError> {
     launch_with(args, |_| {}, |_| {})
 }
 
-/// As [`launch`], with what a profiler changes of the settings and of the command.
+/// Does the same as [`launch`], with a profiler's changes of the settings and of the command.
 ///
 /// # Errors
 /// See [`LaunchError`].

@@ -1,4 +1,4 @@
-//! Where the runtime library is.
+//! Finds the runtime library.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 /// The library's file name.
 pub(crate) const NAME: &str = "libatoll_openmp.so";
-/// Environment variable that names the library, before any other place.
+/// The environment variable that names the library, before any other place.
 pub(crate) const ENVIRONMENT: &str = "ATOLL_LIBRARY";
 
-/// Why there is no library.
+/// The reason why there is no library.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum LibraryError {
-    /// What the environment says is no file.
-    #[error("{ENVIRONMENT}={0} is no file: correct it or unset it")]
+    /// The environment names no file.
+    #[error("{ENVIRONMENT}={0} is not a file: correct it or unset it")]
     Named(String),
-    /// Nothing where it should be.
+    /// The library is not where it should be.
     #[error(
         "the runtime {NAME} is neither in {0} nor in {1}: build it (cargo build -p atoll-openmp) or set {ENVIRONMENT}"
     )]
     Absent(String, String),
-    /// The dynamic linker splits LD_PRELOAD at these.
+    /// The path has a character at which the dynamic linker splits LD_PRELOAD.
     #[error("the runtime's path {0} has a space or colon in it, which LD_PRELOAD cannot hold: move it")]
     Separator(String),
 }
 
-/// The path of the library to load into the program.
+/// Returns the path of the library that is loaded into the program.
 ///
 /// # Errors
 /// See [`LibraryError`].
@@ -47,18 +47,18 @@ pub(crate) fn find(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, 
     Ok(path)
 }
 
-/// Where a library of atoll's can be: beside the command, or where it is installed.
+/// Returns the places of atoll's libraries: beside the command, or where it is installed.
 pub(crate) fn places(executable: &Path) -> [PathBuf; 2] {
     let beside = executable.parent().unwrap_or(Path::new("/"));
     [beside.to_owned(), beside.join("../lib/atoll")]
 }
 
-/// The library of atoll's that has this name.
+/// Returns the library of atoll's that has this name.
 pub(crate) fn beside_or_installed(name: &str, executable: &Path) -> Option<PathBuf> {
     places(executable).iter().find_map(|place| std::fs::canonicalize(place.join(name)).ok())
 }
 
-/// Has the path something in it that the dynamic linker splits LD_PRELOAD at?
+/// Whether the path has a character at which the dynamic linker splits LD_PRELOAD.
 pub(crate) fn cannot_be_preloaded(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|b| b" :\t\n".contains(b))
 }

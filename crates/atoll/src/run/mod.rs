@@ -1,4 +1,4 @@
-//! `atoll run`: starts the program with the runtime in it, looks after its workers and says what happened.
+//! `atoll run`: starts the program with the runtime in it, looks after its workers and prints what happened.
 
 mod advice;
 pub(crate) mod applied;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-/// The file that the dynamic linker finds for a library's name.
+/// Returns the file that the dynamic linker finds for a library's name.
 pub(crate) fn system_library(name: &str) -> Option<PathBuf> {
     check::library(name)
 }

@@ -1,7 +1,8 @@
-//! Ranks of MPI programs: settings that keep their libraries off what goes past the runtime, and how many share this host.
+//! Ranks of MPI programs: settings that keep their libraries from bypassing the runtime, and the number of ranks on this host.
 //!
-//! `launch` calls it. Each rank is a run of its own. Copies by `process_vm_readv` and `process_vm_writev` work between ranks, as the
-//! runtime serves them (`atoll-openmp/src/wrap/other_processes.rs`); kernel modules that map another process's memory are not served.
+//! `launch` calls it. Each rank is a run of its own. Copies by `process_vm_readv` and `process_vm_writev` work between ranks,
+//! as the runtime serves them (`atoll-openmp/src/wrap/other_processes.rs`). Kernel modules that map another process's memory
+//! are not served.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +15,11 @@ const RANKS: [&str; 5] =
 const LOCAL_RANKS: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"];
 
-/// UCX's hooks of mmap and its family are written over the functions' first instructions, which the runtime forbids.
+/// The setting that switches off UCX's hooks of mmap and its family. UCX writes them over the functions' first instructions,
+/// which the runtime forbids.
 const HOOKS: (&str, &str) = ("UCX_MEM_MMAP_HOOK_MODE", "none");
 
-/// Settings that keep libraries from XPMEM and KNEM: Open MPI's before version 5 and since, MPICH's, UCX's.
+/// Settings that keep libraries from XPMEM and KNEM: those of Open MPI before version 5 and since, of MPICH, and of UCX.
 const NO_MODULES: [(&str, &str); 4] = [
     ("OMPI_MCA_btl_vader_single_copy_mechanism", "cma"),
     ("OMPI_MCA_smsc", "^xpmem,knem"),
@@ -30,13 +32,14 @@ fn is_rank() -> bool {
     RANKS.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// The number of ranks on this host, this one included: 1 if nothing says so.
+/// Returns the number of ranks on this host, this one included; 1 if nothing says so.
 pub(crate) fn ranks_here() -> u64 {
     let number = |name: &&str| std::env::var(name).ok()?.parse().ok();
     LOCAL_RANKS.iter().find_map(number).unwrap_or(1).max(1)
 }
 
-/// Adds the settings to the environment of `command`; what the user has set stays. `mpi`: the program is linked with MPI.
+/// Adds the settings to the environment of `command`; what the user has set stays. `mpi` says that the program is linked with
+/// MPI.
 pub(super) fn set(command: &mut Command, mpi: bool) {
     if !mpi && !is_rank() {
         return;

@@ -1,6 +1,7 @@
-//! What `--near` means: bytes, or a share of what the program needs.
+//! Turns `--near` into bytes: a size, or a share of what the program needs.
 //!
-//! `launch` asks before it starts the program. A share is of the footprint that `footprints` knows, else of the machine's memory.
+//! `launch` calls it before it starts the program. A share is of the footprint that `footprints` knows, else of the machine's
+//! memory.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::summary::{bytes, many};
 use crate::cgroup;
 use crate::cli::{RunArgs, Share, SummaryForm};
 
-/// Why a share means nothing here.
+/// The reason why a share means nothing here.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum NearError {
     /// Several nodes, each with near memory of its own.
@@ -20,11 +21,11 @@ pub(crate) enum NearError {
     Nodes(String),
 }
 
-/// The near limit in bytes, `u64::MAX` where there is none. A share is told in a line: what it is of, and how much that is; but not of
-/// a program to which no limit is `applied`.
+/// Returns the near limit in bytes, `u64::MAX` where there is none. For a share it prints a line: what the share is of, and its
+/// size. It prints nothing for a program to which no limit is `applied`.
 ///
 /// # Errors
-/// A share with several nodes.
+/// A share was given with several nodes.
 pub(crate) fn limit(
     args: &RunArgs,
     path: &Path,
@@ -77,13 +78,13 @@ pub(crate) fn limit(
     Ok(limit)
 }
 
-/// Does the program get a `--near` that was meant for us? It may have such a flag itself.
+/// Whether the program gets a `--near` that was meant for atoll. The program may have such a flag itself.
 fn is_behind(args: &RunArgs) -> bool {
     let is_near = |word: &OsString| word == "--near" || word.to_string_lossy().starts_with("--near=");
     args.program.words.iter().skip(1).any(is_near)
 }
 
-/// A time of so many seconds ago, in words.
+/// Returns a time `seconds` ago in words.
 fn ago(seconds: u64) -> String {
     match seconds {
         0..60 => "less than a minute ago".to_owned(),

@@ -1,4 +1,4 @@
-//! Which network interfaces a node has, and which of them it talks to the others through.
+//! Finds a node's network interfaces, and chooses those through which it talks to the others.
 //!
 //! `job` exchanges them: nodes on different hosts use the first network of node 0 that all are in.
 
@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// An interface with an address, that is up and not the loopback.
+/// A network interface with an address that is up and not the loopback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Network {
     interface: String,
@@ -20,13 +20,13 @@ impl Network {
         self.address.to_bits() & self.mask.to_bits()
     }
 
-    /// Do both lie in one network?
+    /// Whether both lie in one network.
     fn joins(&self, other: &Network) -> bool {
         self.mask == other.mask && self.number() == other.number()
     }
 }
 
-/// This machine's, in the kernel's order.
+/// Returns this machine's interfaces, in the kernel's order.
 pub(crate) fn networks() -> Vec<Network> {
     let mut list = std::ptr::null_mut();
     // SAFETY: a pointer to write to.
@@ -67,8 +67,8 @@ fn address(at: *const libc::sockaddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The interface of node `this` in the first network that all nodes are in; where there is none, all that it has. None if it has
-/// no interface.
+/// Returns the interface of node `this` in the first network that all nodes are in; where there is none, all of its interfaces.
+/// Returns `None` if it has no interface.
 pub(crate) fn common(nodes: &[&[Network]], this: usize) -> Option<String> {
     let (first, mine) = (nodes.first()?, nodes.get(this)?);
     let shared = first

@@ -1,8 +1,9 @@
-//! The nodes of a run: a launcher each. Those on this machine, which this one starts and ends; or those of a job that something
-//! else has started, one of which this is (`job`).
+//! The nodes of a run, each with a launcher. They are nodes on this machine, which this launcher starts and ends, or those of a
+//! job that something else has started, one of which this is (`job`).
 //!
-//! `launch` calls it. Each local node is `atoll run` itself, told by an environment variable which node it is; between every two
-//! nodes there is a socket, made before they are and inherited, so that nothing of the run lies in any directory.
+//! `launch` calls it. Each local node is `atoll run` itself; an environment variable says which node it is. Between every two
+//! nodes there is a socket. The sockets are made before the nodes and inherited, so that nothing of the run lies in any
+//! directory.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,47 +26,48 @@ use super::watch::{self, Ending};
 use crate::cli::RunArgs;
 use crate::machine;
 
-/// Names a node's number and its sockets, to the launcher of a node other than the first.
+/// The environment variable with a node's number and its sockets, for the launcher of a node other than the origin.
 pub(crate) const ENVIRONMENT: &str = "ATOLL_NODE";
 
-/// How long nodes may take to end behind the first.
+/// How long the other nodes may take to end after the first.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// Why the nodes cannot be started.
+/// The reason why the nodes cannot be started.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum NodesError {
-    /// No sockets between nodes.
+    /// There are no sockets between nodes.
     #[error("the nodes cannot be connected: {0}")]
     Sockets(std::io::Error),
     /// A launcher did not start.
     #[error("node {0} cannot be started: {1}")]
     Start(u32, std::io::Error),
-    /// It is no node of its job.
+    /// This is no node of its job.
     #[error("{0}")]
     Job(#[from] JobError),
-    /// The variable is not what a launcher writes.
+    /// The variable has a value that a launcher does not write.
     #[error("{ENVIRONMENT}={0} does not name a node: it is set by atoll itself, do not set it")]
     Variable(String),
 }
 
-/// The number of the node whose launcher this is: 0 for the first, and where there is one; known before [`Nodes::prepare`].
+/// Returns the number of the node whose launcher this is: 0 for the first, and where there is one. It is known before
+/// [`Nodes::prepare`].
 pub(crate) fn own_number() -> u32 {
     let text = |name: &str| std::env::var(name).ok();
-    // Ours, of a node on this machine; or that of what started the job.
+    // The variable is atoll's, for a node on this machine, or that of the program which started the job.
     let own = text(ENVIRONMENT).and_then(|text| text.split_once(':')?.0.parse().ok());
     own.or_else(|| text("PMIX_RANK")?.parse().ok()).unwrap_or(0)
 }
 
-/// This node's place among them.
+/// This node's place among the nodes of the run.
 pub(crate) struct Nodes {
     node: u32,
     count: u32,
-    /// This node's sockets: none to itself.
+    /// This node's sockets, by node; none to itself.
     sockets: Vec<Option<OwnedFd>>,
     /// The sockets of nodes that are still to be started, with their numbers.
     others: Vec<(u32, Vec<Option<OwnedFd>>)>,
     children: Vec<Child>,
-    /// Where something else started the nodes, with both ends of the socket between this launcher and its program.
+    /// Where something else started the nodes: the job, and both ends of the socket between this launcher and its program.
     job: Option<(Job, [Option<UnixStream>; 2])>,
 }
 
@@ -77,7 +79,7 @@ fn text(sockets: &[Option<OwnedFd>]) -> String {
     numbers.join(",")
 }
 
-/// Has the processes that `command` starts inherit these.
+/// Makes the processes that `command` starts inherit these sockets.
 fn inherit<'a>(command: &mut Command, sockets: impl IntoIterator<Item = &'a (impl AsRawFd + 'a)>) {
     let fds: Vec<RawFd> = sockets.into_iter().map(AsRawFd::as_raw_fd).collect();
     // SAFETY: only system calls, between fork and exec.
@@ -94,7 +96,7 @@ fn inherit<'a>(command: &mut Command, sockets: impl IntoIterator<Item = &'a (imp
 }
 
 impl Nodes {
-    /// Finds out which node this is, and makes the sockets if it is the first of several.
+    /// Finds out which node this is, and makes the sockets if it is the origin of several.
     pub(crate) fn prepare(args: &RunArgs, checked: Checked) -> Result<Nodes, NodesError> {
         let none = Nodes { node: 0, count: 1, sockets: vec![], others: vec![], children: vec![], job: None };
         let Some(count) = args.nodes.or((!args.hosts.is_empty()).then_some(0)) else {
@@ -121,7 +123,7 @@ impl Nodes {
         Ok(Nodes { count, sockets: own, others: (1..).zip(sockets).collect(), ..none })
     }
 
-    /// One of those that something else has started, if it has.
+    /// Returns this node's place in a job that something else has started, if it has.
     fn in_job(self, args: &RunArgs) -> Result<Nodes, NodesError> {
         let Some(job) = Job::detect(args)? else { return Ok(self) };
         let (ours, its) = UnixStream::pair().map_err(NodesError::Sockets)?;
@@ -130,12 +132,12 @@ impl Nodes {
         Ok(Nodes { node, count, job: Some((job, [Some(ours), Some(its)])), ..self })
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// CPUs of all nodes, and what the environment of the first says of the team's size.
+    /// Returns the CPUs of all nodes, and the team's size in the origin's environment.
     pub(crate) fn team(&self) -> (u32, Option<OsString>) {
         match &self.job {
             Some((job, _)) => {
@@ -146,23 +148,23 @@ impl Nodes {
         }
     }
 
-    /// Tells the runtime of it.
+    /// Enters the nodes into the runtime's settings.
     pub(crate) fn describe(&self, settings: &mut Settings) {
         settings.node = self.node;
         settings.nodes = self.count;
-        // Short: a few numbers.
+        // The variable is short: a few numbers.
         settings.set_meeting(&match &self.job {
             Some((_, [_, Some(its)])) => format!("relay:{}", its.as_raw_fd()),
             _ => text(&self.sockets),
         });
     }
 
-    /// Is this the node on which `main` runs?
+    /// Whether this is the node on which `main` runs.
     pub(crate) fn is_first(&self) -> bool {
         self.node == 0
     }
 
-    /// The program that `command` starts has this node's sockets, and its memory at the same addresses as on all nodes.
+    /// Makes the program that `command` starts have this node's sockets, and its memory at the same addresses as on all nodes.
     pub(crate) fn bind(&self, command: &mut Command) {
         command.env_remove(ENVIRONMENT).env_remove(LAUNCH_VARIABLE);
         if self.count == 1 {
@@ -214,7 +216,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// The program has its sockets: others must see their end when it has ended.
+    /// Closes this launcher's copies of the sockets, so that other nodes see their end when the program has ended.
     pub(crate) fn release(&mut self) {
         self.sockets.clear();
         if let Some((job, [ours, its])) = &mut self.job {
@@ -225,13 +227,13 @@ impl Nodes {
         }
     }
 
-    /// The processes of the launchers that this one started.
+    /// Returns the processes of the launchers that this one started.
     pub(crate) fn launchers(&self) -> Vec<i32> {
         self.children.iter().map(|child| child.id() as i32).collect()
     }
 
-    /// The first node's program is over: ends what is left of the others, of which some may have `ended` already. Returns what
-    /// the run ends by: where this node ended only because another did, what that one ended by.
+    /// Ends the other nodes, as the origin's program is over; some of them may have `ended` already. Returns what the run
+    /// ends by: where this node ended only because another did, it is that one's ending.
     pub(crate) fn end(&mut self, own: Ending, mut ended: BTreeMap<i32, Ending>) -> Ending {
         if let Some((job, _)) = self.job.take() {
             job.finish();
@@ -273,7 +275,8 @@ impl Nodes {
     }
 }
 
-/// The main stack lies where it does because of its limit, which must be the same on all nodes. Between fork and exec.
+/// Sets the limit of the main stack, which decides where the stack lies and must be the same on all nodes. Called between fork
+/// and exec.
 fn limit_stack(soft: u64) -> std::io::Result<()> {
     // SAFETY: plain data, valid for reads and writes; only system calls.
     unsafe {
@@ -298,7 +301,7 @@ fn high(fd: OwnedFd) -> OwnedFd {
     }
 }
 
-/// What a launcher wrote: a number, a colon, and the sockets' numbers.
+/// Parses the variable that a launcher wrote: a number, a colon, and the sockets' numbers.
 fn parse(variable: &OsString) -> Option<(u32, Vec<Option<OwnedFd>>)> {
     let (node, sockets) = variable.to_str()?.split_once(':')?;
     let sockets = sockets.split(',').map(|number| {

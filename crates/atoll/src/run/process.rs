@@ -1,11 +1,11 @@
-//! Processes: handles that survive the reuse of numbers, and what /proc says of them.
+//! Processes: handles that survive the reuse of numbers, and their states in /proc.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// A process that cannot be mistaken for a later one with the same number.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// Its number.
+    /// The process's number.
     pub(crate) pid: i32,
     fd: OwnedFd,
 }
@@ -19,7 +19,7 @@ impl Process {
         (fd >= 0).then(|| Process { pid, fd: unsafe { OwnedFd::from_raw_fd(fd as i32) } })
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     pub(crate) fn send(&self, signal: i32) {
         // SAFETY: a null siginfo is allowed.
         unsafe {
@@ -33,12 +33,12 @@ impl Process {
         };
     }
 
-    /// Readable when it is over.
+    /// Returns a descriptor that is readable when the process is over.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Has it ended (reaped or not)?
+    /// Whether the process has ended (reaped or not).
     pub(crate) fn is_over(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
@@ -46,31 +46,31 @@ impl Process {
     }
 }
 
-/// What /proc says of a process.
+/// The state of a process in /proc.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stat {
-    /// Ended, and not taken notice of by its parent.
+    /// Whether it has ended and its parent has not waited for it.
     pub(crate) is_zombie: bool,
-    /// Its parent.
+    /// The parent's number.
     pub(crate) parent: i32,
-    /// As `wait` would give it; real only of a zombie.
+    /// The exit code in the form that `wait` returns; valid only for a zombie.
     pub(crate) exit_code: i32,
 }
 
-/// What /proc says of the process with this number; `None` when it is gone.
+/// Returns the state of the process with this number; `None` when it is gone.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&text)
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may hold any characters.
     let end = text.iter().rposition(|&b| b == b')')?;
     let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
-    // state is field 3, ppid 4, exit_code 52.
+    // The field state is number 3, ppid 4, exit_code 52.
     let exit_code = fields.nth(52 - 5).and_then(|f| f.parse().ok()).unwrap_or(0);
     Some(Stat { is_zombie: state == b'Z', parent, exit_code })
 }

@@ -1,4 +1,4 @@
-//! The summary of a run whose memory was a segment: what it was made of, and that nothing faulted.
+//! The summary of a run whose memory was a segment: its pages, and its number of faults.
 //!
 //! `summary` calls it behind the program's name and time.
 
@@ -9,7 +9,7 @@ use atoll_record::segment::Segment;
 
 use super::summary::{bytes, count, many, write_aligned};
 
-/// Writes the rest of the first line, and the lines below it.
+/// Writes the end of the first line, and the lines below it.
 pub(super) fn write(out: &mut String, f: &Figures, s: &Segment) -> std::fmt::Result {
     let pages = match s.pages.as_str() {
         "thp" => "transparent huge",
@@ -30,7 +30,7 @@ pub(super) fn write(out: &mut String, f: &Figures, s: &Segment) -> std::fmt::Res
         (Some(pieces), Some(largest)) => {
             write!(out, "  in {} physical pieces, the largest {}", count(pieces), bytes(largest))?;
         }
-        _ => write!(out, "  physical pieces not known (root is told)")?,
+        _ => write!(out, "  physical pieces not known (only root can see them)")?,
     }
     writeln!(
         out,

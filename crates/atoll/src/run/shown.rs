@@ -1,6 +1,7 @@
-//! Which of many workers a table shows: all of a small team, of a large one the first few and those that spent most time in faults.
+//! Chooses the workers that a table shows: all of a small team, and of a large one the first few and those that spent most time
+//! in faults.
 //!
-//! `summary` and `atoll top` ask it; the JSON and the record have all workers.
+//! `summary` and `atoll top` use it; the JSON and the record have all workers.
 
 use std::ops::RangeInclusive;
 
@@ -8,24 +9,24 @@ use atoll_record::figures::Worker;
 
 use super::summary::count;
 
-/// A team of up to this many workers is shown whole.
+/// The most workers of a team that is shown whole.
 const WHOLE: usize = 16;
-/// Of a larger one so many of the first are shown,
+/// The number of a larger team's first workers that are shown.
 const FIRST: usize = 4;
-/// and so many of the busiest.
+/// The number of a larger team's busiest workers that are shown.
 const BUSIEST: usize = 4;
 
-/// What a table shows of a team.
+/// The workers of a team that a table shows.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Shown<'a> {
     /// Workers that have a row, by index.
     pub(crate) workers: Vec<&'a Worker>,
-    /// How many have none.
+    /// The number of workers without a row.
     pub(crate) hidden: usize,
 }
 
 impl Shown<'_> {
-    /// What is said below the table where there are more workers.
+    /// Returns the line below the table where there are more workers.
     pub(crate) fn note(&self) -> Option<String> {
         let all = self.workers.len() + self.hidden;
         (self.hidden > 0).then(|| {
@@ -37,7 +38,7 @@ impl Shown<'_> {
     }
 }
 
-/// Chooses.
+/// Chooses the workers.
 pub(crate) fn shown(workers: &[Worker]) -> Shown<'_> {
     if workers.len() <= WHOLE {
         return Shown { workers: workers.iter().collect(), hidden: 0 };
@@ -54,10 +55,11 @@ pub(crate) fn shown(workers: &[Worker]) -> Shown<'_> {
     Shown { hidden: workers.len() - chosen.len(), workers: chosen }
 }
 
-/// Core-map counts that are shown line by line; beyond it a line is for twice as many counts as the line before.
+/// The number of core-map counts that are shown line by line; beyond it a line is for twice as many counts as the line before.
 const SINGLE_COUNTS: usize = 16;
 
-/// Pages by core-map count in at most a few dozen lines: element 0 of `counts` is for one worker. Lines without pages are left out.
+/// Returns the pages by core-map count in at most a few dozen lines: element 0 of `counts` is for one worker. Lines without
+/// pages are left out.
 pub(crate) fn counts_in_lines(counts: &[u64]) -> Vec<(RangeInclusive<usize>, u64)> {
     let mut lines = Vec::new();
     let (mut from, mut wide) = (1, 1);
@@ -68,7 +70,7 @@ pub(crate) fn counts_in_lines(counts: &[u64]) -> Vec<(RangeInclusive<usize>, u64
             lines.push((from..=to, pages));
         }
         if from >= SINGLE_COUNTS {
-            // From 17 to 32, from 33 to 64, and so on.
+            // The lines are from 17 to 32, from 33 to 64, and so on.
             wide = if from == SINGLE_COUNTS { SINGLE_COUNTS } else { wide * 2 };
         }
         from = to + 1;

@@ -1,4 +1,4 @@
-//! Signals: those that reach the launcher, on their way to the program, and the one it ends by.
+//! Signals: those that reach the launcher, on their way to the program, and the one that it ends by.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use super::witness::Witness;
 
-/// The signals that reach the launcher, taken by descriptor instead of by handler. Stop signals are not among
-/// them: Ctrl-Z stops launcher and program together, as a shell expects.
+/// The signals that reach the launcher, taken by descriptor instead of by handler. Stop signals are not among them: Ctrl-Z
+/// stops launcher and program together, as a shell expects.
 pub(crate) struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
@@ -30,7 +30,7 @@ const TAKEN: [i32; 12] = [
 ];
 
 impl Signals {
-    /// Blocks them and opens the descriptor.
+    /// Blocks these signals and opens the descriptor.
     ///
     /// # Errors
     /// The kernel has no descriptors for signals.
@@ -55,17 +55,17 @@ impl Signals {
         }
     }
 
-    /// The mask as it was, for the program.
+    /// Returns the mask as it was before, for the program.
     pub(crate) fn before(&self) -> libc::sigset_t {
         self.before
     }
 
-    /// Readable when a signal has come.
+    /// Returns a descriptor that is readable when a signal has come.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// The next signal; and whether somebody sent it to the launcher alone, so that the program did not get it.
+    /// Returns the next signal, and whether it was sent to the launcher alone, so that the program did not get it.
     pub(crate) fn next(&self) -> Option<(i32, bool)> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let bytes = size_of::<libc::signalfd_siginfo>();
@@ -84,11 +84,11 @@ impl Signals {
     }
 }
 
-/// Signals that users end programs by: they know.
+/// Signals by which users end programs; they need no message.
 pub(crate) const QUIET: [i32; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGALRM];
 
-/// The signal's name in words.
+/// Returns the signal's name in words.
 pub(crate) fn signal_text(signal: i32) -> String {
     // SAFETY: strsignal returns a C string or null; nobody else calls it here.
     let text = unsafe {
@@ -115,6 +115,6 @@ pub(crate) fn die_by(signal: i32) -> ExitCode {
         libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
         libc::raise(signal);
     }
-    // Only where the signal does not end a process.
+    // This is reached only where the signal does not end a process.
     ExitCode::from((128 + signal) as u8)
 }

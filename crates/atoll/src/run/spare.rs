@@ -1,14 +1,17 @@
-//! Memory that the machine has to spare beside near memory: what the far store `auto` may take before it goes to its file.
+//! Computes the memory that the machine can spare beside near memory: what the far store `auto` may take before it uses its
+//! file.
 //!
-//! `launch` asks when it settles a run. Source: proc(5), cgroups(7).
+//! `launch` asks when it decides a run's settings. Source: proc(5), cgroups(7).
 
 use crate::cgroup;
 use crate::machine::meminfo;
 
-/// A part of what is available that is left to others, and to what the program needs besides paged memory.
+/// One part in this number of the available memory is left to other programs, and to what the program needs besides paged
+/// memory.
 const LEFT_PART: u64 = 8;
 
-/// Bytes of memory that each of `nodes` on this machine may take for far memory beside `near` bytes (`u64::MAX`: no limit) of near memory.
+/// Returns the bytes of memory that each of `nodes` on this machine may take for far memory beside `near` bytes (`u64::MAX`: no
+/// limit) of near memory.
 pub(super) fn memory(near: u64, nodes: u32) -> u64 {
     let machine = meminfo("MemAvailable").unwrap_or(0);
     let available =

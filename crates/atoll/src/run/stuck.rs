@@ -1,15 +1,15 @@
-//! A program that does not end though a signal came that ends it: all its threads are in the middle of something of atoll's that
-//! does not come to its end, as where another node of the run hangs.
+//! Finds a program that does not end though a signal came that ends it: all its threads are in the middle of an operation of
+//! atoll's that never completes, for example because another node of the run hangs.
 //!
-//! `watch` asks now and then. Told by what /proc says of the program: the signal is pending, nothing handles it and the program
-//! itself does not block it, for longer than atoll ever needs.
+//! `watch` asks now and then. The state of the program in /proc decides: the signal is pending, nothing handles it, and the
+//! program itself does not block it, for longer than atoll ever needs.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use atoll_memory::control::Control;
 
-/// Between two looks.
+/// The time between two looks.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How long a signal may be pending.
 const GRACE: Duration = Duration::from_millis(2500);
@@ -17,11 +17,11 @@ const GRACE: Duration = Duration::from_millis(2500);
 /// Signals by which users end programs.
 const ENDING: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
-/// What is known of it.
+/// The signal that is pending.
 #[derive(Debug)]
 pub(crate) struct Stuck {
     looked: Instant,
-    /// A signal that was pending then, and since when.
+    /// A signal that was pending at the last look, and the time since when.
     pending: Option<(i32, Instant)>,
 }
 
@@ -30,7 +30,7 @@ impl Stuck {
         Stuck { looked: Instant::now(), pending: None }
     }
 
-    /// The signal that should have ended process `pid`, if one has been pending for too long.
+    /// Returns the signal that should have ended process `pid`, if one has been pending for too long.
     pub(crate) fn look(&mut self, pid: i32, control: &Control) -> Option<i32> {
         if self.looked.elapsed() < PERIOD {
             return None;
@@ -47,11 +47,11 @@ impl Stuck {
     }
 }
 
-/// A signal that is pending by what /proc/PID/status says, that ends the process, and that the program does not block.
+/// Returns a signal that is pending according to /proc/PID/status, that ends the process, and that the program does not block.
 fn pending(status: &str, blocked: u64) -> Option<i32> {
     let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
     let mask = |name: &str| line(name).and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    // What somebody has stopped ends when it goes on.
+    // A process that was stopped ends when it goes on.
     if line("State").is_none_or(|state| state.starts_with(['T', 't'])) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The summary that a run prints at its end, and `atoll show` again.
+//! The summary that a run prints at its end, and that `atoll show` prints again.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use super::signals::signal_text;
 use super::summary_nodes::{write_nodes, write_regions, write_spread};
 use super::{advice, segment};
 
-/// Longest bar of the distribution by core-map count.
+/// The longest bar of the distribution by core-map count, in characters.
 const BAR: usize = 32;
 
-/// The summary as text, each line ended.
+/// Returns the summary as text, each line ended.
 pub(crate) fn text(figures: &Figures) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -61,7 +61,7 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     advice::of(f).map_or(Ok(()), |advice| writeln!(out, "atoll: {advice}"))
 }
 
-/// What the program needs, what it may have near, and where it is. Records of an atoll that did not know footprints have none.
+/// Writes what the program needs, what it may have near, and where it is. Records of an older atoll have no footprints.
 fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
     let m = &f.memory;
     let footprint = m.footprint_peak_bytes;
@@ -101,7 +101,7 @@ fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// Races that are printed: the JSON has them all.
+/// The number of races that are printed; the JSON has all of them.
 const RACES: usize = 20;
 
 fn write_races(out: &mut String, races: &Races) -> std::fmt::Result {
@@ -157,7 +157,7 @@ const UNITS: [&str; 14] = [
     "faults", "s", "%",
 ];
 
-/// The head of a table: names of the columns, below them what is counted.
+/// Returns the head of a table: the names of the columns, and below them what is counted.
 pub(crate) fn head<const N: usize>(names: [&str; N], units: [&str; N]) -> Vec<Vec<String>> {
     [names, units].map(|row| row.map(str::to_owned).to_vec()).into()
 }
@@ -213,7 +213,7 @@ pub(crate) fn write_aligned(out: &mut String, rows: &[Vec<String>]) -> std::fmt:
     write_aligned_behind(out, "  ", rows)
 }
 
-/// The same, with `indent` at the beginning of each line.
+/// Writes rows in columns, with `indent` at the beginning of each line.
 pub(crate) fn write_aligned_behind(out: &mut String, indent: &str, rows: &[Vec<String>]) -> std::fmt::Result {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
@@ -251,12 +251,12 @@ fn write_counts(out: &mut String, counts: &[u64]) -> std::fmt::Result {
     Ok(())
 }
 
-/// So many of what is called `one`.
+/// Returns a number with its noun.
 pub(crate) fn many(n: u64, one: &str) -> String {
     format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// How a program ended, in words.
+/// Returns a program's ending in words.
 pub(crate) fn ending_text(ending: Ending) -> String {
     match ending {
         Ending { signal: Some(signal), .. } => format!("killed by signal {signal} ({})", signal_text(signal)),
@@ -265,12 +265,12 @@ pub(crate) fn ending_text(ending: Ending) -> String {
     }
 }
 
-/// A number in at most six characters or so: 98765, 1.23M.
+/// Returns a number in about six characters at most: 98765, 1.23M.
 pub(crate) fn count(n: u64) -> String {
     scaled(n, 1000.0, ["", "k", "M", "G", "T", "P"], 100_000)
 }
 
-/// Bytes, in powers of 1024: 64K, 1.53G.
+/// Returns bytes in powers of 1024: 64K, 1.53G.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n, 1024.0, ["", "K", "M", "G", "T", "P"], 1024)
 }
@@ -335,7 +335,7 @@ mod tests {
         assert!(line("3 ").contains("25.0%"), "{text}");
     }
 
-    /// A thousand workers filled a thousand lines, and as many of core-map counts.
+    /// A thousand workers filled a thousand lines, and as many lines of core-map counts.
     #[test]
     fn the_summary_of_a_thousand_workers_was_a_thousand_lines() {
         let counters = Counters { major_faults: 10, fault_seconds: 0.5, ..Counters::default() };

@@ -6,7 +6,7 @@ use atoll_record::figures::{Node, Region};
 
 use super::summary::{bytes, count, head, many, write_aligned};
 
-/// What each node did; nothing where there is one.
+/// Writes what each node did; writes nothing where there is one.
 pub(super) fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result {
     if nodes.is_empty() {
         return Ok(());
@@ -44,10 +44,10 @@ pub(super) fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result 
     write_aligned(out, &rows)
 }
 
-/// Regions shown at most: the rest is in the record.
+/// The most regions shown; all are in the record.
 const REGIONS: usize = 10;
 
-/// What several nodes did for each region.
+/// Writes what several nodes did for each region.
 pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Result {
     let heads = [
         "region",
@@ -114,7 +114,7 @@ pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Re
     Ok(())
 }
 
-/// What workers counted by region, if they did.
+/// Writes the workers' counts by region, if there are any.
 pub(super) fn write_regions(out: &mut String, regions: &[Region]) -> std::fmt::Result {
     if regions.iter().all(|region| region.entered == 0) {
         return Ok(());

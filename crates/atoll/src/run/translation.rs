@@ -1,6 +1,6 @@
-//! `--translation segment`: what it goes together with, and what the runtime is told.
+//! `--translation segment`: checks which flags go with it, and sets the runtime's settings.
 //!
-//! `launch` asks before anything is started.
+//! `launch` calls it before anything is started.
 
 use atoll_memory::control::Settings;
 use atoll_memory::segment::{PageKind, SegmentSettings};
@@ -8,29 +8,29 @@ use atoll_memory::segment::{PageKind, SegmentSettings};
 use crate::cli::{FaultsArg, PageTablesArg, RunArgs, Translation};
 use crate::defaults;
 
-/// Why the flags do not go together.
+/// The reason why the flags do not go together.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum TranslationError {
-    /// A flag about pages that come and go.
+    /// A flag about pages that come and go was given with a segment.
     #[error(
         "{0} means nothing with --translation segment: a segment is not paged, all of it is near. Leave one of them out"
     )]
     Paged(&'static str),
-    /// Several nodes.
+    /// Several nodes were asked for.
     #[error(
         "--translation segment is for one node: nodes keep their copies of 4K pages the same by page faults, and in a segment there are none. \
          Leave {0} out, or --translation segment"
     )]
     Nodes(&'static str),
-    /// A flag about segments without one.
+    /// A flag about segments was given without one.
     #[error("{0} means nothing without --translation segment")]
     NoSegment(&'static str),
 }
 
-/// Asked before anything is started elsewhere: what the flags alone say about several nodes.
+/// Checks, before anything is started elsewhere, what the flags alone say about several nodes.
 ///
 /// # Errors
-/// A segment on several nodes.
+/// A segment was asked for on several nodes.
 pub(crate) fn on_one_node(args: &RunArgs) -> Result<(), TranslationError> {
     let several = [("--nodes", args.nodes.is_some_and(|n| n > 1)), ("--hosts", !args.hosts.is_empty())];
     match several
@@ -45,7 +45,7 @@ pub(crate) fn on_one_node(args: &RunArgs) -> Result<(), TranslationError> {
 /// Enters what the flags say about a segment into the settings of a node of `nodes`.
 ///
 /// # Errors
-/// Flags that contradict each other.
+/// The flags contradict each other.
 pub(crate) fn settle(args: &RunArgs, nodes: u32, settings: &mut Settings) -> Result<(), TranslationError> {
     let t = &args.translation;
     if t.translation == Translation::Paging {
@@ -74,7 +74,7 @@ pub(crate) fn settle(args: &RunArgs, nodes: u32, settings: &mut Settings) -> Res
         return Err(TranslationError::Paged(flag));
     }
     let workers = settings.workers;
-    // The parts of a pager that stay as small as they can be.
+    // These parts of a pager stay as small as they can be.
     *settings = Settings::new("fifo", "ram");
     settings.workers = workers;
     settings.page_shift = 21;

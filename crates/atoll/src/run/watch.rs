@@ -1,9 +1,8 @@
-//! Looking after a running program: its end, its workers' ends, and the signals meant for it.
+//! Looks after a running program: its end, its workers' ends, and the signals meant for it.
 //!
-//! The launcher sleeps in `poll` on one descriptor per process and one for its signals; every 50 ms it looks
-//! whether workers came. Workers are children of the program (private page tables), so what they ended by is
-//! read from /proc while they are zombies. At an orderly end the runtime says so in the control block before it
-//! ends its workers.
+//! The launcher sleeps in `poll` on one descriptor per process and one for its signals. Every 50 ms it looks whether workers
+//! came. Workers are children of the program (private page tables), so their endings are read from /proc while they are
+//! zombies. At an orderly end the runtime says so in the control block before it ends its workers.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,40 +16,40 @@ use super::process::{Process, stat};
 use super::signals::{QUIET, Signals, signal_text};
 use super::stuck::Stuck;
 
-/// Between two looks for new workers.
+/// The time between two looks for new workers.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Between two looks while a worker's death is in doubt.
+/// The time between two looks while a worker's death is in doubt.
 const SHORT_PERIOD: Duration = Duration::from_millis(5);
-/// How long a worker may be dead before its program is: at an orderly end they go together.
+/// How long a worker may be dead before its program is: at an orderly end they end together.
 const GRACE: Duration = Duration::from_millis(150);
 /// How long a program may live on after it gave up.
 const GIVE_UP: Duration = Duration::from_secs(1);
-/// How long what was killed may take to be gone.
+/// How long killed processes may take to be gone.
 const LAST_WAIT: Duration = Duration::from_millis(800);
 
-/// Why the launcher cannot look after a program.
+/// The reason why the launcher cannot look after a program.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum WatchError {
-    /// Blocking or receiving signals.
+    /// Signals cannot be blocked or received.
     #[error("cannot receive signals for the program: {0}")]
     Signals(#[from] std::io::Error),
-    /// No descriptors of processes.
+    /// There are no descriptors of processes.
     #[error(
         "cannot look after the program: pidfd_open: {0} (Linux 5.3 has it; `atoll doctor` looks for filters)"
     )]
     Process(std::io::Error),
 }
 
-/// How a program ended.
+/// The ending of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By this exit status.
+    /// The program ended with this exit status.
     Status(i32),
-    /// By this signal.
+    /// This signal ended the program.
     Signal(i32),
 }
 
-/// The ending that a `wait` status means.
+/// Returns the ending that a `wait` status means.
 pub(crate) fn ending(status: i32) -> Ending {
     if libc::WIFSIGNALED(status) {
         Ending::Signal(libc::WTERMSIG(status))
@@ -59,20 +58,20 @@ pub(crate) fn ending(status: i32) -> Ending {
     }
 }
 
-/// Orphans of the program come to the launcher, not to init.
+/// Makes orphans of the program children of the launcher, not of init.
 pub(crate) fn become_subreaper() {
     // SAFETY: no pointers. Where it is refused, workers still die with the program (their parent-death signal).
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
-/// What is known when all is over.
+/// The results once everything is over.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    /// What atoll itself ends by.
+    /// The ending of atoll itself.
     pub(crate) ending: Ending,
     /// The file of the program that was managed.
     pub(crate) program: Option<PathBuf>,
-    /// How other nodes' launchers ended that have.
+    /// The endings of other nodes' launchers that have ended.
     pub(crate) launchers: BTreeMap<i32, Ending>,
 }
 
@@ -81,7 +80,7 @@ pub(crate) struct Watched {
 struct Death {
     index: usize,
     since: Instant,
-    /// As long as it was a zombie.
+    /// The worker's ending, read while it was a zombie.
     how: Option<Ending>,
 }
 
@@ -89,17 +88,17 @@ struct Watch<'a> {
     control: &'static Control,
     signals: &'a Signals,
     child: Process,
-    /// How the child ended, once it has.
+    /// The child's ending, once it has ended.
     ended: Option<Ending>,
     program: Option<Process>,
     file: Option<PathBuf>,
-    /// By index in the team.
+    /// The workers by index in the team.
     workers: BTreeMap<usize, Process>,
     death: Option<Death>,
-    /// When the runtime gave the program up.
+    /// The time at which the runtime gave the program up.
     given_up: Option<Instant>,
     stuck: Stuck,
-    /// Other nodes' launchers that have ended, of these.
+    /// The endings of other nodes' launchers that have ended.
     launchers: BTreeMap<i32, Ending>,
     known_launchers: &'a [i32],
 }
@@ -108,7 +107,7 @@ struct Watch<'a> {
 /// start other nodes.
 ///
 /// # Errors
-/// The kernel lacks process descriptors.
+/// The kernel lacks descriptors of processes.
 pub(crate) fn watch(
     child: i32,
     control: &'static Control,
@@ -136,7 +135,7 @@ pub(crate) fn watch(
 }
 
 impl Watch<'_> {
-    /// Returns when child and program are over; with what a worker did if that was why.
+    /// Returns when child and program are over, with a worker's ending if that was the cause.
     fn until_over(&mut self) -> Option<Ending> {
         loop {
             self.look_for_workers();
@@ -175,7 +174,7 @@ impl Watch<'_> {
             if known == Some(pid) || (known.is_none() && pid <= 0) {
                 continue;
             }
-            // Its slot was emptied or given to another: the runtime ended it.
+            // The worker's slot was emptied or given to another: the runtime ended it.
             self.workers.remove(&index);
             // Threads of the program (shared page tables) are no processes, and die with it.
             if pid > 0
@@ -194,7 +193,7 @@ impl Watch<'_> {
         if self.ended.is_none() {
             fds.push(entry(self.child.fd()));
         }
-        // What is over would wake us for ever.
+        // The descriptor of a process that is over would wake this loop for ever.
         let others = self.program.iter().chain(self.workers.values());
         fds.extend(others.filter(|p| !p.is_over()).map(|p| entry(p.fd())));
         let period = if self.death.is_some() { SHORT_PERIOD } else { PERIOD };
@@ -214,7 +213,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Takes the ends of all children, adopted ones among them.
+    /// Takes the endings of all children, adopted ones among them.
     fn reap(&mut self) {
         loop {
             let mut status = 0;
@@ -231,7 +230,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Has a worker died under a program that goes on? If so says it.
+    /// Whether a worker has died under a program that goes on; if so this prints it and returns the ending.
     fn look_for_deaths(&mut self, program_over: bool) -> Option<Ending> {
         let ends = self.control.ending.load(Ordering::Acquire) != 0;
         if program_over || ends || self.has_given_up() {
@@ -255,7 +254,7 @@ impl Watch<'_> {
         Some(Death { index, since: Instant::now(), how })
     }
 
-    /// Has the runtime ended the program? It kills the program itself; we see to it.
+    /// Whether the runtime has ended the program. It kills the program itself; this makes sure of that.
     fn has_given_up(&mut self) -> bool {
         let control = self.control;
         if control.exit_status.load(Ordering::Acquire) == 0 && control.failure.load(Ordering::Acquire) == 0 {
@@ -270,9 +269,9 @@ impl Watch<'_> {
         true
     }
 
-    /// Kills what is left of the program and takes its end. Other orphans go on to init, as without us.
+    /// Kills what is left of the program and takes its ending. Other orphans go on to init, as they do without atoll.
     fn clean_up(&mut self) {
-        // Workers that came since the last look: now children of the launcher, unless the program is a zombie yet.
+        // Workers that came since the last look are now children of the launcher, unless the program is still a zombie.
         let (us, program) = (std::process::id() as i32, self.control.program.load(Ordering::Relaxed));
         for (index, figures) in self.control.figures.iter().enumerate().take(MAX_WORKERS).skip(1) {
             let pid = figures.pid.load(Ordering::Relaxed);
@@ -296,7 +295,7 @@ impl Watch<'_> {
                 break;
             }
             if Instant::now() >= until {
-                // Whoever started the program (a shell, `timeout`) had time to notice.
+                // The process that started the program (a shell, `timeout`) had time to notice.
                 self.child.send(libc::SIGKILL);
                 break;
             }
@@ -305,7 +304,7 @@ impl Watch<'_> {
         self.reap();
     }
 
-    /// What atoll itself ends by.
+    /// Returns the ending of atoll itself.
     fn verdict(&self, blamed: Option<Ending>) -> Ending {
         let failure = self.control.failure.load(Ordering::Acquire);
         let exit = self.control.exit_status.load(Ordering::Acquire);

@@ -1,25 +1,26 @@
-//! The witness: a process beside the launcher that tells whether a signal was sent to the launcher alone or to its whole group.
+//! The witness: a process beside the launcher that finds out whether a signal was sent to the launcher alone or to its whole
+//! group.
 //!
-//! The kernel does not say it. A signal for the group (`kill 0`, `kill -GROUP`, a batch system) reaches the program, too, and must not be
-//! passed on; one for the launcher alone must (`watch`). The witness is in the group, takes the same signals and writes
-//! down which came. It ends with the launcher.
+//! The kernel does not say that. A signal for the group (`kill 0`, `kill -GROUP`, a batch system) reaches the program, too, and
+//! must not be passed on. A signal for the launcher alone must be passed on (`watch`). The witness is in the group, takes the
+//! same signals and writes down which came. It ends with the launcher.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// How long the witness may be behind.
+/// How long the witness may take to notice a signal.
 const PATIENCE: Duration = Duration::from_millis(40);
 
-/// The witness; it is ended when this is dropped.
+/// The witness, which is ended when this value is dropped.
 pub(crate) struct Witness {
     process: i32,
     seen: PipeReader,
 }
 
 impl Witness {
-    /// Starts it. It takes the signals of `set`, which the calling thread blocks. `None` where no process can be made: then every
-    /// signal counts as the launcher's alone.
+    /// Starts the witness. It takes the signals of `set`, which the calling thread blocks. Returns `None` where no process can
+    /// be made; then every signal counts as the launcher's alone.
     pub(crate) fn start(set: &libc::sigset_t) -> Option<Witness> {
         let (seen, write) = std::io::pipe().ok()?;
         let launcher = std::process::id() as i32;
@@ -32,7 +33,7 @@ impl Witness {
         (process > 0).then_some(Witness { process, seen })
     }
 
-    /// A signal has come to the launcher: did it come to the group?
+    /// Whether a signal that came to the launcher also came to the group.
     pub(crate) fn also_got(&self, signal: i32) -> bool {
         let begin = Instant::now();
         while wait(&self.seen, PATIENCE.saturating_sub(begin.elapsed())) {
@@ -66,25 +67,25 @@ impl Drop for Witness {
     }
 }
 
-/// Closes descriptors. The system call itself: glibc has had a function for it since 2.34.
+/// Closes descriptors by the system call itself, as glibc has a function for it only since 2.34.
 ///
 /// # Safety
-/// Nobody uses them.
+/// No other code may use them.
 unsafe fn close_range(first: u32, last: u32) {
     // SAFETY: by the caller.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
-/// The witness's life: a byte for each signal that comes.
+/// Runs the witness: it writes a byte for each signal that comes.
 ///
 /// # Safety
-/// In a new process, which may make system calls only.
+/// It must run in a new process, which may make system calls only.
 unsafe fn watch(to: i32, set: &libc::sigset_t, launcher: i32) -> ! {
     // SAFETY: by the caller; sets and buffers are this process's own.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_NAME, c"atoll-witness".as_ptr());
-        // The program's output ends when the program does: nobody else may hold it open.
+        // The program's output ends when the program does, so no other process may hold it open.
         if to > 0 {
             close_range(0, to as u32 - 1);
         }

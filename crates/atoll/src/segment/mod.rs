@@ -1,4 +1,4 @@
-//! `atoll segment`: programs on segmentation cores; `atoll-segment` has the cores.
+//! `atoll segment`: runs programs on segmentation cores, which `atoll-segment` has.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::cli::{Segment, SegmentRunArgs};
 use crate::run::check::path::{self, PathError};
 use crate::run::signals;
 
-/// Why no program ran, or not to its end.
+/// The reason why no program ran, or not to its end.
 #[derive(thiserror::Error, Debug)]
 enum RunError {
     #[error("{0}")]
@@ -77,8 +77,8 @@ fn run(args: &SegmentRunArgs) -> Result<End, RunError> {
     Ok(cores.serve()?)
 }
 
-/// The cores that are asked for, or the nearest to the hardware that this machine has, and a line where those are not the nearest or can be
-/// left.
+/// Returns the cores that are asked for, or those of this machine that are nearest to the hardware. Prints a line where those
+/// are not the nearest kind, or where a program can leave them.
 fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>), RunError> {
     let with = |kind| make(kind).map(|cores| (kind, cores));
     let or_qemu = |refused: SegmentError| {
@@ -95,7 +95,7 @@ fn choose(args: &SegmentRunArgs, width: Width) -> Result<(Kind, Box<dyn Cores>),
     Ok(chosen?)
 }
 
-/// Said where nobody chose cores that a program can leave.
+/// The line that is printed where the user did not choose cores that a program can leave.
 const LEFT: &str = "atoll: segment: ldt cores stop what goes beyond the limit, but are not for programs that mean harm: those can leave them by a far \
     jump. --strict takes cores that none can leave";
 

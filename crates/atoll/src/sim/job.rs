@@ -1,6 +1,6 @@
-//! `atoll sim --nodes`: what coherence between nodes costs, as a table.
+//! `atoll sim --nodes`: prints what coherence between nodes costs, as a table.
 //!
-//! The simulation is `atoll-machine`'s `job`; one line for each number of nodes, protocol and prefetch.
+//! The simulation is `job` of `atoll-machine`. There is a line for each number of nodes, protocol and prefetch.
 
 use atoll_machine::Machine;
 use atoll_machine::job::{JobOutcome, JobSetup};

@@ -1,4 +1,4 @@
-//! `atoll sim`: a trace replayed on a machine that need not be there.
+//! `atoll sim`: replays a trace on a machine that need not be there.
 
 mod job;
 #[cfg_attr(not(feature = "parquet"), path = "no_parquet.rs")]
@@ -45,7 +45,7 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
     }
     let Some(path) = args.trace.as_ref().filter(|_| !args.describe) else { return Ok(()) };
     if let Some(csv) = &args.csv {
-        // Not to be found out after an hour.
+        // An error should not come only after an hour.
         write(csv, "")?;
     }
     let trace = Trace::open(path, args.paged.0)?;
@@ -89,7 +89,7 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
     Ok(())
 }
 
-/// Everything near for each page size and kind of tables, then the grid.
+/// Returns everything near for each page size and kind of tables, then the grid.
 fn points(args: &SimArgs, workers: usize, footprint: u64) -> Vec<(Option<Share>, Setup)> {
     let mut points = Vec::new();
     let each = |f: &mut dyn FnMut(Setup)| {

@@ -1,4 +1,4 @@
-//! Results of simulations as Parquet. Only where atoll was built with the feature `parquet`.
+//! Writes results of simulations as Parquet. It is there only where atoll was built with the feature `parquet`.
 //!
 //! The columns are those of the CSV ([`table`](super::table)).
 
@@ -62,7 +62,7 @@ pub(super) fn write(path: &Path, lines: &[Vec<(String, Value)>]) -> Result<(), P
     Ok(())
 }
 
-/// The values that are there, and for each line whether it has one.
+/// Returns the values that are there, and for each line whether it has one.
 fn present<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     let (mut present, mut levels) = (Vec::new(), Vec::new());
     for value in values {

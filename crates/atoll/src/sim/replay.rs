@@ -1,7 +1,7 @@
 //! Many replays of one trace, on all CPUs at once.
 //!
-//! `atoll sim` and `atoll repro` call it; each replay reads the trace for itself, so memory stays that of as many
-//! simulations as there are CPUs.
+//! `atoll sim` and `atoll repro` call it. Each replay reads the trace for itself, so memory stays that of as many simulations
+//! as there are CPUs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use super::select::Select;
 use crate::machine::usable_cpus;
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum SimError {
     #[error("{0}: {1}")]
@@ -49,7 +49,7 @@ pub(crate) enum SimError {
     Job(String, JobError<TraceError>),
 }
 
-/// A machine by its name, or by the path of its description.
+/// Returns a machine by its name, or by the path of its description.
 pub(crate) fn machine(name: &str) -> Result<Machine, SimError> {
     if !name.contains('/') && !name.ends_with(".toml") {
         return Ok(Machine::shipped(name)?);
@@ -58,22 +58,21 @@ pub(crate) fn machine(name: &str) -> Result<Machine, SimError> {
     Ok(Machine::read(name, &text)?)
 }
 
-/// A trace and what it touches.
+/// A trace with what it touches.
 pub(crate) struct Trace {
     path: PathBuf,
     pub(crate) header: Header,
     pub(crate) survey: Survey,
-    /// Names of regions by address.
+    /// The names of regions by address.
     pub(crate) names: BTreeMap<u64, String>,
     /// The memory that is paged: ranges of 4K pages.
     pub(crate) areas: Vec<Range<u64>>,
-    /// Workers to simulate.
+    /// The number of workers to simulate.
     pub(crate) workers: usize,
 }
 
 impl Trace {
-    /// Reads a trace once. Runs of touched pages of less than `least` bytes are not paged: they stay near, and are not
-    /// counted.
+    /// Reads a trace once. Runs of touched pages of less than `least` bytes are not paged: they stay near, and are not counted.
     pub(crate) fn open(path: &Path, least: u64) -> Result<Self, SimError> {
         let wrong = |e| SimError::Trace(path.display().to_string(), e);
         let events = read_trailer(path).map_err(wrong)?.events;
@@ -99,12 +98,12 @@ impl Trace {
         Ok(Self { path: path.to_owned(), header: reader.header().clone(), survey, names, areas, workers })
     }
 
-    /// Its path.
+    /// Returns the trace's path.
     pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// Addresses of the regions of these names: of their outlined functions, or of the functions they stand in.
+    /// Returns the addresses of the regions of these names: of their outlined functions, or of the functions they stand in.
     pub(crate) fn regions(&self, names: &[impl AsRef<str>]) -> Result<HashSet<u64>, SimError> {
         let stem = |name: &str| name.split("._omp_fn").next().unwrap_or_default().to_owned();
         let is = |name: &str| names.iter().any(|wanted| [name, &stem(name)].contains(&wanted.as_ref()));
@@ -118,18 +117,18 @@ impl Trace {
         Ok(found)
     }
 
-    /// Bytes of the paged memory in pages of this size.
+    /// Returns the bytes of the paged memory in pages of this size.
     pub(crate) fn footprint(&self, size: PageSize) -> u64 {
         self.survey.footprint(size, &self.areas)
     }
 
-    /// Pages by the number of workers that use them.
+    /// Returns the number of pages by the number of workers that use them.
     pub(crate) fn distribution(&self) -> Vec<u64> {
         self.survey.distribution(&self.areas)
     }
 
-    /// Replays the trace under every setup, first as `warm` says and then once more for what counts, of which only the regions
-    /// at these addresses are taken, if given. Results are in the setups' order.
+    /// Replays the trace under every setup, first as `warm` says and then once more for the counts, of which only those in the
+    /// regions at these addresses are taken, if given. Results are in the setups' order.
     pub(crate) fn replay(
         &self,
         node: &Node,
@@ -137,7 +136,7 @@ impl Trace {
         warm: Warm,
         regions: Option<&HashSet<u64>>,
     ) -> Result<Vec<Outcome>, SimError> {
-        // Nobody knows how many replays it takes until near memory has settled.
+        // It is not known how many replays it takes until near memory has settled.
         let bar = match warm {
             Warm::Times(warm) => {
                 progress(setups.len() as u64 * (u64::from(warm) + 1) * self.survey.events, "replaying")
@@ -157,7 +156,7 @@ impl Trace {
                         if result.is_err() {
                             next.store(setups.len(), Ordering::Relaxed);
                         }
-                        // Nobody panics while holding the lock.
+                        // No thread panics while it holds the lock.
                         if let Ok(mut results) = results.lock() {
                             results[index] = Some(result);
                         }
@@ -166,7 +165,7 @@ impl Trace {
             }
         });
         bar.finish_and_clear();
-        // Where one failed, others may not have begun; the first failure is what is told.
+        // Where one failed, others may not have begun; the first failure is reported.
         results.into_inner().unwrap_or_default().into_iter().flatten().collect()
     }
 
@@ -219,7 +218,7 @@ impl Trace {
     }
 }
 
-/// A progress bar with the time left, where there is a terminal to see it.
+/// Makes a progress bar with the remaining time, where there is a terminal to see it.
 fn progress(events: u64, what: &str) -> ProgressBar {
     use std::io::IsTerminal;
     if !std::io::stderr().is_terminal() {
@@ -229,7 +228,7 @@ fn progress(events: u64, what: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}%, {left}{msg}") {
         let left = |state: &ProgressState, out: &mut dyn Write| {
             if let Some(left) = left(state.elapsed(), state.pos(), state.len().unwrap_or(0)) {
-                // A line that cannot be drawn is drawn again soon.
+                // A bar that cannot be drawn is drawn again soon.
                 let _ = write!(out, "{left}, ");
             }
         };
@@ -240,13 +239,13 @@ fn progress(events: u64, what: &str) -> ProgressBar {
     bar
 }
 
-/// Between two drawings of a bar.
+/// The time between two drawings of a bar.
 const TICK: Duration = Duration::from_millis(500);
-/// From this time on, and this share of the events, what is left is estimated.
+/// The time and the share of the events after which the remaining time is estimated.
 const ESTIMATED_AFTER: (Duration, f64) = (Duration::from_secs(1), 0.005);
 
-/// The time left at the pace so far; none while that is not known, and none where all has been read and only the last of it is
-/// simulated yet.
+/// Returns the remaining time at the pace so far; `None` while that is not known, and where everything was read and only the
+/// last part is still simulated.
 fn left(elapsed: Duration, done: u64, all: u64) -> Option<String> {
     let share = done as f64 / all.max(1) as f64;
     if elapsed < ESTIMATED_AFTER.0 || share < ESTIMATED_AFTER.1 || done >= all {

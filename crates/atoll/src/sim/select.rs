@@ -1,4 +1,4 @@
-//! Which events of a trace are simulated: those on paged memory, and in the regions that count.
+//! Selects the events of a trace that are simulated: those on paged memory, and in the regions that count.
 //!
 //! [`replay`](super::replay) passes every chunk through it.
 
@@ -8,24 +8,24 @@ use std::ops::Range;
 use atoll_machine::survey::contains;
 use atoll_record::trace::Event;
 
-/// What is kept.
+/// The selection.
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     areas: Vec<Range<u64>>,
-    /// Addresses of regions; none: everything counts.
+    /// The addresses of regions; `None`: everything counts.
     regions: Option<HashSet<u64>>,
-    /// Workers that are in one of them.
+    /// Whether each worker is in one of them.
     inside: Vec<bool>,
 }
 
 impl Select {
-    /// Keeps accesses within `areas`, sorted ranges of 4K pages, and of all events those in `regions`, if that is given.
-    /// Pages that come and go are kept always.
+    /// Makes a selection of accesses within `areas`, sorted ranges of 4K pages, and of all events those in `regions`, if that
+    /// is given. Maps and unmaps are always kept.
     pub(crate) fn new(areas: Vec<Range<u64>>, regions: Option<HashSet<u64>>) -> Self {
         Self { areas, regions, inside: Vec::new() }
     }
 
-    /// Drops what is not kept of `events[from..]`.
+    /// Drops the events of `events[from..]` that are not selected.
     pub(crate) fn apply(&mut self, events: &mut Vec<Event>, from: usize) {
         let mut kept = from;
         for index in from..events.len() {
@@ -47,7 +47,7 @@ impl Select {
         }
     }
 
-    /// Is it of a region that counts?
+    /// Whether the event is of a region that counts.
     fn counts(&mut self, event: &Event) -> bool {
         let (Some(regions), Some(worker)) = (&self.regions, event.worker()) else { return true };
         let worker = usize::from(worker);

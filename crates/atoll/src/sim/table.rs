@@ -1,4 +1,4 @@
-//! The results of simulations, as a table and as comma-separated values.
+//! Prints the results of simulations, as a table and as comma-separated values.
 
 use std::fmt::Write;
 
@@ -12,19 +12,19 @@ use crate::run::summary::{bytes, count, write_aligned};
 /// One simulation and its result.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    /// What was written; none: everything near.
+    /// The near limit as the user wrote it; `None`: everything near.
     pub(crate) share: Option<Share>,
     pub(crate) setup: Setup,
     pub(crate) outcome: Outcome,
 }
 
 impl Cell {
-    /// Simulated seconds.
+    /// Returns the simulated seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.outcome.elapsed as f64 / 1e12
     }
 
-    /// The time with everything near over this one's.
+    /// Returns the time with everything near over this one's.
     fn relative(&self, all: &[Self]) -> Option<f64> {
         let (page, tables) = (self.setup.page, self.setup.tables);
         let base =
@@ -55,7 +55,7 @@ const HEADS: [&str; 19] = [
     "idle",
 ];
 
-/// A line for each simulation; counts are per worker, the time's parts in percent of all workers' time.
+/// Returns a line for each simulation; counts are per worker, and the parts of the time in percent of all workers' time.
 pub(crate) fn text(cells: &[Cell]) -> String {
     let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
     rows.extend(cells.iter().map(|cell| row(cell, cells)));
@@ -96,13 +96,13 @@ fn row(cell: &Cell, cells: &[Cell]) -> Vec<String> {
 pub(crate) enum Value {
     /// Words.
     Text(String),
-    /// A number of things; none where there is no such number.
+    /// A number of things; `None` where there is no such number.
     Count(Option<u64>),
-    /// A measure, as seconds; none where there is no such measure.
+    /// A measure, such as seconds; `None` where there is no such measure.
     Number(Option<f64>),
 }
 
-/// Names and values of every simulation: sums over all workers, times in seconds.
+/// Returns names and values of every simulation: sums over all workers, times in seconds.
 pub(crate) fn columns(machine: &str, cells: &[Cell]) -> Vec<Vec<(String, Value)>> {
     let line = |cell: &Cell| {
         let (setup, total) = (&cell.setup, cell.outcome.total());
@@ -139,7 +139,7 @@ pub(crate) fn columns(machine: &str, cells: &[Cell]) -> Vec<Vec<(String, Value)>
     cells.iter().map(line).collect()
 }
 
-/// Every simulation on a line.
+/// Returns every simulation on a line.
 pub(crate) fn csv(machine: &str, cells: &[Cell]) -> String {
     let lines = columns(machine, cells);
     let mut out = String::new();
@@ -159,7 +159,7 @@ pub(crate) fn csv(machine: &str, cells: &[Cell]) -> String {
     out
 }
 
-/// Pages by the number of workers that use them, in percent of all.
+/// Returns the pages by the number of workers that use them, in percent of all.
 pub(crate) fn distribution(pages: &[u64]) -> String {
     let all = pages.iter().sum::<u64>().max(1);
     let mut out = String::from("pages by workers that use them:");
@@ -170,7 +170,7 @@ pub(crate) fn distribution(pages: &[u64]) -> String {
     out
 }
 
-/// A near limit in bytes: whole pages, at least one.
+/// Returns a near limit in bytes: whole pages, at least one.
 pub(crate) fn near(share: Share, footprint: u64, setup: &Setup) -> u64 {
     let size = setup.page.largest();
     let wanted = match share {

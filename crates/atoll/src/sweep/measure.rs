@@ -1,4 +1,4 @@
-//! One run of a sweep: `atoll run` as a process of its own, its figures read from its record.
+//! Makes one run of a sweep: `atoll run` as a process of its own, whose figures are read from its record.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use atoll_record::{Figures, Record, RecordError};
 
 use crate::cli::{MemoryArgs, SweepArgs};
 
-/// What is varied.
+/// The settings that are varied.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) near: Option<Size>,
@@ -18,7 +18,7 @@ pub(super) struct Point {
     pub(super) page: PageSize,
 }
 
-/// Why a run of a sweep could not be made.
+/// The reason why a run of a sweep could not be made.
 #[derive(thiserror::Error, Debug)]
 pub(super) enum MeasureError {
     #[error("`atoll run` cannot be started: {0}")]
@@ -29,12 +29,12 @@ pub(super) enum MeasureError {
     Record(RecordError),
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub(super) enum Outcome {
-    /// It succeeded.
+    /// The run succeeded.
     Done(Box<Figures>),
-    /// It failed, in these words.
+    /// The run failed, in these words.
     Failed(String),
 }
 
@@ -63,11 +63,11 @@ fn arguments(memory: &MemoryArgs, point: &Point, record: &Path) -> Vec<OsString>
 /// Makes one run.
 ///
 /// # Errors
-/// It could not be made at all; that the program failed is an [`Outcome`].
+/// The run could not be made at all; a program that failed is an [`Outcome`].
 pub(super) fn measure(args: &SweepArgs, point: &Point) -> Result<Outcome, MeasureError> {
     let record = tempfile::NamedTempFile::new().map_err(MeasureError::Temporary)?;
     let mut command = Command::new("/proc/self/exe");
-    // The name by which `atoll top` and messages know it.
+    // This is the name by which `atoll top` and messages know it.
     std::os::unix::process::CommandExt::arg0(&mut command, "atoll");
     command.args(arguments(&args.memory, point, record.path())).args(&args.program.words);
     if !args.show {

@@ -1,4 +1,4 @@
-//! `atoll sweep`: a program's speed by near memory, policy and page size (the CMCP paper's Figure 8).
+//! `atoll sweep`: measures a program's speed by near memory, policy and page size (the CMCP paper's Figure 8).
 
 mod measure;
 mod table;
@@ -16,7 +16,7 @@ use crate::run::summary::many;
 use measure::{MeasureError, Outcome, Point, measure};
 use table::Cell;
 
-/// Why there is no table.
+/// The reason why there is no table.
 #[derive(thiserror::Error, Debug)]
 enum SweepError {
     #[error("{0}")]
@@ -40,7 +40,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> ExitCode {
 
 fn try_sweep(args: &SweepArgs) -> Result<(), SweepError> {
     if let Some(path) = &args.csv {
-        // Not to be found out after an hour.
+        // An error should not come only after an hour.
         write(path, "")?;
     }
     let pages = pages(args);
@@ -82,7 +82,7 @@ fn try_sweep(args: &SweepArgs) -> Result<(), SweepError> {
     Ok(())
 }
 
-/// The page sizes, smallest first, each once.
+/// Returns the page sizes, smallest first, each once.
 fn pages(args: &SweepArgs) -> Vec<PageSize> {
     let mut pages = args.page.clone();
     pages.sort();
@@ -90,14 +90,14 @@ fn pages(args: &SweepArgs) -> Vec<PageSize> {
     pages
 }
 
-/// What the program needs near with pages of this size: larger ones take more. Where it did not run with them, what it needs with the
-/// first ones with which it ran.
+/// Returns the near memory that the program needs with pages of this size; larger ones take more. Where it did not run with
+/// them, it is the need with the first size with which it ran.
 fn footprint(all_near: &[Cell], page: PageSize) -> u64 {
     let own = all_near.iter().find(|cell| cell.point.page == page).and_then(Cell::footprint);
     own.or_else(|| all_near.iter().find_map(Cell::footprint)).unwrap_or(0)
 }
 
-/// A share in bytes, in whole pages, of which there is at least one: a limit of nothing would be no limit that `atoll run` takes.
+/// Returns a share in bytes, in whole pages, at least one: `atoll run` takes no limit of 0.
 fn near(share: Share, footprint: u64, page: PageSize) -> Size {
     let bytes = match share {
         Share::Percent(percent) => (footprint as f64 * percent / 100.0) as u64,

@@ -1,4 +1,4 @@
-//! A sweep's results: the medians as a table, every run as comma-separated values.
+//! Prints a sweep's results: the medians as a table, every run as comma-separated values.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use crate::cli::Share;
 use crate::csv;
 use crate::run::summary::{bytes, count, head, write_aligned};
 
-/// All runs at one point.
+/// The runs at one point.
 #[derive(Debug)]
 pub(super) struct Cell {
-    /// What was written; none: all near.
+    /// The near limit as the user wrote it; `None`: all near.
     pub(super) share: Option<Share>,
     pub(super) point: Point,
     pub(super) outcomes: Vec<Outcome>,
@@ -34,17 +34,17 @@ impl Cell {
         })
     }
 
-    /// The median of what `f` tells of the runs that succeeded.
+    /// Returns the median of `f` over the runs that succeeded.
     pub(super) fn median(&self, f: impl Fn(&Figures) -> f64) -> Option<f64> {
         median(self.done().map(f).collect())
     }
 
-    /// The median time.
+    /// Returns the median time.
     pub(super) fn seconds(&self) -> Option<f64> {
         self.median(|figures| figures.wall_seconds)
     }
 
-    /// The most that any of the runs needed near, so that nothing would have been evicted.
+    /// Returns the greatest near memory that any of the runs needed so that nothing would have been evicted.
     pub(super) fn footprint(&self) -> Option<u64> {
         self.done().map(|f| f.memory.footprint_peak_bytes).max()
     }
@@ -64,7 +64,7 @@ const HEADS: [&str; 10] =
     ["near", "limit", "time", "relative", "minor", "major", "write", "evicted", "inval", ""];
 const UNITS: [&str; 10] = ["", "bytes", "s", "speed", "faults", "faults", "faults", "pages", "TLBs", ""];
 
-/// One block a policy and page size, each with all shares of near memory. `all_near` are the runs without limit.
+/// Returns a block for each policy and page size, with all shares of near memory. `all_near` are the runs without limit.
 pub(super) fn text(cells: &[Cell], all_near: &[Cell]) -> String {
     let mut out = String::new();
     let mut shown: Vec<(String, String)> = Vec::new();
@@ -116,7 +116,7 @@ first_faults,write_faults,prefetched_pages,evictions_clean,evictions_dirty,bytes
 remote_tlb_invalidations,scan_unmapped_pages,fault_seconds,waits,resident_peak_bytes,footprint_peak_bytes,\
 data_peak_bytes,pinned_peak_bytes,table_bytes,far_stored_bytes,kernel_tlb_shootdowns\n";
 
-/// Every run on a line.
+/// Returns every run on a line.
 pub(super) fn csv<'a>(cells: impl Iterator<Item = &'a Cell>, all_near: &[Cell]) -> String {
     let mut out = CSV_HEAD.to_owned();
     for cell in cells {

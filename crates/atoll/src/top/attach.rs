@@ -1,4 +1,4 @@
-//! Finding running programs, and their control blocks mapped read-only.
+//! Finds running programs, and maps their control blocks read-only.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use crate::run::process::stat;
 /// A control block seen from outside. Its program may end at any time; the memory stays.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    /// The launcher.
+    /// The launcher's process.
     pub(crate) launcher: i32,
     at: NonNull<Control>,
 }
@@ -31,13 +31,13 @@ impl Drop for Attached {
 /// The runs that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Those that run, by launcher.
+    /// The runs whose program runs, by launcher.
     pub(crate) running: Vec<Attached>,
-    /// Those whose program has ended though their launcher lives: what started the program may go on for long.
+    /// The runs whose program has ended while their launcher lives: what started the program may go on for long.
     pub(crate) ended: Vec<Attached>,
 }
 
-/// The runs whose launcher or program is `pid`, or all.
+/// Returns the runs whose launcher or program is `pid`, or all runs.
 pub(crate) fn find(pid: Option<i32>) -> Found {
     let Ok(entries) = fs::read_dir("/proc") else { return Found::default() };
     let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -47,7 +47,7 @@ pub(crate) fn find(pid: Option<i32>) -> Found {
         .filter(|a| pid.is_none_or(|pid| pid == a.launcher || pid == a.program()))
         .collect();
     found.sort_by_key(|a| a.launcher);
-    // The first node speaks for those whose launchers it started.
+    // The origin's run stands for those whose launchers it started.
     let launchers: Vec<i32> = found.iter().map(|a| a.launcher).collect();
     found.retain(|a| {
         a.control().settings.node == 0 || !parent(a.launcher).is_some_and(|p| launchers.contains(&p))
@@ -93,19 +93,19 @@ fn map(launcher: i32, file: &File) -> Option<Attached> {
 }
 
 impl Attached {
-    /// The control block.
+    /// Returns the control block.
     pub(crate) fn control(&self) -> &Control {
         // SAFETY: mapped for as long as `self` lives; all that changes in it is atomic.
         unsafe { self.at.as_ref() }
     }
 
-    /// The program's process; 0 while there is none.
+    /// Returns the program's process; 0 while there is none.
     pub(crate) fn program(&self) -> i32 {
         self.control().program.load(Ordering::Relaxed)
     }
 
-    /// Does the launcher still live, and the program if there was one? A process that nobody has waited for yet keeps its number
-    /// and its name, but is over.
+    /// Whether the launcher still lives, and the program if there was one. A process that nobody has waited for yet keeps its
+    /// number and its name, but is over.
     pub(crate) fn is_running(&self) -> bool {
         let lives = |pid| stat(pid).is_some_and(|stat| !stat.is_zombie);
         let program = self.program();
@@ -113,7 +113,7 @@ impl Attached {
         is_launcher && lives(self.launcher) && (program == 0 || lives(program))
     }
 
-    /// What is counted now. `rate` is in ticks a second.
+    /// Returns the counters now. `rate` is in ticks a second.
     pub(crate) fn figures(&self, rate: f64) -> Figures {
         let program = match self.program() {
             0 => String::new(),
@@ -122,11 +122,11 @@ impl Attached {
         figures::collect(self.control(), &program, self.age(), rate)
     }
 
-    /// Seconds since the launcher started.
+    /// Returns the seconds since the launcher started.
     fn age(&self) -> f64 {
         let age = || {
             let stat = fs::read_to_string(format!("/proc/{}/stat", self.launcher)).ok()?;
-            // starttime is field 22, in clock ticks since the machine started; the name ends at the last ')'.
+            // The field starttime is number 22, in clock ticks since the machine started; the name ends at the last ')'.
             let start: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
             let up: f64 = line("/proc/uptime").split(' ').next()?.parse().ok()?;
             // SAFETY: no pointers.

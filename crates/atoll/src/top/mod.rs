@@ -1,4 +1,4 @@
-//! `atoll top`: running programs, live.
+//! `atoll top`: shows running programs, live.
 
 mod attach;
 mod screen;

@@ -19,7 +19,7 @@ use crate::run::summary::{bytes, count};
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// One run and what was counted at the last two looks.
+/// A run and its counters at the last two looks.
 struct View {
     attached: Attached,
     now: Figures,
@@ -34,7 +34,7 @@ struct State {
     looked: Instant,
 }
 
-/// Shows it until the user quits.
+/// Shows the view until the user quits.
 pub(super) fn show(pid: Option<i32>) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let clock = Clock::start();
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// Reads the counters; finds runs that came and forgets those that ended.
+    /// Reads the counters; adds runs that came and removes those that ended.
     fn look(&mut self) {
         let rate = self.clock.rate();
         self.looked = Instant::now();
@@ -94,7 +94,7 @@ impl State {
         self.chosen %= self.views.len();
         let view = &self.views[self.chosen];
         let f = &view.now;
-        // The nodes' table with its heads, where there is one.
+        // This is the table of nodes with its heads, where there is one.
         let nodes = if f.nodes.is_empty() { 0 } else { f.nodes.len() as u16 + 1 };
         let [head, gauge, table, by_node, foot] = Layout::vertical([
             Constraint::Length(2),

@@ -1,20 +1,20 @@
 //! Takes the bytes from the engines' pipe apart into blocks of words.
 //!
-//! What the words say is `team`'s to know.
+//! `team` knows the meaning of the words.
 
 use atoll_trace_wire::{BLOCK_WORDS, word};
 
-/// What came through the pipe is none of what engines send: somebody else wrote into it.
+/// The bytes in the pipe are not what engines send: another process wrote into it.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 #[error(
     "the engine's pipe carries what no engine sends, at its byte {at}: something else wrote to the program's descriptor"
 )]
 pub(crate) struct Foreign {
-    /// Bytes before it.
+    /// The number of bytes before it.
     pub(crate) at: u64,
 }
 
-/// Bytes on their way to become blocks.
+/// Bytes that are collected into blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ impl Blocks {
     /// Adds bytes and calls `each` with the thread and the words of each block that is then whole.
     ///
     /// # Errors
-    /// They are no blocks.
+    /// The bytes are no blocks.
     pub(crate) fn add(&mut self, bytes: &[u8], mut each: impl FnMut(u32, &[u64])) -> Result<(), Foreign> {
         self.bytes.extend_from_slice(bytes);
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! What an engine consists of, where it is, and whether it can run the program.
+//! Finds the parts of an engine, and checks whether it can run the program.
 //!
 //! `launch` starts the command made here.
 
@@ -20,54 +20,54 @@ const QEMU: &str = "qemu-x86_64";
 const PLUGIN: &str = "libatoll_qemu_plugin.so";
 const HOOKS: &str = "libatoll_hooks.so";
 
-/// Why there is no engine for a program.
+/// The reason why there is no engine for a program.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum EngineError {
-    /// The program's name means no program.
+    /// The program's name leads to no program.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// It is no ELF executable of x86-64.
+    /// The program is no ELF executable of x86-64.
     #[error("{0} cannot be traced: it is {1}")]
     Program(String, &'static str),
-    /// It could not be looked at.
+    /// The program could not be read.
     #[error("{0} cannot be looked at: {1}")]
     Unreadable(String, std::io::Error),
-    /// No QEMU.
+    /// There is no QEMU.
     #[error(
         "{QEMU} is not installed, which sees the accesses of unmodified programs: apt-get install qemu-user"
     )]
     NoQemu,
     /// QEMU has another plugin interface.
     #[error(
-        "{path} is version {found}, and atoll's plugin works with 6.0 to 8.2: put such a one first in PATH"
+        "{path} is version {found}, and atoll's plugin works with 6.0 to 8.2: put such a version first in PATH"
     )]
     QemuVersion {
         /// The file.
         path: String,
-        /// What it says of itself.
+        /// The version that it reports.
         found: String,
     },
-    /// One of our own libraries is missing.
+    /// One of atoll's own libraries is missing.
     #[error("{0} is neither in {1} nor in {2}: build it (cargo build --workspace) or install atoll again")]
     Absent(&'static str, String, String),
-    /// A library's path cannot be handed over.
+    /// A library's path cannot be passed on.
     #[error(
         "the path {0} has a space, comma or colon in it, which a preloaded library's cannot have: move it"
     )]
     Separator(String),
 }
 
-/// What the engine is told.
+/// The parameters of an engine.
 pub(crate) struct Order<'a> {
-    /// The program, its name first.
+    /// The program and its arguments, its name first.
     pub(crate) words: &'a [OsString],
-    /// Descriptor of the pipe, as the program inherits it.
+    /// The descriptor of the pipe, as the program inherits it.
     pub(crate) pipe: i32,
-    /// Places of the filter; 0: none.
+    /// The number of places of the filter; 0: none.
     pub(crate) filter: u32,
 }
 
-/// The program and its engine, found and fit for each other.
+/// The program and its engine, found and checked.
 #[derive(Debug)]
 pub(crate) struct Engine {
     /// The program's file.
@@ -97,7 +97,7 @@ impl Engine {
                     path::find(OsStr::new(QEMU), search.as_deref()).map_err(|_| EngineError::NoQemu)?;
                 check_version(&qemu)?;
                 let plugin = own(PLUGIN, &executable)?;
-                // QEMU splits what it is told at commas.
+                // QEMU splits its arguments at commas.
                 if let Some(path) = [&plugin, &hooks].into_iter().find(|path| has_comma(path.as_os_str())) {
                     return Err(EngineError::Separator(path.display().to_string()));
                 }
@@ -172,7 +172,7 @@ fn check(program: &Path) -> Result<(), EngineError> {
     Err(EngineError::Program(shown, what))
 }
 
-/// QEMU's plugin interface is at version 1 from 6.0 on, and 9.0 takes no plugin older than version 2.
+/// Checks QEMU's version. Its plugin interface is at version 1 from 6.0 on, and 9.0 takes no plugin older than version 2.
 fn check_version(qemu: &Path) -> Result<(), EngineError> {
     let said = Command::new(qemu).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let said = String::from_utf8_lossy(&said).into_owned();

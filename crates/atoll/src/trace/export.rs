@@ -1,6 +1,6 @@
 //! Makes Parquet of a trace: a row for each event.
 //!
-//! Columns that an event's kind does not have are null. Only where atoll was built with the feature `parquet`.
+//! Columns that an event's kind does not have are null. It is there only where atoll was built with the feature `parquet`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -18,7 +18,7 @@ use parquet::schema::parser::parse_message_type;
 
 use super::launch::{SaveError, create, save};
 
-/// Rows of a group: about 30 MB while it is put together.
+/// The number of rows in a group: about 30 MB while it is put together.
 const GROUP_ROWS: usize = 1 << 19;
 
 const SCHEMA: &str = "message event {
@@ -31,16 +31,16 @@ const SCHEMA: &str = "message event {
     optional int64 instructions;
 }";
 
-/// Why a trace was not exported.
+/// The reason why a trace was not exported.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum ExportError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error("{0}: {1}")]
     Trace(String, TraceError),
-    /// The file.
+    /// The file cannot be written.
     #[error("{0}")]
     Save(#[from] SaveError),
-    /// Its contents.
+    /// The contents cannot be encoded.
     #[error("{0} cannot be written: {1}")]
     Parquet(String, ParquetError),
 }
@@ -112,7 +112,7 @@ fn row(event: &Event) -> Row {
     }
 }
 
-/// The values of a column that has nulls, and for each row whether it has a value.
+/// Returns the values of a column that has nulls, and for each row whether it has a value.
 fn present<T>(rows: &[Row], value: impl Fn(&Row) -> Option<T>) -> (Vec<T>, Vec<i16>) {
     let levels = rows.iter().map(|row| i16::from(value(row).is_some())).collect();
     (rows.iter().filter_map(value).collect(), levels)
@@ -156,7 +156,7 @@ fn write_group(
     group.close().map(drop)
 }
 
-/// Columns by their place in the schema.
+/// The indexes of columns in the schema.
 const PAGE: usize = 2;
 const PAGES: usize = 4;
 const NAME: usize = 5;

@@ -1,7 +1,8 @@
 //! Makes a trace of libCacheSim's oracleGeneral format.
 //!
-//! That is a row of 24 bytes for each request, little-endian: time (4 bytes), object (8), its bytes (4), number of the object's next
-//! request (8), which is not needed. Objects become pages in the order they first come; one larger than a page is still one.
+//! That format is a row of 24 bytes for each request, little-endian: time (4 bytes), object (8), its bytes (4), and the number
+//! of the object's next request (8), which is not needed. Objects become pages in the order in which they first come; an object
+//! larger than a page is still one page.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -15,24 +16,24 @@ use super::launch::{SaveError, create, save};
 const ROW_BYTES: usize = 24;
 const OBJECT: std::ops::Range<usize> = 4..12;
 
-/// Why a file cannot be imported.
+/// The reason why a file cannot be imported.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum ImportError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{0} cannot be read: {1}")]
     Read(String, io::Error),
-    /// Its length is not a whole number of rows.
+    /// The file's length is not a whole number of rows.
     #[error("{path} is cut off at byte {at}, in the middle of a row of oracleGeneral ({ROW_BYTES} bytes)")]
     Cut {
         /// The file.
         path: String,
-        /// Its length.
+        /// The file's length.
         at: u64,
     },
-    /// It is compressed, as most published ones are.
+    /// The file is compressed, as most published ones are.
     #[error("{0} is compressed: unpack it first (zstd -d)")]
     Compressed(String),
-    /// The trace.
+    /// The trace cannot be written.
     #[error("{0}")]
     Save(#[from] SaveError),
 }

@@ -1,4 +1,4 @@
-//! Runs the program under its engine and makes a trace of what the engine tells.
+//! Runs the program under its engine and makes a trace of the engine's words.
 //!
 //! `engine` says what to start; words go through `blocks` and `team` to `output`.
 
@@ -26,34 +26,34 @@ use crate::run::process::Process;
 use crate::run::signals::Signals;
 use crate::run::watch::{self, Ending, WatchError};
 
-/// Bytes the pipe should hold, and that are read at once: the program seldom waits then.
+/// The bytes that the pipe should hold, and that are read at once: the program then seldom waits.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Why no program was started.
+/// The reason why no program was started.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum TraceError {
-    /// No engine for it.
+    /// There is no engine for it.
     #[error("{0}")]
     Engine(#[from] EngineError),
     /// OMP_NUM_THREADS is too large.
     #[error("{0}")]
     Workers(LaunchError),
-    /// The trace's directory does not take it.
+    /// The trace's directory does not take the file.
     #[error("{0}")]
     Save(#[from] SaveError),
-    /// No pipe.
+    /// There is no pipe.
     #[error("no pipe for the engine: {0}")]
     Pipe(io::Error),
-    /// The kernel would not execute it.
+    /// The kernel refused to execute the program.
     #[error("the engine cannot be executed: {0}")]
     Exec(io::Error),
-    /// Signals or processes.
+    /// Signals or processes cannot be watched.
     #[error("{0}")]
     Watch(#[from] WatchError),
 }
 
 impl TraceError {
-    /// The exit status this ends with.
+    /// Returns the exit status for this error.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Engine(EngineError::Path(PathError::NotFound(..))) => 127,
@@ -63,29 +63,29 @@ impl TraceError {
     }
 }
 
-/// The trace is not there.
+/// The reason why the trace is not there.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum SaveError {
-    /// The file.
+    /// The file cannot be written.
     #[error("the trace {0} cannot be written: {1}")]
     File(String, io::Error),
-    /// What came through the pipe.
+    /// The pipe carried other bytes than an engine's.
     #[error("{0}")]
     Foreign(#[from] Foreign),
 }
 
-/// A program that is over.
+/// A program that has ended.
 pub(crate) struct Finished {
-    /// How it ended.
+    /// How the program ended.
     pub(crate) ending: Ending,
-    /// Why there is no trace, if there is none.
+    /// The reason why there is no trace, if there is none.
     pub(crate) failed: Option<SaveError>,
 }
 
-/// A file that gets its name when it is whole.
+/// Makes a file that gets its name when it is whole.
 pub(super) fn create(path: &Path) -> Result<NamedTempFile, SaveError> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As for any new file: what the user's mask leaves of this.
+    // The mode is that of any new file: the user's mask takes bits away from this.
     let permissions = std::fs::Permissions::from_mode(0o666);
     let builder = tempfile::Builder::new().prefix(".atoll-trace-").permissions(permissions).tempfile_in(dir);
     let refused = if path.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { builder };
@@ -136,7 +136,7 @@ pub(crate) fn launch(args: &TraceArgs) -> Result<Finished, TraceError> {
     let output = Output::new(writer, limits, args.engine == EngineArg::Qemu);
 
     let (pipe, to) = io::pipe().map_err(TraceError::Pipe)?;
-    // Inherited by the program, unlike what `pipe` makes.
+    // The program inherits this descriptor, unlike those that `pipe` makes.
     let to = out_of_the_way(to.into_raw_fd());
     let signals = Signals::take().map_err(WatchError::Signals)?;
     let filter = if args.exact { 0 } else { args.filter };
@@ -167,7 +167,7 @@ fn start(
     if named || std::env::var_os("OMP_NUM_THREADS").is_none() {
         command.env("OMP_NUM_THREADS", workers.to_string());
     }
-    // Workers that wait must leave the CPU to those that work: there may be many for each.
+    // Workers that wait must leave the CPU to those that work: there may be many for each CPU.
     if std::env::var_os("OMP_WAIT_POLICY").is_none() {
         command.env("OMP_WAIT_POLICY", "passive");
     }
@@ -175,7 +175,7 @@ fn start(
     command.spawn().map_err(TraceError::Exec)
 }
 
-/// Reads what the engine tells until the program is over, passing signals on meanwhile. With `stop` the program is ended when
+/// Reads the engine's words until the program is over, and passes signals on meanwhile. With `stop` the program is ended when
 /// no more of it is recorded.
 fn collect<W: Write>(
     mut pipe: PipeReader,

@@ -1,7 +1,7 @@
-//! `atoll trace`: runs a program under an engine that sees its accesses, and writes what these were.
+//! `atoll trace`: runs a program under an engine that sees its accesses, and writes them.
 //!
-//! The engine (`engine`) writes words to a pipe; `blocks` takes them apart, `team` puts them in order, `output` writes those that
-//! are wanted in the format of `atoll_record::trace`. `import` and `export` do without a program.
+//! The engine (`engine`) writes words to a pipe. `blocks` takes them apart, `team` puts them in order, and `output` writes
+//! those that are wanted in the format of `atoll_record::trace`. `import` and `export` need no program.
 
 mod blocks;
 mod engine;

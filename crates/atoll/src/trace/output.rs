@@ -1,7 +1,7 @@
-//! Writes events in their final order, as far as they are asked for.
+//! Writes events in their final order, as far as they are wanted.
 //!
-//! `team` calls it in that order; `select` says which regions are wanted. After an error of the file everything is
-//! dropped, and [`Output::finish`] tells.
+//! `team` calls it in that order; `select` says which regions are wanted. After an error of the file everything is dropped, and
+//! [`Output::finish`] returns the error.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -11,35 +11,35 @@ use atoll_record::trace::{Event, Writer};
 use super::select::Regions;
 use crate::names::Names;
 
-/// Instructions are gathered until there are this many: finer than any cost a page can have.
+/// The number of instructions that are gathered: finer than any cost that a page can have.
 pub(crate) const COMPUTE_QUANTUM: u32 = 256;
 
-/// What is recorded.
+/// The limits of what is recorded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
-    /// Only these regions.
+    /// The regions that are recorded; `None`: all.
     pub(crate) regions: Option<Regions>,
-    /// Only until a mark of the first worker has come so often.
+    /// The number of times that a mark of the first worker comes before recording ends; `None`: no limit.
     pub(crate) iterations: Option<u64>,
 }
 
-/// The trace being written.
+/// The trace that is being written.
 pub(crate) struct Output<W: Write> {
     writer: Writer<W>,
     /// The program's object files.
     pub(crate) names: Names,
     limits: Limits,
-    /// Does the engine count instructions?
+    /// Whether the engine counts instructions.
     counts_instructions: bool,
-    /// Instructions of each worker that no event told of yet.
+    /// The instructions of each worker that no event has told of yet.
     gathered: Vec<u64>,
-    /// Regions begun.
+    /// The number of regions begun.
     regions: u64,
-    /// How often each mark of the first worker came.
+    /// The number of times that each mark of the first worker came.
     marks: HashMap<u64, u64>,
-    /// Addresses of regions that were recorded.
+    /// The addresses of regions that were recorded.
     recorded: BTreeMap<u64, Option<String>>,
-    /// Accesses the engine saw.
+    /// The number of accesses that the engine saw.
     pub(crate) seen: u64,
     wanted: bool,
     over: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Output<W: Write> {
 }
 
 impl<W: Write> Output<W> {
-    /// Writes with `writer` what `limits` allow.
+    /// Makes an output that writes with `writer` what `limits` allow.
     pub(crate) fn new(writer: Writer<W>, limits: Limits, counts_instructions: bool) -> Self {
         Self {
             writer,
@@ -65,7 +65,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// A team begins a region.
+    /// Notes that a team begins a region.
     pub(crate) fn region_begins(&mut self, address: u64) {
         self.regions += 1;
         let name = self.names.function(address).map(str::to_owned);
@@ -78,12 +78,13 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// The team is done.
+    /// Notes that the team's region is over.
     pub(crate) fn region_ends(&mut self) {
         self.wanted = self.limits.regions.is_none();
     }
 
-    /// The first worker is to come to a mark. What follows is not recorded if it has come as often as was asked for.
+    /// Notes that the first worker is to come to a mark. What follows is not recorded if the mark has come as often as was
+    /// asked for.
     pub(crate) fn mark_ahead(&mut self, name: u64) {
         if let Some(most) = self.limits.iterations
             && self.wanted
@@ -94,7 +95,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// A worker executed instructions.
+    /// Notes that a worker executed instructions.
     pub(crate) fn elapsed(&mut self, worker: u16, instructions: u64) {
         if self.counts_instructions && self.wanted {
             let worker = usize::from(worker);
@@ -105,26 +106,26 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// A worker touched a page.
+    /// Notes that a worker touched a page.
     pub(crate) fn access(&mut self, worker: u16, page: u64, write: bool) {
         self.compute(worker, u64::from(COMPUTE_QUANTUM));
         self.push(&Event::Access { worker, page, write });
     }
 
-    /// A mark of a worker.
+    /// Notes a mark of a worker.
     pub(crate) fn mark(&mut self, worker: u16, mark: &Event) {
         self.compute(worker, 1);
         self.push(mark);
     }
 
-    /// The address space changed: this is recorded wherever recording goes on at all.
+    /// Notes a change of the address space, which is recorded wherever recording goes on at all.
     pub(crate) fn mapping(&mut self, event: &Event) {
         let wanted = std::mem::replace(&mut self.wanted, true);
         self.push(event);
         self.wanted = wanted;
     }
 
-    /// Tells of a worker's instructions if there are at least `least`.
+    /// Writes a worker's instructions if there are at least `least`.
     fn compute(&mut self, worker: u16, least: u64) {
         if let Some(gathered) = self.gathered.get_mut(usize::from(worker))
             && *gathered >= least
@@ -144,15 +145,15 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Is all there that was asked for?
+    /// Whether everything that was asked for is recorded.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Writes the end and hands back what was written to.
+    /// Writes the end and returns the writer.
     ///
     /// # Errors
-    /// The first that writing met.
+    /// The first error of writing.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.failed {
             return Err(error);

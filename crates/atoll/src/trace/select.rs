@@ -1,42 +1,42 @@
-//! `--regions`: which regions are recorded.
+//! `--regions`: selects the regions that are recorded.
 //!
 //! `output` asks at each region's begin.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Regions by number, name or address; any of them will do.
+/// Regions by number, name or address; a region that any item names is selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Regions(Vec<Item>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
-    /// In the order the program begins them, from 1.
+    /// The numbers of regions in the order in which the program begins them, from 1.
     Numbers(u64, u64),
-    /// Symbol of the outlined function, or the part before `._omp_fn`.
+    /// The symbol of the outlined function, or the part before `._omp_fn`.
     Name(String),
-    /// Its address.
+    /// The address of the outlined function.
     Address(u64),
 }
 
-/// Why a text selects no regions.
+/// The reason why a text selects no regions.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum RegionsError {
     #[error(
         "regions are numbers from 1 (3, 5-9), functions' names, or addresses (0x401000), with commas between"
     )]
     Empty,
-    #[error("`{0}` is no range of regions: write 5-9, with numbers from 1")]
+    #[error("`{0}` is not a range of regions: write 5-9, with numbers from 1")]
     Range(String),
 }
 
-/// The part of an outlined function's name that the program's author wrote.
+/// Returns the part of an outlined function's name that the program's author wrote.
 fn stem(name: &str) -> &str {
     name.split("._omp_fn").next().unwrap_or(name)
 }
 
 impl Regions {
-    /// Is this region among them? `number` counts regions from 1.
+    /// Whether this region is selected. `number` counts regions from 1.
     pub(crate) fn have(&self, number: u64, address: u64, name: Option<&str>) -> bool {
         self.0.iter().any(|item| match item {
             Item::Numbers(first, last) => (*first..=*last).contains(&number),

@@ -1,6 +1,6 @@
-//! `atoll show` for a trace: its header and what it counts, after reading all of it.
+//! `atoll show` for a trace: prints its header and its counts, after reading all of it.
 //!
-//! What it reads is `atoll_record::trace`'s; records are the crate's `show`.
+//! `atoll_record::trace` reads it; the crate's `show` prints records.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ struct Whole<'a> {
     trailer: &'a Trailer,
 }
 
-/// Does the file begin like a trace?
+/// Whether the file begins like a trace.
 pub(crate) fn is_trace(path: &Path) -> bool {
     let mut magic = [0; frame::MAGIC.len()];
     File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == frame::MAGIC
@@ -26,7 +26,7 @@ pub(crate) fn is_trace(path: &Path) -> bool {
 /// Prints what is in a trace.
 ///
 /// # Errors
-/// It is damaged.
+/// The trace is damaged.
 pub(crate) fn show(path: &Path, json: bool) -> Result<(), TraceError> {
     let mut reader = Reader::open(path)?;
     let mut events = Vec::new();

@@ -1,7 +1,7 @@
 //! Puts the threads' words into one order, as if all workers of a team ran at once at the same speed.
 //!
-//! On few CPUs the workers of a team run one after the other, and their words arrive so. What they do between two barriers of
-//! the team is therefore kept until all have passed the second, and then told to `output` in the order of the instructions
+//! On few CPUs the workers of a team run one after the other, and their words arrive in that order. So what they do between two
+//! barriers of the team is kept until all have passed the second. Then it goes to `output` in the order of the instructions
 //! executed since the first. Outside of regions words pass through as they arrive.
 
 mod merge;
@@ -14,14 +14,15 @@ use atoll_trace_wire::word::{self, Kind};
 
 use super::output::Output;
 
-/// Words kept at most, 8 bytes each; beyond, those that are there are told in the order they have among themselves.
+/// The most words kept, of 8 bytes each; beyond that, the words that are there are written in the order they have among
+/// themselves.
 const MOST_KEPT: usize = 16 << 20;
 
-/// What a member of the team did between two barriers.
+/// The words of a member of the team between two barriers.
 #[derive(Debug, Default)]
 struct Segment {
     words: Vec<u64>,
-    /// The barrier at its end, or the member's end of the region; none while it goes on.
+    /// The barrier at its end, or the member's end of the region; `None` while it goes on.
     closed: Option<Close>,
 }
 
@@ -50,23 +51,23 @@ impl Member {
 #[derive(Debug)]
 struct Team {
     size: usize,
-    /// By worker, those that have begun.
+    /// The members that have begun, by worker.
     members: Vec<Option<Member>>,
     ended: usize,
     kept: usize,
     most_kept: usize,
 }
 
-/// What is known of a thread.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Thread {
-    /// The worker it was last.
+    /// The worker that it was last.
     worker: Option<u16>,
-    /// Is it a member of the present team?
+    /// Whether it is a member of the present team.
     member: bool,
 }
 
-/// Orders words.
+/// Puts words in order.
 #[derive(Debug)]
 pub(crate) struct Teams {
     threads: Vec<Thread>,
@@ -81,7 +82,7 @@ impl Default for Teams {
 }
 
 impl Teams {
-    /// A thread's block of words.
+    /// Takes a thread's block of words.
     pub(crate) fn block<W: Write>(&mut self, thread: u32, words: &[u64], out: &mut Output<W>) {
         let mut at = 0;
         while let Some(&first) = words.get(at) {
@@ -92,12 +93,12 @@ impl Teams {
         }
     }
 
-    /// No more words come.
+    /// Ends the trace: no more words come.
     pub(crate) fn end<W: Write>(&mut self, out: &mut Output<W>) {
         self.close_team(out);
     }
 
-    /// One word and those that belong to it.
+    /// Takes one word and those that belong to it.
     fn word<W: Write>(&mut self, thread: u32, words: &[u64], out: &mut Output<W>) {
         let (first, number) = (words[0], words.get(1).copied().unwrap_or(0));
         match Kind::of(first) {
@@ -141,7 +142,7 @@ impl Teams {
         &mut self.threads[index]
     }
 
-    /// The worker that a thread's words are of: the one it was in its last region, else its own number.
+    /// Returns the worker of a thread's words: the one it was in its last region, else its own number.
     fn worker(&mut self, thread: u32) -> u16 {
         let own = thread.min(u32::from(u16::MAX)) as u16;
         self.thread(thread).worker.unwrap_or(own)
@@ -152,7 +153,7 @@ impl Teams {
     }
 
     fn begin<W: Write>(&mut self, thread: u32, worker: u16, size: usize, name: u64, out: &mut Output<W>) {
-        // A second team at the same time (of another pthread) ends the first one's order.
+        // A second team at the same time (of another pthread) ends the order of the first one.
         let fits = |team: &Team| {
             team.size == size && team.members.get(usize::from(worker)).is_none_or(Option::is_none)
         };
@@ -199,7 +200,7 @@ impl Teams {
         }
     }
 
-    /// Tells of all stretches between barriers that every member has behind it.
+    /// Writes all stretches between barriers that every member has completed.
     fn tell_complete<W: Write>(&mut self, out: &mut Output<W>) {
         let Some(team) = &mut self.team else { return };
         while team.is_complete() {
@@ -219,14 +220,14 @@ impl Teams {
 }
 
 impl Team {
-    /// Has every member closed its first segment?
+    /// Whether every member has closed its first segment.
     fn is_complete(&self) -> bool {
         let closed =
             |member: &&Member| member.segments.front().is_some_and(|segment| segment.closed.is_some());
         self.members.iter().flatten().filter(closed).count() == self.size
     }
 
-    /// Tells of every member's first segment, and forgets it.
+    /// Writes every member's first segment, and forgets it.
     fn tell_first<W: Write>(&mut self, out: &mut Output<W>) {
         let mut segments = Vec::new();
         for (worker, member) in self.members.iter_mut().enumerate() {
@@ -246,7 +247,7 @@ impl Team {
         }
     }
 
-    /// Tells of what is kept of the first segments; these stay, empty.
+    /// Writes the kept words of the first segments; these stay, empty.
     fn tell_kept<W: Write>(&mut self, out: &mut Output<W>) {
         let mut words = Vec::new();
         for (worker, member) in self.members.iter_mut().enumerate() {
@@ -255,7 +256,7 @@ impl Team {
             }
         }
         self.kept -= words.iter().map(|(_, words)| words.len()).sum::<usize>().min(self.kept);
-        // What is kept now are stretches behind barriers that not all have passed: those must wait.
+        // The words kept now are stretches behind barriers that not all have passed: those must wait.
         self.most_kept = self.most_kept.max(2 * self.kept);
         merge::together(words.iter().map(|(worker, words)| (*worker, &words[..])), out);
     }

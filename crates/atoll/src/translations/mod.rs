@@ -1,8 +1,8 @@
-//! Programs under several translations of addresses: 4K pages, 2M pages, 1G pages, segments; side by side.
+//! Runs programs under several translations of addresses, side by side: 4K pages, 2M pages, 1G pages, segments.
 //!
-//! `way` is one of them and how a program is started under it, `outcome` what a run printed, `rounds` runs all of them in
-//! turns with huge pages reserved, `walks` counts page walks where the processor does. `atoll bench segment` and `atoll repro
-//! segmentation` stand on it.
+//! `way` is a translation with the command that starts a program under it, and `outcome` is what a run printed. `rounds` runs
+//! all of them in turns with huge pages reserved. `walks` counts page walks where the processor does. `atoll bench segment` and
+//! `atoll repro segmentation` use it.
 
 pub(crate) mod outcome;
 pub(crate) mod rounds;

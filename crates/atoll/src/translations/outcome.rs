@@ -1,32 +1,32 @@
-//! What one run of a workload printed: its speed, whether it verified, its page faults, its noise.
+//! The output of one run of a workload: its speed, whether it verified, its page faults, its noise.
 //!
-//! Read from standard output, and for `atoll run` from the summary (JSON) on standard error.
+//! It is read from standard output, and for `atoll run` from the summary (JSON) on standard error.
 
 use atoll_record::Figures;
 
 use crate::said;
 
-/// A run.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outcome {
-    /// Updates or edges a second, in the program's unit; 0 of a program that has none.
+    /// The updates or edges a second, in the program's unit; 0 of a program that has none.
     pub(crate) rate: f64,
-    /// Page faults after the start, of a segment whose workers were counted.
+    /// The page faults after the start, of a segment whose workers were counted.
     pub(crate) faults: Option<u64>,
-    /// Bytes of physical pieces of the segment: how many, the largest.
+    /// The number of physical pieces of the segment, and the bytes of the largest.
     pub(crate) pieces: Option<(u64, u64)>,
     /// The distribution of quanta, of the program `noise`.
     pub(crate) noise: Option<Noise>,
-    /// Page walks, where the processor counts them.
+    /// The number of page walks, where the processor counts them.
     pub(crate) walks: Option<u64>,
 }
 
-/// Distribution of a fixed quantum of work, in microseconds.
+/// The distribution of a fixed quantum of work, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Noise {
-    /// Least, median, p90, p99, p99.9, p99.99, most.
+    /// The least, median, p90, p99, p99.9, p99.99 and greatest time.
     pub(crate) times: [f64; 7],
-    /// Percent that the mean is above the least.
+    /// The percentage by which the mean is above the least.
     pub(crate) percent: f64,
 }
 
@@ -34,7 +34,7 @@ impl Outcome {
     /// Reads what a program printed.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the output.
     pub(crate) fn read(stdout: &str, stderr: &str) -> Result<Outcome, String> {
         if !stdout
             .lines()
@@ -50,7 +50,7 @@ impl Outcome {
             return Err(format!("it did not verify: {}", said.unwrap_or("it said nothing")));
         }
         let noise = Noise::read(stdout);
-        let rate = rate(stdout).or(noise.map(|_| 0.0)).ok_or("its speed is not in what it printed")?;
+        let rate = rate(stdout).or(noise.map(|_| 0.0)).ok_or("its output has no speed")?;
         let figures: Option<Figures> = stderr
             .lines()
             .find(|line| line.starts_with('{'))
@@ -66,7 +66,7 @@ impl Outcome {
     }
 }
 
-/// The number before `GUPS`, or behind `TEPS (…):`.
+/// Returns the number before `GUPS`, or behind `TEPS (…):`.
 fn rate(stdout: &str) -> Option<f64> {
     stdout.lines().find_map(|line| {
         if let Some(updates) = line.strip_suffix(" GUPS") {

@@ -1,7 +1,7 @@
-//! Running a workload under every way, in turns, with the huge pages reserved that they need.
+//! Runs a workload under every way, in turns, with the huge pages reserved that they need.
 //!
-//! Turns, because a machine is faster at one time than at another: what is compared ran close together. What cannot run is
-//! left out with the reason.
+//! They take turns because a machine is faster at one time than at another: so runs that are compared are close together in
+//! time. What cannot run is left out with the reason.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -17,42 +17,42 @@ use super::way::{Way, Workload};
 /// How measurements are made.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// Where the programs are.
+    /// The folder of the programs.
     pub(crate) programs: PathBuf,
-    /// How often each way has its turn.
+    /// The number of turns of each way.
     pub(crate) rounds: usize,
-    /// Workers of each run.
+    /// The number of workers of each run.
     pub(crate) workers: u32,
-    /// The longest a run may take.
+    /// The longest time that a run may take.
     pub(crate) limit: Duration,
     /// No round begins that would end later than this after the first began.
     pub(crate) budget: Duration,
 }
 
-/// What came of one way.
+/// The result of one way.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Measured {
     /// The way.
     pub(crate) way: Way,
-    /// Its runs, a round each; or why there are none.
+    /// The way's runs, one for each round; or the reason why there are none.
     pub(crate) runs: Result<Vec<Outcome>, String>,
 }
 
 impl Measured {
-    /// The best speed: what disturbs a run only makes it slower.
+    /// Returns the best speed: disturbances only make a run slower.
     pub(crate) fn rate(&self) -> Option<f64> {
         let runs = self.runs.as_ref().ok()?;
         runs.iter().map(|run| run.rate).reduce(f64::max)
     }
 
-    /// The most page faults of any run.
+    /// Returns the most page faults of any run.
     pub(crate) fn faults(&self) -> Option<u64> {
         let runs = self.runs.as_ref().ok()?;
         runs.iter().map(|run| run.faults).collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 }
 
-/// The speed of `way`, if it ran.
+/// Returns the speed of `way`, if it ran.
 pub(crate) fn rate(all: &[Measured], way: Way) -> Option<f64> {
     all.iter().find(|m| m.way == way)?.rate()
 }
@@ -60,7 +60,7 @@ pub(crate) fn rate(all: &[Measured], way: Way) -> Option<f64> {
 /// Runs `load` under all `ways`.
 pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measured> {
     let mut all: Vec<Measured> = ways.iter().map(|&way| Measured { way, runs: Ok(Vec::new()) }).collect();
-    // Both pools at once where memory has room for that: reserving anew takes longer than running.
+    // Both pools are reserved at once where memory has room for that: reserving again takes longer than running.
     let held: Vec<Reservation> = [PageKind::Huge1G, PageKind::Huge2M]
         .into_iter()
         .filter_map(|kind| reserve(kind, &mut all, load, plan))
@@ -82,12 +82,13 @@ pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measure
     all
 }
 
-/// Would one more round, as long as the `done` ones were on average, end within the budget? The first one always begins.
+/// Whether one more round, as long as the `done` ones were on average, would end within the budget. The first one always
+/// begins.
 fn another_fits(elapsed: Duration, done: u32, budget: Duration) -> bool {
     done == 0 || elapsed.saturating_mul(done + 1) / done <= budget
 }
 
-/// Reserves what the neediest way needs that can have it; those that cannot are left out.
+/// Reserves the pages that the neediest way needs whose need can be met; ways whose need cannot be met are left out.
 fn reserve(kind: PageKind, all: &mut [Measured], load: &Workload, plan: &Plan) -> Option<Reservation> {
     loop {
         let needs = |m: &Measured| {
@@ -108,7 +109,7 @@ fn reserve(kind: PageKind, all: &mut [Measured], load: &Workload, plan: &Plan) -
     }
 }
 
-/// One run.
+/// Makes one run.
 fn run(way: Way, load: &Workload, plan: &Plan) -> Result<Outcome, String> {
     let file = way.file(&plan.programs, load);
     if !file.exists() {
@@ -133,10 +134,10 @@ fn run(way: Way, load: &Workload, plan: &Plan) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// What a program prints to standard output and standard error; `look` is called again and again while it runs.
+/// Returns what a program prints to standard output and standard error; `look` is called again and again while it runs.
 ///
 /// # Errors
-/// It cannot be started, or takes longer than `limit`, and is killed then.
+/// The program cannot be started, or takes longer than `limit` and is then killed.
 pub(crate) fn output(
     mut command: Command,
     limit: Duration,
@@ -165,7 +166,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
     })
 }
 
-/// Waits for its end.
+/// Waits for the program's end.
 fn wait(child: &mut Child, limit: Duration, mut look: impl FnMut()) -> Result<(), String> {
     let begin = Instant::now();
     loop {
@@ -183,12 +184,12 @@ fn wait(child: &mut Child, limit: Duration, mut look: impl FnMut()) -> Result<()
     }
 }
 
-/// A speed in the unit that its size suggests: updates in billions a second, edges in millions.
+/// Returns a speed in the unit that its size suggests: updates in billions a second, edges in millions.
 pub(crate) fn speed(rate: f64) -> String {
     if rate > 1e5 { format!("{:.1} MTEPS", rate / 1e6) } else { format!("{rate:.4} GUPS") }
 }
 
-/// What was left out, and why.
+/// Returns what was left out, and why.
 pub(crate) fn skipped(all: &[Measured]) -> String {
     let why =
         all.iter().filter_map(|m| Some(format!("  {}: skipped: {}\n", m.way.name(), m.runs.as_ref().err()?)));

@@ -1,6 +1,6 @@
 //! A translation of addresses to run a program under, and the command that does so.
 //!
-//! `rounds` runs them. The binary is the same for all but the segmentation cores, which want a static one.
+//! `rounds` runs them. The binary is the same for all ways except the segmentation cores, which want a static one.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::process::Command;
 
 use atoll_memory::segment::PageKind;
 
-/// What runs on a segmentation core of `atoll segment run`.
+/// The kinds of segmentation cores of `atoll segment run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Core {
     /// 32-bit segments in a Linux process.
     Ldt,
-    /// The same in a process of its own.
+    /// 32-bit segments in a process of their own.
     Process,
     /// 32-bit protected mode without paging in a KVM virtual CPU.
     Kvm32,
@@ -34,7 +34,7 @@ impl Core {
         }
     }
 
-    /// The folder of the programs it runs.
+    /// Returns the folder of the programs that these cores run.
     fn folder(self) -> &'static str {
         if self == Core::Kvm64 { "static" } else { "i386" }
     }
@@ -43,9 +43,9 @@ impl Core {
 /// A translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The program alone; none: 4K pages, transparent huge pages switched off.
+    /// The program alone; `None`: 4K pages, with transparent huge pages switched off.
     Native(Option<PageKind>),
-    /// The i386 build alone, likewise.
+    /// The i386 build alone; `None`: 4K pages, with transparent huge pages switched off.
     Native32(Option<PageKind>),
     /// `atoll run --translation segment`.
     Segment(PageKind),
@@ -53,25 +53,25 @@ pub(crate) enum Way {
     Core(Core),
 }
 
-/// What is run, and how much memory it takes.
+/// A program to run, and the memory that it takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Workload {
     /// The program's name.
     pub(crate) program: &'static str,
-    /// Its arguments.
+    /// The program's arguments.
     pub(crate) arguments: Vec<String>,
-    /// Bytes it has in use at most.
+    /// The most bytes that it has in use.
     pub(crate) bytes: u64,
-    /// How many blocks of the heap these bytes are in: each is rounded up to whole pages natively.
+    /// The number of blocks of the heap that these bytes are in: natively each is rounded up to whole pages.
     pub(crate) blocks: u64,
 }
 
-/// What a segment holds besides a program's data: small blocks and stacks of each worker, and what all share.
+/// The bytes that a segment holds besides a program's data: small blocks and stacks of each worker, and what all share.
 const OWN_BYTES: u64 = 192 << 20;
 const WORKER_BYTES: u64 = 48 << 20;
 
 impl Way {
-    /// In a table.
+    /// Returns the way's name in a table.
     pub(crate) fn name(self) -> String {
         match self {
             Way::Native(None) => "4K pages".to_owned(),
@@ -84,7 +84,7 @@ impl Way {
         }
     }
 
-    /// Huge pages it needs free for the workload.
+    /// Returns the huge pages that must be free for the workload.
     pub(crate) fn pages(self, load: &Workload, workers: u32) -> Option<(PageKind, u64)> {
         match self {
             // The C library takes whole pages for each block, and some for each thread's small blocks.
@@ -100,7 +100,7 @@ impl Way {
         }
     }
 
-    /// The program's file.
+    /// Returns the program's file.
     pub(crate) fn file(self, programs: &Path, load: &Workload) -> PathBuf {
         match self {
             Way::Core(core) => programs.join(core.folder()).join(load.program),
@@ -109,7 +109,7 @@ impl Way {
         }
     }
 
-    /// The command that runs it.
+    /// Returns the command that runs the program.
     pub(crate) fn command(self, programs: &Path, load: &Workload, workers: u32) -> Command {
         let file = self.file(programs, load);
         let mut command = match self {
@@ -151,7 +151,7 @@ impl Way {
     }
 }
 
-/// Bytes of a segment for the workload.
+/// Returns the bytes of a segment for the workload.
 fn segment_bytes(load: &Workload, workers: u32) -> u64 {
     let bytes = load.bytes + load.bytes / 32 + OWN_BYTES + u64::from(workers + 1) * WORKER_BYTES;
     bytes.next_multiple_of(2 << 20)

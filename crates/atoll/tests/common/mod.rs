@@ -1,5 +1,5 @@
-//! What the tests of the commands share: `atoll` with a runtime that does nothing, and a program that behaves as one
-//! with workers does.
+//! What the tests of the commands share: `atoll` with a runtime that does nothing, and a program that behaves like one with
+//! workers.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::mem::offset_of;
@@ -15,7 +15,7 @@ pub(crate) struct Bench {
     pub(crate) dir: tempfile::TempDir,
 }
 
-/// Everything here takes well below a second; this is for machines that are busy.
+/// The most time of a test's command. Everything here takes well below a second; this is for machines that are busy.
 const LIMIT: Duration = Duration::from_secs(30);
 
 impl Bench {
@@ -38,7 +38,7 @@ impl Bench {
         out
     }
 
-    /// A program that registers itself and two workers, then does what its argument says.
+    /// Builds a program that registers itself and two workers, then does what its argument says.
     pub(crate) fn workers(&self) -> PathBuf {
         let offsets = [
             ("BYTES", Control::BYTES),
@@ -58,7 +58,7 @@ impl Bench {
         self.gcc("workers", include_str!("workers.c"), &flags)
     }
 
-    /// `atoll` with these arguments.
+    /// Returns the command `atoll` with these arguments.
     pub(crate) fn atoll(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -71,7 +71,7 @@ impl Bench {
         finish(self.atoll(arguments).spawn().unwrap())
     }
 
-    /// Processes that the `workers` program wrote down, and that are still there.
+    /// Returns the processes that the `workers` program wrote down, and that are still there.
     pub(crate) fn left(&self) -> Vec<i32> {
         let text = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
         text.split_whitespace().map(|pid| pid.parse().unwrap()).filter(|pid| is_alive(*pid)).collect()
@@ -83,7 +83,7 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) status: Option<i32>,
@@ -92,7 +92,7 @@ pub(crate) struct End {
     pub(crate) stderr: String,
 }
 
-/// Waits for the end of a command, and for no longer than any may take.
+/// Waits for the end of a command, for at most the limit.
 pub(crate) fn finish(mut child: Child) -> End {
     let until = Instant::now() + LIMIT;
     while child.try_wait().unwrap().is_none() {

@@ -1,4 +1,4 @@
-// Behaves as a program with two workers does, without a runtime: ./workers WHAT [NUMBER].
+// Behaves like a program with two workers, without a runtime: ./workers WHAT [NUMBER].
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
-//! How long capturing a trace takes: programs natively, under QEMU alone, and under both engines of `atoll trace`.
+//! Measures how long capturing a trace takes: programs natively, under QEMU alone, and under both engines of `atoll trace`.
 //!
-//! `make bench-trace`; prints the targets, what was measured, and met or not. Nothing else should run meanwhile.
+//! `make bench-trace` runs it. It prints the targets, the measurements, and met or not met. Nothing else should run meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use atoll_e2e::build::{atoll, built, installed, root};
 
-/// Native runs, of which the median counts; the others take long and run once.
+/// The number of native runs, of which the median counts; the other runs take long and are made once.
 const NATIVE_RUNS: usize = 5;
-/// Times native, at most: under QEMU, recompiled.
+/// The most times native: under QEMU, and recompiled.
 const TARGETS: [f64; 2] = [30.0, 10.0];
 const QEMU: &str = "qemu-x86_64";
 
-/// Programs and their arguments: some tenths of a second each, so that starting up does not count.
+/// The programs and their arguments: some tenths of a second each, so that starting up does not count.
 const PROGRAMS: [(&str, &[&str]); 4] = [
     ("cg", &["W"]),
     ("lu", &["W", "--iterations", "50"]),
@@ -22,7 +22,7 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("stencil", &["W"]),
 ];
 
-/// Seconds of a run with two workers.
+/// Returns the seconds of a run with two workers.
 fn seconds(command: &mut Command) -> Result<f64, String> {
     let begin = Instant::now();
     let quiet = command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive");
@@ -40,7 +40,7 @@ fn traced(engine: &str, folder: &Path, program: &Path, arguments: &[&str]) -> Re
     seconds(command.arg("--").arg(program).args(arguments))
 }
 
-/// The program compiled for the other engine.
+/// Returns the program compiled for the other engine.
 fn recompiled(name: &str, folder: &Path) -> Result<PathBuf, String> {
     let source = root().join("programs").join(name).with_extension("c");
     let (object, program) = (folder.join("object.o"), folder.join(name));

@@ -1,4 +1,4 @@
-//! Random OpenMP programs on several nodes at random settings, against what they print, and how they end, with one thread.
+//! Runs random OpenMP programs on several nodes at random settings, and compares output and ending with those of one thread.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,5 @@
-//! All workloads at random settings against their native checksums, for a time; or the whole matrix of settings.
+//! Runs all workloads at random settings for a time, or the whole matrix of settings, and compares checksums with the native
+//! ones.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -58,7 +59,7 @@ fn options() -> Option<Options> {
     Some(options)
 }
 
-/// Whether pages of 2 MB can be had.
+/// Whether pages of 2 MB are available.
 fn huge_pages() -> bool {
     let read = |path: &str| {
         std::fs::read_to_string(path).ok().and_then(|t| t.trim().parse::<u64>().ok()).unwrap_or(0)
@@ -67,7 +68,7 @@ fn huge_pages() -> bool {
     read(&format!("{folder}/free_hugepages")) + read(&format!("{folder}/nr_overcommit_hugepages")) > 64
 }
 
-/// The page sizes that can be had.
+/// Returns the page sizes that are available.
 fn pages() -> Vec<&'static str> {
     let mut pages = vec!["4K", "64K"];
     if huge_pages() {
@@ -121,7 +122,7 @@ fn matrix(options: &Options) -> Vec<Case> {
     cases
 }
 
-/// Few of the cases, in which every two values of different settings that meet in one of the cases still meet.
+/// Returns a few of the cases, such that every two values of different settings that meet in one of all cases still meet.
 fn pairs(mut cases: Vec<Case>) -> Vec<Case> {
     let met = |case: &Case| {
         let percent = case.percent.to_string();
@@ -133,7 +134,7 @@ fn pairs(mut cases: Vec<Case>) -> Vec<Case> {
     let mut chosen = Vec::new();
     let adds = |open: &HashSet<_>, case: &Case| met(case).iter().filter(|pair| open.contains(*pair)).count();
     while !open.is_empty() {
-        // An open pair is of a case that was not chosen.
+        // An open pair belongs to a case that was not chosen.
         let Some(best) = (0..cases.len()).max_by_key(|i| (adds(&open, &cases[*i]), Reverse(*i))) else {
             break;
         };

@@ -41,7 +41,7 @@ pub(super) fn creat(b: &mut Bench) {
     assert_eq!(b.call("creat", &[0, 0o600]), errno(libc::EFAULT));
     no_memory(b, "creat", &[A, 0o600]);
 }
-/// Memory by any name is no file that a program may open.
+/// Tests that a program cannot open memory as a file, by any name.
 fn no_memory(b: &mut Bench, name: &str, a: &[u64]) {
     let link = b.path(C, "link");
     std::os::unix::fs::symlink("/proc/self/mem", &link).unwrap();

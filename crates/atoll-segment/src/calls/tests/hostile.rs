@@ -1,16 +1,16 @@
-//! Calls with any arguments, in any order: none of them panics, hangs or touches what lies around the segment.
+//! Makes calls with any arguments, in any order: none of them panics, hangs or touches what lies around the segment.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::memory::Memory;
 
-/// Bytes on either side of the segment, which must stay as they are.
+/// The number of bytes on either side of the segment, which must stay as they are.
 const AROUND: usize = 64 << 10;
 const SEGMENT: usize = 256 << 10;
 const MARK: u8 = 0xa5;
 
-/// Those that end nothing, wait for nobody and change nothing of this process.
+/// Calls that end nothing, wait for nobody and change nothing of this process.
 const HARMLESS: &[&str] = &[
     "brk",
     "mmap",

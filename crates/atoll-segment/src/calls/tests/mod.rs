@@ -1,6 +1,6 @@
-//! A test for every entry of the list, in each width that has it, on a segment of plain memory.
+//! Has a test for every entry of the list, in each width that has it, on a segment of plain memory.
 //!
-//! An entry's test runs the case of its name, which is in the file of its kind beside.
+//! An entry's test runs the case of its name, which is in the file of its kind beside this one.
 
 mod files;
 mod hostile;
@@ -17,7 +17,7 @@ use crate::calls::list::for_each_call;
 
 const LOW: u64 = 0x1000;
 const BYTES: usize = 1 << 20;
-/// Places in the segment.
+/// Offsets in the segment.
 const A: u64 = 0x2000;
 const B: u64 = 0x4000;
 const C: u64 = 0x6000;
@@ -52,7 +52,7 @@ impl Bench {
         self.d.serve(&mut self.c, number.unwrap(), arguments)
     }
 
-    /// The call's value, negative where it failed.
+    /// Makes the call and returns its value, negative where it failed.
     fn call(&mut self, name: &str, a: &[u64]) -> i64 {
         match self.led(name, a) {
             Outcome::Value(value) => value as i64,
@@ -60,7 +60,7 @@ impl Bench {
         }
     }
 
-    /// Puts the path of a file of the test's own at an offset.
+    /// Writes the path of a file of the test's own at an offset.
     fn path(&self, at: u64, name: &str) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         let path = self.dir.path().join(name);
@@ -74,7 +74,7 @@ impl Bench {
         self.d.window.write(at + text.len() as u64, 0_u8).unwrap();
     }
 
-    /// A file with these bytes, its path at A, open to read and write.
+    /// Makes a file with these bytes, writes its path at A, and opens it to read and write.
     fn file(&mut self, text: &str) -> u64 {
         std::fs::write(self.path(A, "file"), text).unwrap();
         let fd = if self.d.is_32() { "open" } else { "openat" };
@@ -93,7 +93,7 @@ impl Bench {
         bytes
     }
 
-    /// A number as wide as the program's words.
+    /// Writes a number as wide as the program's words.
     fn put(&self, at: u64, i: u64, value: u64) {
         if self.d.is_32() {
             self.d.window.write(at + 4 * i, value as u32).unwrap();
@@ -175,7 +175,7 @@ fn an_unknown_call_is_not_there() {
     }
 }
 
-/// Every pointer of every call that is passed on: outside, wrapping round, straddling the limit.
+/// Every pointer of every call that is passed on is tried outside the segment, wrapping round, and across the limit.
 #[test]
 fn a_pointer_that_leaves_the_segment_is_a_fault() {
     use super::pass::Kind;
@@ -232,7 +232,7 @@ fn the_user_is_told_of_what_cannot_be_delegated() {
                 assert_eq!(lock(&bench.d.told).contains(&number), refused, "{}", call.name);
             }
         }
-        // A clone that is no thread is fork by another name.
+        // A clone that makes no thread is a fork by another name.
         assert_eq!(bench.call("clone", &[libc::SIGCHLD as u64]), errno(libc::ENOSYS));
         assert!(lock(&bench.d.told).contains(&if bench.d.is_32() { 120 } else { 56 }));
     }

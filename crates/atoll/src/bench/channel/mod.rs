@@ -1,7 +1,8 @@
-//! `atoll bench channel`: round trips by placement, messages a second by size, many channels in one set.
+//! `atoll bench channel`: measures round trips by placement, messages a second by size, and many channels in one set.
 //!
-//! `trips.rs`, `rates.rs` and `networks.rs` measure, this prints. Source: the barrelfish paper, section 5.5, table 5.2, figures 5.7 to 5.9; there
-//! placements are of memory across PCI Express, here of who makes the memory, which matters between NUMA nodes.
+//! `trips.rs`, `rates.rs` and `networks.rs` measure, and this file prints. Source: the barrelfish paper, section 5.5, table
+//! 5.2, figures 5.7 to 5.9. There placements are of memory across PCI Express. Here they say which end makes the memory, which
+//! matters between NUMA nodes.
 
 mod networks;
 mod rates;
@@ -20,19 +21,19 @@ use super::{BenchError, paper, pin};
 use crate::cli::BenchArgs;
 use crate::plot::{Bars, Figure, Scale, Series};
 
-/// Nanoseconds one way for a message of 8 bytes.
+/// The target in nanoseconds one way for a message of 8 bytes.
 const TARGET_NS: f64 = 200.0;
-/// Most bytes of a channel's shared memory.
+/// The target for the bytes of a channel's shared memory.
 const TARGET_BYTES: u64 = 8 << 10;
-/// How often round trips of each placement are measured; the median of the medians counts.
+/// The number of times that round trips of each placement are measured; the median of the medians counts.
 const TURNS: usize = 5;
-/// The same for transports, beside UCX's own test.
+/// The number of times that transports are measured, beside UCX's own test.
 const CROSSINGS: usize = 3;
 const BOTH: [Placement; 2] = [Placement::Sender, Placement::Receiver];
-/// Bytes of messages whose rates are measured.
+/// The bytes of messages whose rates are measured.
 const SIZES: [usize; 8] = [8, 56, 64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 
-/// For `map_err`: what failed.
+/// Makes an error for `map_err`, with what failed.
 fn failed<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> impl Fn(E) -> BenchError {
     move |error| BenchError::Channel(what, Box::new(error))
 }
@@ -54,15 +55,15 @@ pub(in crate::bench) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Nanoseconds of a round trip with the default placement.
+/// Returns the nanoseconds of a round trip with the default placement.
 pub(in crate::bench) fn round_trip_ns(cpus: Cpus) -> Result<f64, BenchError> {
     Ok(trips::channel(cpus, Settings::default())?.median)
 }
 
-/// What was found of round trips.
+/// The results of round trips.
 struct Trips {
     line: Trip,
-    /// By placement there and back.
+    /// The results by the placements of the two rings.
     placed: Vec<(Placement, Placement, Trip)>,
 }
 
@@ -82,7 +83,7 @@ fn round_trips(output: &Output<'_>, cpus: Cpus, ucx: bool) -> Result<Trips, Benc
         let numbers = [least, median, late, median / 2.0].map(|ns| Cell::Number(ns, 0));
         table.row([name.into()].into_iter().chain(numbers).collect());
     };
-    // The placements take turns, as the host may move its virtual CPUs between any two.
+    // The placements take turns, as the host may move its virtual CPUs at any time.
     let mut line = Vec::new();
     let mut placed: Vec<(Placement, Placement, Vec<Trip>)> =
         BOTH.iter().flat_map(|&out| BOTH.map(|back| (out, back, Vec::new()))).collect();
@@ -100,7 +101,10 @@ fn round_trips(output: &Output<'_>, cpus: Cpus, ucx: bool) -> Result<Trips, Benc
         .map(|(outgoing, incoming, found)| (outgoing, incoming, Trip::of(&found)))
         .collect();
     for &(outgoing, incoming, trip) in &placed {
-        row(format!("there in the {} memory, back in the {}", name(outgoing), name(incoming)), trip);
+        row(
+            format!("outward ring in the {} memory, return ring in the {}", name(outgoing), name(incoming)),
+            trip,
+        );
     }
     if ucx {
         let found: Vec<f64> = (0..TURNS)
@@ -173,7 +177,7 @@ fn many(output: &Output<'_>, cpus: Cpus) -> Result<(), BenchError> {
     output.table("channel-wait-set", &table)
 }
 
-/// A transport, what was found of it, and microseconds of UCX's own test of a message and a get of the same sizes.
+/// A transport, its results, and the microseconds of UCX's own test of a message and a get of the same sizes.
 type Crossing = (Way, networks::Found, [[Option<f64>; 2]; networks::SIZES.len()]);
 
 fn crossing(output: &Output<'_>, cpus: Cpus, perftest: bool) -> Result<Vec<Crossing>, BenchError> {
@@ -187,13 +191,13 @@ fn crossing(output: &Output<'_>, cpus: Cpus, perftest: bool) -> Result<Vec<Cross
         if way != Way::Shm && there.is_err() {
             continue;
         }
-        // In turns, as the host may move its virtual CPUs between any two.
+        // The transports take turns, as the host may move its virtual CPUs at any time.
         let mut turns = Vec::new();
         for _ in 0..CROSSINGS {
             let ours = networks::measure(cpus, way)?;
             let theirs = networks::SIZES.map(|bytes| {
                 let Way::Ucx(over) = way else { return [None; 2] };
-                // A get over TCP waits for the target to move on, which its test does now and then.
+                // A get over TCP waits until the target makes progress, which UCX's test does now and then.
                 let count = if over == Over::Tcp { 2_000 } else { 20_000 };
                 let of = |test| perftest::run(cpus, over, test, bytes, count).map(|found| found.us);
                 if perftest { ["ucp_am_lat", "ucp_get"].map(of) } else { [None; 2] }
@@ -244,7 +248,7 @@ fn over_tcp(crossing: &[Crossing]) {
     }
 }
 
-/// The targets and what the paper concludes.
+/// Prints the targets and the paper's conclusions.
 fn end(trips: &Trips) -> Result<(), BenchError> {
     let paper = paper::paper().map_err(failed("the paper's numbers"))?;
     println!("the paper, {}:", paper.channel.about);
@@ -265,7 +269,7 @@ fn end(trips: &Trips) -> Result<(), BenchError> {
     let ours = trips.placed.iter().copied().find(default).map_or(best, |(_, _, trip)| trip);
     println!("\nwhat the paper concludes (section 5.5.4), here:");
     println!(
-        "  polling the sender's memory is fastest: {:.0} ns, the best here {:.0} ns (there in the {}, back in the {}): {}",
+        "  polling the sender's memory is fastest: {:.0} ns, the best here {:.0} ns (outward ring in the {}, return ring in the {}): {}",
         ours.median,
         best.median,
         name(outgoing),
@@ -287,7 +291,7 @@ fn end(trips: &Trips) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A channel to a process on the other CPU that does `work` with its end.
+/// Makes a channel to a process on the other CPU that does `work` with its end.
 fn with_other(
     cpus: Cpus,
     settings: Settings,

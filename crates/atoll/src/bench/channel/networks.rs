@@ -1,6 +1,6 @@
-//! What crosses a network: messages and gets through every transport, beside UCX's own test of the same.
+//! Measures messages and gets through every transport, beside UCX's own test of the same.
 //!
-//! `mod.rs` prints them. Both nodes are forked, as UCX must not be started before a fork.
+//! `mod.rs` prints the results. Both nodes are forked, as UCX must not be started before a fork.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,17 +18,17 @@ use super::super::perftest::Over;
 use super::super::statistics::percentile;
 use super::failed;
 
-/// Bytes of messages and gets.
+/// The bytes of messages and gets.
 pub(super) const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
 const ROUNDS: usize = 20_000;
 const WARM: usize = 2_000;
-/// What a step may take before the measurement failed.
+/// The most time that a step may take; after that the measurement has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// Our own, over shared memory.
+    /// atoll's own, over shared memory.
     Shm,
     /// UCX.
     Ucx(Over),
@@ -46,20 +46,20 @@ impl Way {
     }
 }
 
-/// Microseconds, medians, by the index of the size.
+/// The medians in microseconds, by the index of the size.
 pub(super) struct Found {
-    /// Half a round trip of a message.
+    /// The times of half a round trip of a message.
     pub(super) message: [f64; SIZES.len()],
-    /// A get from the other node's memory.
+    /// The times of a get from the other node's memory.
     pub(super) get: [f64; SIZES.len()],
 }
 
-/// Is UCX there to be measured? If not, why.
+/// Returns why UCX cannot be measured, if it cannot.
 pub(super) fn ucx() -> Result<(), String> {
     Ucx::available().map(drop).map_err(|why| why.to_string())
 }
 
-/// Measures one.
+/// Measures one transport.
 pub(super) fn measure(cpus: Cpus, way: Way) -> Result<Found, BenchError> {
     let pair = || UnixStream::pair().map_err(failed("a pair of sockets"));
     let ((here, there), (mut results, mut tell)) = (pair()?, pair()?);
@@ -80,7 +80,7 @@ pub(super) fn measure(cpus: Cpus, way: Way) -> Result<Found, BenchError> {
             (Way::Shm, None) => Err(BenchError::Other("it has no place".into())),
         }
     };
-    // What a child does not take is dropped with this function, as its parent's copies are.
+    // The parent's copies of what the child does not take are dropped with this function.
     let answering = Other::start(cpus.there, || answer(&mut *join(1, there, second)?))?;
     let asking = Other::start(cpus.here, || {
         let found = ask(&mut *join(0, here, first)?)?;
@@ -102,12 +102,12 @@ pub(super) fn measure(cpus: Cpus, way: Way) -> Result<Found, BenchError> {
     })
 }
 
-/// Kinds of messages between the two.
+/// The kinds of messages between the two.
 const PING: u16 = 1;
 const KEY: u16 = 2;
 const END: u16 = 3;
 
-/// What `progress` told last.
+/// The last events of `progress`.
 #[derive(Default)]
 struct Heard {
     pings: usize,
@@ -117,7 +117,7 @@ struct Heard {
     failed: bool,
 }
 
-/// Moves on once.
+/// Makes progress once.
 fn listen(transport: &mut dyn Transport, heard: &mut Heard) -> Result<(), BenchError> {
     let told = transport.progress(&mut |event| match event {
         Event::Message { kind: PING, .. } => heard.pings += 1,
@@ -127,7 +127,7 @@ fn listen(transport: &mut dyn Transport, heard: &mut Heard) -> Result<(), BenchE
             heard.done = buffer;
             heard.failed |= result.is_err();
         }
-        // Who said that it is the end may go.
+        // The node that announced the end may go.
         Event::Lost { .. } => heard.failed |= !heard.ended,
         Event::Joined(_) => {}
     });
@@ -135,7 +135,7 @@ fn listen(transport: &mut dyn Transport, heard: &mut Heard) -> Result<(), BenchE
     if heard.failed { Err(BenchError::Other("it was lost".into())) } else { Ok(()) }
 }
 
-/// Listens until there is something.
+/// Makes progress until there is a result.
 fn until<T>(
     transport: &mut dyn Transport,
     heard: &mut Heard,
@@ -170,7 +170,7 @@ fn send(
     }
 }
 
-/// The other node: gives out memory and answers.
+/// Runs the other node: gives out memory and answers.
 fn answer(transport: &mut dyn Transport) -> Result<(), BenchError> {
     let asker = Node(0);
     let memory = Arc::new(Memory::new(SIZES[SIZES.len() - 1]).map_err(failed("memory"))?);
@@ -184,7 +184,7 @@ fn answer(transport: &mut dyn Transport) -> Result<(), BenchError> {
             send(transport, &mut heard, asker, PING, &payload)?;
         }
     }
-    // Gets may need this node to move on.
+    // Gets may need this node to make progress.
     let begin = Instant::now();
     while !heard.ended && begin.elapsed() < 3 * PATIENCE {
         listen(transport, &mut heard)?;
@@ -192,7 +192,7 @@ fn answer(transport: &mut dyn Transport) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The node that measures.
+/// Runs the node that measures.
 fn ask(transport: &mut dyn Transport) -> Result<Found, BenchError> {
     let other = Node(1);
     let mut heard = Heard::default();
@@ -232,7 +232,7 @@ fn get(
     }
 }
 
-/// Microseconds of a call, the median of many.
+/// Returns the median microseconds of many calls.
 fn median(mut call: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
     let mut times = Vec::with_capacity(ROUNDS);
     for round in 0..ROUNDS + WARM {

@@ -1,6 +1,6 @@
-//! Messages a second: one way by size, and through a set of many channels.
+//! Measures messages a second: one way by size, and through a set of many channels.
 //!
-//! `mod.rs` prints them.
+//! `mod.rs` prints the results.
 
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -12,12 +12,12 @@ use super::super::pair::{Cpus, Other};
 use super::trips::PATIENCE;
 use super::{failed, with_other};
 
-/// Messages of `bytes` in one measurement.
+/// Returns the number of messages of `bytes` in one measurement.
 pub(super) fn count(bytes: usize) -> usize {
     (200_000_000 / (bytes + 200)).clamp(100, 500_000)
 }
 
-/// Messages a second from this process to the other.
+/// Returns the messages a second from this process to the other.
 pub(super) fn one_way(cpus: Cpus, settings: Settings, bytes: usize) -> Result<f64, BenchError> {
     let count = count(bytes);
     let (other, mut channel) = with_other(cpus, settings, |mut channel| {
@@ -48,7 +48,7 @@ fn until_closed(channel: &mut Channel) -> Result<(), BenchError> {
     }
 }
 
-/// Nanoseconds a message of a set of `channels`, to each of which the other process sends now and then.
+/// Returns the nanoseconds of a message in a set of `channels`, to each of which the other process sends now and then.
 pub(super) fn served(cpus: Cpus, channels: u32) -> Result<f64, BenchError> {
     const MESSAGES: u32 = 300_000;
     let (here, there) = UnixStream::pair().map_err(failed("a pair of sockets"))?;

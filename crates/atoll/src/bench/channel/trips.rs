@@ -1,6 +1,6 @@
-//! Round trips between two processes: of a message by placement of the rings, and of a bare cache line.
+//! Measures round trips between two processes: of a message by placement of the rings, and of a bare cache line.
 //!
-//! `mod.rs` prints them.
+//! `mod.rs` prints the results.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use super::{failed, with_other};
 
 const ROUNDS: usize = 100_000;
 const WARM: usize = 10_000;
-/// What a call of the measurement may take before the measurement failed.
+/// The most time that a call may take; after that the measurement has failed.
 pub(super) const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
-/// Round trips, in nanoseconds.
+/// The times of round trips, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trip {
     pub(super) least: f64,
@@ -28,14 +28,14 @@ pub(super) struct Trip {
 }
 
 impl Trip {
-    /// The median of several measurements, number by number.
+    /// Returns the median of several measurements, number by number.
     pub(super) fn of(turns: &[Trip]) -> Trip {
         let each = |get: fn(&Trip) -> f64| middle(turns.iter().map(get).collect());
         Trip { least: each(|t| t.least), median: each(|t| t.median), late: each(|t| t.late) }
     }
 }
 
-/// Takes the time of each of many `trip`s, which are told their number.
+/// Measures the time of each of many `trip`s, which get their number.
 fn measure(mut trip: impl FnMut(u64) -> Result<(), BenchError>) -> Result<Trip, BenchError> {
     for round in 0..WARM as u64 {
         trip(round)?;
@@ -51,7 +51,7 @@ fn measure(mut trip: impl FnMut(u64) -> Result<(), BenchError>) -> Result<Trip, 
     Ok(Trip { least: at(0), median: at(50), late: at(99) })
 }
 
-/// What the hardware takes: a number stored in one line and polled, and back in another.
+/// Measures what the hardware takes: a number stored in one line and polled, and another line back.
 pub(super) fn bare_line(cpus: Cpus) -> Result<Trip, BenchError> {
     #[repr(align(128))]
     struct Line(AtomicU64);
@@ -83,7 +83,7 @@ pub(super) fn bare_line(cpus: Cpus) -> Result<Trip, BenchError> {
     Ok(trip)
 }
 
-/// A message of 8 bytes and its answer.
+/// Measures a message of 8 bytes and its answer.
 pub(super) fn channel(cpus: Cpus, settings: Settings) -> Result<Trip, BenchError> {
     let (other, mut channel) = with_other(cpus, settings, |mut channel| {
         let mut message = Message::default();

@@ -1,4 +1,4 @@
-//! How fast the clock ticks, and how long a cache line takes from one core to another.
+//! Measures how fast the clock ticks, and how long a cache line takes from one core to another.
 
 use std::arch::asm;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use super::super::pin::pin;
 
-/// Multiplications in a chain, each waiting for the one before.
+/// The number of multiplications in a chain, each waiting for the one before.
 const CHAIN: u64 = 8;
-/// Cycles of one of them on x86-64 processors of the last fifteen years.
+/// The cycles of one multiplication on x86-64 processors of the last fifteen years.
 const CYCLES: u64 = 3;
 
-/// The core's clock in MHz, by a chain of multiplications.
+/// Returns the core's clock in MHz, measured by a chain of multiplications.
 pub(in crate::bench) fn mhz() -> f64 {
     let loops = 2_000_000_u64;
     let begin = Instant::now();
@@ -31,7 +31,7 @@ pub(in crate::bench) fn mhz() -> f64 {
     (loops * CHAIN * CYCLES) as f64 / begin.elapsed().as_secs_f64() / 1e6
 }
 
-/// Nanoseconds of a cache line's way from one of the CPUs to the other.
+/// Returns the nanoseconds that a cache line takes from one of the CPUs to the other.
 pub(in crate::bench) fn handover_ns(here: usize, there: usize) -> f64 {
     const TRIPS: u64 = 20_000;
     let ball = AtomicU64::new(0);
@@ -54,7 +54,7 @@ pub(in crate::bench) fn handover_ns(here: usize, there: usize) -> f64 {
                 std::hint::spin_loop();
             }
             if trip == 0 {
-                // The other thread had to come first.
+                // The other thread had to start first.
                 begin = Instant::now();
             }
         }

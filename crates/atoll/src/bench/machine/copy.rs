@@ -1,12 +1,12 @@
-//! How fast pages are copied from far memory that is memory.
+//! Measures how fast pages are copied from far memory that is memory.
 
 use std::time::Instant;
 
-/// Bytes of the far memory: more than a cache holds.
+/// The bytes of the far memory: more than a cache holds.
 const FAR: usize = 256 << 20;
 const PAGE: usize = 4096;
 
-/// Bytes in a nanosecond: random pages, one after the other.
+/// Returns the bytes copied in a nanosecond: random pages, one after the other.
 pub(super) fn gb_per_s(far: &[u8]) -> f64 {
     let mut near = vec![0_u8; 64 * PAGE];
     let pages = far.len() / PAGE;
@@ -23,7 +23,7 @@ pub(super) fn gb_per_s(far: &[u8]) -> f64 {
     (count * PAGE) as f64 / begin.elapsed().as_secs_f64() / 1e9
 }
 
-/// Far memory with something in it.
+/// Returns far memory with data in it.
 pub(super) fn far() -> Vec<u8> {
     vec![1; FAR]
 }

@@ -1,6 +1,6 @@
-//! All measurements in the form of a machine's description.
+//! Writes all measurements in the form of a machine's description.
 //!
-//! Takes what the other files here measure; `atoll-machine` documents the form and reads it.
+//! It takes the measurements of the other files here. `atoll-machine` documents the form and reads it.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -143,7 +143,7 @@ fn section(text: &mut String, head: &str, numbers: &[(&str, Number)]) {
 
 type Described = (Vec<&'static str>, [(&'static str, Number); 3]);
 
-/// The TLBs the processor tells of; where it tells of none, those of a common one.
+/// Returns the TLBs that the processor reports; where it reports none, those of a common one.
 fn known_tlbs() -> Vec<Described> {
     let hit = |level: u8| match level {
         1 => Number::assumed(0.0, "part of an instruction"),

@@ -1,6 +1,6 @@
-//! What a fault costs by part: its signal, mapping a page that is near, bringing one that is far, dropping mappings.
+//! Measures the parts of a fault: its signal, mapping a page that is near, bringing one that is far, dropping mappings.
 //!
-//! The same calls as `atoll-memory`'s pager makes, on a file of memory of this measurement's own.
+//! It makes the same calls as `atoll-memory`'s pager, on a file of memory of its own.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -11,12 +11,12 @@ use atoll_memory::uffd::{Delivery, Uffd};
 use super::super::{BenchError, kernel};
 
 const PAGE: usize = 4096;
-/// Pages of one measurement.
+/// The number of pages of one measurement.
 const PAGES: usize = 4096;
-/// Pages dropped by one call.
+/// The number of pages dropped by one call.
 const DROPPED: usize = 64;
 
-/// A file of memory whose pages come only when they are told to.
+/// A file of memory whose pages are there only once they are put in.
 pub(in crate::bench) struct Ground {
     fd: i32,
     at: usize,
@@ -40,17 +40,17 @@ impl Ground {
         self.uffd
     }
 
-    /// Where page `index` lies.
+    /// Returns the address of page `index`.
     pub(super) fn page(&self, index: usize) -> usize {
         self.at + index * PAGE
     }
 
-    /// No page is mapped, and none is in the file.
+    /// Unmaps every page, and removes every page from the file.
     fn clear(&self) -> Result<(), BenchError> {
         sys::punch_hole(self.fd, 0, (PAGES * PAGE) as u64).map_err(kernel("punching a hole"))
     }
 
-    /// No page is mapped; nanoseconds a page.
+    /// Unmaps every page; returns the nanoseconds a page.
     fn drop_mappings(&self) -> f64 {
         let begin = Instant::now();
         for index in (0..PAGES).step_by(DROPPED) {
@@ -60,7 +60,7 @@ impl Ground {
         ns_each(begin)
     }
 
-    /// Brings and maps every page, one by one.
+    /// Puts in and maps every page, one by one; returns the nanoseconds a page.
     pub(in crate::bench) fn bring(&self) -> Result<f64, BenchError> {
         let source = vec![1_u8; PAGE];
         self.clear()?;
@@ -73,7 +73,7 @@ impl Ground {
         Ok(ns_each(begin))
     }
 
-    /// Maps every page, one by one; they are in the file.
+    /// Maps every page, one by one, which are in the file; returns the nanoseconds a page.
     pub(in crate::bench) fn map(&self) -> Result<f64, BenchError> {
         self.drop_mappings();
         let begin = Instant::now();
@@ -85,13 +85,13 @@ impl Ground {
         Ok(ns_each(begin))
     }
 
-    /// Drops mappings of pages that are in the file.
+    /// Drops mappings of pages that are in the file; returns the nanoseconds a page.
     pub(in crate::bench) fn unmap(&self) -> Result<f64, BenchError> {
         self.map()?;
         Ok(self.drop_mappings())
     }
 
-    /// Touches every page, which maps it by a signal's handler.
+    /// Touches every page, which a signal's handler then maps; returns the nanoseconds a page.
     pub(in crate::bench) fn touch(&self) -> Result<f64, BenchError> {
         let _handler = Handler::install(self.uffd);
         self.drop_mappings();
@@ -118,10 +118,10 @@ fn ns_each(begin: Instant) -> f64 {
 }
 
 static UFFD: AtomicI32 = AtomicI32::new(-1);
-/// Faults at one address without end would hang the measurement.
+/// The last address that faulted: endless faults at one address would hang the measurement.
 static LAST: AtomicUsize = AtomicUsize::new(0);
 
-/// The SIGBUS handler, as long as it is needed.
+/// The SIGBUS handler, for as long as it is needed.
 struct Handler {
     before: libc::sigaction,
 }

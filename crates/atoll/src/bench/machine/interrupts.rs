@@ -1,7 +1,7 @@
-//! What it costs to invalidate another CPU's TLB entries: the sender, and who is interrupted.
+//! Measures what it costs to invalidate another CPU's TLB entries, for the sender and for the interrupted CPU.
 //!
-//! A page of memory is write-protected again and again while another thread of the same page table computes on
-//! another CPU, and once more without it.
+//! A page of memory is write-protected again and again while another thread of the same page table computes on another CPU. The
+//! same is measured once more without that thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use super::super::pin::pin;
 use super::super::{BenchError, kernel};
 use super::faults::Ground;
 
-/// Invalidations of one measurement.
+/// The number of invalidations of one measurement.
 const COUNT: u32 = 2000;
 
-/// Nanoseconds of one invalidation.
+/// The nanoseconds of one invalidation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// Of the sender, for its target.
+    /// The sender's nanoseconds, for one target.
     pub(super) sender: f64,
-    /// Of the target.
+    /// The target's nanoseconds.
     pub(super) target: f64,
 }
 
-/// Measures on two CPUs. The ground's pages are mapped.
+/// Measures on two CPUs. The ground's pages must be mapped.
 pub(super) fn cost(ground: &Ground, here: usize, there: usize) -> Result<Cost, BenchError> {
     pin(here);
     let alone = storm(ground)?;
@@ -57,7 +57,7 @@ pub(super) fn cost(ground: &Ground, here: usize, there: usize) -> Result<Cost, B
     })
 }
 
-/// Nanoseconds of write-protecting a page that was written.
+/// Returns the nanoseconds of write-protecting a page that was written.
 fn storm(ground: &Ground) -> Result<f64, BenchError> {
     let (page, uffd) = (ground.page(0), ground.uffd());
     let mut spent = Duration::ZERO;

@@ -1,7 +1,7 @@
-//! `atoll bench machine`: what translation, faults, interrupts and copies cost here, as a description `atoll sim` takes.
+//! `atoll bench machine`: measures what translation, faults, interrupts and copies cost here, as a description for `atoll sim`.
 //!
-//! Each number is measured by the kernel calls that atoll's pager makes, without the pager; the medians are printed, and
-//! written as a machine of `atoll-machine`. What cannot be measured here is assumed, and says so.
+//! Each number is measured with the kernel calls that atoll's pager makes, without the pager. The medians are printed, and
+//! written as a machine of `atoll-machine`. What cannot be measured here is assumed, and the description says so.
 
 pub(super) mod clock;
 mod copy;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use super::BenchError;
 
-/// A number and where it comes from.
+/// A number and its source.
 #[derive(Debug, Clone, PartialEq)]
 struct Number {
     value: f64,
@@ -39,11 +39,11 @@ pub(super) fn bench(output: Option<&Path>) -> Result<(), BenchError> {
         std::fs::write(path, text).map_err(|e| BenchError::Write(path.display().to_string(), e))
     };
     if let Some(path) = output {
-        // Not to be found out after the measurement.
+        // An error should not come only after the measurement.
         write(path, "")?;
     }
     let text = describe::describe()?;
-    // What is written can be read, or nothing is.
+    // The file is written only if the description can be read back.
     let machine = Machine::read("the measured machine", &text)?;
     println!("{}: {}\n", machine.name, machine.about);
     for (path, value, source) in machine.numbers() {

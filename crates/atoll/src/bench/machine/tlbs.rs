@@ -1,8 +1,8 @@
-//! The TLBs of this processor, as it says itself.
+//! Reads the TLBs that this processor reports.
 
 use raw_cpuid::{Associativity, CpuId, DatType};
 
-/// One of them.
+/// A TLB.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tlb {
     pub(super) level: u8,
@@ -11,7 +11,7 @@ pub(super) struct Tlb {
     pub(super) ways: u32,
 }
 
-/// Data TLBs of 4K and 2M pages, nearest first; empty if the processor says nothing of them.
+/// Returns the data TLBs of 4K and 2M pages, nearest first; empty if the processor reports none.
 pub(super) fn tlbs() -> Vec<Tlb> {
     let mut found = intel();
     if found.is_empty() {
@@ -25,15 +25,15 @@ pub(super) fn tlbs() -> Vec<Tlb> {
     found
 }
 
-/// The simulator finds a set by the low bits of a page's number: as many ways as make sets a power of two, as near to `ways`
-/// as can be; 0 if there are none.
+/// The simulator finds a set by the low bits of a page's number. So this returns the number of ways nearest to `ways` that
+/// makes the number of sets a power of two; 0 if there is none.
 fn whole_sets(entries: u32, ways: u32) -> u32 {
     let fits = |&ways: &u32| entries.is_multiple_of(ways) && (entries / ways).is_power_of_two();
     let all = 1..=if ways == 0 { 0 } else { entries };
     all.filter(fits).min_by_key(|&fit| fit.abs_diff(ways)).unwrap_or(0)
 }
 
-/// CPUID leaf 0x18.
+/// Reads CPUID leaf 0x18.
 fn intel() -> Vec<Tlb> {
     let mut found = Vec::new();
     for tlb in CpuId::new().get_deterministic_address_translation_info().into_iter().flatten() {
@@ -51,7 +51,7 @@ fn intel() -> Vec<Tlb> {
     found
 }
 
-/// CPUID leaves 0x8000_0005 and 0x8000_0006.
+/// Reads CPUID leaves 0x8000_0005 and 0x8000_0006.
 fn amd() -> Vec<Tlb> {
     let cpuid = CpuId::new();
     let mut found = Vec::new();
@@ -72,7 +72,7 @@ fn of_amd(level: u8, page: &'static str, entries: u32, associativity: &Associati
         Associativity::DirectMapped => 1,
         Associativity::NWay(ways) => u32::from(*ways),
         Associativity::Disabled => 0,
-        // Said elsewhere, or nowhere: as many as common ones have.
+        // This is reported elsewhere, or nowhere: the number is that of common processors.
         Associativity::Unknown => 8,
     };
     Tlb { level, pages: vec![page], entries, ways }

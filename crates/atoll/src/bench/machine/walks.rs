@@ -1,4 +1,4 @@
-//! What a page walk costs: reads of pages that all are the kernel's one page of zeros, so that only translation differs.
+//! Measures a page walk by reads of pages that all are the kernel's one page of zeros, so that only translation differs.
 //!
 //! Each address depends on what the read before it found, which is zero. Few pages stay in the TLB, many do not; all of
 //! them have the same cache lines.
@@ -8,33 +8,33 @@ use std::time::Instant;
 use super::super::BenchError;
 use super::super::mapping::Mapping;
 
-/// Pages of a size, mapped: so many of them that translating them needs walks.
+/// Mapped pages of a size, so many that translating them needs walks.
 pub(super) struct Pages {
     mapping: Mapping,
     shift: u32,
     count: usize,
 }
 
-/// Reads of one measurement.
+/// The number of reads of one measurement.
 const READS: u64 = 200_000;
-/// Pages that every TLB holds.
+/// A number of pages that every TLB holds.
 const FEW: usize = 8;
 
 impl Pages {
-    /// 4K pages.
+    /// Maps 4K pages.
     pub(super) fn small() -> Result<Self, BenchError> {
         let count = 16_384;
         Ok(Self { mapping: Mapping::new(count << 12, libc::MADV_NOHUGEPAGE)?, shift: 12, count }.touched())
     }
 
-    /// 2M pages; none where the kernel gives none for reading.
+    /// Maps 2M pages; `None` where the kernel gives none for reading.
     pub(super) fn huge() -> Result<Option<Self>, BenchError> {
         let count = 4096;
         let mapping = Mapping::new((count + 1) << 21, libc::MADV_HUGEPAGE)?;
         let pages = Self { mapping, shift: 21, count };
         let before = faults();
         let pages = pages.touched();
-        // Reading elsewhere in pages that are there does not fault.
+        // Reads at other places of pages that are there do not fault.
         let after = faults();
         for page in 0..count {
             pages.read(pages.base() + (page << 21) + (5 << 12));
@@ -59,7 +59,7 @@ impl Pages {
         self
     }
 
-    /// Nanoseconds of a read among `count` pages.
+    /// Returns the nanoseconds of a read among `count` pages.
     fn read_ns(&self, count: usize) -> f64 {
         let (base, mask, shift) = (self.base(), count as u64 - 1, self.shift);
         let mut state = 1_u64;
@@ -73,13 +73,13 @@ impl Pages {
         begin.elapsed().as_secs_f64() * 1e9 / READS as f64
     }
 
-    /// Nanoseconds that a read takes longer because of its walk.
+    /// Returns the nanoseconds that a read takes longer because of its walk.
     pub(super) fn walk_ns(&self) -> f64 {
         (self.read_ns(self.count) - self.read_ns(FEW)).max(0.0)
     }
 }
 
-/// Minor faults of this process so far.
+/// Returns the number of minor faults of this process so far.
 fn faults() -> i64 {
     // SAFETY: getrusage fills the structure.
     unsafe {

@@ -1,4 +1,4 @@
-//! What the check needs to know of one executable or library.
+//! Reads what the check needs to know of one executable or library.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,40 +8,40 @@ use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol, ReadCache, ReadRef};
 
-/// Bytes of a file that is read as a whole: its symbols one by one are thousands of system calls.
+/// The most bytes of a file that is read as a whole: reading its symbols one by one takes thousands of system calls.
 const MOST: u64 = 32 << 20;
 
-/// Why a file cannot be looked at.
+/// The reason why a file cannot be looked at.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum ElfError {
     /// The system refused.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// It starts like an ELF file but is not a whole one.
+    /// The file starts like an ELF file but is not a whole one.
     #[error("its ELF structure is damaged ({0})")]
     Damaged(#[from] object::Error),
 }
 
-/// An executable or library.
+/// The facts about an executable or library.
 #[derive(Debug, Default)]
 pub(crate) struct Elf {
-    /// Names a dynamic linker to load it with; what is executed without one is static.
+    /// Whether it names a dynamic linker to load it with; an executable without one is static.
     pub(crate) interpreter: bool,
-    /// The dynamic linker that it asks for is musl's.
+    /// Whether the dynamic linker that it asks for is musl's.
     pub(crate) musl: bool,
-    /// Libraries it needs, by name.
+    /// The libraries that it needs, by name.
     pub(crate) needed: Vec<String>,
     /// DT_RUNPATH, or DT_RPATH where there is none, split at colons.
     pub(crate) run_path: Vec<String>,
-    /// OpenMP symbols it imports and cannot do without.
+    /// The OpenMP symbols that it imports and cannot do without.
     pub(crate) imports: Vec<String>,
-    /// OpenMP symbols it exports.
+    /// The OpenMP symbols that it exports.
     pub(crate) exports: Vec<String>,
-    /// It imports functions that start other programs or load libraries.
+    /// Whether it imports functions that start other programs or load libraries.
     pub(crate) goes_on: bool,
 }
 
-/// What the first bytes of a file say.
+/// The kinds of files, by their first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A 64-bit x86 executable or library.
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
     Foreign,
     /// A script and its interpreter's path.
     Script(String),
-    /// Neither.
+    /// Neither an ELF file nor a script.
     Other,
 }
 
@@ -76,14 +76,14 @@ pub(crate) fn kind(head: &[u8]) -> Kind {
     }
 }
 
-/// Does this function start another program, or load a library?
+/// Whether this function starts another program, or loads a library.
 fn goes_on(name: &str) -> bool {
     const STARTS: [&str; 5] = ["exec", "fexecve", "posix_spawn", "dlopen", "dlmopen"];
     const NAMES: [&str; 8] = ["fork", "vfork", "_Fork", "clone", "clone3", "system", "popen", "syscall"];
     STARTS.iter().any(|start| name.starts_with(start)) || NAMES.contains(&name)
 }
 
-/// Is this the name of something an OpenMP runtime provides?
+/// Whether an OpenMP runtime provides this name.
 fn is_openmp(name: &str) -> bool {
     const BEGINS: [&str; 6] = ["GOMP_", "omp_", "__kmpc_", "kmp_", "kmpc_", "ompc_"];
     BEGINS.iter().any(|begin| name.starts_with(begin))
@@ -93,7 +93,7 @@ impl Elf {
     /// Reads a native ELF file.
     ///
     /// # Errors
-    /// It cannot be read, or is damaged.
+    /// The file cannot be read, or is damaged.
     pub(crate) fn open(path: &Path) -> Result<Elf, ElfError> {
         let mut file = File::open(path)?;
         if file.metadata()?.len() > MOST {

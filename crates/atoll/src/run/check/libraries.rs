@@ -1,4 +1,4 @@
-//! Where the dynamic linker would find a library.
+//! Finds libraries where the dynamic linker would find them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -9,26 +9,26 @@ use super::elf::{Elf, Kind, kind};
 
 const CACHE: &str = "/etc/ld.so.cache";
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-/// `FLAG_ELF_LIBC6` of x86-64.
+/// The value of `FLAG_ELF_LIBC6` for x86-64.
 const CACHE_FLAGS: u32 = 0x0303;
 const DIRECTORIES: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
-/// What the environment and the machine say about libraries.
+/// The search paths of the environment and the machine.
 pub(crate) struct Libraries {
     environment: Vec<PathBuf>,
     cache: HashMap<String, PathBuf>,
 }
 
 impl Libraries {
-    /// With this LD_LIBRARY_PATH, and this machine's cache.
+    /// Makes the search paths from this LD_LIBRARY_PATH and this machine's cache.
     pub(crate) fn new(environment: Option<&OsStr>) -> Libraries {
         let environment = environment.map(|v| std::env::split_paths(v).collect()).unwrap_or_default();
         let cache = std::fs::read(CACHE).ok().and_then(|bytes| parse_cache(&bytes)).unwrap_or_default();
         Libraries { environment, cache }
     }
 
-    /// The file that `name` means when `elf` at `path` needs it; none where the linker would not find it either.
+    /// Returns the file of `name` when `elf` at `path` needs it; `None` where the linker would not find it either.
     pub(crate) fn find(&self, name: &str, elf: &Elf, path: &Path) -> Option<PathBuf> {
         if name.contains('/') {
             return Some(PathBuf::from(name)).filter(|p| is_native(p));
@@ -47,7 +47,7 @@ impl Libraries {
     }
 }
 
-/// The first bytes of a file.
+/// Returns the first bytes of a file.
 pub(crate) fn head(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     std::fs::File::open(path)?.take(256).read_to_end(&mut head)?;
@@ -58,9 +58,9 @@ fn is_native(path: &Path) -> bool {
     path.is_file() && head(path).is_ok_and(|head| kind(&head) == Kind::Native)
 }
 
-/// Names and paths of the x86-64 libraries in the linker's cache; the first entry of a name counts.
+/// Returns names and paths of the x86-64 libraries in the linker's cache; the first entry of a name counts.
 fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
-    // An old-format cache may stand in front.
+    // A cache in the old format may stand in front.
     let start = bytes.windows(CACHE_MAGIC.len()).position(|w| w == CACHE_MAGIC)?;
     let bytes = &bytes[start..];
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

@@ -1,21 +1,21 @@
-//! Which file a program's name means, as a shell would find it.
+//! Finds the file of a program's name, as a shell would find it.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Why a name means no program.
+/// The reason why a name leads to no program.
 #[derive(thiserror::Error, Debug, PartialEq, Eq)]
 pub(crate) enum PathError {
-    /// No such file.
+    /// There is no such file.
     #[error("there is no program {0}: check its name{1}")]
     NotFound(String, &'static str),
-    /// A file without the permission, or a directory.
+    /// The file lacks the permission to be executed, or is a directory.
     #[error("{0} cannot be executed: it {1}")]
     NotExecutable(String, &'static str),
 }
 
-/// The file that `name` means.
+/// Returns the file of `name`.
 ///
 /// # Errors
 /// There is none, or none that may be executed.
@@ -44,14 +44,14 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Path
     }
 }
 
-/// `Err(None)`: not there; `Err(Some(why))`: there, but not to be executed.
+/// Returns `Err(None)` where the file is not there, and `Err(Some(why))` where it is there but may not be executed.
 fn check(path: &Path) -> Result<(), Option<&'static str>> {
     let Ok(metadata) = path.metadata() else { return Err(None) };
     if metadata.is_dir() {
         return Err(Some("is a directory"));
     }
     if !metadata.is_file() {
-        return Err(Some("is no regular file"));
+        return Err(Some("is not a regular file"));
     }
     let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else { return Err(None) };
     // SAFETY: a C string.

@@ -1,4 +1,4 @@
-//! The check itself: the program, its interpreter if it is a script, and all its libraries.
+//! Checks the program, its interpreter if it is a script, and all its libraries.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,95 +9,95 @@ use std::path::{Path, PathBuf};
 use super::elf::{Elf, ElfError, Kind, kind};
 use super::libraries::{Libraries, head};
 
-/// Scripts may name scripts as their interpreters this often, as for the kernel.
+/// The number of times that scripts may name scripts as their interpreters, as for the kernel.
 const DEPTH: usize = 5;
 
-/// Why atoll cannot run a program.
+/// The reason why atoll cannot run a program.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum CheckError {
-    /// It cannot be read, or not as what it claims to be.
+    /// The file cannot be read, or is not what it claims to be.
     #[error("{0} cannot be looked at: {1}")]
     Unreadable(String, ElfError),
-    /// Neither ELF nor a script.
+    /// The file is neither ELF nor a script.
     #[error("{0} cannot be executed: it is neither a program nor a script that starts with #!")]
     NotAProgram(String),
-    /// Without a dynamic linker nothing can be loaded into it.
+    /// The program has no dynamic linker, so nothing can be loaded into it.
     #[error("{0} is a static executable, into which atoll cannot load its runtime: link it dynamically")]
     Static(String),
-    /// Our runtime cannot be loaded beside another C library than glibc.
+    /// The program uses another C library than glibc, beside which atoll's runtime cannot be loaded.
     #[error("{0} is linked with musl's C library, and atoll's runtime needs glibc's: use a build for glibc")]
     Musl(String),
-    /// 32 bits.
+    /// The program has 32 bits.
     #[error("{0} is a 32-bit program, and atoll runs 64-bit ones: build it with -m64")]
     Bits32(String),
-    /// Another machine's.
+    /// The program is for another architecture.
     #[error("{0} is a program for another architecture than this machine's x86-64: build it here")]
     Foreign(String),
-    /// The dynamic linker ignores LD_PRELOAD for it.
+    /// The dynamic linker ignores LD_PRELOAD for the program.
     #[error("{0} is {1}, so the kernel lets nothing be loaded into it: run a copy without that")]
     Privileged(String, &'static str),
-    /// A script's interpreter.
+    /// A script's interpreter cannot be run.
     #[error("{script} is a script whose interpreter {interpreter} is not there: correct its first line")]
     Interpreter {
         /// The script.
         script: String,
-        /// What its first line says.
+        /// The interpreter in its first line.
         interpreter: String,
     },
-    /// Another OpenMP runtime.
+    /// The program uses another OpenMP runtime.
     #[error(
         "{object} uses the OpenMP runtime {library}, which atoll cannot replace: build it with gcc or clang -fopenmp"
     )]
     OtherRuntime {
-        /// Program or library.
+        /// The program or library.
         object: String,
         /// The runtime.
         library: String,
     },
-    /// Something our runtime lacks.
+    /// The program needs symbols that atoll's runtime lacks.
     #[error("{object} needs {symbols}, which atoll's OpenMP runtime does not have")]
     Symbols {
-        /// Program or library.
+        /// The program or library.
         object: String,
         /// The symbols.
         symbols: String,
     },
-    /// Our own library.
+    /// atoll's own library cannot be read.
     #[error("atoll's runtime {0} cannot be looked at: {1}")]
     Runtime(String, ElfError),
 }
 
 impl CheckError {
-    /// Would the kernel not execute it either?
+    /// Whether the kernel would not execute the file either.
     pub(crate) fn is_not_executable(&self) -> bool {
         matches!(self, Self::NotAProgram(_) | Self::Interpreter { .. })
     }
 }
 
-/// What was found out about a program that can be run.
+/// The result of the check for a program that can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Checked {
-    /// How it uses OpenMP.
+    /// How the program uses OpenMP.
     pub(crate) openmp: Uses,
-    /// Whether it is a program of MPI, of which each process runs by itself.
+    /// Whether it is an MPI program, of which each process runs by itself.
     pub(crate) mpi: bool,
 }
 
 /// How a program uses OpenMP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Uses {
-    /// It is linked with libgomp, libomp or libiomp5, and every symbol it needs is there.
+    /// The program is linked with libgomp, libomp or libiomp5, and every symbol it needs is there.
     OpenMp,
-    /// It is not; but may start a program that is, or load a library.
+    /// The program is not linked with one, but may start a program that is, or load a library.
     Other,
-    /// It is not, and does neither.
+    /// The program is not linked with one, and does neither of these.
     Alone,
 }
 
-/// Looks at the program at `path`, to be run with the runtime at `runtime`, with these LD_LIBRARY_PATH and LD_PRELOAD.
+/// Checks the program at `path`, to be run with the runtime at `runtime` and with these LD_LIBRARY_PATH and LD_PRELOAD.
 ///
 /// # Errors
-/// Why atoll cannot run it.
+/// The reason why atoll cannot run it.
 pub(crate) fn check(
     path: &Path,
     runtime: &Path,
@@ -112,7 +112,7 @@ pub(crate) fn check(
     if program.musl {
         return Err(CheckError::Musl(shown(&path)));
     }
-    // What is loaded into every program counts as if it were linked.
+    // A library that is loaded into every program counts as if it were linked.
     let preload = preload.map(OsStr::to_string_lossy).unwrap_or_default();
     let names = preload.split([' ', ':']).filter(|name| !name.is_empty());
     program.needed.extend(names.map(str::to_owned));
@@ -150,7 +150,7 @@ fn open(path: &Path) -> Result<Elf, CheckError> {
     Elf::open(path).map_err(|e| CheckError::Unreadable(shown(path), e))
 }
 
-/// The native executable that runs when `path` does: itself, or its interpreter.
+/// Returns the native executable that runs when `path` does: itself, or its interpreter.
 fn native(path: &Path) -> Result<PathBuf, CheckError> {
     let mut path = path.to_owned();
     for _ in 0..DEPTH {
@@ -195,13 +195,13 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Is it an OpenMP runtime in whose place ours stands: gcc's, LLVM's or Intel's?
+/// Whether the file is an OpenMP runtime that atoll's replaces: gcc's, LLVM's or Intel's.
 fn is_replaced(path: &Path) -> bool {
     let name = file_name(path);
     ["libgomp.so", "libomp.so", "libomp5.so", "libiomp5.so"].iter().any(|runtime| name.starts_with(runtime))
 }
 
-/// Parts of libc have all of its functions, whoever uses them.
+/// Whether the file is a part of libc, which has all of its functions, whatever uses them.
 fn is_libc(path: &Path) -> bool {
     let name = file_name(path);
     ["libc.so", "ld-linux", "libdl.so", "libpthread.so", "librt.so"].iter().any(|part| name.starts_with(part))
@@ -211,8 +211,8 @@ fn is_other_runtime(name: &str) -> bool {
     ["libnvomp.so", "libpgmp.so", "libxlsmp.so", "libcraymp.so"].iter().any(|other| name.starts_with(other))
 }
 
-/// The program and all libraries it loads at its start. Libraries that are not found are the dynamic linker's to
-/// complain about, and damaged ones too.
+/// Returns the program and all libraries that it loads at its start. Libraries that are not found, or are damaged, are left
+/// out: the dynamic linker reports them.
 fn closure(path: &Path, program: Elf, libraries: &Libraries) -> Result<Vec<(PathBuf, Elf)>, CheckError> {
     let mut objects = vec![(path.to_owned(), program)];
     let mut seen = BTreeSet::new();
@@ -230,7 +230,7 @@ fn closure(path: &Path, program: Elf, libraries: &Libraries) -> Result<Vec<(Path
             if let Some(library) = libraries.find(name, elf, path)
                 && let Ok(elf) = Elf::open(&library)
             {
-                // What counts is the name it was asked for by: files behind links carry longer ones.
+                // The name by which it was asked for counts: files behind links have longer names.
                 let library = library.with_file_name(name.rsplit('/').next().unwrap_or(name));
                 found.push((library, elf));
             }

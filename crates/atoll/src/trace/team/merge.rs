@@ -1,6 +1,6 @@
-//! Tells several workers' words in the order of the instructions before them.
+//! Writes several workers' words in the order of the instructions before them.
 //!
-//! `team` says which belong together.
+//! `team` says which words belong together.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use atoll_trace_wire::word::{self, Kind};
 
 use crate::trace::output::Output;
 
-/// Tells one worker's words, in their order.
+/// Writes one worker's words, in their order.
 pub(super) fn tell<W: Write>(worker: u16, words: &[u64], out: &mut Output<W>) {
     let mut at = 0;
     while at < words.len() {
@@ -19,7 +19,7 @@ pub(super) fn tell<W: Write>(worker: u16, words: &[u64], out: &mut Output<W>) {
     }
 }
 
-/// Tells all workers' words. Each worker's clock begins at 0; of equal ones the lower worker is first.
+/// Writes all workers' words. Each worker's clock begins at 0; of equal ones the lower worker is first.
 pub(super) fn together<'a, W: Write>(workers: impl Iterator<Item = (u16, &'a [u64])>, out: &mut Output<W>) {
     let mut left: Vec<(u16, &[u64])> = workers.collect();
     let mut heap: BinaryHeap<Reverse<(u64, usize)>> = left
@@ -43,7 +43,7 @@ pub(super) fn together<'a, W: Write>(workers: impl Iterator<Item = (u16, &'a [u6
     }
 }
 
-/// Instructions before what a word tells of.
+/// Returns the instructions before a word's event.
 fn elapsed(word: u64) -> u64 {
     match Kind::of(word) {
         Some(Kind::Read | Kind::Write) => word::elapsed(word),
@@ -52,7 +52,7 @@ fn elapsed(word: u64) -> u64 {
     }
 }
 
-/// Tells what the first of `words`, of which there is one, and those that belong to it say; how many these are.
+/// Writes the event of the first of `words`, which must not be empty; returns the number of words that belong to it.
 fn tell_one<W: Write>(worker: u16, words: &[u64], out: &mut Output<W>) -> usize {
     let (first, name) = (words[0], words.get(1).copied().unwrap_or(0));
     let Some(kind) = Kind::of(first) else { return 1 };

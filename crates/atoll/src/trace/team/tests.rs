@@ -18,7 +18,7 @@ fn wall() -> [u64; 2] {
     [word::with_amount(Kind::Barrier, 0), WALL]
 }
 
-/// The events that blocks of threads become, compute left out.
+/// Returns the events that blocks of threads become, without compute.
 fn events(limits: Limits, most_kept: usize, blocks: &[(u32, Vec<u64>)]) -> Vec<Event> {
     let writer = Writer::new(Vec::new(), &Header::default()).unwrap();
     let mut out = Output::new(writer, limits, true);
@@ -34,7 +34,7 @@ fn events(limits: Limits, most_kept: usize, blocks: &[(u32, Vec<u64>)]) -> Vec<E
     events
 }
 
-/// The same in short: `r0` begin, `e0` end, `b0` barrier, `0:7` worker 0 touches page 7.
+/// Returns events in short: `r0` begin, `e0` end, `b0` barrier, `0:7` worker 0 touches page 7.
 fn short(events: &[Event]) -> String {
     let words: Vec<String> = events
         .iter()
@@ -49,7 +49,7 @@ fn short(events: &[Event]) -> String {
     words.join(" ")
 }
 
-/// A region of two workers with a barrier, whose threads 0 and 7 ran one after the other.
+/// Makes a region of two workers with a barrier, whose threads 0 and 7 ran one after the other.
 fn region() -> Vec<(u32, Vec<u64>)> {
     let touch = |page, elapsed| word::access(page, true, elapsed);
     let mut first = vec![touch(1, 5)];

@@ -1,4 +1,4 @@
-//! On tiny programs, compiled here.
+//! Tests the check on tiny programs that are compiled here.
 
 use super::*;
 use std::process::Command;
@@ -108,7 +108,7 @@ fn another_runtime_is_refused() {
     assert!(error.contains("uses the OpenMP runtime libnvomp.so"), "{error}");
 }
 
-/// A program of clang's with a stand-in for LLVM's runtime, that needs `needs`.
+/// Checks a program of clang's, with a stand-in for LLVM's runtime, that needs `needs`.
 fn of_llvm(bench: &Bench, runtime: &str, needs: &str) -> Result<Uses, String> {
     let source = format!("void {needs}(void) {{}}");
     let soname = format!("-Wl,-soname,{runtime}");
@@ -143,7 +143,7 @@ fn what_cannot_be_loaded_into_is_refused() {
         Some(program) => assert!(bench.check(&program).unwrap_err().contains("is a 32-bit program")),
         None => atoll_skips::skip_part!("no 32-bit libc here: apt-get install gcc-multilib"),
     }
-    // The head alone tells; no compiler is needed for other machines.
+    // The head alone decides; no compiler for other machines is needed.
     let head = |class: u8, machine: u16| {
         let mut head = vec![0x7f, b'E', b'L', b'F', class, 1, 1, 0];
         head.resize(18, 0);
