@@ -36,7 +36,7 @@ pub type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *const 
 /// # Safety
 /// Called by the dynamic linker, with the process's environment as the kernel laid it out, before a second thread exists.
 pub unsafe extern "C" fn constructor(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let Some(chain) = (unsafe { Chain::of_process(environment) }) else { return };
     let Some(own) = chain.object_with_dynamic(elf::own_dynamic()) else { return };
     rebind(&chain, &own);

@@ -18,7 +18,7 @@ impl Chain {
     /// `environment` must be the process's, as the kernel laid it out: the auxiliary vector follows.
     pub(crate) unsafe fn of_process(environment: *const *const c_char) -> Option<Chain> {
         let (mut headers, mut count) = (core::ptr::null::<ProgramHeader>(), 0);
-        // SAFETY: by the caller; both lists end with a zero.
+        // SAFETY: the caller's promise; both lists end with a zero.
         unsafe {
             let mut end = environment;
             while !(*end).is_null() {

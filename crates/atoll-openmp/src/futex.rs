@@ -1,6 +1,7 @@
-//! Sleeping and waking between workers, which may be processes: shared futexes, a brief spin before each sleep.
+//! Shared futexes, by which workers, which may be processes, sleep and wake each other; each waiter spins briefly before it
+//! sleeps.
 //!
-//! Everything in `omp` that waits, waits here; the words slept on lie in runtime memory, never in the program's.
+//! All waiting in `omp` is done here; the words slept on lie in runtime memory, never in the program's.
 
 use crate::nodes;
 use std::cell::UnsafeCell;
@@ -33,25 +34,26 @@ fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::t
     result
 }
 
-/// The futex system call, elsewhere.
+/// The futex system call on other processors than x86-64, through libc.
 #[cfg(not(target_arch = "x86_64"))]
 fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
     // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value as usize, timeout) as isize }
 }
 
-/// Sleeps while `word` holds `expected`. May return early for any reason: callers look again.
+/// Sleeps while `word` holds `expected`. May return early for any reason: callers check their condition again.
 pub(crate) fn sleep(word: &AtomicU32, expected: u32) {
     // EAGAIN, EINTR and EFAULT (a page not mapped yet) all mean the same to callers: read the word again.
     let _ = futex(word, FUTEX_WAIT, expected, std::ptr::null());
 }
 
-/// The same for [`A_WHILE`] at most.
+/// Sleeps as [`sleep`] does, for [`A_WHILE`] at most.
 pub(crate) fn sleep_a_while(word: &AtomicU32, expected: u32) {
     let _ = futex(word, FUTEX_WAIT, expected, &raw const A_WHILE);
 }
 
-/// How long somebody sleeps who also looks after signals. Not on a stack, whose pages the kernel may not find.
+/// How long a thread sleeps that also looks after signals: 20 ms. It is a static because the kernel may not find the pages of a
+/// stack.
 static A_WHILE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Wakes up to `count` sleepers on `word`.
@@ -59,10 +61,11 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) {
     let _ = futex(word, FUTEX_WAKE, count, std::ptr::null());
 }
 
-/// How often a waiter looks again before it sleeps: while every worker has a CPU, and when not.
+/// How often a waiter checks its condition before it sleeps: while every busy worker has a CPU, and when there are more workers
+/// than CPUs.
 static SPINS: AtomicU32 = AtomicU32::new(2_000);
 static SPINS_CROWDED: AtomicU32 = AtomicU32::new(30);
-/// Workers with something to do, and CPUs to do it on; compared by every waiter.
+/// The number of workers with something to do, which every waiter compares with the number of CPUs.
 static BUSY: AtomicU32 = AtomicU32::new(1);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
@@ -73,22 +76,22 @@ pub(crate) fn configure(spins: u32, spins_crowded: u32, cpus: u32) {
     CPUS.store(cpus, Ordering::Relaxed);
 }
 
-/// `count` more workers have something to do.
+/// Counts `count` more workers as busy.
 pub(crate) fn busier(count: u32) {
     BUSY.fetch_add(count, Ordering::Relaxed);
 }
 
-/// `count` workers less have something to do.
+/// Counts `count` workers fewer as busy.
 pub(crate) fn calmer(count: u32) {
     BUSY.fetch_sub(count, Ordering::Relaxed);
 }
 
-/// CPUs that this node's workers have.
+/// The number of CPUs that this node's workers have.
 pub(crate) fn cpus() -> u32 {
     CPUS.load(Ordering::Relaxed)
 }
 
-/// Have more workers something to do than there are CPUs?
+/// Whether more workers are busy than there are CPUs.
 pub(crate) fn is_crowded() -> bool {
     BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed)
 }
@@ -97,7 +100,7 @@ fn spins() -> u32 {
     if is_crowded() { SPINS_CROWDED.load(Ordering::Relaxed) } else { SPINS.load(Ordering::Relaxed) }
 }
 
-/// Looks at `done` a while; true as soon as it holds.
+/// Checks `done` repeatedly for a while; returns true as soon as it holds, and false if it never did.
 fn spin_until(mut done: impl FnMut() -> bool) -> bool {
     if done() {
         return true;
@@ -111,7 +114,7 @@ fn spin_until(mut done: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Where workers wait for a condition on other words to come true.
+/// A place where workers wait until a condition on other words holds.
 #[repr(align(64))]
 pub(crate) struct Gate {
     turns: AtomicU32,
@@ -123,7 +126,7 @@ impl Gate {
         Gate { turns: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
     }
 
-    /// Returns once `done` holds. Whoever makes it hold calls `notify` afterwards.
+    /// Returns once `done` holds. The thread that makes it hold calls `notify` afterwards.
     pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) {
         if spin_until(&mut done) {
             return;
@@ -141,7 +144,7 @@ impl Gate {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Lets all waiters look at their conditions again, after a change that may fulfil one.
+    /// Wakes all waiters, which check their conditions again, after a change that may fulfil one.
     #[inline]
     pub(crate) fn notify(&self) {
         // Other side: the fence in `wait_until`, between announcing the sleeper and its last look.
@@ -157,7 +160,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const HELD_WANTED: u32 = 2;
 
-/// A lock in runtime memory around some data.
+/// A lock in runtime memory that guards the data inside it.
 pub(crate) struct Lock<T> {
     word: AtomicU32,
     data: UnsafeCell<T>,
@@ -180,7 +183,7 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// Takes it if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         // Other side: the swap in `release`.
@@ -189,7 +192,7 @@ impl<T> Lock<T> {
         if taken { Some(Guard { lock: self }) } else { None }
     }
 
-    /// Takes the lock without a guard; `release` gives it back.
+    /// Takes the lock without a guard; `release` frees it.
     #[inline]
     pub(crate) fn acquire(&self) {
         // Other side: the swap in `release`.
@@ -246,11 +249,11 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// A word to sleep on for many program words; aligned so that busy ones do not share a line.
+/// A word to sleep on that stands for many words of the program; aligned so that busy bays do not share a cache line.
 #[repr(align(64))]
 struct Bay(AtomicU32);
 
-/// The parking lot: program words hash to these, since nobody may sleep on memory that can be paged out.
+/// The parking lot: program words hash to these bays, since nobody may sleep on memory that can be paged out.
 static BAYS: [Bay; 64] = [const { Bay(AtomicU32::new(0)) }; 64];
 
 fn bay(word: &AtomicU32) -> &'static AtomicU32 {
@@ -258,7 +261,7 @@ fn bay(word: &AtomicU32) -> &'static AtomicU32 {
     &BAYS[hash >> 58].0
 }
 
-/// Takes the lock whose word lies in program memory: 0 is free.
+/// Takes the lock whose word, 0 while it is free, lies in program memory.
 #[inline]
 pub(crate) fn word_lock(word: &AtomicU32) {
     if nodes::active() {
@@ -287,7 +290,7 @@ fn word_lock_slowly(word: &AtomicU32) {
     }
 }
 
-/// Takes the lock if it is free.
+/// Takes the lock in program memory if it is free; returns whether it did.
 #[inline]
 pub(crate) fn word_try_lock(word: &AtomicU32) -> bool {
     if nodes::active() {
@@ -296,7 +299,7 @@ pub(crate) fn word_try_lock(word: &AtomicU32) -> bool {
     word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
-/// Gives the lock back.
+/// Frees the lock in program memory.
 #[inline]
 pub(crate) fn word_unlock(word: &AtomicU32) {
     if nodes::active() {
@@ -306,7 +309,7 @@ pub(crate) fn word_unlock(word: &AtomicU32) {
     if word.swap(FREE, Ordering::AcqRel) == HELD_WANTED {
         let bay = bay(word);
         bay.fetch_add(1, Ordering::Release);
-        // Sleepers of other words may share the bay: all look again.
+        // Threads that wait for other words may sleep in the same bay, so all of them wake and check.
         wake(bay, i32::MAX as u32);
     }
 }

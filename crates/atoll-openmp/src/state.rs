@@ -1,4 +1,5 @@
-//! What the whole runtime asks first: is this program managed, where is the pager, which worker am I?
+//! The state that the whole runtime asks for first: whether the program is managed, where the pager is, and which worker the
+//! calling thread is.
 //!
 //! Set once by `start`; read by every wrapper. The statics lie in this library's data, which all workers share.
 
@@ -33,40 +34,40 @@ pub(crate) fn control() -> Option<&'static Control> {
     pager().map(Pager::control)
 }
 
-/// From now on the program is managed.
+/// Makes the program managed from now on.
 pub(crate) fn manage(pager: &'static Pager) {
     PAGER.store(std::ptr::from_ref(pager).cast_mut(), Ordering::Release);
 }
 
-/// Are faults served yet? Before, no page is missing, and none can be fetched.
+/// Whether faults are served. Before that no page is missing, and none can be fetched.
 #[inline]
 pub(crate) fn serves_faults() -> bool {
     FAULTS.load(Ordering::Relaxed)
 }
 
-/// The program is managed no longer: this is a process that it forked, which has copies of everything. Its heap stays.
+/// Stops managing, in a process that the program forked, which has copies of all memory. Its heap stays.
 pub(crate) fn manage_no_more() {
     PAGER.store(std::ptr::null_mut(), Ordering::Release);
     FAULTS.store(false, Ordering::Relaxed);
 }
 
-/// Faults are served from now on.
+/// Serves faults from now on.
 pub(crate) fn set_serves_faults() {
     FAULTS.store(true, Ordering::Relaxed);
 }
 
-/// Does `malloc` hand out shared memory yet?
+/// Whether `malloc` hands out shared memory.
 #[inline]
 pub(crate) fn heap_ready() -> bool {
     HEAP.load(Ordering::Relaxed)
 }
 
-/// `malloc` hands out shared memory from now on.
+/// Makes `malloc` hand out shared memory from now on.
 pub(crate) fn set_heap_ready() {
     HEAP.store(true, Ordering::Relaxed);
 }
 
-/// The calling thread is worker `index` and runs on page table `table`: it gets its executor.
+/// Makes the calling thread worker `index` on page table `table`, with an executor.
 pub(crate) fn become_worker(index: usize, table: usize) {
     EXECUTOR.set(index as u32);
     TABLE.set(table as u32);
@@ -76,7 +77,7 @@ pub(crate) fn become_worker(index: usize, table: usize) {
             crate::start::signal::end(FaultError::Far(e));
         }
     }
-    // It asks for the time, with a buffer on a stack that may be paged: it needs the executor.
+    // Called after the executor exists: it reads the clock with a buffer on a stack that may be paged.
     crate::journal::worker(index);
 }
 
@@ -86,8 +87,8 @@ pub(crate) fn table() -> usize {
     TABLE.get() as usize
 }
 
-/// Number of the calling thread's executor; a thread that is no worker borrows one, for ever unless
-/// [`end_thread`] gives it back.
+/// The number of the calling thread's executor. A thread that is no worker borrows one, for ever unless [`end_thread`] gives it
+/// back.
 #[inline]
 pub(crate) fn executor_index() -> usize {
     let index = EXECUTOR.get();
@@ -98,7 +99,7 @@ pub(crate) fn executor_index() -> usize {
 fn borrow_executor() -> usize {
     let Some(pager) = pager() else { return MAX_WORKERS };
     let _blocked = (!crate::start::signal::is_handling()).then(SignalsBlocked::new);
-    // The first thread of a program that another of its threads had managed.
+    // The first thread of a program that another of its threads made managed.
     if crate::start::take_over::is_first_without_number() {
         become_worker(0, 0);
         return 0;
@@ -108,13 +109,13 @@ fn borrow_executor() -> usize {
     index
 }
 
-/// The calling thread, which is no worker, runs on page table `table`; number of its executor, for [`end_thread`].
+/// Gives the calling thread, which is no worker, page table `table`; returns the number of its executor, for [`end_thread`].
 pub(crate) fn begin_thread(table: usize) -> usize {
     TABLE.set(table as u32);
     executor_index()
 }
 
-/// The thread that had executor `index` on page table `table` has ended.
+/// Gives back executor `index` of a thread that has ended, on page table `table`.
 pub(crate) fn end_thread(index: usize, table: usize) {
     if let Some(pager) = pager() {
         let _blocked = SignalsBlocked::new();
@@ -125,14 +126,15 @@ pub(crate) fn end_thread(index: usize, table: usize) {
 /// The calling thread's executor.
 ///
 /// # Safety
-/// One reference at a time: not while a fault of this thread is being handled, so block signals around it.
+/// Only one reference exists at a time. None may exist while a fault of this thread is handled, so callers block signals around
+/// it.
 #[expect(clippy::mut_from_ref, reason = "executors are disjoint; each thread has its own")]
 pub(crate) unsafe fn executor(pager: &'static Pager) -> &'static mut Executor {
-    // SAFETY: the index is this thread's own; one reference by the caller.
+    // SAFETY: the index is this thread's own; the caller promises that there is one reference.
     unsafe { pager.executor(executor_index()) }
 }
 
-/// Is the calling thread the program's first one?
+/// Whether the calling thread is the program's first one.
 pub(crate) fn is_first_thread() -> bool {
     if pager().is_some() {
         return EXECUTOR.get() == 0;
@@ -141,17 +143,17 @@ pub(crate) fn is_first_thread() -> bool {
     unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
 }
 
-/// Is it the program's first one, or a worker?
+/// Whether the calling thread is the program's first one, or a worker.
 pub(crate) fn is_worker() -> bool {
     (EXECUTOR.get() as usize) < MAX_WORKERS
 }
 
-/// Are the program's workers processes, which see only what is shared?
+/// Whether the program's workers are processes, which see only shared memory.
 pub(crate) fn are_workers_processes() -> bool {
     control().is_some_and(|control| !control.settings.shared_tables())
 }
 
-/// Ends the program: what happened on standard error, the exit status for the launcher, SIGKILL for the rest.
+/// Ends the program: prints what happened, leaves the exit status for the launcher, and kills all other processes.
 pub(crate) fn give_up(status: i32, message: &str) -> ! {
     sys::complain("atoll: ");
     sys::complain(message);
@@ -172,12 +174,12 @@ pub(crate) fn give_up(status: i32, message: &str) -> ! {
     }
 }
 
-/// Blocks every signal for as long as it lives, so that no handler of the program interrupts.
+/// A guard that blocks every signal while it lives, so that no handler of the program interrupts.
 pub(crate) struct SignalsBlocked {
     before: u64,
 }
 
-/// Signals that an instruction causes: SIGBUS is how faults arrive, the others must kill, not hang.
+/// The signals that an instruction causes: SIGBUS is how faults arrive, the others must kill instead of hang.
 const fn synchronous() -> u64 {
     const fn bit(signal: i32) -> u64 {
         1 << (signal - 1)
@@ -186,41 +188,41 @@ const fn synchronous() -> u64 {
 }
 
 impl SignalsBlocked {
-    /// The mask meanwhile, as the kernel keeps it: without the two that nobody can block.
+    /// The mask while the guard lives, as the kernel keeps it: without the two signals that cannot be blocked.
     pub(crate) const MASK: u64 = !(synchronous() | 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
 
-    /// Blocks them, but those an instruction causes.
+    /// Blocks all signals except those that an instruction causes.
     pub(crate) fn new() -> SignalsBlocked {
         SignalsBlocked { before: set_mask(SignalsBlocked::MASK) }
     }
 
-    /// The mask before.
+    /// The signal mask before.
     pub(crate) fn before(&self) -> u64 {
         self.before
     }
 }
 
-/// Blocks them all.
+/// Blocks all signals, those that an instruction causes among them.
 pub(crate) fn set_all_blocked() -> SignalsBlocked {
     SignalsBlocked { before: set_mask(u64::MAX) }
 }
 
-/// Blocks for ever all but what the thread itself causes, by an instruction or a system call, and what stops or goes on with the
-/// whole job.
+/// Blocks for ever all signals except those that the thread itself causes, by an instruction or a system call, and those that
+/// stop and continue the whole job.
 pub(crate) fn block_asynchronous() {
     let others = [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGSYS, libc::SIGTSTP, libc::SIGCONT];
     set_mask(others.iter().fold(SignalsBlocked::MASK, |m, s| m & !(1 << (s - 1))));
 }
 
 impl SignalsBlocked {
-    /// Lets the signals that wait be handled now: those that were not blocked before.
+    /// Lets pending signals be handled now that were not blocked before.
     pub(crate) fn let_pass(&self) {
         let blocked = set_mask(self.before);
         set_mask(blocked);
     }
 }
 
-/// Lets the launcher know which signals the program itself blocks, if the calling thread is its first.
+/// Tells the launcher which signals the program itself blocks, if the calling thread is its first.
 pub(crate) fn publish_mask() {
     if is_first_thread()
         && let Some(control) = control()
@@ -230,20 +232,20 @@ pub(crate) fn publish_mask() {
     }
 }
 
-/// Does a signal wait for the calling thread, or its process, that `blocked` lets pass?
+/// Whether a signal is pending for the calling thread, or its process, that the mask `blocked` lets pass.
 pub(crate) fn signal_waits(blocked: u64) -> bool {
     let mut waiting = 0u64;
     let words = [std::ptr::from_mut(&mut waiting) as usize, 8, 0, 0, 0, 0];
     // SAFETY: eight bytes, the size the kernel is told.
     while unsafe { sys::syscall(libc::SYS_rt_sigpending, words) }.is_err() {
-        // They lie on a stack that another node took at this moment: a write brings it back.
+        // The words lie on a stack that another node took at this moment: a write brings it back.
         // SAFETY: this function's own variable.
         unsafe { (&raw mut waiting).write_volatile(0) };
     }
     waiting & !blocked != 0
 }
 
-/// Lets the calling thread, a worker, take `signal` from now on.
+/// Lets the calling thread, a worker, receive `signal` from now on.
 pub(crate) fn unblock(signal: i32) {
     let mask = SignalsBlocked::new().before();
     set_mask(mask & !(1 << (signal - 1)));
@@ -255,7 +257,7 @@ impl Drop for SignalsBlocked {
     }
 }
 
-/// The calling thread's signal mask. It changes nothing: no stack of a thread that asks is another node's.
+/// The calling thread's signal mask. Nothing is retried: a thread that asks has a stack that no other node takes.
 pub(crate) fn mask() -> u64 {
     let mut now = 0u64;
     // SAFETY: eight bytes, the size the kernel is told.
@@ -276,7 +278,7 @@ pub(crate) fn set_mask(mask: u64) -> u64 {
     ];
     // SAFETY: both pointers are to eight bytes, the size the kernel is told.
     while unsafe { sys::syscall(libc::SYS_rt_sigprocmask, words) }.is_err() {
-        // They lie on a stack that another node took at this moment: a write brings it back.
+        // The words lie on a stack that another node took at this moment: a write brings it back.
         // SAFETY: this function's own variable.
         unsafe { (&raw mut before).write_volatile(0) };
     }

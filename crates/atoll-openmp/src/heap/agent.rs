@@ -1,7 +1,7 @@
-//! The blocks of a node's agent: whatever its code allocates, in a heap of its own.
+//! The heap of a node's agent: all that the agent's code allocates comes from here.
 //!
-//! `small` sends it what is allocated `Inside`. A worker may step the agent from a fault in the middle of `malloc`, where its
-//! mimalloc heap is no state to be called in.
+//! `small` sends requests here that are made while an [`Inside`] exists. A worker may run the agent's code from a fault in the
+//! middle of `malloc`, when its mimalloc heap must not be entered.
 //!
 //! Rules: no arena access.
 
@@ -20,7 +20,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread runs the agent's code as long as this lives.
+/// A mark that the calling thread runs the agent's code; dropped when it stops.
 pub(crate) struct Inside {
     before: bool,
 }
@@ -37,7 +37,7 @@ impl Drop for Inside {
     }
 }
 
-/// Does the calling thread run the agent's code?
+/// Whether the calling thread runs the agent's code.
 #[inline]
 pub(super) fn is_inside() -> bool {
     INSIDE.get()
@@ -48,24 +48,25 @@ struct Heap {
     begun: bool,
 }
 
-// SAFETY: its pointers are into pinned memory, which all workers share.
+// SAFETY: the heap's pointers are into pinned memory, which all workers share.
 unsafe impl Send for Heap {}
 
 static HEAP: Spin<Heap> = Spin::new(Heap { blocks: Tlsf::new(), begun: false });
 
-/// The last eighth of pinned memory but for what `unpaged` has: where there are several nodes, there is no program break.
+/// The addresses of the agent's heap: the last eighth of pinned memory without the part of `unpaged`. On several nodes there is
+/// no program break.
 fn range() -> Range<usize> {
     let pinned = place::pinned();
     pinned.start + pinned.len() / 8 * 7..pinned.end - pinned.len() / 16
 }
 
-/// Is the block from here?
+/// Whether the block belongs to the agent's heap.
 #[inline]
 pub(super) fn contains(at: usize) -> bool {
     place::nodes() > 1 && range().contains(&at)
 }
 
-/// A block for code that runs [`Inside`], with signals blocked; null if there is no room.
+/// Allocates a block for code that runs [`Inside`], with signals blocked; null if there is no room.
 pub(super) fn alloc(layout: Layout) -> *mut u8 {
     let mut heap = HEAP.lock();
     if !heap.begun {
@@ -78,14 +79,14 @@ pub(super) fn alloc(layout: Layout) -> *mut u8 {
     heap.blocks.allocate(layout).map_or(std::ptr::null_mut(), NonNull::as_ptr)
 }
 
-/// Gives a block back.
+/// Frees a block of the agent's heap.
 ///
 /// # Safety
-/// It is from here, and nobody uses it.
+/// The block is from [`alloc`] with this layout, and nobody uses it.
 pub(super) unsafe fn free(block: *mut u8, layout: Layout) {
     let Some(block) = NonNull::new(block) else { return };
-    // SAFETY: as promised; it was made with this layout.
+    // SAFETY: the caller promises that the block was made with this layout and is not used.
     let give_back = move || unsafe { HEAP.lock().blocks.deallocate(block, layout.align()) };
-    // Who holds the lock is not to be interrupted by code that may fault, nor by a fault.
+    // A thread that holds the lock must not be interrupted by code that may fault, nor by a fault.
     if is_inside() { give_back() } else { nodes::stack::off_paged(give_back) }
 }

@@ -1,5 +1,5 @@
-//! The constructor's second half on each of several nodes: everything the program's workers share is paged, so that it can be
-//! kept coherent, and every node but the origin ends here and serves.
+//! The constructor's second half on each of several nodes: all memory that the program's workers share is paged, so that it can
+//! be kept coherent. Every node but the origin serves from here on and never returns.
 //!
 //! Called by `constructor`; the agent it starts is `nodes::agent`.
 
@@ -34,7 +34,7 @@ pub(super) fn set_up(
     }
     if pager.page_bytes() > 4096 {
         if node != ORIGIN {
-            // The origin says it.
+            // The origin reports the failure.
             // SAFETY: ends the process before main.
             unsafe { libc::_exit(EXIT_SETUP) };
         }
@@ -46,7 +46,7 @@ pub(super) fn set_up(
         return Err("on several nodes workers handle their faults themselves".into());
     }
     state::manage(pager);
-    // While the program's variables are still this process's own.
+    // Called while the program's variables are still this process's own.
     wrap::init();
     let mut contents = Vec::new();
     for object in objects.iter().filter(|o| !o.is_private()) {
@@ -89,12 +89,12 @@ pub(super) fn set_up(
         wrap::elsewhere::prepare(origin);
     }
     agent::start(meeting, move || begin.serve())?;
-    // This thread's stack lies where the origin's does: it is never used again.
+    // This thread's stack lies where the origin's does, so it is never used again.
     let _blocked = state::set_all_blocked();
     stack::sleep_for_ever()
 }
 
-/// What is known of this node while it is set up.
+/// The data of this node's set-up.
 #[derive(Clone, Copy)]
 struct Node {
     control: &'static Control,
@@ -104,7 +104,7 @@ struct Node {
 }
 
 impl Node {
-    /// This process serves its faults, and is known to the launcher.
+    /// Makes this process serve its faults, and tells the launcher of it.
     fn attach(&self) -> Result<(), String> {
         let Node { control, pager, faults, main_stack } = *self;
         if control.settings.node == ORIGIN {
@@ -122,7 +122,8 @@ impl Node {
         process::master_helper(pager, faults)
     }
 
-    /// Who has which page at first, and what the origin takes back. From here on faults need the agent, where races are looked for.
+    /// The pages that each node has at first, and those that the origin takes back. From here on, faults need the agent if
+    /// races are looked for.
     fn layout(&self) -> atoll_coherence::agent::Layout {
         let nodes = self.control.settings.nodes;
         let mut layout = self
@@ -138,7 +139,7 @@ impl Node {
         layout
     }
 
-    /// On another node than the origin, in the agent's thread, once the first thread sleeps.
+    /// Runs on another node than the origin, in the agent's thread, once the first thread sleeps.
     fn serve(self) -> Result<atoll_coherence::agent::Layout, String> {
         keep_environment(self.pager);
         stack::wait_for_sleep();
@@ -159,8 +160,8 @@ unsafe extern "C" {
     static ENVIRON: AtomicPtr<*mut c_char>;
 }
 
-/// Copies the environment to memory that stays: the strings lie on the stack that becomes the origin's. Where the program has
-/// a variable of its own for it, that will be the origin's, too.
+/// Copies the environment to memory that stays, because its strings lie on the stack that becomes the origin's. If `environ` is
+/// a paged variable of the program's, it will be the origin's, too, and is left alone.
 fn keep_environment(pager: &Pager) {
     // SAFETY: libc's variable, which nobody changes meanwhile.
     let variable = unsafe { &ENVIRON };
