@@ -81,7 +81,7 @@ impl Change {
 /// The news that a watching client fetches.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct News {
-    /// Whose pattern matches.
+    /// The watch whose pattern matches.
     pub watch: WatchId,
     /// The change.
     pub change: Change,

@@ -3,7 +3,6 @@
 //! Both have plain requests that are answered at once. A client that waits or watches is told over another channel, the *bell*,
 //! that there is something to fetch. A ring may be dropped if the bell's channel is full, since one that was not heard yet says
 //! the same.
-//! is something to fetch: a bell that finds its ring full may be dropped, as one that was not heard yet says the same.
 
 use serde::{Deserialize, Serialize};
 

@@ -37,7 +37,7 @@ mod wire;
 ///
 /// - `#[oneway]`: it has no result, and the client does not wait for it.
 /// - With `answer: Answer<T>` as its last argument the method returns nothing, keeps the [`Answer`] and gives it a `T` at any
-/// later time, while other calls are served. The client's method lacks that argument and waits for the `T`.
+///   later time, while other calls are served. The client's method lacks that argument and waits for the `T`.
 ///
 /// Both ends must have the same name, version and methods, which `bind` and the service compare: order and names of the
 /// methods, and types of arguments and results as they are written. The content of those types is not compared: a change to a

@@ -3,7 +3,6 @@
 //!
 //! `wait_set.rs` puts receivers in it, the model checker (`model.rs`) consumers; it stands on `ready.rs`. A member is at any
 //! time armed (its sender will mark its seat), queued, or unarmed; one that was handed out is unarmed until the next call.
-//! next call.
 
 use std::collections::VecDeque;
 

@@ -10,20 +10,20 @@
 //! # What a user of the trait can rely on
 //!
 //! - From one node to another, messages arrive whole, once and in the order in which they were sent. None is dropped: `send`
-//! returns [`TransportError::Full`] where there is no room.
+//!   returns [`TransportError::Full`] where there is no room.
 //! - A put or get ends with one [`Event::Done`], which gives its buffer back; so does a flush. Those of a lost node end
 //!   with an error, before its [`Event::Lost`].
 //! - When a flush has ended, all puts to that node that were started before it are in its memory. The receiver of a message
-//! that is sent after that sees them.
+//!   that is sent after that sees them.
 //! - A node that dies is lost within seconds, and its `Lost` is its last event. Messages that it sent whole before may have
-//! come or not.
+//!   come or not.
 //!
 //! # What a user must cope with
 //!
 //! - Delay, of anything and of any length: all calls but `wait` return at once, and nothing moves but in `progress`. That holds
-//! for one-sided operations, too: over TCP, UCX needs the target's `progress` to serve them.
+//!   for one-sided operations, too: over TCP, UCX needs the target's `progress` to serve them.
 //! - Any order between different nodes; any order of puts among themselves and relative to messages, unless there is a flush
-//! between them; any order of gets.
+//!   between them; any order of gets.
 //! - Being declared lost by others, if it does not call `progress` for seconds: see [`UcxSettings::silence`].
 //! - `Full`, at any time, for any length of time.
 //! - The loss of a node at any time, with messages to it that it never saw.
