@@ -1,6 +1,6 @@
 //! Generates the stubs of an interface: the client that calls, and the dispatcher that calls the service.
 //!
-//! Their behaviour is in `atoll_channel`'s `service/`; here are only the types, so that the generated code stays small.
+//! The stubs' behaviour is in `atoll_channel`'s `service/`; here are only the types, so that the generated code stays small.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};

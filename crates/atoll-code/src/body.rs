@@ -434,7 +434,7 @@ impl<'c> Build<'_, 'c, '_> {
                 match self.slot_of(&i) {
                     Some(callee) => self.call(at, callee, i.ip()) && self.comes_back(&i),
                     None => {
-                        // Its target is searched for when the control flow is known.
+                        // The call's target is searched for when the control flow is known.
                         self.pending.push(self.calls.len());
                         self.calls.push(Call { at, callee: Callee::Unknown, goes_on: false });
                         self.goes_on(&i)

@@ -74,7 +74,7 @@ pub enum Operand {
 pub struct Finding {
     /// The instruction's address.
     pub address: u64,
-    /// Its kind.
+    /// The finding's kind.
     pub kind: Kind,
     /// The memory it works on.
     pub operand: Operand,

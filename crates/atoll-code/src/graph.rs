@@ -14,7 +14,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A run of instructions that is entered at its first only.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// Its instructions.
+    /// The block's instructions.
     pub(crate) ins: Vec<u32>,
     /// All registers that they write.
     pub(crate) writes: Registers,

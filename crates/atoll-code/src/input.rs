@@ -15,7 +15,7 @@ pub struct Object<'a> {
     pub segments: Vec<Segment<'a>>,
     /// The words of its linkage tables that the dynamic linker fills.
     pub slots: Vec<Slot<'a>>,
-    /// Its functions and parts of functions; may be empty or incomplete.
+    /// The object's functions and parts of functions; may be empty or incomplete.
     pub functions: Vec<Function<'a>>,
 }
 
@@ -57,10 +57,10 @@ pub struct Function<'a> {
 /// A function's exception handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Handlers {
-    /// It has none.
+    /// The function has none.
     None,
-    /// Their table is at this address.
+    /// The table of its handlers is at this address.
     At(u64),
-    /// It may have some, but its unwinding information is not understood.
+    /// The function may have some, but its unwinding information is not understood.
     NotUnderstood,
 }

@@ -47,14 +47,14 @@ pub enum Difference {
         /// The library there.
         theirs: Library,
     },
-    /// It is at another address there.
+    /// The library is at another address there.
     Address {
         /// The library here.
         mine: Library,
         /// The library there.
         theirs: Library,
     },
-    /// It has another size there, and there are no build identities that tell whether it is the same.
+    /// The library has another size there, and there are no build identities that tell whether it is the same.
     Size {
         /// The library here.
         mine: Library,

@@ -373,7 +373,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             return Some(Test::Constant);
         }
         if self.body.is_private(i) {
-            // It is the worker's own variable: others can write it only through its address, and most likely this loop does.
+            // The variable is the worker's own: others can write it only through its address, and most likely this loop does.
             return Some(match (self.body.is_taken(i), self.only_looks()) {
                 (false, _) => Test::Constant,
                 (true, false) => Test::Progress,

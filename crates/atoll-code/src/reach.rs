@@ -265,7 +265,7 @@ fn never_return(bodies: &[Body<'_>], index: &HashMap<u64, usize>, known: &HashSe
         }
         found.into_iter().for_each(|at| returns[at] = true);
     }
-    // It matters only where code follows a call.
+    // The answer matters only where code follows a call.
     let matters = |start: &u64| {
         !known.contains(start)
             && bodies

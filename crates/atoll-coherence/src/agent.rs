@@ -102,9 +102,9 @@ pub enum Mode {
 /// An access of a worker that is not allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
-    /// It read.
+    /// The worker reads.
     Read,
-    /// It wrote.
+    /// The worker writes.
     Write,
 }
 
@@ -132,7 +132,7 @@ pub struct Layout {
 /// A stretch of pages that is dealt out to the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Area {
-    /// Its first page.
+    /// The area's first page.
     pub first: Page,
     /// The number of pages of each node. 0: there is no such stretch.
     pub each: u64,
@@ -308,7 +308,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
     /// that [`Agent::fault`] may be called; if not now, then it does so later, or the barrier ends. A worker that was served
     /// makes the node [arrive](Agent::arrive) again.
     ///
-    /// It works only where all pages have one home: of several homes, some might have planned and others not.
+    /// The withdrawal works only where all pages have one home: of several homes, some might have planned and others not.
     pub fn withdraw<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<bool, Impossible> {
         match self.barrier {
             Barrier::Away | Barrier::Out => {}

@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_trial_that_takes_longer_leaves_them_spread() {
-        // Its CPU time promises more than there is to gain.
+        // The region's CPU time promises more than there is to gain.
         let promises = Costs { cpu: 10_000, ..GAINS };
         let mut program = Program::new();
         assert_eq!(program.rounds(&[promises; 2], 30), [Spread; 2]);

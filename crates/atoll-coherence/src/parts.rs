@@ -27,7 +27,7 @@ const REST: u32 = 50;
 pub struct Part {
     /// The number of its threads, at least 1.
     pub threads: u32,
-    /// Its weight where blocks of iterations are dealt out, relative to the other nodes' [`Part::weight`].
+    /// The node's weight where blocks of iterations are dealt out, relative to the other nodes' [`Part::weight`].
     pub weight: u32,
 }
 
@@ -142,7 +142,7 @@ impl Parts {
                 self.trial = Some(Trial { before, ns: total });
             }
             None => {
-                // It is as good as possible, and reconsidered now and then.
+                // The division is as good as possible, and reconsidered now and then.
                 self.rests = REST;
                 self.total = Recent::NONE;
                 self.work.fill(Recent::NONE);

@@ -32,11 +32,11 @@ pub struct Costs {
 /// The use of a page of the plan in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It was here already.
+    /// The page was here already.
     Here,
-    /// It was fetched, and a worker used it.
+    /// The page was fetched, and a worker used it.
     Used,
-    /// It was fetched, and nobody used it.
+    /// The page was fetched, and nobody used it.
     Unused,
 }
 

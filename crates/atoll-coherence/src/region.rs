@@ -34,9 +34,9 @@ pub enum Why {
     New,
     /// Many writers save invalidations.
     Pays,
-    /// They saved too few in this number of successive runs.
+    /// Many writers saved too few invalidations in this number of successive runs.
     Probation(u32),
-    /// It saved too few for too long.
+    /// Many writers saved too few invalidations for too long.
     FellBack,
     /// With one writer, the region sent many invalidations again.
     CameBack,

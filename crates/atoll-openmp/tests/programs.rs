@@ -1,7 +1,7 @@
 //! The programs in `tests/openmp`, built as a user would and run with the library preloaded.
 //!
-//! They are built by gcc's compilers, and by the newest installed ones of LLVM. Each program checks itself and exits with 0; a
-//! line `// env: NAME=value …` in it sets variables for its run.
+//! The programs are built by gcc's compilers, and by the newest installed ones of LLVM. Each program checks itself and exits
+//! with 0; a line `// env: NAME=value …` in it sets variables for its run.
 
 mod library;
 

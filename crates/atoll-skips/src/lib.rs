@@ -31,7 +31,7 @@ macro_rules! skip_part {
 
 /// The state of the running test.
 struct Running {
-    /// Its name, if no harness names its thread.
+    /// The test's name, if no harness names its thread.
     name: Option<String>,
     /// Whether all of it was left out.
     skipped: bool,

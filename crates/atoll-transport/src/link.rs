@@ -10,7 +10,7 @@ use crate::channel::{Channel, Message, RecvError, SendError};
 /// The reasons why a message was not sent, or none was received.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum LinkError {
-    /// It did not happen in time. The link can still be used.
+    /// The message was not sent or received in time. The link can still be used.
     #[error("the peer did not answer in time")]
     TimedOut,
     /// The message is longer than the link allows. The link can still be used.

@@ -23,9 +23,9 @@ const TMPFS: u64 = 0x0102_1994;
 /// The reasons why a file that was handed over must not be mapped.
 #[derive(Debug)]
 pub enum FileError {
-    /// Its size could be changed while it is mapped.
+    /// The file's size could be changed while it is mapped.
     NotSealed,
-    /// It is not ordinary memory.
+    /// The file is not ordinary memory.
     NotMemory,
     /// The system refuses a call; the text names it.
     Os(&'static str, io::Error),

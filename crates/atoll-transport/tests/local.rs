@@ -281,7 +281,7 @@ fn a_set_gives_turns_to_all_and_tells_of_closes() {
     assert_eq!(set.get(closed).unwrap().try_recv(&mut message), Err(RecvError::Closed));
     drop(set.remove(closed).unwrap());
     assert_eq!((set.len(), set.wait(Some(Duration::ZERO))), (99, None));
-    // Its seat is free again, for a channel that works.
+    // The dead channel's seat is free again, for a channel that works.
     let (near, far) = pair(Settings::default(), Some(set.seat().unwrap())).unwrap();
     let mut far = far.attach(Peer::this().unwrap()).unwrap();
     let token = set.add(near.attach(Peer::this().unwrap()).unwrap().receiver).unwrap();

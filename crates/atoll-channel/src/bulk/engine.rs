@@ -27,7 +27,7 @@ pub type Finished = (u64, Result<(), CopyError>);
 /// An engine, which copies between registered memories. It belongs to the thread that uses it, and to the process that made it:
 /// a forked child makes its own.
 pub trait Engine: Send {
-    /// Its name in tables and in the cache of costs: one word that never changes.
+    /// The engine's name in tables and in the cache of costs: one word that never changes.
     fn name(&self) -> &'static str;
 
     /// Whether it can copy to `to` from `from` at all.

@@ -1,7 +1,7 @@
 //! The engine for files that waits for each call: `pread` and `pwrite`, finished when `start` returns.
 //!
-//! It is fast for data in the page cache, and for small ranges. `uring.rs` has many transfers under way at once, and falls back
-//! on this one where the kernel refuses it.
+//! The engine is fast for data in the page cache, and for small ranges. `uring.rs` has many transfers under way at once, and
+//! falls back on this one where the kernel refuses it.
 
 use std::os::fd::{AsRawFd, RawFd};
 

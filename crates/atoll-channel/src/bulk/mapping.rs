@@ -20,7 +20,7 @@ pub(crate) const MOST_BYTES: u64 = 1 << 62;
 pub enum Writers {
     /// Every process that gets the descriptor.
     Everyone,
-    /// Its maker alone, through the mapping that it made before it gave the descriptor away; the kernel refuses all others
+    /// The file's maker alone, through the mapping that it made before it gave the descriptor away; the kernel refuses all others
     /// (`F_SEAL_FUTURE_WRITE`).
     Maker,
 }

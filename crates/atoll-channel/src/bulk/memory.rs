@@ -193,7 +193,7 @@ impl Memory {
         unsafe { Memory::of_any_process(process, address, bytes, access) }
     }
 
-    /// The same as `of_process`, but also for this process.
+    /// Registers memory as `of_process` does, but also of this process.
     ///
     /// # Safety
     /// If the process is this one, the promises of `from_raw` hold for the range while the memory is held.
@@ -250,7 +250,7 @@ impl Memory {
         self.registered.access
     }
 
-    /// Its kind.
+    /// The memory's kind.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self.registered.place {

@@ -50,12 +50,12 @@
 //!
 //! # What enforces a right, and what revoking it does
 //!
-//! | right is used by | what holds the holder to it | once it is revoked |
+//! | a right is used by | enforced by | after its revocation |
 //! | --- | --- | --- |
-//! | copies by the owner | the table, each time | the next request is refused; a copy that began may end |
-//! | a key of a transport | the transport: it reaches the registered bytes, with these rights | the registration has ended before `revoke` returns |
-//! | a mapping | the kernel: the file is sealed against writing if others may only read it; the file has nothing else in it, as only a capability to all of a memory is exported so | the holder keeps the pages. [`Owner::renew`] moves the bytes to a new file and wipes the old one: what he has then are zeros |
-//! | the address in the owner's process | nothing but himself: a process that may trace the owner reads all of it without any capability, one that may not gets nothing | nothing changes |
+//! | copies by the owner | the table, for each request | the next request is refused; a copy that began may end |
+//! | a key of a transport | the transport, which reaches only the registered bytes with these rights | the registration has ended before `revoke` returns |
+//! | a mapping | the kernel: the file is sealed against writing if others may only read it; the file has no other content, as only a capability to all of a memory is exported in this way | the holder keeps the pages; [`Owner::renew`] moves the bytes to a new file and wipes the old one, so that the holder has zeros |
+//! | the address in the owner's process | nothing: a process that may trace the owner reads all its memory without any capability, and one that may not gets nothing | nothing changes |
 //!
 //! The owner's service decides by which means memory can be reached, since it calls [`Owner::export`]. So memory that must be
 //! taken back at once is given with the rights to copy only, or exported over a transport. Memory whose bytes may be copied

@@ -18,9 +18,9 @@ use atoll_transport::memory_file::{self, FIXED, PAGE};
 /// The access that processes other than the owner have to memory that they map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// They can read. The kernel refuses writing to everybody else, whatever they do with the file.
+    /// Others can read. The kernel refuses writing to everybody else, whatever they do with the file.
     Read,
-    /// They can read and write.
+    /// Others can read and write.
     ReadWrite,
 }
 

@@ -47,22 +47,22 @@ pub struct Checked<'a, M> {
 pub struct View {
     /// The length in bytes.
     pub length: u64,
-    /// Its rights.
+    /// The capability's rights.
     pub rights: Rights,
 }
 
 /// A capability that has been removed.
 #[derive(Debug)]
 pub struct Revoked<M> {
-    /// Its handle: things that were made with it should be dropped.
+    /// The capability's handle: things that were made with it should be dropped.
     pub handle: Handle,
-    /// Its holder.
+    /// The capability's holder.
     pub holder: Holder,
-    /// Its memory, which lives while somebody keeps this reference.
+    /// The capability's memory, which lives while somebody keeps this reference.
     pub memory: Arc<M>,
-    /// Its bytes in the memory.
+    /// The capability's bytes in the memory.
     pub span: Span,
-    /// Its rights.
+    /// The capability's rights.
     pub rights: Rights,
     /// The accesses that forgetting the capability does not take back.
     pub given: Given,
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(t.delete(B, handle).unwrap_err(), Refused::NotHolder);
         assert_eq!(t.delete(OWNER, handle).unwrap().len(), 1);
         assert_eq!(t.check(A, handle, whole, Rights::READ).unwrap_err(), Refused::Revoked);
-        // Its place now belongs to another capability.
+        // The capability's place now belongs to another capability.
         let new = t.grant(OWNER, root, A, span(0, 1), some).unwrap();
         assert_eq!((new.slot, new.generation), (handle.slot, 1));
         assert_eq!(t.check(A, handle, whole, Rights::READ).unwrap_err(), Refused::Revoked);
@@ -406,7 +406,7 @@ mod tests {
         let root = t.create(OWNER, "m", 10, ALL).unwrap();
         let of_a = t.grant(OWNER, root, A, span(0, 10), ALL).unwrap();
         let of_b = t.grant(OWNER, root, B, span(0, 10), ALL).unwrap();
-        // It grants to itself, to its victim, and to holders that do not exist.
+        // The holder grants to itself, to its victim, and to holders that do not exist.
         for number in 0..10u64 {
             let to = [A, B, Holder { node: Node(9), process: number }][number as usize % 3];
             t.grant(A, of_a, to, span(0, 1), ALL).unwrap();

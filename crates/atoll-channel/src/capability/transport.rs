@@ -10,7 +10,7 @@ use atoll_transport::Node;
 
 /// The owner's side of a transport.
 pub trait Register {
-    /// Its name, one for each transport: a capability is registered once with each.
+    /// The transport's name, which is unique: a capability is registered once with each transport.
     fn name(&self) -> &'static str;
 
     /// Lets other nodes reach `memory` with at most `rights`, which are reading, writing, or both, until the result is dropped.

@@ -60,11 +60,11 @@ pub(super) struct Tree<M> {
 
 /// The state of a generation of a place.
 pub(super) enum Found<'a, M> {
-    /// It is in the place.
+    /// The generation is in the place.
     Entry(&'a Entry<M>),
-    /// It was in the place.
+    /// The generation was in the place.
     Gone,
-    /// It was never given out.
+    /// The generation was never given out.
     Never,
 }
 

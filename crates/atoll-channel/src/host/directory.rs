@@ -65,7 +65,7 @@ impl NodeDirectory {
 impl Drop for NodeDirectory {
     fn drop(&mut self) {
         if getpid() == self.owner {
-            // It may have been removed already.
+            // The directory may have been removed already.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -1,7 +1,7 @@
 //! A door: a service's socket, which admits processes of this user and greets each in a thread of its own.
 //!
-//! It lies in the node's directory (`directory.rs`). Making a channel takes a few messages over the socket; a visitor that is
-//! silent meanwhile keeps nobody else waiting.
+//! The socket lies in the node's directory (`directory.rs`). Making a channel takes a few messages over the socket; a visitor
+//! that is silent meanwhile keeps nobody else waiting.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const STACK: usize = 256 << 10;
 
 /// A process that came in.
 pub(crate) struct Visitor {
-    /// Its process number when it came; 0 if it runs in another container.
+    /// The visitor's process number when it came; 0 if it runs in another container.
     pub(crate) process: u32,
 }
 

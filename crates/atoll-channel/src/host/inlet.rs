@@ -142,7 +142,7 @@ impl<T> Outlet<T> {
 
     /// Serves the inlets, and makes sure that they have seats.
     pub(super) fn serve(&mut self) {
-        // It fails only when all inlets are gone.
+        // The call fails only when all inlets are gone.
         let _ = self.clients.serve(self.client, WakeService(&mut Woken));
         self.fill();
     }

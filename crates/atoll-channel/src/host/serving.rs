@@ -10,7 +10,7 @@ pub(crate) trait Serving: Sized {
     /// The events that other threads hand to it.
     type Event;
 
-    /// Its end of the inlet, with its clients.
+    /// The loop's end of the inlet, with its clients.
     fn outlet(&mut self) -> &mut Outlet<Self::Event>;
 
     /// Handles an event.

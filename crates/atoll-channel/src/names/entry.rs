@@ -14,7 +14,7 @@ use atoll_transport::Node;
 pub struct Owner {
     /// The node on which it runs.
     pub node: Node,
-    /// Its process's number there.
+    /// The number of the process on that node.
     pub process: u32,
     /// The number of its connection with its node's name service, which no other one has.
     pub connection: u64,

@@ -1,7 +1,7 @@
 //! The loop of the global level at every node but 0: passes its clients' requests on to node 0, over one link.
 //!
-//! It has a thread of its own, so that a node 0 that is slow or gone delays only global requests. `level.rs` is the other end
-//! of the link. A link that fails is not used again, since node 0 has then forgotten what came over it.
+//! The loop has a thread of its own, so that a node 0 that is slow or gone delays only global requests. `level.rs` is the other
+//! end of the link. A link that fails is not used again, since node 0 has then forgotten what came over it.
 //!
 //! Source: the barrelfish paper, section 6.8.2 and figure 6.3 (a co-processor's request goes through the host's driver).
 

@@ -4,7 +4,7 @@
 
 /// The most bytes of a service's name.
 pub const MOST_SERVICE: usize = 64;
-/// Bytes of an entry's value at most: room for an address of a transport, and for a capability. An answer with one entry
+/// The most bytes of an entry's value: enough for an address of a transport, and for a capability. An answer with one entry
 /// fits into an empty ring, so no service waits for a client to take it.
 pub const MOST_VALUE: usize = 2048;
 

@@ -25,13 +25,13 @@ pub enum LimitError {
     /// All clients together have as many entries as allowed.
     #[error("the name service is full: it has {0} entries")]
     Entries(u64),
-    /// Entries of this one.
+    /// This client has as many entries as allowed.
     #[error("this client has {0} entries already, and no client may have more")]
     EntriesEach(u64),
-    /// This client has as many watches as allowed.
+    /// This client has as many look-ups as allowed that wait or are answered.
     #[error("this client waits for {0} look-ups already: fetch or cancel some first")]
     Waiters(u64),
-    /// Watches.
+    /// This client has as many watches as allowed.
     #[error("this client has {0} watches already: end some first")]
     Watches(u64),
 }
@@ -44,7 +44,7 @@ pub enum RegisterError {
     Taken {
         /// The name.
         name: Name,
-        /// Its owner.
+        /// The name's owner.
         by: Owner,
     },
     /// The name's node is not the one on which the client runs.
@@ -79,7 +79,7 @@ pub enum UnregisterError {
     NotYours {
         /// The name.
         name: Name,
-        /// Its owner.
+        /// The name's owner.
         by: Owner,
     },
 }

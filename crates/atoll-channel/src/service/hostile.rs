@@ -1,6 +1,6 @@
 //! Tests with peers that send anything: a service and a client survive, and handle the valid parts correctly.
 //!
-//! They also write out the bytes of calls and answers, which must be the same on every instruction set.
+//! The tests also write out the bytes of calls and answers, which must be the same on every instruction set.
 
 use std::collections::VecDeque;
 use std::time::Duration;

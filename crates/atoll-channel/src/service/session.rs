@@ -20,16 +20,16 @@ const GLANCE: Duration = Duration::from_millis(10);
 /// The reasons why a client is no longer served.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum ServeError {
-    /// It has another interface. It was told this end's.
+    /// The client has another interface. It was told this end's.
     #[error("{0}")]
     Bind(#[from] BindError),
-    /// Nothing comes from it any more, or it does not take its answers.
+    /// The client sends nothing any more, or does not take its answers.
     #[error("{0}")]
     Link(#[from] LinkError),
-    /// It sent a message that no client sends.
+    /// The client sent a message that no client sends.
     #[error("the client broke the link: it sent what is no call")]
     NoCall,
-    /// It made a call without an answer, which could not be executed.
+    /// The client made a call without an answer, which could not be executed.
     #[error("the client called method {method}, which has no answer: {why}")]
     Oneway {
         /// The method's number.

@@ -104,7 +104,7 @@ impl Started {
 
     /// Sends a signal to it and all of its group.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
-        // It was not waited for, so no other group has the number.
+        // The process was not waited for, so no other group has the number.
         Ok(kill_process_group(self.group, signal)?)
     }
 

@@ -1,8 +1,8 @@
 //! The loop of a node's own processes: starts them, keeps their states, and ends them with the clients that ordered them.
 //!
-//! It asks no other node, so two nodes that start processes on each other never wait for one another; `away.rs` asks, and is a
-//! client of the other node's loop. Making channels with a process takes time, so each is done by a thread. All processes are
-//! started by this one thread: the system kills them when the thread ends.
+//! The loop asks no other node, so two nodes that start processes on each other never wait for one another; `away.rs` asks, and
+//! is a client of the other node's loop. Making channels with a process takes time, so each is done by a thread. All processes
+//! are started by this one thread: the system kills them when the thread ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -48,7 +48,7 @@ struct Child {
     orderer: ClientId,
     /// The system's process; `None` once it has ended.
     started: Option<Started>,
-    /// Its letter, and the time that it may take, while it waits for its capability.
+    /// The letter of a process that waits for its capability, and the time that the process may take.
     unsent: Option<Letter>,
     ready_within: Option<Duration>,
     /// Whether a thread makes channels with it.

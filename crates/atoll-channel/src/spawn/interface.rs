@@ -1,7 +1,7 @@
 //! The interface of a spawning service, for its node's processes and for the services of other nodes.
 //!
-//! It has plain requests that are answered at once. A client that asked for the state of a process gets a ring of its bell when
-//! the state changes (`host/bell.rs`).
+//! The service has plain requests that are answered at once. A client that asked for the state of a process gets a ring of its
+//! bell when the state changes (`host/bell.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,16 +15,16 @@ pub(super) const BELL: u16 = 1;
 /// The ways in which a process ended.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Exit {
-    /// It returned this status.
+    /// The process returned this status.
     #[error("exit status {0}")]
     Status(i32),
-    /// This signal ended it.
+    /// This signal ended the process.
     #[error("signal {0}")]
     Signal(i32),
-    /// Other code of the service's process waited for it and took the status.
+    /// Other code of the service's process waited for the process and took the status.
     #[error("it is not known how")]
     Unknown,
-    /// It was a worker that was not ready in time, and was killed.
+    /// The process was a worker that was not ready in time, and was killed.
     #[error("not ready in time, and killed")]
     Late,
 }
@@ -39,13 +39,13 @@ impl Exit {
 /// The states of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum State {
-    /// It is a worker that has not called `parent` yet.
+    /// The process is a worker that has not called `parent` yet.
     Starting,
-    /// It runs.
+    /// The process runs.
     Running,
-    /// It has ended.
+    /// The process has ended.
     Ended {
-        /// Its exit.
+        /// The process's exit.
         exit: Exit,
         /// Whether its start had been completed.
         ready: bool,
@@ -83,14 +83,14 @@ pub enum SpawnError {
         /// The call that was refused, and the reason.
         why: String,
     },
-    /// It was a worker that ended before it was ready.
+    /// The process was a worker that ended before it was ready.
     #[error("{program} was started on {node} and ended before it was ready: {exit}")]
     DiedAtOnce {
         /// The program.
         program: String,
         /// The node where it ran.
         node: Node,
-        /// Its exit.
+        /// The process's exit.
         exit: Exit,
     },
     /// The node runs as many processes as it may.
@@ -139,7 +139,7 @@ pub enum ProcessError {
     Ended {
         /// The process.
         id: ProcessId,
-        /// Its exit.
+        /// The process's exit.
         exit: Exit,
     },
     /// There is no such signal.

@@ -23,7 +23,7 @@ pub const MOST_WORDS: usize = 256 << 10;
 pub struct ProcessId {
     /// The node where it runs.
     pub node: Node,
-    /// Its number among all that were started there, from 1. No other process gets it.
+    /// The process's number among all that were started there, from 1. No other process gets it.
     pub serial: u64,
     /// The system's process number there. Another process may get it later.
     pub process: u32,
@@ -103,7 +103,7 @@ impl Output {
 /// The capability by which a process reaches others' memory: a handle as bytes, at most [`MOST_CAPABILITY`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Capability {
-    /// These bytes, which may be empty.
+    /// The bytes themselves, which may be empty.
     Now(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The bytes that [`SpawnClient::hand_over`](super::SpawnClient::hand_over) gives, once its orderer knows its id; the
     /// process waits for them.

@@ -19,10 +19,10 @@ use crate::spawn::order::ProcessId;
 /// The reasons why a process does not know its parent.
 #[derive(thiserror::Error, Debug)]
 pub enum ParentError {
-    /// It was not started by a spawning service.
+    /// This process was not started by a spawning service.
     #[error("this process was not started by a spawning service of atoll's")]
     None,
-    /// It has called this before.
+    /// This process has called `parent` before.
     #[error("this process has taken what its spawning service gave it already")]
     Taken,
     /// The letter in the inherited socket cannot be read.
@@ -37,7 +37,7 @@ pub enum ParentError {
 pub struct Parent {
     /// The id of this process.
     pub id: ProcessId,
-    /// Its capability; empty if it was given none.
+    /// This process's capability; empty if it was given none.
     pub capability: Vec<u8>,
     /// The connection to the service that started it, at this node; only a worker has one from the start.
     pub service: Option<SpawnClient>,

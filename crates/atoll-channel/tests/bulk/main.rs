@@ -29,7 +29,7 @@ fn main() {
     for (name, test) in mishaps::TESTS.iter().chain(manager::TESTS).chain(pools::TESTS) {
         one_by_one.run(name, test);
     }
-    // Their nodes are threads, so each rig has a process of its own; also, UCX is not made for forks.
+    // The rigs' nodes are threads, so each rig has a process of its own; also, UCX is not made for forks.
     for (name, make) in remote::all() {
         for (what, test) in suite::TESTS {
             one_by_one.run(&format!("{name}::{what}"), || assert!(Child::run(|| test(&make)).ended_well()));

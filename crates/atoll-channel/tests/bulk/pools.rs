@@ -115,7 +115,7 @@ fn a_buffer_over_two_hops() {
                     home.send(&mut channel.sender, second, 8, sum, SECONDS).unwrap();
                     assert_eq!(home.give_back(&mut channel.sender, SECONDS), Ok(1));
                 }
-                // It dies while it holds a buffer.
+                // The child dies while it holds a buffer.
                 std::mem::forget(buffer(&mut channel, &home).0);
             });
             (Some(child), channel, link)

@@ -74,7 +74,7 @@ enum Way {
 }
 
 impl Way {
-    /// Those of the two nodes.
+    /// The data by which each of two nodes joins.
     fn both(by: By) -> [Way; 2] {
         if by == By::Ucx {
             let (to_other, from_one) = channel();

@@ -214,7 +214,7 @@ fn renewed_memory_is_taken_from_who_was_revoked() {
     const OTHER: Holder = Holder { node: Node(0), process: 2 };
     let (mut owner, root) = owner(Sharing::Read);
     let (here, there) = UnixStream::pair().unwrap();
-    // It keeps the memory that it has, and is sent a second file when the first capability was revoked.
+    // The holder keeps the memory that it has, and is sent a second file when the first capability was revoked.
     let hostile = Child::run(|| {
         let access = import(&there);
         assert!(is_right(&read(&access)));

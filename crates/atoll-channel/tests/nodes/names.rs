@@ -297,7 +297,7 @@ pub(crate) fn a_watch_misses_nothing_or_says_so() {
             other => panic!("{other:?}"),
         }
         assert!(matches!(next(&mut watcher), Change::Removed { name: gone, .. } if gone == name("w@1.0")));
-        // Its owner goes with the remaining names.
+        // The names' owner goes with the remaining names.
         drop(names);
         assert!(matches!(next(&mut watcher), Change::Removed { name: gone, .. } if gone == name("w@1.1")));
 

@@ -37,7 +37,7 @@ impl Role {
         Role { child, said }
     }
 
-    /// Its process's number.
+    /// The number of the role's process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }

@@ -238,7 +238,7 @@ pub(crate) fn a_worker_reaches_memory_that_it_was_given() {
     // Another process that has the handle cannot use it.
     let why = owner.copy_from(this, handle, 0, &mut [0; 4]).unwrap_err();
     assert!(matches!(why, Refused::NotHolder), "{why}");
-    // It is done when it exits: the channel is closed, or its process is dead.
+    // The client is done when it exits: the channel is closed, or its process is dead.
     let _ = serve(channel, CopiesService(&mut Memories { owner: &owner, by: id.into() }), SECONDS);
     assert_eq!(spawning.wait(id, SECONDS).unwrap(), Exit::Status(77));
 }

@@ -257,8 +257,8 @@ impl Span {
 /// The threads that execute a region together, and all that they share. A team is never freed, only used again, as a member
 /// that is slow to leave the last barrier still reads it.
 pub(crate) struct Team {
-    // These are set by the leader between regions and read by members; the leader's release of a worker (`crew::Worker::send`)
-    // orders the two.
+    // The fields from here on are set by the leader between regions and read by members; the leader's release of a worker
+    // (`crew::Worker::send`) orders the two.
     pub(crate) size: Size,
     pub(crate) span: Cell<Span>,
     /// For a team over several nodes, the address to which members return from the barrier they are at; 0 if unknown.
@@ -293,7 +293,7 @@ pub(crate) struct Team {
     pub(crate) crew: UnsafeCell<Vec<*const Worker>>,
     pub(crate) members: Box<[Member]>,
 
-    // These are shared during the region.
+    // The fields from here on are shared during the region.
     pub(crate) barrier: Barrier,
     pub(crate) join: Barrier,
     /// Where members wait, for any reason.

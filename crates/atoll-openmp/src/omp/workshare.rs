@@ -1,7 +1,7 @@
 //! Work shares: the data of one work-sharing construct that a team's members share.
 //!
-//! They form a list along which each member moves at its own pace, so any number may be in use at once (`nowait`). `loops`,
-//! `sections`, `ordered` and `doacross` fill and use them.
+//! Work shares form a list along which each member moves at its own pace, so any number may be in use at once (`nowait`).
+//! `loops`, `sections`, `ordered` and `doacross` fill and use them.
 
 use super::doacross::Doacross;
 use super::loops::Plan;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub(crate) struct WorkShare {
     /// The construct after this one; set once, by the member that gets there first.
     next: AtomicPtr<WorkShare>,
-    // These are set before the share is published, and constant after that.
+    // The fields from here on are set before the share is published, and constant after that.
     pub(crate) plan: Cell<Plan>,
     pub(crate) reductions: Cell<*mut usize>,
     /// Zeroed memory that the compiler asked for.

@@ -1,8 +1,8 @@
 //! The constructor: the first code that runs in the process, called by the dynamic linker with argc, argv, envp.
 //!
-//! It decides whether this process is the program that `atoll run` is to manage; if so, it moves the process's memory and
-//! starts the pager. Any other process, such as a launcher in front of the program, is left exactly as it was, environment
-//! included, so that its children are examined in turn.
+//! The constructor decides whether this process is the program that `atoll run` is to manage; if so, it moves the process's
+//! memory and starts the pager. Any other process, such as a launcher in front of the program, is left exactly as it was,
+//! environment included, so that its children are examined in turn.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering;

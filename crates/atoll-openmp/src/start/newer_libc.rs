@@ -52,7 +52,8 @@ pub(crate) fn not_single_threaded() {
     }
     if minor_version() < ASKS_THE_VARIABLE {
         let many: c_int = 1;
-        // SAFETY: `multiple_threads` of the thread's head (sysdeps/x86_64/nptl/tls.h), which libc itself sets when a thread is made.
+        // SAFETY: `multiple_threads` of the thread's head (sysdeps/x86_64/nptl/tls.h), which libc itself sets when a thread is
+        // made.
         unsafe {
             std::arch::asm!("mov dword ptr fs:[0x18], {0:e}", in(reg) many, options(nostack, preserves_flags));
         };

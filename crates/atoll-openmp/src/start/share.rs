@@ -41,7 +41,7 @@ impl PinnedFile {
             let offset = STACKS_OFFSET + (stacks.start - layout::STACKS) as u64;
             sys::mmap(stacks.start, stacks.len(), prot, flags, fd, offset)?;
         }
-        // Those parts of the stacks that are used are added as workers start.
+        // The used parts of the stacks are added as workers start.
         sys::in_core_files(stacks.start, stacks.len(), false);
         sys::in_core_files(pinned.start + IN_CORES, pinned.len() - IN_CORES, false);
         Ok(PinnedFile { fd, next: MOVED_OFFSET })

@@ -38,7 +38,7 @@ const LEAST: u64 = 8 << 20;
 const MOST: u64 = 64 << 20;
 /// A process that reserves this many bytes of unused addresses at once hands them out itself, as Java and JavaScript do.
 const RESERVED: usize = 1 << 30;
-/// The same bound for a process that chooses the address, too.
+/// The least number of bytes of such a reservation if the process also chooses the address.
 const CHOSEN: usize = 128 << 10;
 
 thread_local! {

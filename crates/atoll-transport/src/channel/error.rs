@@ -34,7 +34,7 @@ pub enum AttachError {
     /// The file is shorter than a ring or a wait set of its settings.
     #[error("the file has {bytes} bytes and must have {least}: it is cut off")]
     Truncated {
-        /// Its size in bytes.
+        /// The file's size in bytes.
         bytes: usize,
         /// The least size in bytes.
         least: usize,

@@ -1,7 +1,7 @@
 //! Tests with a peer that writes anything anywhere in the shared memory: there must never be a panic, a read outside, or more
 //! memory than agreed.
 //!
-//! They write to the rings and sets below `Sender`, `Receiver` and `WaitSet` and then use those.
+//! The tests write to the rings and sets below `Sender`, `Receiver` and `WaitSet` and then use those.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -65,7 +65,7 @@ impl Peer {
         self.process.as_fd()
     }
 
-    /// Its number as this process sees it, while it lives and is visible from here.
+    /// The peer's number as this process sees it, while the peer lives and is visible from here.
     pub fn number(&self) -> Option<u32> {
         number(&self.process)
     }

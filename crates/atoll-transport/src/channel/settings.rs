@@ -70,7 +70,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// The same channel's settings from the other end's view.
+    /// The settings of the same channel from the other end's view.
     #[must_use]
     pub fn mirrored(self) -> Settings {
         Settings { outgoing: self.incoming, incoming: self.outgoing, ..self }

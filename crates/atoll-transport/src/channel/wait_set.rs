@@ -64,7 +64,7 @@ pub struct SetFull(pub u32);
 /// The reasons why a receiver cannot be added to a wait set; the receiver is given back.
 #[derive(thiserror::Error)]
 pub enum AddError {
-    /// Its channel was made without a seat of this set.
+    /// The receiver's channel was made without a seat of this set.
     #[error("the channel was not made with a seat of this wait set")]
     NoSeat(Box<Receiver>),
     /// The system refuses to watch its peer.

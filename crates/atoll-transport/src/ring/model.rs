@@ -1,6 +1,6 @@
 //! The model checker's tests: every order in which two or three threads can execute the code of this folder.
 //!
-//! They drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs`, `ready.rs` and `turns.rs`,
+//! The tests drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs`, `ready.rs` and `turns.rs`,
 //! with loom's atomics from `sync.rs`. A lost wake-up is a deadlock here, since sleeps have no timeout, and loom reports it.
 //! Loom does not explore a load that sees a store that runs later, so the orders of `Credit` rest on their comments alone.
 //!

@@ -111,7 +111,7 @@ impl<W: Watched> Turns<W> {
             while let Some(seat) = self.queue.pop_front() {
                 let Some(Some(member)) = self.members.get_mut(seat as usize) else { continue };
                 member.queued = false;
-                // Its sender may have answered already, and will not notify the set again.
+                // The member's sender may have answered already, and will not notify the set again.
                 if !member.unarmed {
                     member.unarmed = true;
                     self.unarmed.push(seat);

@@ -1,7 +1,7 @@
 //! The job's secret, whose knowledge a node proves before another accepts anything from it.
 //!
-//! It is made at start (`launch/`, or node 0 under PMIx) and handed to every node by its starter, never in an argument or the
-//! environment, which other users of a host can see.
+//! The secret is made at start (`launch/`, or node 0 under PMIx) and handed to every node by its starter, never in an argument
+//! or the environment, which other users of a host can see.
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
 //! The errors of a transport once it has been made.
 //!
-//! Those of joining are defined in `shm/` and `ucx/`.
+//! The errors of joining are defined in `shm/` and `ucx/`.
 
 use super::{Buffer, RESERVED_KINDS};
 use crate::Node;
@@ -98,17 +98,17 @@ pub enum KeyError {
 /// The reasons why a node is lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LostWhy {
-    /// It closed its transport after everything was sent.
+    /// The node closed its transport after everything was sent.
     Closed,
-    /// Its process has ended, or nothing comes through any more; the text is the system's or UCX's.
+    /// The node's process has ended, or nothing comes through any more; the text is the system's or UCX's.
     Died(String),
-    /// It did not know the job's secret.
+    /// The node did not know the job's secret.
     WrongSecret,
-    /// It broke the protocol; the text tells how.
+    /// The node broke the protocol; the text tells how.
     Broken(&'static str),
-    /// This node declared it lost.
+    /// This node declared the other lost.
     Cut,
-    /// It declared this node lost.
+    /// The other node declared this one lost.
     CutByPeer,
 }
 

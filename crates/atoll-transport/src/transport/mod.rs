@@ -205,7 +205,7 @@ pub struct Tags {
 pub enum Event<'a> {
     /// A message came.
     Message {
-        /// Its sender.
+        /// The message's sender.
         from: Node,
         /// The kind that was given to `send`.
         kind: u16,

@@ -7,12 +7,12 @@
 //!
 //! # What it protects from
 //!
-//! It protects from nodes of another job, and from processes that find a node's address but not the secret: their messages are
-//! dropped, and a node that fails the proof, or sends something else before it, is cut and reported as lost. Keys of memory are
-//! taken from proven nodes only, and reach nobody else, as nothing can be sent to others. It does not protect from anybody who
-//! can read or change messages on the wire: they are not encrypted, and a tag that is read there can be used by the reader. Nor
-//! does it protect from anybody who speaks the protocol of the transport below: for UCX's puts and gets see `ucx/`. A stranger
-//! who knows addresses can keep a job from starting, which is reported.
+//! [`Proven`] protects from nodes of another job, and from processes that find a node's address but not the secret: their
+//! messages are dropped, and a node that fails the proof, or sends something else before it, is cut and reported as lost. Keys
+//! of memory are taken from proven nodes only, and reach nobody else, as nothing can be sent to others. It does not protect
+//! from anybody who can read or change messages on the wire: they are not encrypted, and a tag that is read there can be used
+//! by the reader. Nor does it protect from anybody who speaks the protocol of the transport below: for UCX's puts and gets see
+//! `ucx/`. A stranger who knows addresses can keep a job from starting, which is reported.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

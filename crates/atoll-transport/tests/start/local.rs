@@ -168,7 +168,7 @@ pub(crate) fn no_secret_in_arguments_or_environment() {
 }
 
 pub(crate) fn a_program_that_speaks_at_once_was_started_before() {
-    // Its first exchange reached the launcher before the message that it runs.
+    // A node's first exchange reached the launcher before the message that it runs.
     for _ in 0..100 {
         let job = done(launch(&[], ".", &["print", "0", "0"]));
         assert_eq!((job.status, job.output.as_str()), (Some(0), "0 rest"), "{job:?}");

@@ -266,7 +266,7 @@ fn ucx_lets_no_stranger_speak_for_a_node() {
                 })
                 .unwrap();
             for number in 0..100u16 {
-                // Its messages have every number that could be the next, whatever the size.
+                // The stranger's messages have every number that could be the next, whatever the size.
                 let _ = forged.send(Node(0), number, &vec![1; 1000 * usize::from(number)]);
                 forged.progress(&mut |_| ()).unwrap();
             }

@@ -183,7 +183,7 @@ fn a_node_that_does_not_look_stops_senders(mut run: Run<'_>) {
         let mut sent = 0u64;
         let bytes = vec![7; 100_000];
         let mut full = Instant::now();
-        // It is full for some time, not only for the moment that some layer needs.
+        // The transport is full for some time, not only for the moment that some layer needs.
         while full.elapsed() < Duration::from_millis(300) {
             match run.transport.send(last, sent as u16, &bytes) {
                 Ok(()) => {
@@ -305,7 +305,7 @@ fn a_waker_and_a_timeout_end_a_wait(mut run: Run<'_>) {
             std::thread::sleep(Duration::from_millis(30));
             waker.wake();
         });
-        // It may return without a reason, but not always.
+        // A wait may return without a reason, but not always.
         let mut waits = 0;
         while begin.elapsed() < Duration::from_millis(20) {
             run.transport.wait(Some(Duration::from_secs(10))).unwrap();
@@ -395,7 +395,7 @@ fn a_killed_node_is_lost_soon(mut run: Run<'_>) {
     let remotes = spread(&mut run, &memory);
     run.meet();
     if run.spot.node == last {
-        // It dies in the middle of messages to and from all.
+        // The last node dies in the middle of messages to and from all.
         for number in 0..40u64 {
             for to in run.others() {
                 let _ = run.transport.send(to, 1, &number.to_le_bytes());

@@ -1,6 +1,6 @@
 //! One buffer of a pool that this process holds.
 //!
-//! It is taken from `owner.rs` or received over `link.rs`, which also sends it away.
+//! A buffer is taken from `owner.rs` or received over `link.rs`, which also sends it away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,8 +42,8 @@ impl Buffer {
         Some(Buffer { memory: shared.part(number, lease.clone())?, lease })
     }
 
-    /// Its memory, to read, to write, or to name in transfers. While a clone of it is held, for instance by a transfer, the
-    /// buffer cannot be sent.
+    /// The buffer's memory, to read, to write, or to name in transfers. While a clone of it is held, for instance by a
+    /// transfer, the buffer cannot be sent.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }

@@ -33,7 +33,7 @@ pub enum PoolError {
     /// The file is shorter than a pool of its size.
     #[error("the pool's file has {bytes} bytes and must have {least}: it is cut off")]
     Truncated {
-        /// Its size in bytes.
+        /// The file's size in bytes.
         bytes: u64,
         /// The least size in bytes.
         least: u64,

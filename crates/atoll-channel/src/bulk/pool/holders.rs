@@ -108,7 +108,7 @@ impl Holders {
         Ok(())
     }
 
-    /// The buffer is where this peer could send it from.
+    /// Checks that the buffer is where this peer could send it from.
     fn check(&self, number: u32, link: LinkId) -> Result<(), ProtocolError> {
         let count = self.of.len() as u32;
         let there = if self.home == Some(link) { Holder::Home } else { Holder::Behind(link) };

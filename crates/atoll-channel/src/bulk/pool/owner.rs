@@ -1,6 +1,6 @@
 //! A pool as one process has it: the memory, and the holder of each buffer.
 //!
-//! Its owner makes it, others attach to it; `buffer.rs` has the buffers that are taken from it, `link.rs` joins it to a
+//! The owner of a pool makes it, others attach to it; `buffer.rs` has the buffers that are taken from it, `link.rs` joins it to a
 //! channel. Taking, sending and dropping a buffer hold a lock of this process for some instructions.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

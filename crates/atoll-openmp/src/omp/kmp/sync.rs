@@ -1,6 +1,6 @@
 //! Barriers, constructs that one thread executes, and critical and ordered regions.
 //!
-//! They stand on `barrier`, `single`, `critical` and `ordered`; `reduce` ends with the same barrier.
+//! The functions stand on `barrier`, `single`, `critical` and `ordered`; `reduce` ends with the same barrier.
 
 use super::super::barrier;
 use super::super::ordered;

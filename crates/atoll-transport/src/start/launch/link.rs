@@ -261,7 +261,8 @@ impl Reader {
     }
 
     fn explain(&self, status: Option<i32>) -> Why {
-        // Its output ends when its pipe does. A process left behind may hold that open: then the last line so far is reported.
+        // The process's output ends when its pipe does. A process left behind may hold that open: then the last line so far is
+        // reported.
         for _ in 0..100 {
             if self.errors.is_finished() {
                 break;

@@ -31,7 +31,7 @@ impl Rsh {
         if words.is_empty() { Err(LaunchError::Rsh) } else { Ok(Rsh { words, shell: true }) }
     }
 
-    /// The same from one line, which is split into words as a shell would.
+    /// A command as [`Rsh::new`] makes it, from one line that is split into words as a shell would.
     pub fn parse(line: &str) -> Result<Rsh, LaunchError> {
         Rsh::new(shlex::split(line).ok_or(LaunchError::Rsh)?)
     }

@@ -1,6 +1,6 @@
 //! The thread that moves a node's transport: sends the frames of links, and puts incoming ones in their queues.
 //!
-//! It waits for the transport alone, never for the users of links.
+//! The thread waits for the transport alone, never for the users of links.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

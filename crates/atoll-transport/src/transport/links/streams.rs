@@ -57,7 +57,7 @@ pub(super) struct Streams {
 pub(super) enum NotSent {
     /// There is no room until the peer gives some back.
     Full,
-    /// It can never be sent.
+    /// The message can never be sent.
     Never(LinkError),
 }
 

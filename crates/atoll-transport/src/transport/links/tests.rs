@@ -33,7 +33,7 @@ fn two() -> [Links; 2] {
     links.collect::<Vec<_>>().try_into().ok().unwrap()
 }
 
-/// The same over transports that often have no room and delay messages.
+/// Links of nodes 0 and 1 over transports that often have no room and delay messages.
 fn two_faulty(seed: u64) -> [Links; 2] {
     let faults = |layer| Faults { seed: seed << 1 | layer, delayed: 150, full: 50, duplicated: 0, cut: None };
     let links = transports(2).into_iter().map(|shm| {

@@ -24,7 +24,7 @@ const MINE: u32 = 1 << 31;
 pub(super) struct StreamId {
     /// Whether this node opened it.
     pub(super) mine: bool,
-    /// Its number in the order in which its node opened streams, below 2^31.
+    /// The stream's number in the order in which its node opened streams, below 2^31.
     pub(super) number: u32,
 }
 

@@ -17,9 +17,9 @@ use crate::transport::{KeyError, Memory};
 
 /// A peer's memory.
 pub(super) enum Reach {
-    /// It is mapped here; the number is its offset in the mapping.
+    /// The memory is mapped here; the number is its offset in the mapping.
     Mapped(Mapping, usize),
-    /// It is in that process, at that address.
+    /// The memory is in that process, at that address.
     Process(i32, u64),
 }
 
