@@ -24,7 +24,7 @@ pub enum MemoryError {
     #[error("the file's size is not sealed, so it could be cut while it is mapped: seal it (F_SEAL_SHRINK)")]
     NotSealed,
     /// The file is no ordinary shared memory.
-    #[error("the file is no ordinary shared memory, so its pages could be missing when touched")]
+    #[error("the file is not ordinary shared memory, so its pages could be missing when touched")]
     NotMemory,
     /// The memory is this process's own.
     #[error("the process is this one: its memory is registered as a mapping")]

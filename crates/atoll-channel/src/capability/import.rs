@@ -26,7 +26,7 @@ use atoll_transport::memory_file::{FileError, PAGE, sealed_size};
 #[derive(thiserror::Error, Debug)]
 pub enum ImportError {
     /// The description has other rights than those to read or to write.
-    #[error("the owner describes memory with the rights {0}, and that is no way to reach it")]
+    #[error("the owner describes memory with the rights {0}, by which it cannot be reached")]
     Rights(Rights),
     /// The description came without the file, and the owner's process is not known.
     #[error("the owner's process is not known, and neither did a file come along")]
@@ -43,7 +43,7 @@ pub enum ImportError {
     #[error("the file is not the one that the owner describes")]
     OtherFile,
     /// The file's size is not sealed, so its owner could truncate it while it is mapped.
-    #[error("the file is no memory of atoll's: its size is not sealed, or it is no ordinary memory")]
+    #[error("the file is not memory of atoll's: its size is not sealed, or it is not ordinary memory")]
     NotMemory,
     /// The file is shorter than the memory in it.
     #[error("the file has {bytes} bytes, and the owner describes {length}")]

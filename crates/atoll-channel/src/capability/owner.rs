@@ -48,7 +48,7 @@ pub enum ExportError {
     #[error("the capability is to {0} of a larger memory, and a mapping would give all of it")]
     Part(Span),
     /// A mapping gives more rights than the capability.
-    #[error("who maps this memory has the rights {would}, and the capability gives only {gives}")]
+    #[error("a process that maps this memory has the rights {would}, and the capability gives only {gives}")]
     More {
         /// The rights of every process that maps it.
         would: Rights,

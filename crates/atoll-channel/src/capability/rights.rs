@@ -24,7 +24,7 @@ bitflags::bitflags! {
 
 /// A byte that is not a set of rights known to this version.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
-#[error("{0:#x} is no set of rights: it was made by a newer atoll, or by no atoll")]
+#[error("{0:#x} is not a set of rights known to this atoll")]
 pub struct UnknownRights(pub u8);
 
 impl TryFrom<u8> for Rights {

@@ -81,7 +81,7 @@ impl<L: Link> Caller<L> {
             }
             // Answers to calls of an earlier client of the link.
             if received.kind & ANSWER == 0 {
-                return Err(BindError::NotAService("it sends what no service does"));
+                return Err(BindError::NotAService("it sends messages that no service sends"));
             }
         }
         let theirs = Hello::read(&received.bytes)?;

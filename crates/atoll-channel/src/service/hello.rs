@@ -79,7 +79,7 @@ pub enum BindError {
     },
     /// The peer was built with other methods under the same version.
     #[error(
-        "both ends speak {interface}, but their methods differ: who changes a method must change the version"
+        "both ends speak {interface}, but their methods differ: a change to a method needs a new version"
     )]
     Methods {
         /// The interface's name and version.
@@ -129,7 +129,7 @@ impl<'a> Hello<'a> {
         let last = u32::from_le_bytes(take(&mut rest)?);
         debug_assert_eq!(bytes.len() - rest.len(), FIXED);
         let name = std::str::from_utf8(rest).ok().filter(|name| is_name(name));
-        let name = name.ok_or(BindError::NotAService("the name of its interface is none"))?;
+        let name = name.ok_or(BindError::NotAService("its interface has no valid name"))?;
         Ok(Hello { format, version, signatures, last, name })
     }
 

@@ -27,7 +27,7 @@ pub enum ServeError {
     #[error("{0}")]
     Link(#[from] LinkError),
     /// The client sent a message that no client sends.
-    #[error("the client broke the link: it sent what is no call")]
+    #[error("the client broke the link: it sent a message that is not a call")]
     NoCall,
     /// The client made a call without an answer, which could not be executed.
     #[error("the client called method {method}, which has no answer: {why}")]

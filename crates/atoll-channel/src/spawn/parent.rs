@@ -23,10 +23,10 @@ pub enum ParentError {
     #[error("this process was not started by a spawning service of atoll's")]
     None,
     /// This process has called `parent` before.
-    #[error("this process has taken what its spawning service gave it already")]
+    #[error("this process has already taken the letter of its spawning service")]
     Taken,
     /// The letter in the inherited socket cannot be read.
-    #[error("what the spawning service gave this process cannot be read: {0}")]
+    #[error("the letter of the spawning service to this process cannot be read: {0}")]
     Letter(#[source] io::Error),
     /// The service makes no channels with it.
     #[error("{0}")]

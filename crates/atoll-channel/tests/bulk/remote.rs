@@ -68,26 +68,26 @@ fn ucx() -> bool {
 }
 
 /// The data by which a node joins the other.
-enum Way {
+enum Joining {
     Shm(Place, bool),
     Ucx(Node, Sender<Vec<u8>>, Receiver<Vec<u8>>),
 }
 
-impl Way {
+impl Joining {
     /// The data by which each of two nodes joins.
-    fn both(by: By) -> [Way; 2] {
+    fn both(by: By) -> [Joining; 2] {
         if by == By::Ucx {
             let (to_other, from_one) = channel();
             let (to_one, from_other) = channel();
-            return [Way::Ucx(Node(0), to_other, from_other), Way::Ucx(Node(1), to_one, from_one)];
+            return [Joining::Ucx(Node(0), to_other, from_other), Joining::Ucx(Node(1), to_one, from_one)];
         }
         let mut places = mesh(2).unwrap().into_iter();
-        [(); 2].map(|()| Way::Shm(places.next().unwrap(), by == By::FaultyShm))
+        [(); 2].map(|()| Joining::Shm(places.next().unwrap(), by == By::FaultyShm))
     }
 
     fn join(self) -> Box<dyn Transport> {
         match self {
-            Way::Shm(place, faulty) => {
+            Joining::Shm(place, faulty) => {
                 let shm = Shm::join(place, ShmSettings::default(), 20 * SECOND).unwrap();
                 if !faulty {
                     return Box::new(shm);
@@ -95,7 +95,7 @@ impl Way {
                 let faults = Faults { seed: 4, delayed: 300, full: 100, duplicated: 0, cut: None };
                 Box::new(Faulty::new(shm, faults))
             }
-            Way::Ucx(node, to_other, from_other) => {
+            Joining::Ucx(node, to_other, from_other) => {
                 let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
                 let ucx = Ucx::join(node, 2, settings, |mine| {
                     to_other.send(mine.clone())?;
@@ -129,7 +129,7 @@ fn far(
     messages: u64,
     handler: impl FnMut(Event<'_>) + Send + 'static,
 ) -> (Shared, End, Far) {
-    let [here, there] = Way::both(by);
+    let [here, there] = Joining::both(by);
     let (tell, told) = channel();
     let (ends, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (end, pause) = (ends.clone(), pauses.clone());
@@ -346,7 +346,7 @@ fn process(by: By) -> (Child, Box<dyn Transport>, Vec<u8>) {
     let mut places = if by == By::Ucx { Vec::new() } else { mesh(2).unwrap() };
     let join = |node: u32, place: Option<Place>, stream: &UnixStream| -> Box<dyn Transport> {
         match place {
-            Some(place) => Way::Shm(place, by == By::FaultyShm).join(),
+            Some(place) => Joining::Shm(place, by == By::FaultyShm).join(),
             None => {
                 let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
                 let ucx = Ucx::join(Node(node), 2, settings, |mine| {

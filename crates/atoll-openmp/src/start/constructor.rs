@@ -169,7 +169,11 @@ pub(super) fn open_faults(control: &Control) -> Result<uffd::Uffd, String> {
 pub(super) fn use_signal_stack() -> Result<(), String> {
     lifeline::begin();
     thread_list::find();
-    if process::make_alternate_stack(0) { Ok(()) } else { Err("there is no room for stacks".into()) }
+    if process::make_alternate_stack(0) {
+        Ok(())
+    } else {
+        Err("there is no room for the workers' stacks".into())
+    }
 }
 
 /// Sets up a program whose memory is a segment: nothing is paged and no fault is served.

@@ -50,7 +50,7 @@ pub(super) fn begin() {
 pub(crate) enum ForkError {
     /// The copy needs more memory than is free.
     #[error(
-        "a process that is forked gets a copy of all that is paged, {need} MiB, and this machine has {have} MiB left"
+        "a forked process gets a copy of all paged memory, which is {need} MiB, and this machine has {have} MiB free"
     )]
     NoMemory {
         /// The size of the copy in MiB.
@@ -59,7 +59,7 @@ pub(crate) enum ForkError {
         have: u64,
     },
     /// There is no free address range.
-    #[error("there are no addresses for a copy of what is paged: {0}")]
+    #[error("there is no free address range for a copy of the paged memory: {0}")]
     NoAddresses(Errno),
 }
 

@@ -10,10 +10,10 @@ use super::process::{getpid, in_worker, kill, pid};
 use crate::start::forward;
 use crate::{nodes, state};
 
-/// Whether the signal's default action ends the program.
+/// Whether a worker may take the signal itself because its default action ends the program.
 fn ends_program(signal: c_int) -> bool {
     const OTHERS: [c_int; 9] = [
-        // The other nodes would not learn that the program sent it.
+        // A worker that is killed cannot tell that the program itself sent the signal, so the master gets it.
         libc::SIGKILL,
         libc::SIGCHLD,
         libc::SIGCONT,

@@ -26,13 +26,13 @@ pub enum CreateError {
 #[derive(thiserror::Error, Debug)]
 pub enum AttachError {
     /// The file's size is not sealed, so its maker could truncate it while it is mapped.
-    #[error("the file's size is not sealed: it is no channel of atoll's")]
+    #[error("the file is not a channel of atoll's: its size is not sealed")]
     NotSealed,
     /// The file is no ordinary shared memory.
-    #[error("the file is no ordinary shared memory: it is no channel of atoll's")]
+    #[error("the file is not a channel of atoll's: it is not ordinary shared memory")]
     NotMemory,
     /// The file is shorter than a ring or a wait set of its settings.
-    #[error("the file has {bytes} bytes and must have {least}: it is cut off")]
+    #[error("the file is truncated: it has {bytes} bytes and must have {least}")]
     Truncated {
         /// The file's size in bytes.
         bytes: usize,
@@ -40,7 +40,7 @@ pub enum AttachError {
         least: usize,
     },
     /// The file does not begin with the magic number of a ring or a wait set.
-    #[error("the file is no channel of atoll's: it begins with {0:#018x}")]
+    #[error("the file is not a channel of atoll's: it begins with {0:#018x}")]
     NotAChannel(u64),
     /// An older or newer atoll made the channel.
     #[error("the channel has format {theirs}, this atoll speaks {ours}")]

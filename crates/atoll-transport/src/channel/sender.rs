@@ -50,7 +50,7 @@ pub enum SendError {
     #[error("the peer's process has ended")]
     PeerDied,
     /// The peer wrote to the ring what no receiver writes.
-    #[error("the peer broke the channel: it acknowledged what was never sent")]
+    #[error("the peer broke the channel: it acknowledged a message that was never sent")]
     Broken,
 }
 

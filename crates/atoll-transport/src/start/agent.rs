@@ -50,7 +50,7 @@ fn serve() -> Result<Never, String> {
         Ok(Some(Frame::Order(order))) => order,
         // The job was given up before it began.
         Ok(None) => exit(1),
-        _ => return Err("what the launcher says makes no sense".into()),
+        _ => return Err("the launcher sent a message that makes no sense".into()),
     };
 
     set_child_subreaper(Some(getpid())).map_err(os("prctl"))?;

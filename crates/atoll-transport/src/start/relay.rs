@@ -52,7 +52,7 @@ pub enum RelayError {
     #[error("the launcher of this node is gone: {0}")]
     Gone(#[from] io::Error),
     /// The message that came is invalid.
-    #[error("the launcher of this node says what makes no sense")]
+    #[error("the launcher of this node sent a message that makes no sense")]
     Nonsense,
     /// The exchange did not take place.
     #[error("{0}")]

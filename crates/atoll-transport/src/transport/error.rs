@@ -23,7 +23,7 @@ pub enum TransportError {
     #[error("{0} has not proven that it belongs to the job")]
     NotProven(Node),
     /// The kind of a message is one that layers reserve.
-    #[error("{0} is no kind of a message: kinds are below {RESERVED_KINDS}")]
+    #[error("{0} is not a kind of message: kinds are below {RESERVED_KINDS}")]
     Kind(u16),
     /// The message is longer than the transport allows.
     #[error("the message has {length} bytes, and the transport's longest has {longest}")]

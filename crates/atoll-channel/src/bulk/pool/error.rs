@@ -20,7 +20,7 @@ pub enum PoolError {
     #[error("{0}")]
     Memory(#[from] MemoryError),
     /// The file does not begin as a pool does.
-    #[error("the file is no pool of atoll's: it begins with {0:#018x}")]
+    #[error("the file is not a pool of atoll's: it begins with {0:#018x}")]
     NotAPool(u64),
     /// An older or newer atoll made the pool.
     #[error("the pool has format {theirs}, this atoll speaks {ours}")]
@@ -31,7 +31,7 @@ pub enum PoolError {
         ours: u32,
     },
     /// The file is shorter than a pool of its size.
-    #[error("the pool's file has {bytes} bytes and must have {least}: it is cut off")]
+    #[error("the pool's file is truncated: it has {bytes} bytes and must have {least}")]
     Truncated {
         /// The file's size in bytes.
         bytes: u64,
@@ -67,7 +67,7 @@ impl From<SocketError> for PoolError {
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolError {
     /// The message is not one of a pool.
-    #[error("a message of {0} bytes is none that a pool's peer sends")]
+    #[error("a message of {0} bytes is not one that a pool's peer sends")]
     Malformed(usize),
     /// There is no such buffer.
     #[error("the peer sent buffer {number}, and the pool has {count}")]

@@ -25,7 +25,7 @@ pub enum LaunchError {
     #[error("no program was given to start")]
     NoProgram,
     /// The remote shell is not a valid command line.
-    #[error("the remote shell is no command: give one such as \"ssh -p 2222\", its quotes closed")]
+    #[error("the remote shell is not a command: give one such as \"ssh -p 2222\", its quotes closed")]
     Rsh,
     /// The agent's command cannot be passed on.
     #[error(

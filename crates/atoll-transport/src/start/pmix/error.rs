@@ -36,6 +36,6 @@ pub enum PmixError {
         rank: u32,
     },
     /// A value is not one that a node of atoll gave.
-    #[error("what a node gave through PMIx is not what was asked for; do all nodes run the same program?")]
+    #[error("a node gave an unexpected value through PMIx; do all nodes run the same program?")]
     Value,
 }

@@ -209,7 +209,7 @@ impl Streams {
     /// A stream of which the other node may still speak.
     fn heard(&mut self, stream: StreamId) -> Result<&mut Stream, Broken> {
         let open = self.streams.get_mut(&stream).filter(|open| !open.closed_there);
-        open.ok_or("it spoke of a link that is not there")
+        open.ok_or("it sent a message for a link that does not exist")
     }
 }
 

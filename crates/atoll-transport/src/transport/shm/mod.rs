@@ -209,7 +209,7 @@ impl Shm {
             },
             Err(RecvError::Closed) => LostWhy::Closed,
             Err(RecvError::PeerDied) => LostWhy::Died("its process has ended".into()),
-            Err(_) => LostWhy::Broken("its channel has what no sender writes"),
+            Err(_) => LostWhy::Broken("its channel contains bytes that no sender writes"),
         };
         self.lose(from, why);
         0

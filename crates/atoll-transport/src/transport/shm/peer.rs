@@ -173,6 +173,6 @@ fn try_send(sender: &mut Option<Sender>, kind: u16, bytes: &[u8]) -> Result<bool
             *sender = None;
             Ok(true)
         }
-        Err(_) => Err(LostWhy::Broken("acknowledging what was never sent")),
+        Err(_) => Err(LostWhy::Broken("it acknowledged a message that was never sent")),
     }
 }
