@@ -40,19 +40,19 @@ impl Orders {
     }
 }
 
-/// Plans for one page that `writers` wrote, adding to the `orders` of each node. `default`, the origin, merges if it wrote the
-/// page itself. Updates the entry to its state after the barrier.
+/// Plans for one page that `writers` wrote, adding to the `orders` of each node. The `origin` merges if it wrote the page itself.
+/// Updates the entry to its state after the barrier.
 pub fn plan(
     page: Page,
     entry: &mut Entry,
     writers: Nodes,
-    default: Node,
+    origin: Node,
     orders: &mut [Orders],
 ) -> Result<(), Impossible> {
     // Nobody waits for a page when all workers are at the barrier, and every writer had a copy.
     let holders = entry.holders();
     let settled = matches!(entry.state(), State::Owned | State::Shared);
-    let owner = if writers.has(default) { Some(default) } else { writers.first() };
+    let owner = if writers.has(origin) { Some(origin) } else { writers.first() };
     let (true, true, Some(owner)) = (settled, writers.minus(holders).is_empty(), owner) else {
         return Err(Impossible { state: entry.state().name(), event: "Written" });
     };

@@ -104,7 +104,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        name: "three nodes, the default owner merges, one writes on at once",
+        name: "three nodes, the origin merges, one writes on at once",
         layout: layout(3, 0),
         pages: 1,
         nodes: &[

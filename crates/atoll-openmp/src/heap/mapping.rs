@@ -133,7 +133,7 @@ pub(crate) fn take_out(at: usize, len: usize, prot: c_int) -> Result<(), Errno> 
     };
     let parts = mapped_over::between(at, end);
     for &(a, b) in &parts {
-        // From here on nobody writes what is copied.
+        // From here on nobody writes to the memory that is copied.
         protect(a, b - a, libc::PROT_READ)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping, which then takes the place of the memory it is a copy of.

@@ -1,6 +1,6 @@
 //! The structures of the runtime: a thread's descriptor and the team it works in.
 //!
-//! `crew` fills teams with workers, `parallel` opens and closes them; all other files work on what is here.
+//! `crew` fills teams with workers, `parallel` opens and closes them; all other files work on these structures.
 
 use super::barrier::Barrier;
 use super::contention::Contention;
