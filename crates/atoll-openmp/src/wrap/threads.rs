@@ -1,7 +1,7 @@
 //! Threads that the program makes itself, with pthreads or C11 threads: they get stacks that all workers see.
 //!
-//! Called by the program; `start::own_threads` makes them. The pager is told of the first one, since from then on a page may be
-//! written while the worker that evicts it waits in its handler.
+//! Called by the program; `start::own_threads` makes them. The pager is told, since from then on a page may be written
+//! while the worker that evicts it waits in its handler.
 
 use std::ffi::{c_int, c_void};
 
