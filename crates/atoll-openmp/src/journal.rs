@@ -1,4 +1,5 @@
-//! What a profiler is told: large blocks, regions, workers, faults, and touches of pages that were dropped for sampling.
+//! The events that a profiler is told: large blocks, regions, workers, faults, and touches of pages that were dropped for
+//! sampling.
 //!
 //! Called by `heap`, `hooks`, `state` and `start::signal`; the journal's format is `atoll-profile-wire`'s. Without a profiler
 //! each call only checks a pointer.
@@ -14,7 +15,7 @@ use atoll_profile_wire::{Journal, What};
 
 static JOURNAL: AtomicPtr<Journal> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
-/// How deeply regions are nested that the first worker is in.
+/// The depth of nesting of the regions that the first worker is in.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
 /// Maps the journal whose descriptor the environment names. Called before the program's first instruction.

@@ -52,7 +52,7 @@ fn compile(source: &str, directory: &Path) -> PathBuf {
     program
 }
 
-/// How a run ended: exit status (128 + signal), standard output, standard error.
+/// The outcome of a run: exit status (128 + signal), standard output, standard error.
 #[derive(Debug)]
 struct Run {
     status: i32,

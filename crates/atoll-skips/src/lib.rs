@@ -1,5 +1,5 @@
-//! How a test says that it, or a part of it, did not run, and why: on standard error, and in the file that the variable
-//! `TEST_SKIPS` names.
+//! The way in which a test says that it, or a part of it, did not run, and why: on standard error, and in the file that the
+//! variable `TEST_SKIPS` names.
 //!
 //! `./test` sets that variable, and `scripts/tally` counts what is in the file at the end. All crates' tests use this one.
 //!

@@ -13,7 +13,7 @@ use super::workshare::{self, WorkShare};
 use crate::{hooks, nodes};
 use std::ptr;
 
-/// What a construct may ask for beside its iterations.
+/// The requests of a construct beside its iterations.
 #[derive(Clone, Copy)]
 pub(crate) struct Extras {
     /// The array of the reductions over tasks, or null.

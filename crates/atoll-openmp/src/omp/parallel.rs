@@ -170,7 +170,7 @@ pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site
     hooks::region_enter(team.key());
 }
 
-/// What the other nodes must know about a region that begins.
+/// The order for the other nodes, with all that they must know about a region that begins.
 fn order(thread: &Thread, team: &Team, body: Body, way: Way) -> Order {
     let key = team.key();
     // SAFETY: the first share is this team's, and nobody else uses it yet.

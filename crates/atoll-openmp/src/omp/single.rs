@@ -32,8 +32,8 @@ extern "C" fn GOMP_single_start() -> bool {
 extern "C" fn GOMP_single_copy_start() -> *mut u8 {
     let thread = me();
     if thread.team().spans() {
-        // What is copied lies on the stack of the executing thread, and all nodes can read the first thread's. Constructs are
-        // not counted.
+        // The copied variables lie on the stack of the executing thread, and all nodes can read the first thread's. Constructs
+        // are not counted.
         if thread.number() == 0 {
             return std::ptr::null_mut();
         }

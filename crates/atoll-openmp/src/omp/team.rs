@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 /// An outlined function of the program.
 pub(crate) type Function = extern "C" fn(*mut u8);
 
-/// What each member of a region executes.
+/// The code that each member of a region executes.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
     pub(crate) function: Function,
@@ -54,7 +54,7 @@ pub(crate) struct State {
     pub(crate) trip: u64,
     /// The iterations of an ordered loop this thread has at present.
     pub(crate) chunk: (u64, u64),
-    /// What `kmp` keeps of the constructs that the thread is in.
+    /// The state of `kmp` for the constructs that the thread is in.
     pub(crate) kmp: kmp::Present,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Thread {
     pub(crate) first: bool,
     /// Whether no other process sees this thread's stack, so that its regions have no other member.
     pub(crate) alone: bool,
-    /// What `kmp` keeps of the thread.
+    /// The state of `kmp` for the thread.
     pub(crate) kmp: kmp::Kept,
 }
 
@@ -296,7 +296,7 @@ pub(crate) struct Team {
     // The fields from here on are shared during the region.
     pub(crate) barrier: Barrier,
     pub(crate) join: Barrier,
-    /// Where members wait, for any reason.
+    /// The gate at which members wait, for any reason.
     pub(crate) gate: Gate,
     pub(crate) singles: AtomicU64,
     pub(crate) copy_private: AtomicPtr<u8>,

@@ -28,7 +28,7 @@ struct List {
     previous: *mut List,
 }
 
-/// What follows the head in glibc's `_rtld_global`: stacks kept for later threads, and the lock of all these lists.
+/// The structure behind the head in glibc's `_rtld_global`: stacks kept for later threads, and the lock of all these lists.
 #[repr(C)]
 struct Lists {
     user: List,

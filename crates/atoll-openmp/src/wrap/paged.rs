@@ -151,7 +151,7 @@ pub(super) fn kind(fd: i32) -> Kind {
     }
 }
 
-/// How a transfer goes on after a piece that was transferred in full.
+/// The ways in which a transfer goes on after a piece that was transferred in full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cut {
     /// The kernel writes to the buffer, from `fd`: for a stream, the first piece is all.

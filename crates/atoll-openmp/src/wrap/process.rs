@@ -1,5 +1,5 @@
-//! How processes begin and end. `fork` is refused, except where all threads are the program's own (`start::forked`); `exec` and
-//! the ways of exiting make sure that no worker is left.
+//! The begin and end of processes. `fork` is refused, except where all threads are the program's own (`start::forked`); `exec`
+//! and the ways of exiting make sure that no worker is left.
 //!
 //! Called by the program. A child made by `vfork` runs with the program's memory and comes here, too: a process that is neither
 //! the master nor a worker passes through.

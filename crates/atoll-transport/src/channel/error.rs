@@ -85,7 +85,7 @@ pub enum ConnectError {
     /// This end's part of the memory cannot be made.
     #[error("{0}")]
     Create(#[from] CreateError),
-    /// What the peer handed over is not usable.
+    /// The memory that the peer handed over is not usable.
     #[error("{0}")]
     Attach(#[from] AttachError),
     /// The bytes that came over the socket are not a greeting of atoll's; the text tells why.

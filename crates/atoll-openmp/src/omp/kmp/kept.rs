@@ -32,7 +32,7 @@ impl Present {
         Present { ordered: false, reducing: Reducing::Freely, nest: std::ptr::null() };
 }
 
-/// What the program set for the next region, or the next league of teams; 0 where it set nothing.
+/// The settings of the program for the next region, or the next league of teams; 0 where it set nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Pushed {
     pub(super) threads: u32,

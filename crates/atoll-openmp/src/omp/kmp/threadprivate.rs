@@ -15,7 +15,7 @@ type Copy = extern "C" fn(usize, usize) -> usize;
 type Destroy = extern "C" fn(usize);
 type ConstructAll = extern "C" fn(usize, usize) -> usize;
 
-/// How the copies of one variable are initialised.
+/// The initialisation of one variable's copies.
 #[derive(Default)]
 struct Variable {
     construct: Option<Construct>,
