@@ -1,4 +1,4 @@
-//! The ELF format as this crate reads it from memory, and the two system calls it makes.
+//! The parts of the ELF format that this crate reads from memory, and the system call it makes.
 //!
 //! `object` walks these structures. Source: the System V ABI's ELF chapters, the GNU hash table as binutils writes it, and
 //! `<link.h>`.
@@ -78,18 +78,18 @@ pub(crate) const STT_GNU_IFUNC: u8 = 10;
 #[derive(Clone, Copy)]
 pub(crate) struct Relocation {
     pub(crate) offset: usize,
-    /// Symbol in the upper half, type in the lower.
+    /// The symbol in the upper 32 bits, the type in the lower 32.
     pub(crate) info: u64,
     pub(crate) addend: i64,
 }
 
-/// Does a relocation of this type put a symbol's address into a word? (`R_X86_64_64`, `GLOB_DAT`, `JUMP_SLOT`.)
+/// Whether a relocation of this type puts a symbol's address into a word (`R_X86_64_64`, `GLOB_DAT`, `JUMP_SLOT`).
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn is_address(kind: u32) -> bool {
     matches!(kind, 1 | 6 | 7)
 }
 
-/// A version that an object needs of another: one of a list for each file.
+/// The versions that an object needs of one file, in a list with one entry for each file.
 #[repr(C)]
 pub(crate) struct VersionNeeded {
     pub(crate) version: u16,
@@ -99,7 +99,7 @@ pub(crate) struct VersionNeeded {
     pub(crate) next: u32,
 }
 
-/// One of the versions of such a list.
+/// A version in such a list.
 #[repr(C)]
 pub(crate) struct VersionNeededEntry {
     pub(crate) hash: u32,
@@ -121,7 +121,7 @@ pub(crate) struct VersionDefined {
     pub(crate) next: u32,
 }
 
-/// The dynamic linker's list of objects, as debuggers find it.
+/// The dynamic linker's list of objects, which it keeps for debuggers.
 #[repr(C)]
 pub(crate) struct Debug {
     pub(crate) version: i32,
@@ -149,7 +149,7 @@ pub(crate) fn own_dynamic() -> *const Dynamic {
     at
 }
 
-/// Makes whole pages writable, or read-only again; whether the kernel did.
+/// Makes whole pages writable, or read-only again; returns whether the kernel did.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn protect(range: (usize, usize), writable: bool) -> bool {
     const MPROTECT: isize = 10;
@@ -171,11 +171,11 @@ pub(crate) fn protect(range: (usize, usize), writable: bool) -> bool {
     result == 0
 }
 
-/// Does the string begin with these bytes?
+/// Whether the string begins with these bytes.
 pub(crate) fn starts_with(string: *const u8, bytes: &[u8]) -> bool {
     let mut at = string;
     for byte in bytes {
-        // SAFETY: a string up to its NUL, beyond which this does not look: a NUL differs from every byte asked for.
+        // SAFETY: a string up to its NUL; the loop stops there, because a NUL differs from every byte asked for.
         unsafe {
             if *at != *byte {
                 return false;
@@ -186,7 +186,7 @@ pub(crate) fn starts_with(string: *const u8, bytes: &[u8]) -> bool {
     true
 }
 
-/// Are both strings the same?
+/// Whether both strings are the same.
 pub(crate) fn is_same(a: *const u8, b: *const u8) -> bool {
     let (mut a, mut b) = (a, b);
     // SAFETY: two strings, read up to the first NUL.
@@ -202,7 +202,7 @@ pub(crate) fn is_same(a: *const u8, b: *const u8) -> bool {
     false
 }
 
-/// The string behind the last slash.
+/// The part of the path after the last slash.
 pub(crate) fn file_name(path: *const u8) -> *const u8 {
     let (mut at, mut name) = (path, path);
     // SAFETY: a string up to its NUL.

@@ -1,6 +1,6 @@
-//! Loaded objects as the dynamic linker left them in memory: what they need, define and refer to.
+//! Loaded objects as the dynamic linker left them in memory: their needs, definitions and references.
 //!
-//! `lib` decides with these which references are bound anew; `elf` has the structures.
+//! `lib` decides with these which references are bound again; `elf` has the structures.
 
 use core::ffi::c_char;
 
@@ -15,10 +15,10 @@ impl Chain {
     /// The dynamic linker's list, found through the executable's dynamic section, which names it for debuggers.
     ///
     /// # Safety
-    /// `environment` must be the process's, as the kernel laid it out: the auxiliary vector follows.
+    /// `environment` is the process's, as the kernel laid it out: the auxiliary vector follows it.
     pub(crate) unsafe fn of_process(environment: *const *const c_char) -> Option<Chain> {
         let (mut headers, mut count) = (core::ptr::null::<ProgramHeader>(), 0);
-        // SAFETY: by the caller; both lists end with a zero.
+        // SAFETY: the caller's promise; both lists end with a zero.
         unsafe {
             let mut end = environment;
             while !(*end).is_null() {
@@ -37,12 +37,12 @@ impl Chain {
         if headers.is_null() {
             return None;
         }
-        // SAFETY: the kernel says where the executable's headers are.
+        // SAFETY: the kernel tells where the executable's headers are.
         let find = |kind| (0..count).map(|i| unsafe { &*headers.add(i) }).find(move |h| h.kind == kind);
         let base = find(elf::PT_PHDR).map_or(0, |own| (headers as usize).wrapping_sub(own.address));
         let dynamic = (base.wrapping_add(find(elf::PT_DYNAMIC)?.address)) as *const Dynamic;
         let debug = entry(dynamic, elf::DT_DEBUG)? as *const elf::Debug;
-        // SAFETY: the dynamic linker has set it before any constructor.
+        // SAFETY: the dynamic linker has set the pointer before any constructor.
         (!debug.is_null()).then(|| Chain { first: unsafe { (*debug).first } })
     }
 
@@ -61,7 +61,7 @@ impl Chain {
         self.objects().find(|object| object.dynamic == dynamic)
     }
 
-    /// The object of this name, as others need it.
+    /// The object with this name, as others name it in their needs.
     pub(crate) fn find(&self, name: *const u8) -> Option<Object> {
         self.objects().find(|object| {
             object.soname().is_some_and(|soname| elf::is_same(soname, name))
@@ -87,10 +87,10 @@ fn entries(dynamic: *const Dynamic) -> impl Iterator<Item = &'static Dynamic> {
     })
 }
 
-/// What a reference asks for.
+/// The symbol that a reference asks for.
 pub(crate) struct Symbol {
     name: *const u8,
-    /// The hash of the version's name; 0: any version.
+    /// The hash of the version's name; 0 for any version.
     version: u32,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Symbol {
 pub(crate) enum Target {
     /// The address of a function of the object itself.
     Own(usize),
-    /// The address of something that another object has.
+    /// The address of a symbol that another object may define.
     Other(Symbol),
     /// Something else.
     None,
@@ -130,7 +130,7 @@ impl Object {
         object
     }
 
-    /// The address that a dynamic entry names; 0 without one. glibc has made it absolute for all objects but the kernel's.
+    /// The address in a dynamic entry; 0 without one. glibc has made it absolute for all objects but the kernel's.
     fn table(&self, tag: i64) -> usize {
         match entry(self.dynamic, tag) {
             Some(value) if value < self.base => self.base + value,
@@ -151,12 +151,12 @@ impl Object {
         entry(self.dynamic, elf::DT_SONAME).map(|offset| self.string(offset))
     }
 
-    /// The names of the libraries that it needs.
+    /// The names of the libraries that the object needs.
     pub(crate) fn needed(&self) -> impl Iterator<Item = *const u8> {
         entries(self.dynamic).filter(|e| e.tag == elf::DT_NEEDED).map(|e| self.string(e.value))
     }
 
-    /// Whole pages that are read-only once the object is relocated.
+    /// The whole pages that are read-only once the object is relocated.
     pub(crate) fn read_only_after_relocation(&self) -> Option<(usize, usize)> {
         let header = self.address(0).cast_const().cast::<elf::Header>();
         // SAFETY: a library's first page is its header, and the program headers follow.
@@ -184,10 +184,10 @@ impl Object {
         })
     }
 
-    /// The function whose address `relocation` puts into a word.
+    /// What `relocation` puts into a word.
     pub(crate) fn target(&self, relocation: Relocation) -> Target {
         let index = (relocation.info >> 32) as usize;
-        // A reference with an addend points into data: functions have none.
+        // A reference with an addend points into data, since functions have none.
         if index == 0 || relocation.addend != 0 || !elf::is_address(relocation.info as u32) {
             return Target::None;
         }
@@ -204,12 +204,12 @@ impl Object {
         unsafe { &*(self.symbols as *const RawSymbol).add(index) }
     }
 
-    /// The number of a symbol's version, 0 and 1 for none.
+    /// The number of a symbol's version; 0 and 1 stand for none.
     fn version_index(&self, symbol: usize) -> u16 {
         if self.versions == 0 {
             return 0;
         }
-        // SAFETY: there is one for each symbol.
+        // SAFETY: there is one number for each symbol.
         unsafe { *(self.versions as *const u16).add(symbol) & 0x7fff }
     }
 
@@ -258,7 +258,7 @@ impl Object {
         }
     }
 
-    /// The address of the function that this object defines by that name and version.
+    /// The address of the function that this object defines with that name and version.
     pub(crate) fn function(&self, wanted: &Symbol) -> Option<usize> {
         let table = self.table(elf::DT_GNU_HASH) as *const u32;
         if table.is_null() {
@@ -292,7 +292,7 @@ impl Object {
         }
     }
 
-    /// The function that is symbol `index`, if it is the one.
+    /// The function that is symbol `index`, if it has the wanted name and version.
     fn function_at(&self, index: usize, wanted: &Symbol) -> Option<usize> {
         let symbol = self.symbol(index);
         if symbol.section == 0
@@ -304,7 +304,7 @@ impl Object {
         self.address_of_function(symbol)
     }
 
-    /// Where a function that this object defines is; `None` if the symbol is data.
+    /// The address of a function that this object defines; `None` if the symbol is data.
     fn address_of_function(&self, symbol: &RawSymbol) -> Option<usize> {
         let address = self.base + symbol.value;
         match symbol.info & 15 {

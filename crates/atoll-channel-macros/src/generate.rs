@@ -1,6 +1,6 @@
-//! Writes the stubs of an interface: the client that calls, and the service's side that is called.
+//! Generates the stubs of an interface: the client that calls, and the dispatcher that calls the service.
 //!
-//! What they do is in `atoll_channel`'s `service/`; here are only the types, so that the generated code stays small.
+//! The stubs' behaviour is in `atoll_channel`'s `service/`; here are only the types, so that the generated code stays small.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -21,7 +21,7 @@ pub(crate) fn generate(interface: &Interface) -> TokenStream {
     }
 }
 
-/// What both ends compare, as an expression.
+/// The identity that both ends compare, as an expression.
 fn identity(interface: &Interface) -> TokenStream {
     let name = plain(&interface.item.ident.to_string()).to_owned();
     let version = interface.version;
@@ -48,8 +48,8 @@ fn client(interface: &Interface) -> TokenStream {
 
         #[allow(dead_code, reason = "a program may have one end only")]
         impl<L: ::atoll_channel::Link> #client<L> {
-            /// Agrees with the service at the other end of `link` on the interface. It and each call after it take at
-            /// most `timeout` (none: for ever, or until the peer dies or closes).
+            /// Agrees with the service at the other end of `link` on the interface. This and each later call take at most
+            /// `timeout` (`None`: for ever, or until the peer dies or closes).
             pub fn bind(
                 link: L,
                 timeout: ::core::option::Option<::core::time::Duration>,
@@ -58,12 +58,12 @@ fn client(interface: &Interface) -> TokenStream {
                 ::core::result::Result::Ok(Self { caller })
             }
 
-            /// Changes how long a call takes at most (none: for ever).
+            /// Changes the longest time of a call (`None`: for ever).
             pub fn set_timeout(&mut self, timeout: ::core::option::Option<::core::time::Duration>) {
                 self.caller.set_timeout(timeout);
             }
 
-            /// Gives the link back, on which another client can be bound.
+            /// Returns the link, on which another client can be bound.
             pub fn into_link(self) -> L {
                 self.caller.into_link()
             }
@@ -73,7 +73,7 @@ fn client(interface: &Interface) -> TokenStream {
     }
 }
 
-/// A client's method.
+/// Generates a client's method.
 fn call(method: &Method, number: u16) -> TokenStream {
     let Method { name, docs, oneway, arguments, result, .. } = method;
     let names: Vec<_> = arguments.iter().map(|(name, _)| name).collect();
@@ -104,13 +104,13 @@ fn call(method: &Method, number: u16) -> TokenStream {
     }
 }
 
-/// Where the compiler shows what is wrong with a type: at the method that has it.
+/// The span at which the compiler reports errors of a type: the method that has it.
 fn here(method: &Method) -> Span {
     Span::call_site().located_at(method.name.span())
 }
 
-/// Bytes are written and read at once, and not one by one as serde does slices and vectors; they are the same on the
-/// wire.
+/// The ways in which an argument or result is encoded. Bytes are written and read at once, not one by one as serde does slices
+/// and vectors; the encoding is the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// `&[u8]`
@@ -129,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// What is encoded for `value` of this shape.
+    /// The expression that is encoded for `value` of this shape.
     fn encoded(self, value: &TokenStream, here: Span) -> TokenStream {
         match self {
             Shape::Slice => quote_spanned!(here=> ::atoll_channel::__private::Bytes::new(#value)),
@@ -138,12 +138,12 @@ impl Shape {
         }
     }
 
-    /// What is decoded for the type `of` of this shape.
+    /// The type that is decoded for the type `of` of this shape.
     fn decoded(self, of: &Type) -> TokenStream {
         if self == Shape::Vector { quote!(::atoll_channel::__private::ByteBuf) } else { quote!(#of) }
     }
 
-    /// The value that was meant, of what was decoded.
+    /// The value of this shape, from the decoded one.
     fn value(self, decoded: &TokenStream) -> TokenStream {
         if self == Shape::Vector { quote!(#decoded.into_vec()) } else { quote!(#decoded) }
     }
@@ -185,12 +185,12 @@ fn service(interface: &Interface) -> TokenStream {
     }
 }
 
-/// What the service does at a call of `method`.
+/// Generates the code that runs at a call of `method`.
 fn arm(interface: &Interface, method: &Method, number: u16) -> TokenStream {
     let of = &interface.item.ident;
     let Method { name, oneway, arguments, later, result, .. } = method;
     let here = here(method);
-    // Names of our own, as those of the arguments could hide others.
+    // The arguments get generated names, as their own could hide others.
     let names: Vec<_> = (0..arguments.len()).map(|i| format_ident!("argument_{i}")).collect();
     let types = arguments.iter().map(|(_, of)| Shape::of(of).decoded(of));
     let values: Vec<_> =

@@ -1,7 +1,7 @@
 //! The attribute `interface`: makes a trait an interface, and the stubs of both its ends.
 //!
-//! Used through `atoll_channel::interface`, which documents what it generates; `parse.rs` says what is an interface,
-//! `generate.rs` writes the stubs, `signature.rs` what both ends compare.
+//! Used through `atoll_channel::interface`, which documents what it generates; `parse.rs` says which traits are interfaces,
+//! `generate.rs` writes the stubs, `signature.rs` computes the number that both ends compare.
 //!
 //! Source: the barrelfish paper (`papers/barrelfish-xeon-phi.txt`), section 3.4 (Flounder).
 
@@ -11,7 +11,7 @@ mod parse;
 mod refused;
 mod signature;
 
-// Documented where it is used from: `atoll_channel::interface`.
+// The documentation is at `atoll_channel::interface`, through which the attribute is used.
 #[allow(missing_docs, reason = "written at `atoll_channel::interface`")]
 #[proc_macro_attribute]
 pub fn interface(

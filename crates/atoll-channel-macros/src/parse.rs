@@ -1,7 +1,6 @@
-//! What is an interface: a trait with methods that can be called from another address space, and nothing else.
+//! Parses an interface: a trait with methods that can be called from another address space, and nothing else.
 //!
-//! `generate.rs` makes the stubs of what is found here. Everything that is refused has a message that says what to
-//! write in its place.
+//! `generate.rs` makes the stubs. Everything that is refused has a message that says what to write instead.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -11,33 +10,34 @@ use syn::{
     ReturnType, Safety, Token, TraitItem, Type,
 };
 
-/// Most arguments of a method: serde's longest tuple.
+/// The most arguments of a method, which is the length of serde's longest tuple.
 const MOST_ARGUMENTS: usize = 16;
-/// Methods are numbered from 1, and the top bit says that a message is a reply.
+/// The most methods. They are numbered from 1, and the top bit says that a message is a reply.
 const MOST_METHODS: usize = 0x7fff;
-/// What a client has besides the interface's methods.
+/// The names of the methods that every client has besides the interface's.
 const RESERVED: [&str; 3] = ["bind", "set_timeout", "into_link"];
 
 /// A trait that is an interface.
 pub(crate) struct Interface {
-    /// The trait, without the attributes that are only meant for us.
+    /// The trait, without the attributes that are meant for this macro.
     pub(crate) item: ItemTrait,
-    /// From `version = 1`.
+    /// The number in `version = 1`.
     pub(crate) version: u32,
     pub(crate) methods: Vec<Method>,
 }
 
-/// One of its methods.
+/// A method of an interface.
 pub(crate) struct Method {
     pub(crate) name: Ident,
-    /// Its documentation and conditions.
+    /// The method's documentation and conditions.
     pub(crate) docs: Vec<Attribute>,
-    /// It has no answer, and the client does not wait.
+    /// Whether the method has no answer, so that the client does not wait.
     pub(crate) oneway: bool,
     pub(crate) arguments: Vec<(Ident, Type)>,
-    /// None for `()`.
+    /// The type of the result; `None` for `()`.
     pub(crate) result: Option<Type>,
-    /// It is not returned, but given to an `Answer` in the last argument, which is none of `arguments`.
+    /// Whether the result is given to an `Answer` in the last argument, which is not among `arguments`, instead of being
+    /// returned.
     pub(crate) later: bool,
 }
 
@@ -85,7 +85,7 @@ fn name_is_too_long(name: &Ident) -> bool {
     name.to_string().len() > 128
 }
 
-/// The `version = 1` of the attribute.
+/// Parses the `version = 1` of the attribute.
 fn version(attribute: TokenStream) -> syn::Result<u32> {
     const HOW: &str = "say which version of the interface this is: #[interface(version = 1)]";
     let parse = |input: syn::parse::ParseStream<'_>| {
@@ -216,7 +216,7 @@ impl Method {
     }
 }
 
-/// The `T` of an `Answer<T>`.
+/// The `T` of an `Answer<T>`; `None` for other types.
 fn awaited(of: &Type) -> Option<Type> {
     let Type::Path(path) = of else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == "Answer")?;
@@ -227,7 +227,7 @@ fn awaited(of: &Type) -> Option<Type> {
     }
 }
 
-/// Whether an argument can travel, as far as its type is written out.
+/// Checks that an argument can be sent, as far as its written type shows.
 fn check_argument(of: &Type) -> syn::Result<()> {
     if let Type::Reference(reference) = of {
         if reference.mutability.is_some() {
@@ -247,12 +247,12 @@ fn check_argument(of: &Type) -> syn::Result<()> {
     check_words(of.to_token_stream(), true)
 }
 
-/// Whether a result can travel.
+/// Checks that a result can be sent.
 fn check_result(of: &Type) -> syn::Result<()> {
     check_words(of.to_token_stream(), false)
 }
 
-/// What no type of an interface may contain; only an argument may borrow.
+/// Checks for words that no type of an interface may contain; only an argument may borrow.
 fn check_words(tokens: TokenStream, may_borrow: bool) -> syn::Result<()> {
     const BORROWS: &str =
         "a result cannot borrow from the service, which is in another address space: return it by value";

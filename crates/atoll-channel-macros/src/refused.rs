@@ -1,4 +1,4 @@
-//! What is taken for an interface and what is not: `parse.rs`, tested on tokens.
+//! Tests of `parse.rs` on tokens: which traits are accepted as interfaces and which are refused.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -10,7 +10,7 @@ fn parse(attribute: &str, item: &str) -> Result<Interface, String> {
     Interface::parse(parse(attribute), parse(item)).map_err(|e| e.to_string())
 }
 
-/// Why a trait with this method is no interface.
+/// The reason why a trait with this method is refused.
 fn refused(method: &str) -> String {
     let item = format!("trait T {{ {method} }}");
     parse("version = 1", &item).err().unwrap_or_else(|| panic!("{method} was taken"))
@@ -54,7 +54,7 @@ fn a_trait_is_taken_apart() {
         })
         .collect();
     assert_eq!(seen, expected);
-    // What is meant for us only is gone, what is not stays.
+    // Attributes meant for the macro are gone, others stay.
     let written = parsed.item.to_token_stream().to_string();
     assert!(!written.contains("oneway") && written.contains("inline"));
 }

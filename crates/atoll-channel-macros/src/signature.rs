@@ -1,19 +1,20 @@
-//! What both ends of an interface compare: one number of the name and of all its methods.
+//! The number that both ends of an interface compare, made of the name and all methods.
 //!
-//! Used by `generate.rs`. It is made of the words as they are written, with one space between two, as compilers differ
-//! in how they print them.
+//! Used by `generate.rs`. It is computed from the words as they are written, with one space between two, as compilers differ in
+//! how they print them.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
 
 use crate::parse::{Interface, Method};
 
-/// The number: XXH3 of the canonical text.
+/// The XXH3 hash of the canonical text.
 pub(crate) fn hash(interface: &Interface) -> u64 {
     xxhash_rust::xxh3::xxh3_64(text(interface).as_bytes())
 }
 
-/// A line for the name and one for each method, in their order. Names of arguments are left out: they do not travel.
+/// The canonical text: a line for the name and one for each method, in their order. Names of arguments are left out, as they
+/// are not sent.
 pub(crate) fn text(interface: &Interface) -> String {
     let mut text = format!("{}\n", plain(&interface.item.ident.to_string()));
     for method in &interface.methods {
@@ -29,7 +30,7 @@ fn line(method: &Method) -> String {
     format!("{kind}{}({}) {result}\n", plain(&method.name.to_string()), arguments.join(", "))
 }
 
-/// A name without what makes it raw.
+/// A name without the `r#` of a raw identifier.
 pub(crate) fn plain(name: &str) -> &str {
     name.strip_prefix("r#").unwrap_or(name)
 }
@@ -48,7 +49,7 @@ fn collect(tokens: TokenStream, all: &mut Vec<String>) {
                     Delimiter::Parenthesis => ("(", ")"),
                     Delimiter::Bracket => ("[", "]"),
                     Delimiter::Brace => ("{", "}"),
-                    // What a macro put around its argument: not written by anybody.
+                    // A group that another macro put around its argument, which nobody wrote.
                     Delimiter::None => {
                         collect(group.stream(), all);
                         continue;
@@ -88,7 +89,7 @@ mod tests {
             oneway note(& str) ( )\n\
             find(String) u8\n";
         assert_eq!(text(&interface), expected);
-        // Both ends must come to the same, whatever compiled them.
+        // Both ends must compute the same number, whatever compiler they were built by.
         assert_eq!(hash(&interface), xxhash_rust::xxh3::xxh3_64(expected.as_bytes()));
         assert_eq!(hash(&parse("fn f(&self);")), 0x579200434693ebee);
     }
@@ -110,7 +111,7 @@ mod tests {
         }
         assert_ne!(of("fn f(&self); fn g(&self);"), of("fn g(&self); fn f(&self);"));
         assert_ne!(of("fn f(&self);"), of("#[oneway] fn f(&self);"));
-        // A result may come later without the client's knowing.
+        // A service may give the result later without the client's knowing.
         assert_eq!(one, of("fn f(&mut self, a: u8, answer: Answer<u8>);"));
     }
 }

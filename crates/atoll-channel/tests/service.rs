@@ -1,4 +1,4 @@
-//! A service written with the `interface` attribute, called over channels between threads.
+//! Tests of a service written with the `interface` attribute, called over channels between threads.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -64,7 +64,7 @@ impl Counter for Adder {
     fn nothing(&mut self) {}
 }
 
-/// Both ends, made as threads make them.
+/// Both ends of a channel, made as threads make them.
 fn both(settings: Settings) -> (Channel, Channel) {
     let (near, far) = pair(settings, None).unwrap();
     (near.attach(Peer::this().unwrap()).unwrap(), far.attach(Peer::this().unwrap()).unwrap())
@@ -117,7 +117,7 @@ fn a_service_has_many_clients() {
     assert_eq!((adder.total, clients.len()), (10 * 4950, 0));
 }
 
-/// What is told, and what was not yet.
+/// A board with words, and look-ups that wait for words.
 #[interface(version = 1)]
 trait Board {
     /// Answers once `word` was put.
@@ -125,7 +125,7 @@ trait Board {
 
     fn put(&mut self, word: &str, number: u32);
 
-    /// Drops everybody who waits.
+    /// Drops all waiting look-ups.
     #[oneway]
     fn clear(&mut self);
 }
@@ -157,7 +157,7 @@ impl Board for Words {
     }
 }
 
-/// A client's end of a channel of `clients`.
+/// The client's end of a channel of `clients`.
 fn joined(clients: &mut Clients) -> Channel {
     let (near, far) = pair(Settings::default(), Some(clients.seat().unwrap())).unwrap();
     clients.add(near.attach(Peer::this().unwrap()).unwrap()).unwrap();
@@ -225,12 +225,12 @@ fn a_client_cannot_have_a_service_keep_calls_without_end() {
         let timed_out = CallError::Link { method: "find", why: LinkError::TimedOut };
         let mut sent = 0;
         while sent < 1024 {
-            // The ring may be full, as the service is a thread like this.
+            // The ring may be full, since the service runs in a thread of its own.
             assert_eq!(board.find("x"), Err(timed_out.clone()));
             sent += 1;
             thread::sleep(Duration::from_micros(20));
         }
-        // Shorter than the service waits: a ring that was full a moment ago has calls that are kept, and not refused yet.
+        // Shorter than the service waits: a ring that was full a moment ago has calls that are kept and not refused yet.
         board.set_timeout(Some(Duration::from_millis(500)));
         loop {
             match board.find("x") {
@@ -246,7 +246,7 @@ fn a_client_cannot_have_a_service_keep_calls_without_end() {
     assert!(words.waiting.iter().all(|(_, answer)| answer.is_orphaned()));
 }
 
-/// What other builds may take for `Counter`.
+/// Interfaces that other builds may take for `Counter`.
 mod others {
     use super::interface;
 
@@ -290,7 +290,7 @@ mod others {
     }
 }
 
-/// What a client of `Counter` and this service say of each other.
+/// The errors of a client of `Counter` and of this service about each other.
 fn disagree<D: Dispatch>(service: D) -> (String, String) {
     let (near, far) = both(Settings::default());
     let client = thread::spawn(move || CounterClient::bind(near, SECONDS).map(|_| ()).unwrap_err());
@@ -315,7 +315,7 @@ fn ends_that_do_not_speak_the_same_both_say_why() {
 fn another_format_of_calls_is_told_at_both_ends() {
     let (mut near, far) = both(Settings::default());
     let service = thread::spawn(move || serve(far, CounterService(&mut Adder::default()), SECONDS));
-    // What a later atoll may send: nothing behind its number is known.
+    // A message of a later atoll: nothing behind its number is known.
     near.send(0, b"ATOLLSVC\x02\0\0\0?", SECONDS).unwrap();
     let mut answer = Message::default();
     near.recv(&mut answer, SECONDS).unwrap();
@@ -327,17 +327,17 @@ fn another_format_of_calls_is_told_at_both_ends() {
 
 #[test]
 fn a_peer_that_is_no_service_is_told_from_one() {
-    // It says nothing.
+    // The peer sends nothing.
     let (near, _far) = both(Settings::default());
     let silent = CounterClient::bind(near, Some(Duration::from_millis(20))).map(|_| ()).unwrap_err();
     assert_eq!(silent, BindError::Link(LinkError::TimedOut));
-    // It is a client itself.
+    // The peer is a client itself.
     let (near, far) = both(Settings::default());
     let other = thread::spawn(move || CounterClient::bind(far, SECONDS).map(|_| ()).unwrap_err());
     let mirrored = CounterClient::bind(near, SECONDS).map(|_| ()).unwrap_err();
     assert!(matches!(mirrored, BindError::NotAService(_)), "{mirrored}");
     drop(other.join().unwrap());
-    // It is something else; it is gone.
+    // The peer is something else, or is gone.
     for (kind, bytes) in [(1, &b"hello"[..]), (0x8000, b"hello"), (0x8000, b"")] {
         let (near, mut far) = both(Settings::default());
         far.send(kind, bytes, SECONDS).unwrap();
@@ -413,7 +413,7 @@ fn a_client_that_takes_no_later_answers_is_dropped_once() {
     let other = thread::spawn(move || {
         let mut idle = BoardClient::bind(idle, SECONDS).unwrap();
         idle.set_timeout(Some(Duration::ZERO));
-        // More answers than its ring takes; the service reads each call before the next is made.
+        // More answers than the client's ring takes; the service reads each call before the next is made.
         let mut busy = BoardClient::bind(busy, SECONDS).unwrap();
         for _ in 0..200 {
             let _ = idle.find("x");

@@ -1,5 +1,5 @@
-//! Prints what the regions of a program do, and how long it took to find out: `regions [--all] PROGRAM [LIBRARY...]`. With
-//! `--all` it looks at all named functions.
+//! Prints what the regions of a program do, and the time of the analysis: `regions [--all] PROGRAM [LIBRARY...]`. With `--all`
+//! it examines all named functions.
 
 use std::time::Instant;
 

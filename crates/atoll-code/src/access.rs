@@ -1,11 +1,11 @@
-//! Which registers and which memory an instruction reads and writes, as bit masks.
+//! The registers and the memory that an instruction reads and writes, as bit masks.
 //!
-//! Used by `body` for every instruction, and through it by `value` and `loops`. The stack pointer is left out: what is
-//! found by it is named by its offset.
+//! Used by `body` for every instruction, and through it by `value` and `loops`. The stack pointer is left out: memory addressed
+//! by it is named by its offset.
 
 use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register, UsedMemory};
 
-/// A set of registers: general ones, vector ones, flags, masks, x87.
+/// A set of registers: general ones, vectors, flags, masks, x87.
 pub(crate) type Registers = u64;
 
 const VECTOR: u32 = 16;
@@ -13,17 +13,17 @@ const FLAGS: u32 = 48;
 const MASK: u32 = 49;
 const X87: u32 = 57;
 
-/// The flags.
+/// The set of the flags.
 pub(crate) const FLAG_BIT: Registers = 1 << FLAGS;
-/// The stack pointer's place, which no set contains.
+/// The stack pointer's bit, which no set contains.
 const RSP: Registers = 1 << 4;
-/// What a call may leave changed: rax, rcx, rdx, rsi, rdi, r8 to r11, all vectors, flags, masks, x87.
+/// The registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11, all vectors, flags, masks, x87.
 pub(crate) const CLOBBERED: Registers =
     0b1111_1100_0111 & !(1 << 3) & !RSP | (0xffff_ffff << VECTOR) | FLAG_BIT | (0xff << MASK) | (1 << X87);
-/// What a call may take: rdi, rsi, rdx, rcx, r8, r9.
+/// The registers in which a call may get arguments: rdi, rsi, rdx, rcx, r8, r9.
 pub(crate) const ARGUMENTS: Registers = 1 << 7 | 1 << 6 | 1 << 2 | 1 << 1 | 1 << 8 | 1 << 9;
 
-/// The set that holds this register alone; empty for the stack pointer and what is not followed.
+/// The set of this register alone; empty for the stack pointer and registers that are not followed.
 pub(crate) fn bit(register: Register) -> Registers {
     let full = register.full_register();
     let set = if full.is_gpr() {
@@ -40,23 +40,23 @@ pub(crate) fn bit(register: Register) -> Registers {
     set & !RSP
 }
 
-/// What an instruction does.
+/// The effect of an instruction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Access {
     pub(crate) reads: Registers,
     pub(crate) writes: Registers,
-    /// Reads memory.
+    /// Whether it reads memory.
     pub(crate) loads: bool,
-    /// Writes memory other than by the stack pointer.
+    /// Whether it writes memory that is not addressed by the stack pointer.
     pub(crate) stores: bool,
 }
 
-/// Memory found by the stack pointer, which is the worker's own; or thread-local by a segment register.
+/// Whether memory is addressed by the stack pointer, which is the worker's own, or is thread-local, by a segment register.
 fn is_private(memory: &UsedMemory) -> bool {
     memory.base() == Register::RSP || matches!(memory.segment(), Register::FS | Register::GS)
 }
 
-/// What the instruction does, calls not counted.
+/// The effect of the instruction, calls not counted.
 pub(crate) fn access(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> Access {
     let mut result = Access::default();
     let info = factory.info(instruction);
@@ -65,7 +65,7 @@ pub(crate) fn access(factory: &mut InstructionInfoFactory, instruction: &Instruc
         match used.access() {
             OpAccess::Read | OpAccess::CondRead => result.reads |= set,
             OpAccess::Write => result.writes |= set,
-            // What is written on a condition may also stay what it was.
+            // A register that is written on a condition may also keep its value.
             OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite => {
                 result.reads |= set;
                 result.writes |= set;

@@ -1,7 +1,7 @@
-//! One function: its instructions, found by following its flow, its calls, and what single instructions do.
+//! One function: its instructions, found by following its control flow, its calls, and the effects of single instructions.
 //!
-//! Used by `reach`. Jumps are followed into other parts of the function (`foo.cold`) wherever they lie; a jump to the start
-//! of another function is a call. Indirect jumps are resolved by `table`, indirect calls by `value`.
+//! Used by `reach`. Jumps are followed into other parts of the function (`foo.cold`) wherever they lie; a jump to the start of
+//! another function is a call. Indirect jumps are resolved by `table`, indirect calls by `value`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,23 +20,23 @@ use crate::table;
 use crate::unwind;
 use crate::value::{Value, Values};
 
-/// An instruction with what it does and what follows it in the flow.
+/// An instruction with its effects and its successors.
 #[derive(Debug)]
 pub(crate) struct Ins {
     pub(crate) instruction: Instruction,
     pub(crate) access: Access,
-    /// The next in memory if control can pass to it, else [`NONE`].
+    /// The next instruction in memory if control can pass to it, else [`NONE`].
     pub(crate) next: u32,
 }
 
-/// What is called.
+/// The target of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Callee<'c> {
     /// The function at this address.
     Function(u64),
     /// A library's entry point that is not followed.
     Known(&'c str, Known),
-    /// Reported as a finding.
+    /// A target that is reported as a finding.
     Unknown,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Callee<'c> {
 pub(crate) struct Call<'c> {
     pub(crate) at: u32,
     pub(crate) callee: Callee<'c>,
-    /// Is there code behind it that it returns to?
+    /// Whether there is code behind the call to which it returns.
     pub(crate) goes_on: bool,
 }
 
@@ -54,24 +54,24 @@ pub(crate) struct Call<'c> {
 pub(crate) struct Body<'c> {
     pub(crate) ins: Vec<Ins>,
     pub(crate) graph: Graph,
-    /// Calls, among them functions given to a known one.
+    /// The calls, including functions that are given to a known one.
     pub(crate) calls: Vec<Call<'c>>,
-    /// What single instructions do.
+    /// The findings in single instructions.
     pub(crate) findings: Vec<Finding>,
-    /// Does it write memory other than its stack, calls not counted?
+    /// Whether it writes memory other than its stack, calls not counted.
     pub(crate) stores: bool,
-    /// Does rbp hold the frame?
+    /// Whether rbp holds the frame.
     pub(crate) frame: bool,
-    /// Stack addresses that are put into registers, by which others may write what is there: base, offset.
+    /// The stack addresses that are put into registers, through which others may write to the stack: base, offset.
     pub(crate) taken: Vec<(Register, i64)>,
-    /// Can it return, tail calls not counted?
+    /// Whether it can return, tail calls not counted.
     pub(crate) returns: bool,
-    /// Functions that it ends by calling.
+    /// The functions that it calls at its end.
     pub(crate) tails: Vec<u64>,
 }
 
 impl<'c> Body<'c> {
-    /// The function at this address. Calls of functions in `ending` do not return.
+    /// Decodes the function at this address. Calls of functions in `ending` do not return.
     pub(crate) fn new(
         code: &'c Code<'_>,
         start: u64,
@@ -103,13 +103,13 @@ impl<'c> Body<'c> {
         build.finish(graph)
     }
 
-    /// May memory of its own be written by an address taken of it? Objects are written at and above their addresses.
+    /// Whether memory of its own may be written by an address taken of it. Objects are written at and above their addresses.
     pub(crate) fn is_taken(&self, i: &Instruction) -> bool {
         let offset = i.memory_displacement64().cast_signed();
         self.taken.iter().any(|&(base, from)| base != i.memory_base() || from <= offset)
     }
 
-    /// Is this memory the worker's own: its stack, its thread-local data?
+    /// Whether the instruction's memory is the worker's own: its stack or its thread-local data.
     pub(crate) fn is_private(&self, i: &Instruction) -> bool {
         is_private(i, self.frame)
     }
@@ -141,13 +141,13 @@ fn is_private(i: &Instruction, frame: bool) -> bool {
         || matches!(i.memory_segment(), Register::FS | Register::GS)
 }
 
-/// A function being decoded.
+/// A function that is being decoded.
 struct Build<'b, 'c, 'a> {
     code: &'c Code<'a>,
     budget: &'b mut Budget,
     ending: &'b HashSet<u64>,
     start: u64,
-    /// The extents known of the function; empty if none are.
+    /// The known extent of the function; empty if unknown.
     own: (u64, u64),
     factory: InstructionInfoFactory,
     ins: Vec<Ins>,
@@ -155,15 +155,15 @@ struct Build<'b, 'c, 'a> {
     jumps: Vec<(u32, u32)>,
     calls: Vec<Call<'c>>,
     findings: Vec<Finding>,
-    /// Addresses to decode from, and the jump that leads there.
+    /// The addresses to decode from, each with the jump that leads there.
     open: Vec<(u64, Option<u32>)>,
-    /// Jumps whose targets are not known yet.
+    /// The jumps whose targets are not known yet.
     indirect: Vec<u32>,
-    /// Calls of which it is not known yet what they call.
+    /// The calls whose targets are not known yet.
     pending: Vec<usize>,
     tails: Vec<u64>,
     returns: bool,
-    /// Parts of the function whose handlers were looked at, and where those begin.
+    /// The starts of the function's parts whose handlers were examined.
     parts: HashSet<u64>,
     pads: Vec<u64>,
 }
@@ -173,12 +173,12 @@ impl<'c> Build<'_, 'c, '_> {
         self.findings.push(Finding { address, kind, operand });
     }
 
-    /// Decodes everything that control reaches.
+    /// Decodes all instructions that control reaches.
     fn flow(&mut self) -> Graph {
         self.decode();
         let mut graph = Graph::new(&self.ins, &self.jumps);
         let mut known: HashMap<u32, Vec<u64>> = HashMap::new();
-        // Each round can only add code; what a new part changes about an old jump shows in the last round.
+        // Each round can only add code; the effect of a new part on an earlier jump shows in the last round.
         for _ in 0..16 {
             let mut changed = false;
             for at in self.indirect.clone() {
@@ -216,13 +216,13 @@ impl<'c> Build<'_, 'c, '_> {
         loop {
             self.decode_open();
             let Some(pad) = self.pads.pop() else { return };
-            // Thrown to from calls anywhere: what registers hold there is not known, as at the entry.
+            // Control comes here from any call that throws: register values are unknown, as at the entry.
             let first = self.index.get(&pad).copied().or_else(|| self.run(pad));
             self.jumps.extend(first.map(|to| (0, to)));
         }
     }
 
-    /// Notes where control goes when something is thrown in the part of the function around a call.
+    /// Notes where control goes when something is thrown in the function's part around a call.
     fn handlers(&mut self, address: u64) {
         let Some(function) = self.code.function(address) else { return };
         if function.handlers != Handlers::None && self.parts.insert(function.start) {
@@ -246,7 +246,7 @@ impl<'c> Build<'_, 'c, '_> {
                 && let Some(callee) =
                     self.leaves(address, jump.flow_control() == FlowControl::UnconditionalBranch)
             {
-                // A jump out is a call and a return.
+                // A jump out of the function is a call and a return.
                 self.call(from, callee, jump.ip());
                 self.tail(callee);
                 continue;
@@ -261,7 +261,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
-    /// Is a jump to this address a tail call, and of what?
+    /// The callee, if a jump to this address is a tail call.
     fn leaves(&self, target: u64, always: bool) -> Option<Callee<'c>> {
         if (self.own.0..self.own.1).contains(&target) || target == self.start {
             return None;
@@ -270,12 +270,12 @@ impl<'c> Build<'_, 'c, '_> {
             return Some(callee);
         }
         let function = self.code.function(target)?;
-        // Without a name, what is jumped to on a condition is the function's cold part.
+        // Without a name, the target of a conditional jump is the function's cold part.
         let part = function.name.map_or(!always, |name| name.contains(".cold"));
         (function.start == target && !part).then_some(Callee::Function(target))
     }
 
-    /// What a linkage stub at this address jumps to.
+    /// The target of a linkage stub at this address.
     fn through_stub(&self, address: u64) -> Option<Callee<'c>> {
         let bytes = self.code.code(address)?;
         let mut decoder = Decoder::with_ip(64, &bytes[..bytes.len().min(32)], address, DecoderOptions::NONE);
@@ -290,7 +290,7 @@ impl<'c> Build<'_, 'c, '_> {
         None
     }
 
-    /// What a linkage table's word stands for.
+    /// The callee that a word of a linkage table stands for.
     fn slot(&self, address: u64) -> Option<Callee<'c>> {
         let slot = self.code.slot(address)?;
         let target = slot.target.filter(|&t| self.code.code(t).is_some());
@@ -305,12 +305,12 @@ impl<'c> Build<'_, 'c, '_> {
         Some(target.map_or(Callee::Unknown, Callee::Function))
     }
 
-    /// What is called at an address.
+    /// The callee at an address.
     fn callee(&self, target: u64) -> Callee<'c> {
         self.through_stub(target).unwrap_or(Callee::Function(target))
     }
 
-    /// Notes that the function ends by this call.
+    /// Notes that the function ends with this call.
     fn tail(&mut self, callee: Callee<'c>) {
         match callee {
             Callee::Function(target) => self.tails.push(target),
@@ -319,7 +319,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
-    /// Notes a call; false if it does not return.
+    /// Notes a call; returns false if it does not return.
     fn call(&mut self, at: u32, callee: Callee<'c>, address: u64) -> bool {
         self.calls.push(Call { at, callee, goes_on: false });
         match callee {
@@ -344,7 +344,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
-    /// Decodes from an address to where control does not pass on. The first instruction there.
+    /// Decodes from an address to where control does not pass on. Returns the first instruction.
     fn run(&mut self, address: u64) -> Option<u32> {
         let Some(bytes) = self.code.code(address) else {
             self.find(address, Kind::NotCode, Operand::None);
@@ -391,7 +391,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
-    /// Looks at one instruction; false if control does not pass to the next.
+    /// Examines one instruction; returns false if control does not pass to the next.
     fn instruction(&mut self, at: u32) -> bool {
         let i = self.ins[at as usize].instruction;
         self.synchronisation(&i);
@@ -434,7 +434,7 @@ impl<'c> Build<'_, 'c, '_> {
                 match self.slot_of(&i) {
                     Some(callee) => self.call(at, callee, i.ip()) && self.comes_back(&i),
                     None => {
-                        // Its target is looked for when the flow is known.
+                        // The call's target is searched for when the control flow is known.
                         self.pending.push(self.calls.len());
                         self.calls.push(Call { at, callee: Callee::Unknown, goes_on: false });
                         self.goes_on(&i)
@@ -459,7 +459,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
-    /// The linkage table's word that a call or jump goes through.
+    /// The callee by the linkage table's word that a call or jump goes through.
     fn slot_of(&self, i: &Instruction) -> Option<Callee<'c>> {
         if i.op0_kind() == OpKind::Memory && i.is_ip_rel_memory_operand() {
             self.slot(i.ip_rel_memory_address())
@@ -468,7 +468,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
-    /// Notes what any call does.
+    /// Notes the effects of any call.
     fn clobber(&mut self, at: u32) {
         self.handlers(self.ins[at as usize].instruction.ip());
         let access = &mut self.ins[at as usize].access;
@@ -476,7 +476,7 @@ impl<'c> Build<'_, 'c, '_> {
         access.reads |= access::ARGUMENTS;
     }
 
-    /// Does the call noted last return to code of this function?
+    /// Whether the last call noted returns to code of this function.
     fn comes_back(&mut self, i: &Instruction) -> bool {
         let goes_on = self.goes_on(i);
         let Some(call) = self.calls.last_mut() else { return goes_on };
@@ -485,7 +485,7 @@ impl<'c> Build<'_, 'c, '_> {
         call.goes_on
     }
 
-    /// Is there more of the function behind a call? A call at a function's end does not return.
+    /// Whether code of the function follows a call. A call at a function's end does not return.
     fn goes_on(&self, i: &Instruction) -> bool {
         let next = i.next_ip();
         match self.code.function(i.ip()) {
@@ -494,7 +494,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
     }
 
-    /// Notes what a single instruction says about synchronisation.
+    /// Notes the synchronisation in a single instruction.
     fn synchronisation(&mut self, i: &Instruction) {
         let memory = operand(i);
         let kind = match i.mnemonic() {
@@ -513,7 +513,7 @@ impl<'c> Build<'_, 'c, '_> {
         self.find(i.ip(), kind, memory);
     }
 
-    /// Resolves what depends on values: indirect calls, and functions given to known ones.
+    /// Resolves indirect calls, and functions given to known ones, by values.
     fn values(&mut self, graph: &Graph) {
         let mut values = Values { code: self.code, ins: &self.ins, graph, budget: self.budget };
         let mut more = Vec::new();
@@ -546,7 +546,7 @@ impl<'c> Build<'_, 'c, '_> {
             let address = self.ins[at as usize].instruction.ip();
             self.call(at, callee, address);
             self.calls.swap_remove(number);
-            // The call just noted takes the place of the one that was not known.
+            // The call just noted replaces the unknown one.
         }
         for (at, target) in more {
             let callee = self.callee(target);
@@ -579,7 +579,7 @@ impl<'c> Build<'_, 'c, '_> {
         self.findings.sort_unstable();
         self.findings.dedup();
         let taken = self.ins.iter().filter_map(|one| taken(&one.instruction, frame)).collect();
-        // Where the flow is lost it may return.
+        // Where the flow is lost, the function may return.
         let lost = |f: &Finding| matches!(f.kind, Kind::IndirectJump | Kind::NotCode | Kind::Limit);
         Body {
             returns: self.returns || self.findings.iter().any(lost),
@@ -595,7 +595,7 @@ impl<'c> Build<'_, 'c, '_> {
     }
 }
 
-/// The form of an instruction's memory operand.
+/// The kind of an instruction's memory operand.
 pub(crate) fn operand(i: &Instruction) -> Operand {
     let has_memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
     if !has_memory {

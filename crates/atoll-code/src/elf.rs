@@ -1,8 +1,8 @@
-//! From an ELF object's memory, or its file, to what the analysis is given.
+//! Converts an ELF object's memory, or its file, to the analysis's input.
 //!
 //! An [`Image`] is an object as it lies in memory; [`loaded`](crate::loaded) makes it of the running process, [`file()`] of a
-//! file's bytes. [`link`] reads the linkage tables of all images and resolves them as the dynamic linker does: by name, in the order of
-//! loading. What is malformed is left out; what is left out is not followed, so the verdict stays on the safe side.
+//! file's bytes. [`link`] reads the linkage tables of all images and resolves them as the dynamic linker does: by name, in the
+//! order of loading. Malformed parts are left out and then not followed, so the verdict stays on the safe side.
 
 use std::collections::HashMap;
 
@@ -17,60 +17,60 @@ use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _
 use crate::input::{Function, Handlers, Object, Segment, Slot};
 use crate::unwind;
 
-/// No object has more symbols, relocations or functions than this; a larger count is not believed.
+/// The most symbols, relocations or functions of an object; a larger count is not believed.
 const MOST: usize = 1 << 22;
 
-/// Reads a word of memory that is written, if it is there.
+/// Reads a word of writable memory, if it is there.
 pub type Words<'a> = Box<dyn Fn(u64) -> Option<u64> + 'a>;
 
 /// An object as it lies in memory.
 #[derive(Default)]
 pub struct Image<'a> {
-    /// Path.
+    /// The path.
     pub name: String,
-    /// What its own addresses are relative to.
+    /// The address that its own addresses are relative to.
     pub base: u64,
-    /// Behind everything that is loaded of it.
+    /// The address behind its last loaded byte.
     pub end: u64,
-    /// Its mapped parts; those that are written may be left out.
+    /// The mapped parts; writable ones may be left out.
     pub parts: Vec<Part<'a>>,
-    /// Its dynamic section.
+    /// The bytes of its dynamic section.
     pub dynamic: Vec<u8>,
-    /// Where its index of unwinding information lies.
+    /// The address of its index of unwinding information.
     pub unwind: Option<u64>,
-    /// What is read-only after relocation: start, end.
+    /// The range that is read-only after relocation: start, end.
     pub relocated: (u64, u64),
-    /// What words of its linkage tables hold now; nothing for a file.
+    /// Reads the present words of its linkage tables; `None` for a file.
     pub words: Option<Words<'a>>,
-    /// Functions of its symbol table, where that was read.
+    /// The functions of its symbol table, if that was read.
     pub symbols: Vec<Function<'a>>,
 }
 
 /// A mapped part of an object.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// Where it is mapped.
+    /// The address where it is mapped.
     pub address: u64,
-    /// What it holds.
+    /// The content.
     pub bytes: &'a [u8],
-    /// Code?
+    /// Whether it is code.
     pub executable: bool,
-    /// Data?
+    /// Whether it is writable data.
     pub writable: bool,
 }
 
-/// Why a file is no image.
+/// The reasons why a file is not an image.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAnImage {
     /// The file's headers are malformed.
     #[error("not an ELF file this can read: {0}")]
     Malformed(#[from] object::Error),
-    /// Code for another processor.
+    /// The code is for another processor.
     #[error("the file's code is for another processor than x86-64: it cannot be disassembled here")]
     OtherProcessor,
 }
 
-/// The image of a file loaded at `base`, with the functions of its symbol table. A program linked to fixed addresses has
+/// The image of a file loaded at `base`, with the functions of its symbol table. A program linked to fixed addresses keeps
 /// those, whatever `base` is.
 pub fn file<'a>(name: &str, bytes: &'a [u8], base: u64) -> Result<Image<'a>, NotAnImage> {
     let elf = ElfFile64::<Le>::parse(bytes)?;
@@ -102,7 +102,7 @@ pub fn file<'a>(name: &str, bytes: &'a [u8], base: u64) -> Result<Image<'a>, Not
     Ok(image)
 }
 
-/// The functions of a file's symbol table; none if it has been stripped or is malformed.
+/// The functions of a file's symbol table; none if the file has been stripped or is malformed.
 pub fn symbols(bytes: &[u8], base: u64) -> Vec<Function<'_>> {
     let Ok(elf) = ElfFile64::<Le>::parse(bytes) else { return Vec::new() };
     let table = elf.elf_symbol_table();
@@ -116,7 +116,7 @@ pub fn symbols(bytes: &[u8], base: u64) -> Vec<Function<'_>> {
         .collect()
 }
 
-/// The identity in a note segment that the linker gave its object.
+/// The build identity in a note segment, which the linker gave the object.
 pub fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
     const HEADER: usize = 12;
     let mut rest = notes;
@@ -136,7 +136,7 @@ pub fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl<'a> Image<'a> {
-    /// What lies from an address to the end of its part.
+    /// The bytes from an address to the end of its part.
     fn bytes(&self, address: u64) -> Option<&'a [u8]> {
         self.parts.iter().find_map(|part| {
             let offset = usize::try_from(address.checked_sub(part.address)?).ok()?;
@@ -144,7 +144,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// A table of `count` entries at an address, or what there is of it.
+    /// A table of `count` entries at an address, or as much of it as there is.
     fn table<T: pod::Pod>(&self, address: u64, count: usize) -> &'a [T] {
         let Some(bytes) = self.bytes(address) else { return &[] };
         let count = count.min(MOST).min(bytes.len() / size_of::<T>());
@@ -155,13 +155,13 @@ impl<'a> Image<'a> {
         Some(u32::from_le_bytes(*self.bytes(address)?.first_chunk()?))
     }
 
-    /// The value of a dynamic entry that is an address. Some dynamic linkers have added the base already.
+    /// The value of a dynamic entry that is an address. Some dynamic linkers have already added the base.
     fn pointer(&self, dynamic: &Dynamic, tag: elf::DynamicTag) -> Option<u64> {
         let value = dynamic.get(tag)?;
         [value, self.base.wrapping_add(value)].into_iter().find(|&address| self.bytes(address).is_some())
     }
 
-    /// Its name among libraries, as its file states it.
+    /// The name that its file states for it among libraries.
     pub fn soname(&self) -> Option<&'a str> {
         let dynamic = Dynamic::read(&self.dynamic);
         let strings = self.pointer(&dynamic, DT_STRTAB)?;
@@ -181,7 +181,7 @@ impl<'a> Image<'a> {
         self.pointer(dynamic, DT_GNU_HASH).and_then(|hash| self.gnu_count(hash)).unwrap_or(0)
     }
 
-    /// How many symbols a GNU hash table covers: to the end of the chain that starts last.
+    /// The number of symbols that a GNU hash table covers: to the end of the chain that starts last.
     fn gnu_count(&self, hash: u64) -> Option<usize> {
         let [buckets, first, bloom] = [0, 4, 8].map(|offset| self.word(hash.wrapping_add(offset)));
         let (buckets, first, bloom) = (buckets? as usize, first? as usize, u64::from(bloom?));
@@ -214,15 +214,15 @@ impl Dynamic {
     }
 }
 
-/// What a name stands for.
+/// The definition of a name.
 #[derive(Clone, Copy)]
 struct Export {
     address: u64,
-    /// A function that says which function it is, when it is resolved.
+    /// Whether it is a function that returns the function to use, when it is resolved.
     chooses: bool,
 }
 
-/// What the analysis is given, from all images of a process in the order of loading.
+/// The analysis's input, from all images of a process in the order of loading.
 pub fn link<'a>(images: Vec<Image<'a>>) -> Vec<Object<'a>> {
     let mut exports: HashMap<&'a str, Export> = HashMap::new();
     let read: Vec<Tables<'a>> = images.iter().map(|image| Tables::read(image, &mut exports)).collect();
@@ -254,7 +254,7 @@ pub fn link<'a>(images: Vec<Image<'a>>) -> Vec<Object<'a>> {
         .collect()
 }
 
-/// What was read of an image.
+/// The tables read from an image.
 struct Tables<'a> {
     symbols: &'a [Sym64<Le>],
     strings: u64,
@@ -278,7 +278,7 @@ impl<'a> Tables<'a> {
         }
         let strings_size = dynamic.get(DT_STRSZ).unwrap_or(0);
         let mut tables = Tables { symbols, strings, strings_size, relocations, functions: Vec::new() };
-        // Relocations can name symbols behind what the hash table covers: those are not defined here.
+        // Relocations can name symbols behind those that the hash table covers, which are not defined here.
         if let Some(at) = image.pointer(&dynamic, DT_SYMTAB) {
             let last = tables.relocations.iter().map(|r| r.r_sym(Le, false) as usize + 1).max().unwrap_or(0);
             tables.symbols = image.table(at, count.max(last));
@@ -324,7 +324,7 @@ fn slot<'a>(
     let address = image.base.wrapping_add(relocation.r_offset(Le));
     let addend = relocation.r_addend(Le);
     let constant = (image.relocated.0..image.relocated.1).contains(&address);
-    // What the slot holds now, if that is code of any object.
+    // The slot's present value, if that is code of any object.
     let held = || image.words.as_ref()?(address).filter(|&value| is_code(value));
     match relocation.r_type(Le, false) {
         elf::R_X86_64_RELATIVE if constant => {
@@ -338,7 +338,7 @@ fn slot<'a>(
             }
             let symbol = tables.symbols.get(relocation.r_sym(Le, false) as usize)?;
             let name = tables.name(image, symbol);
-            // What the linker put there is the truth, but a slot for calls points into its own object until it is bound.
+            // The linker's value is the truth, but a slot for calls points into its own object until it is bound.
             let bound = held().filter(|&to| kind == elf::R_X86_64_GLOB_DAT || image.bytes(to).is_none());
             let target = match name.and_then(|n| exports.get(n)) {
                 _ if bound.is_some() => bound,

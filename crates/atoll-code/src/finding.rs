@@ -1,17 +1,17 @@
-//! What can be found in a region's code, and the verdict that follows.
+//! The findings in a region's code, and the verdict that follows from them.
 //!
 //! Made by `body` (single instructions) and `loops` (loops that wait), collected by [`crate::Code::reach`].
 
 use std::fmt;
 
-/// What was found at an address.
+/// The kinds of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A locked read-modify-write, an exchange with memory, or a transaction.
     AtomicUpdate,
     /// A fence: `mfence`, `sfence`, `lfence`, or a locked operation on the stack.
     Fence,
-    /// A call of a library function that synchronises through memory of the program, as a lock of pthreads.
+    /// A call of a library function that synchronises through memory of the program, such as a pthread lock.
     SynchronisingCall,
     /// A loop that ends only when another worker stores something, or an instruction that only such loops contain.
     Wait,
@@ -21,18 +21,18 @@ pub enum Kind {
     IndirectCall,
     /// A jump through memory or a register whose targets are not known.
     IndirectJump,
-    /// A call of a function that no loaded object was seen to define.
+    /// A call of a function that no loaded object defines.
     UnresolvedCall,
     /// A system call made inline.
     SystemCall,
-    /// Code that is not there or is not an instruction.
+    /// Code that is missing or is not an instruction.
     NotCode,
     /// The limit on work was reached here.
     Limit,
 }
 
 impl Kind {
-    /// Is it synchronisation between workers for certain?
+    /// Whether it certainly synchronises workers.
     pub fn synchronises(self) -> bool {
         matches!(self, Kind::AtomicUpdate | Kind::Fence | Kind::SynchronisingCall | Kind::Wait)
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The memory a finding is about, where that is simply known.
+/// The memory of a finding, where that is easily known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operand {
     /// No memory.
@@ -69,30 +69,30 @@ pub enum Operand {
     Other,
 }
 
-/// One thing found.
+/// A finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Finding {
     /// The instruction's address.
     pub address: u64,
-    /// What it is.
+    /// The finding's kind.
     pub kind: Kind,
     /// The memory it works on.
     pub operand: Operand,
 }
 
-/// What follows for the protocol.
+/// The consequence for the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// No synchronisation but what the OpenMP runtime is called for: several workers may write a page at once.
+    /// There is no synchronisation except through the OpenMP runtime: several workers may write a page at once.
     Plain,
-    /// Contains synchronisation: a page needs a single writer. The first finding.
+    /// There is synchronisation: a page needs a single writer. Holds the first finding.
     Atomic(Finding),
-    /// Something could not be followed or proved: a single writer, to be safe. The first such finding.
+    /// Something could not be followed or proved: a single writer, to be safe. Holds the first such finding.
     Unknown(Finding),
 }
 
 impl Verdict {
-    /// What follows from all that was found.
+    /// The verdict that follows from all findings.
     #[must_use]
     pub fn of(findings: &[Finding]) -> Verdict {
         findings

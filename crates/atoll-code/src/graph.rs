@@ -1,4 +1,4 @@
-//! The control flow of one function: blocks, loops as sets of blocks, and which definitions reach an instruction.
+//! The control flow of one function: blocks, loops as sets of blocks, and the definitions that reach an instruction.
 //!
 //! Made by `body`; `value` asks for definitions anywhere, `loops` for those within a loop.
 
@@ -8,40 +8,40 @@ use crate::access::Registers;
 use crate::body::Ins;
 use crate::reach::Budget;
 
-/// No instruction.
+/// The number that stands for no instruction.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A run of instructions entered at its first only.
+/// A run of instructions that is entered at its first only.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// Its instructions.
+    /// The block's instructions.
     pub(crate) ins: Vec<u32>,
-    /// All registers that it writes.
+    /// All registers that they write.
     pub(crate) writes: Registers,
     pub(crate) next: Vec<u32>,
     pub(crate) before: Vec<u32>,
 }
 
-/// The blocks of a function; the first is where it is entered.
+/// The blocks of a function, the first of which is its entry.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(crate) blocks: Vec<Block>,
-    /// For each instruction its block and its place there.
+    /// The block of each instruction, and its place in the block.
     places: Vec<(u32, u32)>,
-    /// Can control pass from here to where the function ends other than by a call that does not return?
+    /// Whether control can pass from each block to an end of the function other than a call that does not return.
     pub(crate) comes_to_an_end: Vec<bool>,
 }
 
-/// The instructions that may have made what another reads.
+/// The instructions that may have produced the value that another reads.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     pub(crate) found: Vec<u32>,
-    /// It may also come from outside of the blocks looked at.
+    /// Whether the value may also come from outside the blocks examined.
     pub(crate) outside: bool,
 }
 
 impl Graph {
-    /// The blocks of these instructions, of which the first is the entry.
+    /// Builds the blocks of these instructions, the first of which is the entry.
     pub(crate) fn new(ins: &[Ins], jumps: &[(u32, u32)]) -> Graph {
         let mut leads = vec![false; ins.len()];
         let mut entries = vec![0u32; ins.len()];
@@ -54,7 +54,7 @@ impl Graph {
             jumping[from as usize] = true;
         }
         for (at, one) in ins.iter().enumerate() {
-            // One that leaves the function ends its block too, though no jump is known here.
+            // A branch that leaves the function ends its block, too, though its jump is not known here.
             jumping[at] |= one.instruction.flow_control() == FlowControl::ConditionalBranch;
             if let Some(next) = ins.get(one.next as usize).map(|_| one.next as usize) {
                 entries[next] += 1;
@@ -87,7 +87,7 @@ impl Graph {
             .map(|(from, to)| (graph.places[from as usize].0, graph.places[to as usize].0))
             .collect();
         for (from, to) in edges {
-            // An instruction that nothing leads to is in no block.
+            // An instruction that no path reaches is in no block.
             if from == NONE || to == NONE || graph.blocks[from as usize].next.contains(&to) {
                 continue;
             }
@@ -123,8 +123,8 @@ impl Graph {
         self.places[ins as usize]
     }
 
-    /// The last instructions for which `is` holds on each way to instruction `at`, within the blocks marked (all, if
-    /// none are given). `may` passes over blocks in which there is none. Nothing if the budget is used up.
+    /// The last instructions for which `is` holds on each path to instruction `at`, within the marked blocks (all, if none are
+    /// given). `may` skips blocks without such an instruction. `None` if the budget is used up.
     pub(crate) fn definitions(
         &self,
         within: Option<&[bool]>,
@@ -175,7 +175,7 @@ impl Graph {
         Some(result)
     }
 
-    /// The sets of blocks among `nodes` that can reach each other, single blocks only if they lead to themselves.
+    /// The sets of blocks among `nodes` that can reach each other; single blocks only if they lead to themselves.
     pub(crate) fn cycles(&self, nodes: &[u32], budget: &mut Budget) -> Option<Vec<Vec<u32>>> {
         const UNSEEN: u32 = u32::MAX;
         let count = self.blocks.len();
@@ -191,7 +191,7 @@ impl Graph {
             if number[root as usize] != UNSEEN {
                 continue;
             }
-            // Tarjan's algorithm; each entry is a block and how many of its edges were taken.
+            // Tarjan's algorithm; each entry is a block and the number of its edges taken.
             let mut path: Vec<(u32, usize)> = vec![(root, 0)];
             while let Some((node, edge)) = path.last_mut() {
                 if !budget.step() {

@@ -1,19 +1,19 @@
-//! Library entry points that are not followed, and what each does to a region.
+//! Library entry points that are not followed, and the effect of each on a region.
 //!
-//! Read by `body`, which asks for every call that leaves an object. A name that is not here is followed into its library.
+//! Read by `body` for every call that leaves an object. A function whose name is not here is followed into its library.
 
 use iced_x86::Register;
 
-/// What calling a known function means.
+/// The effect of calling a known function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     /// An entry point of the OpenMP runtime, which synchronises by itself.
     OpenMp,
-    /// Writes no memory of the program: mathematics, clocks, questions.
+    /// Writes no memory of the program: mathematics, clocks, queries.
     Pure,
-    /// Writes only memory it is given, returns or keeps for itself: copies, allocation, input and output.
+    /// Writes only memory that it is given, returns or keeps for itself: copies, allocation, input and output.
     Plain,
-    /// Gives the processor away, as only code that waits for another worker does.
+    /// Yields the processor, as only code does that waits for another worker.
     Yields,
     /// Synchronises workers through memory of the program.
     Synchronises,
@@ -25,11 +25,11 @@ pub enum Effect {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) effect: Effect,
-    /// May it write memory of the program?
+    /// Whether it may write memory of the program.
     pub(crate) writes: bool,
-    /// Does its result depend on memory of the program?
+    /// Whether its result depends on memory of the program.
     pub(crate) reads: bool,
-    /// Registers that hold functions which it calls.
+    /// The registers that hold functions which it calls.
     pub(crate) callbacks: &'static [Register],
 }
 
@@ -88,15 +88,15 @@ fn among(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| entry == name)
 }
 
-/// Is it a mathematical function of the other precisions (`sinf`, `sinl`) or one of glibc's aliases (`__sin_finite`)?
+/// Whether it is a mathematical function of another precision (`sinf`, `sinl`) or one of glibc's aliases (`__sin_finite`).
 fn is_mathematics(name: &str) -> bool {
     let plain = name.strip_prefix("__").and_then(|n| n.strip_suffix("_finite")).unwrap_or(name);
     let stem = plain.strip_suffix(['f', 'l', 'q']).unwrap_or(plain);
-    // Vector versions by the vector function ABI: _ZGVdN4v_sin.
+    // Vector versions have names of the vector function ABI, such as _ZGVdN4v_sin.
     name.starts_with("_ZGV") || among(PURE, plain) || among(PURE, stem)
 }
 
-/// Entry points of the runtime or of the allocator: known whichever library defines them.
+/// Whether it is an entry point of the runtime or of the allocator, which is known whichever library defines it.
 pub(crate) fn is_replaceable(name: &str) -> bool {
     ["GOMP_", "omp_", "__kmpc_", "kmp_", "ompc_"].iter().any(|p| name.starts_with(p))
         || among(
@@ -105,7 +105,7 @@ pub(crate) fn is_replaceable(name: &str) -> bool {
         )
 }
 
-/// Libraries whose entry points are known by name.
+/// Whether the entry points of this library are known by name.
 pub(crate) fn is_system_library(path: &str) -> bool {
     const PREFIXES: [&str; 20] = [
         "libc.so",
@@ -133,7 +133,7 @@ pub(crate) fn is_system_library(path: &str) -> bool {
     PREFIXES.iter().any(|prefix| file.starts_with(prefix))
 }
 
-/// What is known of a function.
+/// The known properties of a function.
 pub(crate) fn lookup(name: &str) -> Option<Known> {
     use Register::{R8, R9, RCX, RDI, RDX};
     let openmp = |callbacks| Some(Known { effect: Effect::OpenMp, writes: true, reads: false, callbacks });
@@ -157,7 +157,7 @@ pub(crate) fn lookup(name: &str) -> Option<Known> {
         "atexit" => return calling(&[RDI]),
         _ => {}
     }
-    // clang's flush, and its atomics of unusual types: they work on the program's memory where they are called.
+    // clang's flush, and its atomics of unusual types, work on the program's memory at the place of the call.
     if name == "__kmpc_flush" || name.starts_with("__kmpc_atomic_") {
         return plain(Effect::Synchronises);
     }
@@ -169,7 +169,7 @@ pub(crate) fn lookup(name: &str) -> Option<Known> {
         || name.starts_with("__kmpc_")
         || name.starts_with("kmp_")
     {
-        // What runs on another device is not followed.
+        // Code that runs on another device is not followed.
         return if name.starts_with("GOMP_target") { None } else { openmp(&[]) };
     }
     if among(NO_RETURN, name) {

@@ -1,17 +1,17 @@
-//! What the code that a region can reach does to shared memory, found by disassembling it.
+//! Finds, by disassembling it, what the code that a region can reach does to shared memory.
 //!
-//! Inline atomics, fences and loops that wait for another worker's store call nothing that a runtime could interpose. Under
+//! Inline atomics, fences and loops that wait for another worker's store call no function that a runtime could interpose. Under
 //! the multiple-writer protocol they would lose updates or wait for ever, so the runtime (`atoll-openmp`) asks this crate
 //! before a region runs under it for the first time. `atoll-coherence` holds the protocols.
 //!
-//! [`Code::new`] takes the loaded objects, [`Code::reach`] follows a function through calls, tail calls, jump tables and
-//! linkage tables and gives a [`Verdict`], the [`Finding`]s behind it, and the library entry points that are called. Where
-//! something cannot be followed or proved the verdict is [`Verdict::Unknown`], with the reason. [`elf`] makes an object of an
-//! ELF file's or a process's memory, [`loaded`] of the running process; [`link_map`] compares what two nodes loaded.
+//! [`Code::new`] takes the loaded objects. [`Code::reach`] follows a function through calls, tail calls, jump tables and
+//! linkage tables, and returns a [`Verdict`], the [`Finding`]s behind it, and the library entry points that are called. Where
+//! something cannot be followed or proved the verdict is [`Verdict::Unknown`], with the reason. [`elf`] makes objects from an
+//! ELF file or a process's memory, [`loaded`] from the running process; [`link_map`] compares the objects of two nodes.
 //!
 //! Everything but [`loaded`] is pure: bytes in, answers out, with bounded work whatever the bytes are.
 //!
-//! Source: the design's trap 20. The published systems are silent on it.
+//! Source: the design's trap 20. The published systems do not mention the problem.
 
 mod access;
 mod body;

@@ -1,64 +1,64 @@
-//! What a process has loaded, and how that differs between two nodes.
+//! The objects that a process has loaded, and how they differ between two nodes.
 //!
 //! Nodes run one program at the same addresses, so all must have loaded the same objects to the same places. Lists come from
-//! [`crate::loaded::libraries`], travel by whatever connects nodes, and are compared at start.
+//! [`crate::loaded::libraries`], are exchanged by the connection of the nodes, and compared at start.
 
 use std::fmt;
 
-/// A loaded object, as nodes tell each other.
+/// A loaded object, as nodes describe it to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
-    /// Path it was loaded from; empty for the program.
+    /// The path it was loaded from; empty for the program.
     pub name: String,
-    /// Its name among libraries, where it states one.
+    /// The name that it states among libraries, if any.
     pub soname: Option<String>,
-    /// Where it is loaded.
+    /// The address it is loaded to.
     pub base: u64,
-    /// Bytes from its first mapping's start to its last one's end.
+    /// The bytes from its first mapping's start to its last one's end.
     pub size: u64,
-    /// The identity its linker gave it; empty where it gave none.
+    /// The build identity that its linker gave it; empty if none.
     pub build_id: Vec<u8>,
 }
 
 impl Library {
-    /// What users call it: its soname, else its file name, else `the program`.
+    /// The name for users: its soname, else its file name, else `the program`.
     pub fn title(&self) -> &str {
         let file = self.name.rsplit('/').next().filter(|name| !name.is_empty());
         self.soname.as_deref().or(file).unwrap_or("the program")
     }
 
-    /// What it is matched by: a library by its title, the program as the program.
+    /// The key for matching: a library's title, or that the object is the program.
     fn key(&self) -> &str {
         if self.name.is_empty() { "" } else { self.title() }
     }
 }
 
-/// One way in which two nodes' loaded objects differ. Its text is a sentence that names the library.
+/// A difference between two nodes' loaded objects. Its text is a sentence that names the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
-    /// Loaded here only.
+    /// The library is loaded here only.
     OnlyHere(Library),
-    /// Loaded there only.
+    /// The library is loaded there only.
     OnlyThere(Library),
-    /// Another build of it is there.
+    /// The other node has another build of it.
     Build {
-        /// Here.
+        /// The library here.
         mine: Library,
-        /// There.
+        /// The library there.
         theirs: Library,
     },
-    /// It lies at another address there.
+    /// The library is at another address there.
     Address {
-        /// Here.
+        /// The library here.
         mine: Library,
-        /// There.
+        /// The library there.
         theirs: Library,
     },
-    /// It has another size there, and no build ids tell whether it is the same.
+    /// The library has another size there, and there are no build identities that tell whether it is the same.
     Size {
-        /// Here.
+        /// The library here.
         mine: Library,
-        /// There.
+        /// The library there.
         theirs: Library,
     },
 }
@@ -112,13 +112,13 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Is it the kernel's own object? It differs with the kernel and holds no data of the program.
+/// Whether it is the kernel's own object, which differs with the kernel and holds no data of the program.
 fn is_kernels(library: &Library) -> bool {
     library.title().starts_with("linux-vdso") || library.title().starts_with("linux-gate")
 }
 
-/// How the objects of another node differ from those of this one, in this one's order; nothing if they are the same. The
-/// kernel's own object is not compared, the order of loading neither.
+/// The differences between the objects of this node and of another, in this node's order; empty if they are the same. The
+/// kernel's own object and the order of loading are not compared.
 pub fn differences(mine: &[Library], theirs: &[Library]) -> Vec<Difference> {
     let mut found = Vec::new();
     // A name can occur twice (dlmopen): each is matched with one that is left.

@@ -1,7 +1,7 @@
 //! The objects of the running process: their code for [`Code::reach`], their identity for [`crate::link_map`].
 //!
-//! The only part of this crate that touches the process it runs in. It reads what the dynamic linker tells of each object, inside the
-//! linker's own call, so no object can be unloaded meanwhile.
+//! This is the only part of the crate that uses the process it runs in. It reads what the dynamic linker tells about each
+//! object, inside the linker's own call, so no object can be unloaded meanwhile.
 //!
 //! Used by the runtime before a region's first run and at start. Allocates: not for signal handlers or the fault path.
 
@@ -12,11 +12,11 @@ use crate::input::Function;
 use crate::link_map::Library;
 use crate::reach::Code;
 
-/// Calls `use_code` with the code of all loaded objects. `symbols` are functions of the program beyond those that it exports
-/// ([`elf::symbols`] of its file), so that findings have names; it may be empty. Nothing if the dynamic linker names no
+/// Calls `use_code` with the code of all loaded objects. `symbols` are functions of the program in addition to those that it
+/// exports ([`elf::symbols`] of its file), so that findings have names; it may be empty. `None` if the dynamic linker names no
 /// object, as in a static program.
 ///
-/// Nothing can be loaded or unloaded during the call: `use_code` must not wait for somebody who calls `dlopen`.
+/// Nothing can be loaded or unloaded during the call: `use_code` must not wait for a thread that calls `dlopen`.
 pub fn with_code<R>(symbols: &[Function<'_>], use_code: impl FnOnce(&Code<'_>) -> R) -> Option<R> {
     with_objects(|objects| {
         let mut images: Vec<Image<'_>> = objects.iter().map(Loaded::image).collect();
@@ -31,14 +31,14 @@ pub fn libraries() -> Vec<Library> {
     with_objects(|objects| objects.iter().map(Loaded::library).collect()).unwrap_or_default()
 }
 
-/// An object as the dynamic linker describes it. It stays loaded as long as the linker's call lasts, for which `'a` stands.
+/// An object as the dynamic linker describes it. It stays loaded during the linker's call, for which `'a` stands.
 struct Loaded<'a> {
     name: String,
     base: u64,
     headers: &'a [libc::Elf64_Phdr],
 }
 
-/// What passes through the linker's callback.
+/// The state of the linker's callback.
 struct Visit<F, R> {
     visit: Option<F>,
     result: Option<R>,
@@ -52,8 +52,8 @@ fn with_objects<R, F: FnOnce(&[Loaded<'_>]) -> R>(visit: F) -> Option<R> {
     state.result
 }
 
-/// Called for the first object, with the linker's lock held, which may be taken again: so the list is gone through in here
-/// and used before the lock is given back.
+/// Called for the first object, with the linker's lock held, which is recursive: the whole list is read in here and used before
+/// the lock is freed.
 unsafe extern "C" fn first<F: FnOnce(&[Loaded<'_>]) -> R, R>(
     _: *mut libc::dl_phdr_info,
     _: usize,
@@ -98,7 +98,7 @@ impl<'a> Loaded<'a> {
         self.base.wrapping_add(header.p_vaddr)
     }
 
-    /// What a segment holds, if it is mapped for reading and never written.
+    /// The content of a segment, if it is mapped for reading and never written.
     fn constant(&self, header: &libc::Elf64_Phdr) -> Option<&'a [u8]> {
         if header.p_flags & libc::PF_R == 0 || header.p_flags & libc::PF_W != 0 {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Loaded<'a> {
         Some(unsafe { std::slice::from_raw_parts(start, header.p_filesz as usize) })
     }
 
-    /// A copy of a part that is written before the program runs only.
+    /// A copy of a part that is written only before the program runs.
     fn settled(&self, header: &libc::Elf64_Phdr) -> Vec<u8> {
         let inside = |h: &libc::Elf64_Phdr| {
             let end = header.p_vaddr.checked_add(header.p_memsz);
@@ -173,7 +173,7 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// What an aligned word of a written segment holds now.
+/// The present value of an aligned word of a writable segment.
 fn word(written: &[(u64, u64)], address: u64) -> Option<u64> {
     let end = address.checked_add(8)?;
     if !address.is_multiple_of(8) || !written.iter().any(|&(from, to)| from <= address && end <= to) {

@@ -1,9 +1,9 @@
 //! Loops that end only when another worker stores something.
 //!
-//! Used by `reach` on each function. An acquire load is an ordinary load on this machine, so a flag that is waited for can be
-//! seen by the loop alone. A loop makes *progress* if what its exits test goes back to something it changes itself: a counter,
-//! a pointer that moves on, a word it stores, the result of a call with effects. It *polls* if an exit's test goes back only to loads
-//! of memory it does not change.
+//! Used by `reach` on each function. An acquire load is an ordinary load on this machine, so a wait for a flag shows only in
+//! the loop. A loop makes *progress* if the values that its exits test come from something it changes itself: a counter, a
+//! pointer that advances, a word it stores, the result of a call with effects. It *polls* if an exit's test comes only from
+//! loads of memory it does not change.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,17 +15,17 @@ use crate::body::{self, Body, Callee};
 use crate::finding::{Finding, Kind, Operand};
 use crate::reach::{Budget, Code};
 
-/// The most loops of one function that are looked at.
+/// The most loops of one function that are examined.
 const MOST: usize = 4_096;
-/// How many instructions deep an address is named by what it was computed from.
+/// The number of instructions through which an address is named by its computation.
 const DEPTH: u32 = 6;
 
-/// What a call does, for a loop around it.
+/// The effect of a call on a loop around it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallEffect {
-    /// May write memory that a loop tests.
+    /// Whether it may write memory that a loop tests.
     pub(crate) stores: bool,
-    /// May read memory that other workers write.
+    /// Whether it may read memory that other workers write.
     pub(crate) loads: bool,
 }
 
@@ -82,11 +82,11 @@ fn search(
         }
         let found = Loop::new(code, body, &effects, &blocks).judge(budget)?;
         findings.extend(found.map(|f| f.finding));
-        // A loop that does work can have a way through it on which it only looks, as where it moves on when a flag is set.
+        // A loop that does work can contain a path on which it only reads, such as one that moves on when a flag is set.
         for part in quiet_parts(body, &blocks, &quiet, budget)? {
             looked_at += 1;
             let inner = Loop::new(code, body, &effects, &part);
-            // A part that counts ends by itself.
+            // A part with a counter ends by itself.
             findings.extend(inner.judge(budget)?.filter(|f| !f.counts).map(|f| f.finding));
         }
         let header = header(body, &blocks);
@@ -96,14 +96,14 @@ fn search(
     Some(())
 }
 
-/// The block by which a loop is entered; the first of several.
+/// The block by which a loop is entered; the first if there are several.
 fn header(body: &Body<'_>, blocks: &[u32]) -> u32 {
     let entered = |b: u32| b == 0 || body.graph.blocks[b as usize].before.iter().any(|p| !blocks.contains(p));
     let first = blocks.iter().copied().filter(|&b| entered(b)).min();
     first.or_else(|| blocks.iter().copied().min()).unwrap_or(0)
 }
 
-/// The smaller loops that are left of a loop if one branch in it never goes one way, of quiet blocks only.
+/// The smaller loops, of quiet blocks only, that are left if one branch of a loop never goes one way.
 fn quiet_parts(
     body: &Body<'_>,
     blocks: &[u32],
@@ -121,7 +121,7 @@ fn quiet_parts(
             continue;
         }
         for &never in next.iter().filter(|to| blocks.contains(to)) {
-            // What the branch reaches, and what reaches it, without that way.
+            // The blocks that the branch reaches, and those that reach it, without that way.
             let mut forward = vec![false; quiet.len()];
             let mut open: Vec<u32> = next.iter().copied().filter(|&to| to != never).collect();
             while let Some(block) = open.pop() {
@@ -159,21 +159,21 @@ fn quiet_parts(
     Some(parts)
 }
 
-/// What an exit's test goes back to.
+/// The origin of the value that an exit tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Test {
-    /// Something the loop changes.
+    /// Something that the loop changes.
     Progress,
     /// A load, by this instruction, of memory the loop does not change.
     Poll(u32),
-    /// Nothing that changes at all.
+    /// Nothing that changes.
     Constant,
 }
 
-/// A loop that waits.
+/// A finding of a loop that waits.
 struct Waiting {
     finding: Finding,
-    /// It gives up by itself.
+    /// Whether it gives up by itself.
     counts: bool,
 }
 
@@ -183,17 +183,17 @@ struct Loop<'b, 'c, 'a> {
     body: &'b Body<'c>,
     effects: &'b [Option<CallEffect>],
     blocks: &'b [u32],
-    /// Is this block in the loop?
+    /// Whether each block is in the loop.
     within: Vec<bool>,
-    /// Registers written in the loop.
+    /// The registers written in the loop.
     writes: Registers,
-    /// Places written by explicit operands whose registers do not change in the loop.
+    /// The places written by explicit operands whose registers do not change in the loop.
     written: HashSet<u64>,
     /// All stores by explicit operands, by their displacement.
     stores: HashMap<u64, Vec<u32>>,
-    /// Writes memory other than its stack, calls not counted.
+    /// Whether it writes memory other than its stack, calls not counted.
     writes_memory: bool,
-    /// Calls something that may write memory.
+    /// Whether it calls something that may write memory.
     calls_writer: bool,
 }
 
@@ -240,7 +240,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         blocks.iter().flat_map(move |&b| body.graph.blocks[b as usize].ins.iter().copied())
     }
 
-    /// The stores to the place of this name that the instruction there reads.
+    /// The stores to the place of this name that the instruction `reader` reads.
     fn stores_to(&self, name: u64, reader: &Instruction, budget: &mut Budget) -> Option<Vec<u32>> {
         let mut found = Vec::new();
         for &at in self.stores.get(&reader.memory_displacement64()).into_iter().flatten() {
@@ -255,16 +255,16 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         &self.body.ins[at as usize].instruction
     }
 
-    /// Neither writes shared memory nor calls anything that does.
+    /// Whether it neither writes shared memory nor calls anything that does.
     fn only_looks(&self) -> bool {
         !self.writes_memory && !self.calls_writer
     }
 
-    /// Whether it waits. The outer `None` is a used-up budget.
+    /// The finding, if it waits. The outer `None` means that the budget is used up.
     fn judge(&self, budget: &mut Budget) -> Option<Option<Waiting>> {
         let mut poll = None;
         let mut progress = false;
-        // Do all exits that poll lead to where the program gives up, as for an error?
+        // Whether all polling exits lead to where the program gives up, as for an error.
         let mut checks = true;
         for &number in self.blocks {
             let block = &self.body.graph.blocks[number as usize];
@@ -284,7 +284,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             }
         }
         let Some(at) = poll else { return Some(None) };
-        // A counter beside the poll ends the loop without another worker, unless looking is all that it does.
+        // A counter beside the poll ends the loop without another worker, unless the loop only reads.
         let kind = match (progress, self.only_looks()) {
             (_, true) => Kind::Wait,
             (false, false) => Kind::MayWait,
@@ -299,10 +299,10 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(Some(Waiting { finding: Finding { address: i.ip(), kind, operand }, counts: progress }))
     }
 
-    /// What the branch that ends a block goes back to.
+    /// The origin of the value that the branch at a block's end tests.
     fn test(&self, branch: u32, budget: &mut Budget) -> Option<Test> {
         let mut poll = None;
-        // Depth first, by hand: 1 is on the path, 2 is done.
+        // A depth-first search without recursion: 1 is on the path, 2 is done.
         let mut state = vec![0u8; self.body.ins.len()];
         let mut path: Vec<(u32, Vec<u32>)> = Vec::new();
         let mut open = Some(branch);
@@ -335,7 +335,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(poll.map_or(Test::Constant, Test::Poll))
     }
 
-    /// The instructions of the loop that made what this one reads, and what its memory says.
+    /// The instructions of the loop that produced the values that this one reads, and the result for its memory.
     fn sources(&self, at: u32, sources: &mut Vec<u32>, budget: &mut Budget) -> Option<Test> {
         let ins = &self.body.ins[at as usize];
         if let Some(effect) = self.effects[at as usize]
@@ -373,7 +373,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             return Some(Test::Constant);
         }
         if self.body.is_private(i) {
-            // Its own variable: only by its address may anybody write it, most likely this loop does.
+            // The variable is the worker's own: others can write it only through its address, and most likely this loop does.
             return Some(match (self.body.is_taken(i), self.only_looks()) {
                 (false, _) => Test::Constant,
                 (true, false) => Test::Progress,
@@ -383,7 +383,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(Test::Poll(at))
     }
 
-    /// The instructions of the loop that made these registers for an instruction.
+    /// The instructions of the loop that produced the values of these registers for an instruction.
     fn makers(
         &self,
         at: u32,
@@ -405,7 +405,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
                 budget,
             )?;
             for source in made.found {
-                // What a call leaves in other registers is nobody's value.
+                // The value that a call leaves in other registers is undefined.
                 let call = self.effects[source as usize].is_some() && self.instruction(source).is_call_near();
                 let indirect = self.instruction(source).is_call_near_indirect();
                 if one & RETURNED != 0 || !(call || indirect) {
@@ -416,7 +416,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(())
     }
 
-    /// A name for the place of a memory operand, the same in all rounds of the loop, if no register in it changes.
+    /// A name for the place of a memory operand that is the same in all rounds, if no register in it changes.
     fn simple_place(&self, i: &Instruction) -> Option<u64> {
         let (base, index) = (i.memory_base(), i.memory_index());
         if (bit(base) | bit(index)) & self.writes != 0 && !i.is_ip_rel_memory_operand() {
@@ -427,8 +427,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(place_name(i, part(base), part(index)))
     }
 
-    /// The same, also where the address is computed in the loop from what does not change. The outer `None` is a
-    /// used-up budget.
+    /// A name for the place of a memory operand, also where the address is computed in the loop from values that do not change.
+    /// The outer `None` means that the budget is used up.
     fn place(&self, at: u32, depth: u32, budget: &mut Budget) -> Option<Option<u64>> {
         let i = self.instruction(at);
         if let Some(name) = self.simple_place(i) {
@@ -446,7 +446,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(Some(place_name(i, parts[0], parts[1])))
     }
 
-    /// A name for what a register holds, if that is the same in all rounds.
+    /// A name for the value of a register, if that is the same in all rounds.
     fn held(&self, register: Register, at: u32, depth: u32, budget: &mut Budget) -> Option<Option<u64>> {
         let set = bit(register);
         if set & self.writes == 0 {
@@ -484,7 +484,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             (Mnemonic::Add, OpKind::Register) => {
                 let left = self.held(i.op0_register(), maker, depth - 1, budget)?;
                 let right = self.held(i.op1_register(), maker, depth - 1, budget)?;
-                // Either order is the same sum.
+                // The sum is the same in either order.
                 left.zip(right).map(|(a, b)| named(&(opcode, a.min(b), a.max(b))))
             }
             (Mnemonic::Add | Mnemonic::Shl | Mnemonic::Sal | Mnemonic::Imul, _) if i.op_count() == 2 => {
@@ -514,13 +514,13 @@ fn place_name(i: &Instruction, base: u64, index: u64) -> u64 {
     named(&("memory", base, index, scale, i.memory_displacement64(), i.memory_segment() as u32))
 }
 
-/// Does the instruction have a memory operand that it reads?
+/// Whether the instruction reads a memory operand.
 fn reads_operand(i: &Instruction) -> bool {
     let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
     memory && i.mnemonic() != Mnemonic::Lea
 }
 
-/// Does it have one that it writes?
+/// Whether the instruction writes a memory operand.
 fn writes_operand(i: &Instruction) -> bool {
     i.op_count() > 0
         && i.op0_kind() == OpKind::Memory

@@ -1,7 +1,7 @@
-//! What a function does between barriers: which of its findings and calls can come between one barrier that it calls and the next.
+//! The phases of a function: the findings and calls that can come between one barrier that it calls and the next.
 //!
-//! Used by `reach`, for the function that it is asked for. A region that synchronises only behind its last barrier, as a reduction
-//! does, can run under another protocol until there.
+//! Used by `reach`, for the function that it is asked for. A region that synchronises only behind its last barrier, as a
+//! reduction does, can run under another protocol until there.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,25 +10,25 @@ use crate::finding::{Finding, Kind};
 use crate::input::Handlers;
 use crate::reach::Code;
 
-/// The entry point whose calls begin phases.
+/// The entry points whose calls begin phases.
 const BARRIERS: [&str; 2] = ["GOMP_barrier", "__kmpc_barrier"];
 
 /// What can happen from one place until the next barrier or the function's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phase {
-    /// Where a barrier returns to; the function's first instruction for the phase that it begins with.
+    /// The address to which a barrier returns; for the first phase, the function's first instruction.
     pub begin: u64,
-    /// Everything found, by address.
+    /// All findings, by address.
     pub findings: Vec<Finding>,
-    /// The known library entry points called.
+    /// The names of the known library entry points called.
     pub calls: BTreeSet<String>,
 }
 
-/// The phases of the first of these functions, which can reach the others and has these `findings`. None if another one calls the
-/// barrier, or something may be thrown: then it is not known what follows what.
+/// The phases of the first of these functions, which can reach the others and has these `findings`. `None` if another one calls
+/// the barrier, or something may be thrown, since the order is then unknown.
 ///
-/// Workers that come from one phase may meet at different calls of the barrier, as where a compiler doubled the code around it: what
-/// any of them may do next counts for all.
+/// Workers that come from one phase may meet at different calls of the barrier, for instance where a compiler doubled the code
+/// around it: the next phases of all of them then count as one.
 pub(crate) fn phases(
     code: &Code<'_>,
     bodies: &[Body<'_>],
@@ -50,7 +50,7 @@ pub(crate) fn phases(
     }
     let ends = |at: u32| calls.get(&at).is_some_and(|callees| callees.iter().any(is_barrier));
     let barriers: Vec<u32> = (0..first.ins.len() as u32).filter(|&at| ends(at)).collect();
-    // Where each begins; that behind a barrier which nothing of the function follows ends at once.
+    // The begin of each phase; one behind a barrier that no code of the function follows ends at once.
     let begins: Vec<u32> =
         std::iter::once(0).chain(barriers.iter().map(|&at| first.ins[at as usize].next)).collect();
     let reached: Vec<HashSet<u32>> = begins.iter().map(|&at| until_barrier(first, at, &ends)).collect();
@@ -65,7 +65,7 @@ pub(crate) fn phases(
     let phase = |(at, begin): (usize, &u32)| {
         let same = || (0..begins.len()).filter(|&other| together[other] == together[at]);
         let is_here = |finding: &&Finding| {
-            // A loop that waits may have barriers in it.
+            // A loop that waits may contain barriers.
             let anywhere = matches!(finding.kind, Kind::Wait | Kind::MayWait);
             anywhere
                 || !everywhere.contains(&finding.address)
@@ -84,7 +84,8 @@ fn ips<'b>(bodies: &'b [Body<'_>]) -> impl Iterator<Item = u64> + 'b {
     bodies.iter().flat_map(|body| &body.ins).map(|ins| ins.instruction.ip())
 }
 
-/// For each phase a number that it shares with those that workers may be in at the same time, from those that may follow each.
+/// A number for each phase that it shares with those that workers may be in at the same time, computed from the phases that may
+/// follow each.
 fn together(nexts: &[Vec<usize>]) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..nexts.len()).collect();
     loop {
@@ -105,7 +106,7 @@ fn together(nexts: &[Vec<usize>]) -> Vec<usize> {
     }
 }
 
-/// The addresses of what these instructions of the first function can reach, and the known entry points called.
+/// The addresses of all that these instructions of the first function can reach, and the known entry points called.
 fn within(
     bodies: &[Body<'_>],
     index: &HashMap<u64, usize>,
@@ -134,12 +135,12 @@ fn within(
     (own.chain(deep).collect(), names)
 }
 
-/// The instructions to which control can pass from `from` on without a barrier; barriers themselves are among them.
+/// The instructions to which control can pass from `from` on without a barrier, including the barriers themselves.
 fn until_barrier(body: &Body<'_>, from: u32, ends: &dyn Fn(u32) -> bool) -> HashSet<u32> {
     let mut reached = HashSet::new();
     let mut open = vec![from];
     while let Some(at) = open.pop() {
-        // None where nothing follows.
+        // Control ends where nothing follows.
         if at as usize >= body.ins.len() || !reached.insert(at) || ends(at) {
             continue;
         }
@@ -160,11 +161,11 @@ mod tests {
 
     #[test]
     fn workers_that_may_meet_at_different_calls_are_in_phases_together() {
-        // One after the other.
+        // The phases come one after the other.
         assert_eq!(together(&[vec![1], vec![2], vec![]]), [0, 1, 2]);
-        // From the first phase to either of two, and from those to one each.
+        // The first phase leads to either of two, and each of those to one.
         assert_eq!(together(&[vec![1, 2], vec![3], vec![4], vec![], vec![]]), [0, 1, 1, 3, 3]);
-        // A loop: the barrier in it or that behind it.
+        // In a loop, either the barrier in it or the one behind it follows.
         assert_eq!(together(&[vec![1], vec![1, 2], vec![]]), [0, 1, 1]);
     }
 }

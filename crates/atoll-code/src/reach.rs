@@ -1,6 +1,6 @@
-//! From one function to all that it can reach, and the verdict.
+//! Follows one function to all code that it can reach, and gives the verdict.
 //!
-//! Stands on `body` (one function), `loops` (which of its loops wait) and `value` (what callbacks are).
+//! Stands on `body` (one function), `loops` (which of its loops wait) and `value` (the functions given as callbacks).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,14 +11,14 @@ use crate::known::Effect;
 use crate::loops;
 use crate::phases::{self, Phase};
 
-/// How much is followed before [`Kind::Limit`] is found.
+/// The work after which [`Kind::Limit`] is found.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Instructions, over all functions.
+    /// The most instructions, over all functions.
     pub instructions: usize,
-    /// Functions.
+    /// The most functions.
     pub functions: usize,
-    /// Steps of following values and loops.
+    /// The most steps of following values and loops.
     pub steps: usize,
 }
 
@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left of the limits.
+/// The rest of the limits.
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) instructions: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Takes one from the steps; false if none is left.
+    /// Takes one step; returns false if none is left.
     pub(crate) fn step(&mut self) -> bool {
         let left = self.steps > 0;
         self.steps = self.steps.saturating_sub(1);
@@ -44,20 +44,20 @@ impl Budget {
     }
 }
 
-/// What a function can reach.
+/// The result for a function: all that it can reach.
 #[derive(Debug, Clone)]
 pub struct Reach {
-    /// What follows for the protocol.
+    /// The consequence for the protocol.
     pub verdict: Verdict,
-    /// Everything found, by address.
+    /// All findings, by address.
     pub findings: Vec<Finding>,
-    /// The known library entry points called.
+    /// The known library entry points called, with their effects.
     pub calls: BTreeMap<String, Effect>,
-    /// The same by phases, from barrier to barrier, if it is known which they are. The first begins with the function.
+    /// The phases from barrier to barrier, if they are known. The first begins with the function.
     pub phases: Vec<Phase>,
-    /// How many functions were looked at, the first included.
+    /// The number of functions examined, the first included.
     pub functions: usize,
-    /// How many instructions were looked at.
+    /// The number of instructions examined.
     pub instructions: usize,
 }
 
@@ -65,18 +65,18 @@ pub struct Reach {
 #[derive(Debug)]
 pub struct Code<'a> {
     objects: Vec<Object<'a>>,
-    /// Start, end, object, segment; by start.
+    /// The segments: start, end, object, segment; sorted by start.
     stretches: Vec<(u64, u64, usize, usize)>,
     limits: Limits,
 }
 
 impl<'a> Code<'a> {
-    /// The code of these objects. Their slots should be resolved between them already ([`crate::elf::link`]).
+    /// The code of these objects, whose slots should be resolved between them already ([`crate::elf::link`]).
     pub fn new(mut objects: Vec<Object<'a>>) -> Code<'a> {
         let mut stretches = Vec::new();
         for (index, object) in objects.iter_mut().enumerate() {
             object.slots.sort_by_key(|slot| slot.address);
-            // Of several symbols at one address one with a name and an end is kept.
+            // Of several symbols at one address, one with a name and an end is kept.
             object.functions.sort_by_key(|f| (f.start, f.name.is_none(), u64::MAX - f.end));
             object.functions.dedup_by(|next, kept| {
                 let same = next.start == kept.start;
@@ -95,7 +95,7 @@ impl<'a> Code<'a> {
         Code { objects, stretches, limits: Limits::default() }
     }
 
-    /// The same with other limits.
+    /// The code with other limits.
     pub fn with_limits(self, limits: Limits) -> Code<'a> {
         Code { limits, ..self }
     }
@@ -116,7 +116,7 @@ impl<'a> Code<'a> {
         self.stretch(address).map(|(object, _)| object)
     }
 
-    /// What lies from this address to the end of its segment.
+    /// The bytes from this address to the end of its segment.
     fn bytes(&self, address: u64, executable: bool) -> Option<&'a [u8]> {
         let (object, segment) = self.stretch(address)?;
         let segment = &self.objects[object].segments[segment];
@@ -131,7 +131,7 @@ impl<'a> Code<'a> {
         self.bytes(address, true)
     }
 
-    /// What is mapped from this address to the end of its segment.
+    /// The mapped bytes from this address to the end of its segment.
     pub(crate) fn table(&self, address: u64) -> Option<&'a [u8]> {
         self.bytes(address, false)
     }
@@ -141,7 +141,7 @@ impl<'a> Code<'a> {
         self.bytes(address, false)?.first_chunk().copied()
     }
 
-    /// The slot at this address, and whose it is.
+    /// The slot at this address.
     pub(crate) fn slot(&self, address: u64) -> Option<&crate::input::Slot<'a>> {
         self.objects.iter().find_map(|object| {
             let at = object.slots.binary_search_by_key(&address, |slot| slot.address).ok()?;
@@ -149,15 +149,15 @@ impl<'a> Code<'a> {
         })
     }
 
-    /// The function, or part of one, around an address.
+    /// The function, or part of one, that contains an address.
     pub fn function(&self, address: u64) -> Option<&Function<'a>> {
         let functions = &self.objects[self.object_of(address)?].functions;
         let behind = functions.partition_point(|f| f.start <= address);
-        // Symbols may lie within others: look a few further back.
+        // Symbols may lie within others, so a few earlier ones are checked, too.
         functions[..behind].iter().rev().take(4).find(|f| address == f.start || address < f.end)
     }
 
-    /// An address in words: the function it is in with the offset, and its object with the offset there.
+    /// A description of an address: its function with the offset, and its object with the offset there.
     pub fn describe(&self, address: u64) -> String {
         let around = |o: &&Object<'_>| (o.base.max(1)..o.end).contains(&address);
         let Some(object) =
@@ -174,7 +174,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// A finding in one sentence without a full stop.
+    /// A finding as a sentence without a full stop.
     pub fn sentence(&self, finding: &Finding) -> String {
         let place = match finding.operand {
             Operand::Global(address) => format!(" of the global at {}", self.describe(address)),
@@ -184,7 +184,7 @@ impl<'a> Code<'a> {
         format!("{} has {}{place}", self.describe(finding.address), finding.kind)
     }
 
-    /// All that the function at this address can reach.
+    /// Everything that the function at this address can reach.
     pub fn reach(&self, function: u64) -> Reach {
         let mut budget = Budget { instructions: self.limits.instructions, steps: self.limits.steps };
         let mut bodies: Vec<Body> = Vec::new();
@@ -195,7 +195,7 @@ impl<'a> Code<'a> {
         let mut waiting = vec![function];
         loop {
             let Some(start) = waiting.pop() else {
-                // What lies behind a call that never returns is not reached from there: look again without it.
+                // Code behind a call that never returns is not reached from there: the function is examined again without it.
                 let more = never_return(&bodies, &index, &ending);
                 if more.is_empty() {
                     break;
@@ -250,8 +250,8 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The functions that call others but never return, beyond those known of. Found from those that can return upwards, so a
-/// recursion without an end counts.
+/// The functions that call others but never return, besides those already known. They are found upwards from functions that can
+/// return, so an endless recursion counts.
 fn never_return(bodies: &[Body<'_>], index: &HashMap<u64, usize>, known: &HashSet<u64>) -> Vec<u64> {
     let mut returns: Vec<bool> = bodies.iter().map(|body| body.returns).collect();
     loop {
@@ -265,7 +265,7 @@ fn never_return(bodies: &[Body<'_>], index: &HashMap<u64, usize>, known: &HashSe
         }
         found.into_iter().for_each(|at| returns[at] = true);
     }
-    // Only where somebody goes on behind a call does it matter.
+    // The answer matters only where code follows a call.
     let matters = |start: &u64| {
         !known.contains(start)
             && bodies

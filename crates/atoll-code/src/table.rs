@@ -1,7 +1,7 @@
-//! Jump tables: where a `switch` can go.
+//! Jump tables: the targets of a `switch`.
 //!
-//! Used by `body`; which table it is comes from `value`. How many entries it has is taken from the comparison before the
-//! jump, never guessed: an entry too few would be code not looked at.
+//! Used by `body`; `value` tells which table is used. The number of its entries is taken from the comparison before the jump
+//! and never guessed: with an entry too few, some code would not be examined.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -9,19 +9,19 @@ use crate::access::{FLAG_BIT, bit};
 use crate::graph::NONE;
 use crate::value::{Entry, Value, Values};
 
-/// The largest table that is followed.
+/// The most entries of a table that is followed.
 const MOST: u64 = 16_384;
-/// How far before the jump its comparison is looked for, in instructions.
+/// The number of instructions before the jump within which its comparison is searched for.
 const DISTANCE: usize = 200;
 
-/// Where the index is, going backwards from its use.
+/// The place of the index, going backwards from its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Index {
     In(Register),
     At(Register, u64),
 }
 
-/// Register or simple memory operand number `operand`.
+/// The register or simple memory operand with the number `operand`.
 fn index_of(i: &Instruction, operand: u32) -> Option<Index> {
     match i.try_op_kind(operand).ok()? {
         OpKind::Register => Some(Index::In(i.try_op_register(operand).ok()?.full_register())),
@@ -32,7 +32,7 @@ fn index_of(i: &Instruction, operand: u32) -> Option<Index> {
     }
 }
 
-/// Where an indirect jump can go; nothing if that is not known.
+/// The targets of an indirect jump; `None` if they are not known.
 pub(crate) fn targets(values: &mut Values<'_, '_, '_>, jump: u32) -> Option<Vec<u64>> {
     let (base, entry) = match values.branch(jump)? {
         Value::Number(target) => return Some(vec![target]),
@@ -59,14 +59,14 @@ pub(crate) fn targets(values: &mut Values<'_, '_, '_>, jump: u32) -> Option<Vec<
     Some(found)
 }
 
-/// How many entries the table has, by the comparison or mask that the index went through.
+/// The number of entries of the table, by the comparison or mask that the index went through.
 fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
     let (mut block, place) = values.graph.place(entry.at);
     let mut index = Index::In(entry.index.full_register());
     let mut end = place as usize;
-    // The comparison must have come out as at most this plus the number compared with.
+    // The comparison must have found at most the number compared with, plus this.
     let mut wanted: Option<u64> = None;
-    // What was compared, and how many entries there are if the index is a copy of it.
+    // The compared place, and the number of entries if the index is a copy of it.
     let mut compared: Option<(Index, u64)> = None;
     for _ in 0..DISTANCE {
         let current = &values.graph.blocks[block as usize];
@@ -81,7 +81,7 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
                 (Some(more), Mnemonic::Cmp | Mnemonic::Sub, Ok(limit)) => {
                     index_of(&i, 0).zip(limit.checked_add(more))
                 }
-                // Before what made it there is something else in its place.
+                // Before the instruction that produced it, the place holds something else.
                 _ => compared.filter(|&(place, _)| keeps(&i, writes, place)),
             };
             if let Some((place, limit)) = compared
@@ -113,7 +113,7 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
     None
 }
 
-/// Does an instruction leave what is in this place as it is?
+/// Whether an instruction leaves the content of this place unchanged.
 fn keeps(i: &Instruction, writes: u64, place: Index) -> bool {
     let unwritten = match place {
         Index::In(register) => writes & bit(register) == 0,
@@ -122,7 +122,7 @@ fn keeps(i: &Instruction, writes: u64, place: Index) -> bool {
     unwritten && before(i, writes, place) == Some(place)
 }
 
-/// Where the index was before an instruction; nothing if the instruction made it.
+/// The place of the index before an instruction; `None` if the instruction produced it.
 fn before(i: &Instruction, writes: u64, index: Index) -> Option<Index> {
     match index {
         Index::In(register) if writes & bit(register) != 0 => match i.mnemonic() {

@@ -1,22 +1,22 @@
-//! Unwinding information: where functions begin and end, and where control goes when something is thrown.
+//! Unwinding information: the starts and ends of functions, and the places to which control goes when something is thrown.
 //!
-//! `elf` reads the index of an image, `body` the landing pads of a function, which no jump leads to. Layouts are those that gcc and
-//! clang write on this machine; a table in another one is told apart, not guessed at.
+//! `elf` reads the index of an image, `body` the landing pads of a function, which no jump reaches. The layouts are those that
+//! gcc and clang write on this machine; a table in another layout is recognised and not interpreted.
 //!
 //! Source: the Linux Standard Base, "Exception Frames", and the Itanium C++ ABI's exception tables.
 
 use crate::input::{Function, Handlers};
 
-/// The index's head as all linkers write it: version 1, relative pointers, sorted pairs of 4 bytes.
+/// The head of the index as all linkers write it: version 1, relative pointers, sorted pairs of 4 bytes.
 const INDEX: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-/// No value.
+/// The encoding of an omitted value.
 const OMITTED: u8 = 0xff;
-/// Four bytes relative to their own place.
+/// The encoding of four bytes relative to their own place.
 const RELATIVE: u8 = 0x1b;
-/// No index has more entries.
+/// The most entries of an index.
 const MOST: u32 = 1 << 22;
 
-/// Reads bytes forward; nothing behind the end.
+/// Reads bytes forward; returns `None` at the end.
 struct Reader<'a> {
     bytes: &'a [u8],
     /// The address of the next byte.
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         self.word().map(|word| i64::from(word.cast_signed()))
     }
 
-    /// A number in groups of seven bits.
+    /// A number in groups of seven bits (LEB128).
     fn number(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A pointer in one of the encodings in use: the value, or `None` inside where it is left out.
+    /// A pointer in one of the encodings in use: the value, or an inner `None` if it is omitted.
     fn pointer(&mut self, encoding: u8) -> Option<Option<u64>> {
         let place = self.address;
         let value = match encoding {
@@ -65,12 +65,12 @@ impl<'a> Reader<'a> {
                 let offset = self.offset()?;
                 (offset != 0).then(|| place.wrapping_add_signed(offset))
             }
-            // The same with eight bytes, as the medium code model has it.
+            // Eight relative bytes, as the medium code model has them.
             0x1c => {
                 let offset = i64::from_le_bytes(*self.take(8)?.first_chunk()?);
                 (offset != 0).then(|| place.wrapping_add_signed(offset))
             }
-            // Absolute, of 4 bytes with and without sign, or of 8.
+            // Absolute values: of 4 bytes with and without sign, or of 8.
             0x03 | 0x0b => Some(u64::from(self.word()?)).filter(|&v| v != 0),
             0x00 | 0x04 | 0x0c => Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?)).filter(|&v| v != 0),
             _ => return None,
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The functions that an index at `address` lists. `bytes` gives what lies from an address on.
+/// The functions in an index at `address`. `bytes` returns the bytes from an address on.
 pub(crate) fn functions<'a, 'n>(address: u64, bytes: &dyn Fn(u64) -> Option<&'a [u8]>) -> Vec<Function<'n>> {
     read_index(address, bytes).unwrap_or_default()
 }
@@ -106,7 +106,7 @@ fn read_index<'a, 'n>(address: u64, bytes: &dyn Fn(u64) -> Option<&'a [u8]>) -> 
     Some(found)
 }
 
-/// The entry of one function: its length and its table of handlers.
+/// Reads the entry of one function: its length and its table of handlers.
 fn read_entry<'a, 'n>(
     start: u64,
     entry: u64,
@@ -127,7 +127,7 @@ fn read_entry<'a, 'n>(
     Some(Function { start, end, name: None, handlers })
 }
 
-/// How the entries of a common part give their tables of handlers.
+/// Reads from a common part how its entries encode their tables of handlers.
 fn read_common<'a>(common: u64, bytes: &dyn Fn(u64) -> Option<&'a [u8]>) -> Option<u8> {
     let mut reader = Reader { bytes: bytes(common)?, address: common };
     reader.word()?;
@@ -136,7 +136,7 @@ fn read_common<'a>(common: u64, bytes: &dyn Fn(u64) -> Option<&'a [u8]>) -> Opti
     let name = reader.bytes.iter().take(16).position(|&b| b == 0)?;
     let letters = reader.take(name)?;
     reader.byte()?;
-    // Alignments and the return address's register.
+    // Alignments and the number of the return address's register.
     reader.number()?;
     reader.number()?;
     reader.number()?;
@@ -154,7 +154,7 @@ fn read_common<'a>(common: u64, bytes: &dyn Fn(u64) -> Option<&'a [u8]>) -> Opti
                 }
             }
             b'P' => {
-                // The personality's pointer may be one to its address: only its size matters.
+                // The personality's pointer may be indirect: only its size matters.
                 let encoding = reader.byte()?;
                 reader.take(if matches!(encoding & 0x0f, 0x03 | 0x0b) { 4 } else { 8 })?;
             }
@@ -165,7 +165,7 @@ fn read_common<'a>(common: u64, bytes: &dyn Fn(u64) -> Option<&'a [u8]>) -> Opti
     Some(table)
 }
 
-/// Where control can go when something is thrown in this function; nothing if its table is not understood.
+/// The places to which control can go when something is thrown in this function; `None` if its table is not understood.
 pub(crate) fn landing_pads(function: &Function<'_>, address: u64, table: &[u8]) -> Option<Vec<u64>> {
     let mut reader = Reader { bytes: table, address };
     let start_encoding = reader.byte()?;

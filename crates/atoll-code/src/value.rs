@@ -1,4 +1,4 @@
-//! What a register holds where that is a constant, a function's address, or an entry of a jump table.
+//! The values of registers: constants, a function's address, or an entry of a jump table.
 //!
 //! Used by `body` for indirect calls and for functions given to the runtime, and by `table` for jumps.
 
@@ -9,10 +9,10 @@ use crate::body::Ins;
 use crate::graph::Graph;
 use crate::reach::{Budget, Code};
 
-/// How many instructions deep a value is followed.
+/// The number of instructions through which a value is followed.
 const DEPTH: u32 = 16;
 
-/// What a register holds.
+/// The value of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value {
     Number(u64),
@@ -26,11 +26,11 @@ pub(crate) enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) table: u64,
-    /// Bytes of an entry.
+    /// The bytes of an entry.
     pub(crate) size: u32,
     /// The instruction that loads it.
     pub(crate) at: u32,
-    /// What says which entry.
+    /// The register with the number of the entry.
     pub(crate) index: Register,
 }
 
@@ -47,7 +47,7 @@ impl Values<'_, '_, '_> {
         self.ins[at as usize].instruction
     }
 
-    /// What the register holds before this instruction.
+    /// The value of the register before this instruction.
     pub(crate) fn register(&mut self, register: Register, at: u32) -> Option<Value> {
         self.followed(register, at, DEPTH)
     }
@@ -158,7 +158,7 @@ impl Values<'_, '_, '_> {
         None
     }
 
-    /// Where an indirect call or jump goes, or the table entry it goes by.
+    /// The target of an indirect call or jump, or the table entry that holds it.
     pub(crate) fn branch(&mut self, at: u32) -> Option<Value> {
         let i = self.instruction(at);
         match i.op0_kind() {

@@ -1,4 +1,4 @@
-//! Bytes that are no code, and files that are no objects: answers, no panic, bounded work.
+//! Tests with bytes that are no code, and files that are no objects: the analysis answers without a panic, in bounded work.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -47,7 +47,7 @@ proptest! {
         look(&text, &data, 0x1000 + at, functions, slots);
     }
 
-    /// Real instructions in random order make more flow than random bytes do.
+    /// Real instructions in random order make more control flow than random bytes do.
     #[test]
     fn random_instructions(choices in prop::collection::vec((0usize..20, any::<i8>()), 0..1500)) {
         const PIECES: [&[u8]; 16] = [

@@ -16,7 +16,7 @@ fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// Builds a program, prints the table of its regions and gives their verdicts.
+/// Builds a program, prints the table of its regions and returns their verdicts.
 fn table(compiler: &str, options: &[&str], source: &Path) -> Vec<(String, &'static str)> {
     let out = tempfile::tempdir().unwrap();
     let program = out.path().join("program");
@@ -74,7 +74,7 @@ fn workloads_have_the_verdicts_their_sources_say() {
                 let any = |wanted: &str| verdicts.iter().any(|v| v.1 == wanted);
                 assert!(!any("unknown"), "{name}: everything in it can be followed");
                 match name {
-                    // clang's reductions have an atomic way.
+                    // clang's reductions can also be done by atomic operations.
                     "bt" | "sp" | "cg" | "ep" | "stencil" if compiler == "gcc" => {
                         assert!(all("plain"), "{name}");
                     }

@@ -1,4 +1,4 @@
-//! The running process's own objects and code.
+//! Tests on the running process's own objects and code.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -14,7 +14,7 @@ extern "C" fn counts(by: u64) -> u64 {
     COUNT.fetch_add(by, Ordering::SeqCst)
 }
 
-/// The number there; in assembly, as what the compiler adds in tests to catch mistakes may print, under a lock.
+/// The number at `a`; in assembly, because code that the compiler adds in tests to catch mistakes may print, under a lock.
 #[unsafe(naked)]
 extern "C" fn first(a: *const u64) -> u64 {
     std::arch::naked_asm!("mov rax, [rdi]", "ret")

@@ -1,4 +1,4 @@
-//! Functions whose verdict their name says, at every level of optimisation.
+//! Tests of functions whose names tell their verdict, at every level of optimisation.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -61,12 +61,12 @@ fn kind(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// All functions of a file have the verdict their names begin with.
+/// Checks that all functions of a file have the verdict with which their names begin.
 fn check(source: &str, compilers: &[&str]) {
     let mut wrong = Vec::new();
     for compiler in compilers {
         each(compiler, source, &mut |name, options, reach, sentences| {
-            // There `it != end` is a call, and whether `++it` changes what it looks at cannot be told.
+            // There `it != end` is a call, and it cannot be determined whether `++it` changes what the call reads.
             if name == "plain_vector" && options == "-O0" {
                 return;
             }
@@ -127,7 +127,7 @@ fn calls_are_reported_by_name() {
     });
 }
 
-/// The barrier is known by gcc's name only.
+/// Only gcc's name of the barrier occurs.
 #[test]
 fn phases_have_the_verdicts_their_names_say() {
     each("gcc", "phases.c", &mut |name, options, reach, sentences| {
@@ -144,7 +144,7 @@ fn phases_have_the_verdicts_their_names_say() {
             assert!(reach.phases.is_empty(), "{about}");
             return;
         }
-        // A compiler may double a barrier, and phases that are alike come in any order.
+        // A compiler may double a barrier, and phases that are alike may come in any order.
         assert_eq!(got.chars().next(), wanted.chars().next(), "{about}");
         let kinds = |text: &str| ['0', '1'].map(|digit| text.chars().skip(1).any(|other| other == digit));
         assert_eq!(kinds(&got), kinds(wanted), "{about}");

@@ -1,7 +1,7 @@
-//! How fast diffs of 4K pages are made and merged: `cargo bench -p atoll-coherence`.
+//! Measures how fast diffs of 4K pages are made and merged: `cargo bench -p atoll-coherence`.
 //!
-//! Pages as programs leave them: unchanged; a few stores; every other integer written, as where two nodes deal out elements;
-//! doubles that changed in their lower bytes; all written.
+//! The pages are as programs leave them: unchanged; with a few stores; with every other integer written, as where two nodes
+//! deal out elements; with doubles that changed in their lower bytes; completely written.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,11 +9,11 @@ use std::time::Instant;
 use atoll_coherence::diff;
 
 const PAGE: usize = 4096;
-/// Pages of each kind: more than the caches nearest to a core hold.
+/// The number of pages of each kind: more than the caches nearest to a core hold.
 const PAGES: usize = 512;
 const RUNS: usize = 41;
 
-/// splitmix64.
+/// The next random number of the splitmix64 generator.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut x = *state;
@@ -45,7 +45,7 @@ const KINDS: [(&str, Change); 5] = [
     ("every byte", |page, _| page.iter_mut().for_each(|byte| *byte = !*byte)),
 ];
 
-/// The median of what `work` takes for a page, in nanoseconds.
+/// The median of the times that `work` takes for a page, in nanoseconds.
 fn median(mut work: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..RUNS)
         .map(|_| {

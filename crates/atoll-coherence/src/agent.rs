@@ -1,8 +1,8 @@
-//! A node's part in the protocols: its copies, the entries of the pages it is home of, and the barrier.
+//! A node's part in the protocols: its copies, the directory entries of the pages whose home it is, and the barrier.
 //!
-//! Drives the tables of `copy.rs` and `directory.rs` and plans with `merge.rs`. What a page is made of, and how it is
-//! protected, is the business of [`Memory`]; how messages travel is that of whoever calls [`Agent::receive`] with them.
-//! They must arrive once, and in order from each node to each other.
+//! Drives the tables of `copy.rs` and `directory.rs` and plans with `merge.rs`. The content and the protection of pages are the
+//! business of [`Memory`]; the caller of [`Agent::receive`] carries messages. Messages must arrive once, and in order from each
+//! node to each other.
 //!
 //! Source: the Popcorn paper, sections 3.1, 3.4 and 4.1.
 
@@ -17,49 +17,50 @@ use crate::merge::{self, Orders, Page};
 use crate::nodes::{Node, Nodes};
 use crate::table::Impossible;
 
-/// What an agent does to its node's memory. Calls name pages the agent's state says are there.
+/// The operations of an agent on its node's memory. Calls name only pages that the agent's state says are there.
 pub trait Memory {
     /// A page's content.
     type Data: Clone + Eq + Hash + std::fmt::Debug;
-    /// What changed in a page.
+    /// The difference between a page and its twin.
     type Diff: Clone + Eq + Hash + std::fmt::Debug;
 
     /// Puts content that node `from` sent in place; workers may read it, and write it if `writable`.
     fn install(&mut self, page: Page, from: Node, data: &Self::Data, writable: bool);
-    /// Workers may write, or may not: writes that are under way end first.
+    /// Lets workers write the page, or forbids it: writes under way end first.
     fn protect(&mut self, page: Page, writable: bool);
-    /// Takes it from the workers.
+    /// Takes the page from the workers.
     fn remove(&mut self, page: Page);
-    /// Its content now.
+    /// The page's present content.
     fn read(&mut self, page: Page) -> Self::Data;
-    /// Takes it from the workers; returns what it was when none could write it any more.
+    /// Takes the page from the workers; returns its content when none of them can write it any more.
     fn take(&mut self, page: Page) -> Self::Data {
         self.protect(page, false);
         let data = self.read(page);
         self.remove(page);
         data
     }
-    /// Its content, or where that lies, for node `to` that is to read it. The copy here stays until that node has told the home that it
-    /// is served. Only where many write is it written meanwhile, and then it must not be read later than now but of the origin's.
+    /// The page's content, or the place of it, for node `to`, which is going to read it. The copy here stays until that node
+    /// has told the home that it is served. Only in a region of many writers is the page written meanwhile; except at the
+    /// origin, the content must then not be read later than now.
     fn lend(&mut self, page: Page, to: Node) -> Self::Data {
         let _ = to;
         self.read(page)
     }
-    /// Its twin.
+    /// The content of the page's twin.
     fn read_twin(&mut self, page: Page) -> Self::Data;
-    /// Keeps its content as a twin.
+    /// Keeps the page's content as a twin.
     fn make_twin(&mut self, page: Page);
-    /// Forgets the twin.
+    /// Drops the page's twin.
     fn drop_twin(&mut self, page: Page);
-    /// What differs from the twin.
+    /// The difference of the page from its twin.
     fn diff(&mut self, page: Page) -> Self::Diff;
-    /// Writes what differs, as node `from` sent it.
+    /// Writes the differences that node `from` sent.
     fn apply(&mut self, page: Page, from: Node, diff: &Self::Diff);
     /// Lets the workers go on that wait for the page.
     fn resume(&mut self, page: Page);
 }
 
-/// What nodes say to each other.
+/// The messages between nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Message<D, F> {
     /// To the home: a copy is wanted.
@@ -76,66 +77,69 @@ pub enum Message<D, F> {
     Grant(Page),
     /// The page.
     Data(Page, Want, D),
-    /// To each home at the end of a region: its pages that were written among many. Also when there are none.
+    /// To each home at the end of a region: its pages that this node wrote in the region of many writers. Sent even if there
+    /// are none.
     Written(Vec<Page>),
-    /// From each home, when every node has come.
+    /// From each home, when every node has arrived.
     Merge(Orders),
-    /// To the home: this node is not at the barrier yet, a page is wanted first.
+    /// To the home: this node is not at the barrier yet, because it needs a page first.
     Withdraw,
-    /// From the home: it does not count as having come. If every node has, there is no answer but [`Self::Merge`].
+    /// From the home: the node does not count as having arrived. If every node has, the only answer is [`Self::Merge`].
     Withdrawn,
-    /// What differs from a page's twin.
+    /// The difference of a page from its twin.
     Diff(Page, F),
 }
 
-/// How a region treats pages that several nodes write.
+/// The modes of a region, by its treatment of pages that several nodes write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// One writer at a time.
     Single,
-    /// Many at once, merged at the barrier.
+    /// Several writers at once, merged at the barrier.
     Many,
 }
 
-/// What a worker did that it may not.
+/// An access of a worker that is not allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
-    /// It read.
+    /// The worker reads.
     Read,
-    /// It wrote.
+    /// The worker writes.
     Write,
 }
 
-/// Where pages are at home, and who has them first.
+/// The layout of pages: their homes, and the nodes that have them at first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
-    /// How many nodes there are, 1 to 64.
+    /// The number of nodes, 1 to 64.
     pub nodes: Node,
-    /// Who has every page at first but those of `areas`, and merges what several nodes wrote: where the program began.
+    /// The origin, where `main` runs: it has every page at first except those of `areas`, and merges pages that several nodes
+    /// wrote.
     pub origin: Node,
-    /// Pages in a row that have the same home; then comes the next node. 0: all are at home where the program began.
+    /// The number of successive pages with the same home, after which the next node is home. 0: the origin is the home of all
+    /// pages.
     pub stretch: u64,
-    /// Stretches that are dealt out to the nodes, in order: each has its part at first.
+    /// Stretches that are dealt out to the nodes, in order: each node has its part at first.
     pub areas: [Area; 2],
-    /// Pages, first and behind the last, that the origin has alone again after each barrier, if it kept a copy: what it alone
-    /// works with between regions, as its stack.
+    /// Pages, first and behind the last, that the origin alone has again after each barrier, if it kept a copy: those that it
+    /// alone works with between regions, such as its stack.
     pub reclaim: (Page, Page),
-    /// Races are looked for: nobody writes among many without a twin, nor what it has at first, but the pages of `reclaim`, without
-    /// having asked.
+    /// Whether races are looked for: in a region of many writers nobody writes without a twin, and nobody writes pages that it
+    /// has at first, except those of `reclaim`, without having asked.
     pub watched: bool,
 }
 
-/// A stretch of pages that is dealt out.
+/// A stretch of pages that is dealt out to the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Area {
-    /// Its first page.
+    /// The area's first page.
     pub first: Page,
-    /// Pages of each node. 0: there is no such stretch.
+    /// The number of pages of each node. 0: there is no such stretch.
     pub each: u64,
 }
 
 impl Layout {
-    /// All pages are the origin's at first.
+    /// A layout in which the origin has all pages at first.
     #[must_use]
     pub const fn new(nodes: Node, origin: Node, stretch: u64) -> Self {
         let none = Area { first: 0, each: 0 };
@@ -152,7 +156,7 @@ impl Layout {
         }
     }
 
-    /// Who has `page` at first.
+    /// The node that has `page` at first.
     #[must_use]
     pub fn first_owner(&self, page: Page) -> Node {
         let owner = |area: &Area| {
@@ -162,34 +166,34 @@ impl Layout {
         self.areas.iter().find_map(owner).unwrap_or(self.origin)
     }
 
-    /// Every node that is home of any page.
+    /// All nodes that are home of any page.
     fn homes(&self) -> Nodes {
         if self.stretch == 0 { Nodes::one(self.origin) } else { (0..self.nodes).collect() }
     }
 }
 
-/// One page here.
+/// This node's copy of a page.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Copy<D, F> {
     state: State,
-    /// Diffs that are still to come, once the orders said how many.
+    /// The number of diffs that are still to come, once the orders have told how many there are.
     diffs: u32,
-    /// From whom, and what.
+    /// Messages that wait, each with its sender.
     deferred: VecDeque<(Node, Message<D, F>)>,
 }
 
-/// Where a node stands at a barrier.
+/// The state of a node at a barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Barrier {
-    /// In none.
+    /// The node is at no barrier.
     Away,
-    /// Its workers are there; requests of its own are still under way.
+    /// The node's workers are at the barrier; requests of its own are still under way.
     Settling,
-    /// Waiting for these homes.
+    /// The node waits for these homes.
     Waiting(Nodes),
-    /// The same, and the one home was told that a worker of the node wants a page before.
+    /// The node waits for these homes, and has told the only one of them that a worker needs a page first.
     Withdrawing(Nodes),
-    /// Its workers are there, and it does not count as having come, so that one of them can have a page.
+    /// The node's workers are at the barrier, but it does not count as having arrived, so that one of them can get a page.
     Out,
 }
 
@@ -198,21 +202,21 @@ enum Barrier {
 pub struct Agent<D, F> {
     me: Node,
     layout: Layout,
-    /// Pages that are not as they were at first.
+    /// The copies of pages that are not in their first state.
     copies: BTreeMap<Page, Copy<D, F>>,
-    /// Of pages at home here that are not as they were at first.
+    /// The entries of pages whose home is here and that are not in their first state.
     entries: BTreeMap<Page, Entry>,
-    /// Those of them that the next barrier must hear of.
+    /// The pages that this node wrote and that the next barrier must hear of.
     written: BTreeSet<Page>,
-    /// Requests of this node that are not served yet.
+    /// The number of this node's requests that are not served yet.
     asked: u32,
-    /// Pages that wait for diffs.
+    /// The number of pages that wait for diffs.
     merging: u32,
-    /// Who is at the barrier, and what it wrote of the pages at home here.
+    /// The nodes at the barrier, each with the pages it wrote whose home is here.
     came: BTreeMap<Node, Vec<Page>>,
     barrier: Barrier,
     outbox: Vec<(Node, Message<D, F>)>,
-    /// Messages to this node itself, which do not travel. Empty between calls.
+    /// Messages of this node to itself. Empty between calls.
     own: VecDeque<Message<D, F>>,
 }
 
@@ -235,19 +239,19 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         }
     }
 
-    /// Its node.
+    /// The agent's node.
     #[must_use]
     pub fn me(&self) -> Node {
         self.me
     }
 
-    /// Where pages are at home.
+    /// The layout of pages.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// What this node has of `page`.
+    /// The state of this node's copy of `page`.
     #[must_use]
     pub fn state(&self, page: Page) -> State {
         self.copies.get(&page).map_or_else(|| self.first_state(page), |copy| copy.state)
@@ -262,18 +266,18 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         }
     }
 
-    /// What is to be sent, in order; it is forgotten here.
+    /// Takes the messages to be sent, in order.
     pub fn take_outbox(&mut self) -> Vec<(Node, Message<D, F>)> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Is it past the barrier that it last arrived at?
+    /// Whether the node is past the barrier that it last arrived at.
     #[must_use]
     pub fn released(&self) -> bool {
         self.barrier == Barrier::Away
     }
 
-    /// A worker of this node faults in a region of `mode`. It waits until [`Memory::resume`] and tries again.
+    /// Handles a fault of a worker in a region of `mode`. The worker waits until [`Memory::resume`] and tries again.
     pub fn fault<M: Memory<Data = D, Diff = F>>(
         &mut self,
         page: Page,
@@ -293,17 +297,18 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         self.deliver_to_self(memory)
     }
 
-    /// Is nothing that this node asked for under way?
+    /// Whether no request of this node is under way.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.asked == 0
     }
 
-    /// A worker faults while the others of this node are at a barrier, as a handler of signals does, or a thread that is in no
-    /// team: does it count as not having come, so that [`Agent::fault`] may be called? If not now, then once it
-    /// does, or the barrier is over. Whoever was served has the node [arrive](Agent::arrive) again.
+    /// Takes back the arrival at a barrier, for a worker that faults while the others of its node are at the barrier, as a
+    /// handler of signals does, or a thread that is in no team. Returns whether the node does not count as having arrived, so
+    /// that [`Agent::fault`] may be called; if not now, then it does so later, or the barrier ends. A worker that was served
+    /// makes the node [arrive](Agent::arrive) again.
     ///
-    /// Only where all pages have one home: of several, some might have planned and others not.
+    /// The withdrawal works only where all pages have one home: of several homes, some might have planned and others not.
     pub fn withdraw<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<bool, Impossible> {
         match self.barrier {
             Barrier::Away | Barrier::Out => {}
@@ -318,21 +323,21 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         Ok(matches!(self.barrier, Barrier::Away | Barrier::Out))
     }
 
-    /// Does this node count as not having come to the barrier at which its workers are?
+    /// Whether the node does not count as having arrived at the barrier at which its workers are.
     #[must_use]
     pub fn is_out(&self) -> bool {
         self.barrier == Barrier::Out
     }
 
-    /// All workers of this node are at the barrier. It is over once [`Agent::released`] says so.
+    /// Notes that all workers of this node are at the barrier, which is over once [`Agent::released`] says so.
     pub fn arrive<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
         self.barrier = Barrier::Settling;
         self.settle();
         self.deliver_to_self(memory)
     }
 
-    /// A phase of many writers begins here, and races are looked for: whoever writes faults first. `first`: pages that are as they were
-    /// at first and may be written.
+    /// Begins a phase of many writers in which races are looked for: every writer faults first. `first` are pages that are in
+    /// their first state and may be written.
     pub fn watch<M: Memory<Data = D, Diff = F>>(
         &mut self,
         first: impl IntoIterator<Item = Page>,
@@ -348,7 +353,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         Ok(())
     }
 
-    /// It is over: the origin has what it works with between regions as it had it.
+    /// Ends such a phase: the origin gets the pages back that it works with between regions.
     pub fn unwatch<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
         let (from, to) = self.layout.reclaim;
         let watched = |(page, copy): (&Page, &Copy<D, F>)| (copy.state == State::Shared).then_some(*page);
@@ -363,7 +368,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         Ok(())
     }
 
-    /// A message from node `from`.
+    /// Handles a message from node `from`.
     pub fn receive<M: Memory<Data = D, Diff = F>>(
         &mut self,
         from: Node,
@@ -383,7 +388,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         }
     }
 
-    /// Takes the messages to this node itself, and those that they cause.
+    /// Handles the messages of this node to itself, and those that they cause.
     fn deliver_to_self<M: Memory<Data = D, Diff = F>>(&mut self, memory: &mut M) -> Result<(), Impossible> {
         while let Some(message) = self.own.pop_front() {
             self.take(self.me, message, memory)?;
@@ -458,7 +463,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         }
     }
 
-    /// Steps through the table of copies and does what it says; `cause` is the message that brought the event.
+    /// Steps through the table of copies and carries out its actions; `cause` is the message that brought the event.
     fn step<M: Memory<Data = D, Diff = F>>(
         &mut self,
         page: Page,
@@ -541,7 +546,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                     self.settle();
                 }
                 Action::Defer => {
-                    // The last action that has to do with the message.
+                    // The last action that needs the message.
                     if let (Some(copy), Some(cause)) = (self.copies.get_mut(&page), cause.take()) {
                         copy.deferred.push_back(cause);
                     }
@@ -559,7 +564,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         Ok(())
     }
 
-    /// Tells every home what was written, once nothing that this node asked for is under way.
+    /// Tells every home which pages were written, once no request of this node is under way.
     fn settle(&mut self) {
         if self.barrier != Barrier::Settling || self.asked > 0 {
             return;
@@ -575,7 +580,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         }
     }
 
-    /// A node is at the barrier; when all are, every one gets its orders.
+    /// Notes that a node is at the barrier; when all are, each gets its orders.
     fn gather(&mut self, from: Node, pages: Vec<Page>) -> Result<(), Impossible> {
         let stray = pages.iter().any(|page| self.layout.home(*page) != self.me);
         if stray || self.came.insert(from, pages).is_some() {
@@ -622,7 +627,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
             self.step(page, Event::OrderKeep, None, memory)?;
         }
         for &(page, to) in &orders.send {
-            // To whom the diff goes travels as a forward does.
+            // The destination of the diff is kept like that of a forward.
             let cause = Some((from, Message::Forward(page, to, Want::Write)));
             self.step(page, Event::OrderSend, cause, memory)?;
         }
@@ -637,7 +642,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
         Ok(())
     }
 
-    /// The barrier is over when every home has spoken and every diff has come.
+    /// Ends the barrier when every home has answered and every diff has come.
     fn settle_merges(&mut self) {
         if self.merging == 0 && self.barrier == Barrier::Waiting(Nodes::NONE) {
             self.barrier = Barrier::Away;

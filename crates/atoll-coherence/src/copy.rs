@@ -1,109 +1,110 @@
-//! A node's copy of a page: its state, what can happen to it, and what the node then does.
+//! A node's copy of a page: its states, the events, and the node's actions.
 //!
-//! `directory.rs` is the other side, at the page's home. Who drives this table keeps each page's data, and waits with
-//! faulting workers until [`Action::Resume`].
+//! `directory.rs` is the other side, at the page's home. The driver of this table keeps each page's data, and makes faulting
+//! workers wait until [`Action::Resume`].
 //!
-//! What it relies on: messages from one node to another arrive once and in order. The channels and the transports see
-//! to that.
+//! The table relies on messages from one node to another arriving once and in order, which the channels and the transports
+//! guarantee.
 //!
 //! Source: the Popcorn paper, sections 2 (single writer) and 3.1, 4.1 (many writers).
 
 use crate::table::{self, Impossible, Row, names, rows};
 
 names! {
-    /// What a node has of a page.
+    /// The states of a node's copy.
     State {
         /// No copy.
         Nothing,
-        /// No copy; one to read was asked for.
+        /// No copy; a copy to read was asked for.
         Reading,
-        /// No copy; one to write was asked for.
+        /// No copy; a copy to write was asked for.
         Writing,
         /// A copy that may be read; others may have one.
         Shared,
-        /// A copy that may be read; leave to write was asked for.
+        /// A copy that may be read; permission to write was asked for.
         Upgrading,
         /// The only copy, which may be written.
         Exclusive,
-        /// A copy written beside its twin, the page as it was before: others may write theirs.
+        /// A copy that is written beside its twin, the page as it was before: others may write theirs.
         Twinned,
-        /// The default owner's: written without a twin, as others' diffs come here and not the other way round.
+        /// The origin's copy, written without a twin, because others' diffs are sent to the origin. (The paper's default owner
+        /// is the origin.)
         Open,
-        /// Written here, and waiting for others' diffs.
+        /// A copy that was written here and waits for others' diffs.
         Merging,
     }
 }
 
 names! {
-    /// What happens to a copy.
+    /// The events of a copy.
     Event {
-        /// A worker here reads, and may not.
+        /// A worker here reads and has no permission.
         ReadFault,
-        /// A worker here writes, and may not.
+        /// A worker here writes and has no permission.
         WriteFault,
-        /// A worker writes in a region of many writers; this node is not the default owner.
+        /// A worker writes in a region of many writers, at another node than the origin.
         TwinFault,
-        /// The same at the default owner.
+        /// A worker writes in a region of many writers, at the origin.
         OpenFault,
         /// The page came, to be read.
         SharedData,
-        /// The page came, to be written; nobody else has it.
+        /// The page came, to be written; no other node has it.
         ExclusiveData,
-        /// Leave to write the copy that is here came.
+        /// Permission came to write the copy that is here.
         Grant,
-        /// The home says: drop it.
+        /// The home orders: drop the copy.
         Invalidate,
-        /// The home says: send a copy to a node that reads, and keep one to read.
+        /// The home orders: send a copy to a node that reads, and keep one to read.
         ForwardRead,
-        /// The home says: send it to a node that writes, and drop it.
+        /// The home orders: send the copy to a node that writes, and drop it.
         ForwardWrite,
-        /// The barrier says: others wrote it, drop it.
+        /// The barrier orders: drop the copy, since others wrote the page.
         OrderDrop,
-        /// The barrier says: only this node has it now, as only it wrote it or is to have it between regions.
+        /// The barrier orders: keep the copy alone, since only this node wrote it or is to have it between regions.
         OrderKeep,
-        /// The barrier says: send what you wrote to whom it names.
+        /// The barrier orders: send the diff to the named node.
         OrderSend,
-        /// The barrier says: others' diffs come here.
+        /// The barrier orders: wait for others' diffs.
         OrderMerge,
         /// A diff came, and more are to come.
         Diff,
         /// The last diff came.
         LastDiff,
-        /// Races are looked for: who writes is to be seen from now on.
+        /// Races are looked for from now on, so writers must be noticed.
         Watch,
-        /// Not any more, and nobody else has a copy.
+        /// Races are no longer looked for, and no other node has a copy.
         Unwatch,
     }
 }
 
 names! {
-    /// What is to be done.
+    /// The actions of a node.
     Action {
         /// Ask the home for a copy to read.
         AskRead,
-        /// Ask the home for a copy to write, or for leave to write the one that is here.
+        /// Ask the home for a copy to write, or for permission to write the one that is here.
         AskWrite,
         /// Put the data that came in place, to be read.
         InstallShared,
         /// Put the data that came in place, to be written.
         InstallExclusive,
-        /// Let the copy that is here be written.
+        /// Allow writes to the copy that is here.
         AllowWrite,
-        /// Let it be read only; who writes from now on faults.
+        /// Allow only reads; writers fault from now on.
         DenyWrite,
-        /// Take it from the workers.
+        /// Take the page from the workers.
         Drop,
-        /// Keep the page as it is as a twin.
+        /// Keep the page's content as a twin.
         MakeTwin,
-        /// Forget the twin, if there is one.
+        /// Drop the twin, if there is one.
         DropTwin,
         /// Send the data, to be read.
         SendShared,
         /// Send the data as it was when the twin was made, to be read.
         SendTwin,
-        /// Take it from the workers, and send the data, to be written.
+        /// Take the page from the workers, and send the data, to be written.
         SendExclusive,
-        /// Send what differs from the twin.
+        /// Send the difference from the twin.
         SendDiff,
         /// Write the diff that came into the page.
         ApplyDiff,
@@ -111,18 +112,18 @@ names! {
         AckInvalidate,
         /// Tell the home that the request is served.
         AckInstalled,
-        /// Do this event again when the last diff has come.
+        /// Handle this event again when the last diff has come.
         Defer,
-        /// Do what was deferred.
+        /// Handle the deferred events.
         Replay,
-        /// Let the workers that wait for the page go on; those that may not yet, fault again.
+        /// Let the workers go on that wait for the page; those without permission fault again.
         Resume,
     }
 }
 
-/// What happens to a copy, whole.
+/// The complete table of a copy's events.
 pub static TABLE: &[Row<State, Event, Action>] = rows![
-    // A fault asks once; whoever faults meanwhile waits for the same answer.
+    // A fault asks once; workers that fault meanwhile wait for the same answer.
     Nothing + ReadFault => Reading [AskRead];
     Nothing + WriteFault => Writing [AskWrite];
     Nothing + TwinFault => Reading [AskRead];
@@ -149,13 +150,13 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Open + ReadFault => Open [Resume];
     Open + OpenFault => Open [Resume];
 
-    // Answers. The home serves nobody else before it is told that the request is served.
+    // Answers. The home serves no other request for the page before it hears that this one is served.
     Reading + SharedData => Shared [InstallShared, AckInstalled, Resume];
     Writing + ExclusiveData => Exclusive [InstallExclusive, AckInstalled, Resume];
     Upgrading + Grant => Exclusive [AllowWrite, AckInstalled, Resume];
 
-    // What others' requests do to this copy. One that overtakes this node's own request makes an upgrade a fetch: the
-    // home goes by its directory and not by what the node believed when it asked.
+    // Actions on this copy for others' requests. A request that overtakes this node's own turns an upgrade into a fetch: the
+    // home decides by its directory and not by the state that the node assumed when it asked.
     Shared + Invalidate => Nothing [Drop, AckInvalidate];
     Upgrading + Invalidate => Writing [Drop, AckInvalidate];
     Shared + ForwardRead => Shared [SendShared];
@@ -165,9 +166,9 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Upgrading + ForwardWrite => Writing [SendExclusive];
     Exclusive + ForwardWrite => Nothing [SendExclusive];
 
-    // Among many writers others may still come to read. What is being written here they may not look at before the barrier, or the
-    // program has a race. Nor may it be in their copies: a byte that is put back leaves no diff, and who merges would keep what it
-    // was between. The default owner's may, as it merges itself.
+    // In a region of many writers others may still come to read. They must not see what is being written here before the
+    // barrier, or the program has a race. It must not be in their copies either: a byte that is put back leaves no diff, and
+    // the merging node would keep the value between. The origin's may be, as it merges itself.
     Twinned + ForwardRead => Twinned [SendTwin];
     Open + ForwardRead => Open [SendShared];
 
@@ -180,23 +181,24 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Twinned + OrderMerge => Merging [Replay];
     Open + OrderMerge => Merging [Replay];
 
-    // A diff's sender may have had its orders first.
+    // The sender of a diff may have had its orders first.
     Twinned + Diff => Twinned [Defer];
     Twinned + LastDiff => Twinned [Defer];
     Open + Diff => Open [Defer];
     Open + LastDiff => Open [Defer];
     Merging + Diff => Merging [ApplyDiff];
     Merging + LastDiff => Exclusive [ApplyDiff, DropTwin, Replay];
-    // Whoever asks now had its orders before this node has all it needs.
+    // A node that asks now had its orders before this node has all that it needs.
     Merging + ForwardRead => Merging [Defer];
     Merging + ForwardWrite => Merging [Defer];
 
-    // A node that looks for races makes a twin before it writes what it has alone, too. The home still takes it for the owner.
+    // A node that looks for races makes a twin also before it writes a page that it alone has. The home still takes the node
+    // for the owner.
     Exclusive + Watch => Shared [DenyWrite];
     Shared + Unwatch => Exclusive [AllowWrite];
 ];
 
-/// What comes next and what is to be done.
+/// The next state and the actions for an event; fails if the table has no row for it.
 pub fn step(state: State, event: Event) -> Result<(State, &'static [Action]), Impossible> {
     let row = table::find(TABLE, &state, &event);
     let row = row.ok_or(Impossible { state: state.name(), event: event.name() })?;
@@ -210,20 +212,20 @@ pub fn markdown() -> String {
 }
 
 impl State {
-    /// May a worker of the node read?
+    /// Whether a worker of the node may read the copy.
     #[must_use]
     pub fn readable(self) -> bool {
         matches!(self, Self::Shared | Self::Upgrading | Self::Exclusive | Self::Twinned | Self::Open)
     }
 
-    /// May a worker of the node write?
+    /// Whether a worker of the node may write the copy.
     #[must_use]
     pub fn writable(self) -> bool {
         matches!(self, Self::Exclusive | Self::Twinned | Self::Open)
     }
 
-    /// Was it written since the region began, so that the barrier must hear of it? One that is exclusive need not: there is
-    /// no other copy.
+    /// Whether the copy was written since the region began, so that the barrier must hear of it. An exclusive copy need not be
+    /// reported: there is no other.
     #[must_use]
     pub fn written_among_many(self) -> bool {
         matches!(self, Self::Twinned | Self::Open)
@@ -249,7 +251,7 @@ mod tests {
         for &state in State::ALL {
             // Workers wait at the barrier while diffs come.
             let merging = state == State::Merging;
-            // A region is of many writers for all or for none.
+            // A region has many writers for all pages or for none.
             let many = matches!(state, State::Twinned | State::Open);
             assert_eq!(step(state, Event::ReadFault).is_ok(), !merging, "{state:?}");
             assert_eq!(step(state, Event::WriteFault).is_ok(), !merging && !many, "{state:?}");

@@ -1,17 +1,17 @@
-//! What was changed in a page since its twin was made, byte by byte, and how it is merged into a page that others changed.
+//! Diffs: the bytes of a page that changed since its twin was made, and how they are merged into a page that others changed.
 //!
-//! A node that wrote beside others sends this to whoever merges the page (`merge.rs`). Bytes that did not change are not in
-//! it: they may be another node's, which a coarser diff would overwrite with what they were. A diff carries what the bytes
-//! became and not the exclusive or of both: two of them in one word would make a value that nobody wrote.
+//! A node that wrote beside others sends a diff to the node that merges the page (`merge.rs`). Unchanged bytes are not in it:
+//! they may be another node's, which a coarser diff would overwrite with old values. A diff holds the new bytes and not the
+//! exclusive or of old and new: two such diffs of one word would make a value that nobody wrote.
 //!
-//! Two nodes that changed one byte have a race. Which of them has the word (8 bytes, aligned) is decided for the word and not
-//! for each byte ([`apply`]), so that it is one node's whole; for that a diff also says what the bytes of words that changed
-//! in part were before. The rule, and what it cannot do, is in `docs/coherence.md`, "Data races".
+//! Two nodes that changed one byte have a race. The race is decided for a whole word (8 bytes, aligned) and not for each byte
+//! ([`apply`]), so that one node's word stays whole; for that a diff also holds the old bytes of words that changed in part.
+//! The rule and its limits are in `docs/coherence.md`, "Data races".
 //!
-//! The format: numbers in LEB128; an even number 2n skips n blocks of 64 bytes; an odd number 2n + 1 with n > 0 is followed
-//! by n blocks that changed in every byte; 1 is followed by one block's mask, 8 bytes, little-endian, bit i for byte
-//! i, and by its words that changed: of each the bytes whose bit is set and, if that is not all of them, the same bytes as they
-//! were. Pages are whole blocks. A block costs at most 121 bytes.
+//! The format has numbers in LEB128. An even number 2n skips n blocks of 64 bytes. An odd number 2n + 1 with n > 0 is followed
+//! by n blocks that changed in every byte. 1 is followed by one block's mask, 8 bytes, little-endian, bit i for byte i, and by
+//! the block's changed words: of each, the bytes whose bit is set and, if that is not all of them, the old values of these
+//! bytes. Pages are whole blocks. A block costs at most 121 bytes.
 //!
 //! Source: the Popcorn paper, sections 3.1 and 4.1 (differential logging).
 
@@ -21,24 +21,24 @@ mod pack;
 use pack::bmi2::Bmi2;
 use pack::{Pack, Plain, expand, has_zero};
 
-/// Bytes of a block.
+/// The bytes of a block.
 pub const BLOCK: usize = 64;
-/// Bytes of a word: what a race leaves whole.
+/// The bytes of a word, the unit that a race leaves whole.
 pub const WORD: usize = 8;
 
-/// Why bytes are no diff of a page of this size.
+/// The reasons why bytes are not a diff of a page of this size.
 #[derive(thiserror::Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffError {
-    /// It ends in the middle of something.
+    /// The diff ends in the middle of something.
     #[error("the diff ends in the middle, after {0} bytes")]
     CutOff(usize),
-    /// It goes beyond the page.
+    /// The diff goes beyond the page.
     #[error("the diff goes beyond its page, at byte {0} of the diff")]
     Beyond(usize),
 }
 
-/// Appends to `out` what changed from `twin` to `page`, which have the same whole number of blocks. Nothing is appended
-/// where nothing changed.
+/// Appends to `out` the diff from `twin` to `page`, which have the same whole number of blocks. Appends nothing if nothing
+/// changed.
 ///
 /// # Panics
 ///
@@ -50,7 +50,7 @@ pub fn encode(twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
         fn fast(bmi2: Bmi2, twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
             encode_by(bmi2, twin, page, out);
         }
-        // SAFETY: the processor has it.
+        // SAFETY: the processor has the instructions.
         return unsafe { fast(bmi2, twin, page, out) };
     }
     encode_by(Plain, twin, page, out);
@@ -74,7 +74,7 @@ fn encode_by(pack: impl Pack, twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
             number(2 * equal as u64, out);
         }
         at += equal;
-        // All that follows without an equal block or one that changed in part.
+        // All blocks that follow up to one that is equal or changed in part.
         let full =
             before[at..].iter().zip(&after[at..]).take_while(|(old, new)| changed(old, new) == u64::MAX);
         let full = full.count();
@@ -89,13 +89,13 @@ fn encode_by(pack: impl Pack, twin: &[u8], page: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a block that changed where `mask` says.
+/// Appends a block whose changed bytes are those of `mask`.
 #[inline(always)]
 fn part(pack: impl Pack, mask: u64, before: &[u8; BLOCK], after: &[u8; BLOCK], out: &mut Vec<u8>) {
     number(1, out);
     let masks = mask.to_le_bytes();
     out.extend_from_slice(&masks);
-    // Whole words are put, and what is too much of them overwritten by the next: so there is room for one more.
+    // Whole words are written, and surplus bytes overwritten by the next word, so there is room for one more.
     let (mut bytes, mut end) = ([0; 2 * BLOCK + WORD], 0);
     let mut put = |word: u64, count: usize| {
         bytes[end..end + WORD].copy_from_slice(&word.to_le_bytes());
@@ -115,12 +115,12 @@ fn part(pack: impl Pack, mask: u64, before: &[u8; BLOCK], after: &[u8; BLOCK], o
     out.extend_from_slice(&bytes[..end]);
 }
 
-/// Merges what `diff` says into `page`, which others, and its own node, may have changed. A word whose bytes were all changed
-/// here where the diff changes it stays as it is; else all that the diff changes of it is written. So a byte that one node
-/// changed survives, and of two nodes that changed a byte the one with more of the word, if it has all that the other has, has
-/// the word whole.
+/// Merges `diff` into `page`, which other nodes, and this one, may have changed. A word stays as it is if all bytes that the
+/// diff changes in it were changed here before; otherwise all of the diff's bytes of the word are written. So a byte that one
+/// node changed survives. If two nodes changed a byte, the node that changed more of the word has the word whole, provided that
+/// it changed all bytes that the other did.
 ///
-/// On an error nothing more is written; what was before it is.
+/// After an error nothing more is written; what was written before stays.
 pub fn apply(diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
     #[cfg(target_arch = "x86_64")]
     if let Some(bmi2) = Bmi2::here() {
@@ -128,7 +128,7 @@ pub fn apply(diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
         fn fast(bmi2: Bmi2, diff: &[u8], page: &mut [u8]) -> Result<(), DiffError> {
             apply_by(bmi2, diff, page)
         }
-        // SAFETY: the processor has it.
+        // SAFETY: the processor has the instructions.
         return unsafe { fast(bmi2, diff, page) };
     }
     apply_by(Plain, diff, page)
@@ -178,7 +178,7 @@ fn apply_by(pack: impl Pack, diff: &[u8], page: &mut [u8]) -> Result<(), DiffErr
     Ok(())
 }
 
-/// The word that `bytes` begin with; what is missing is 0.
+/// The word that `bytes` begin with; missing bytes are 0.
 #[inline(always)]
 fn word_of(bytes: &[u8]) -> u64 {
     let mut word = [0; WORD];
@@ -189,14 +189,14 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Which bytes of each block differ, bit i for byte i. The sizes are the same number of blocks.
+/// The bytes of each block that differ, bit i for byte i. Both pages have the same number of blocks.
 #[must_use]
 pub fn masks(twin: &[u8], page: &[u8]) -> Vec<u64> {
     let (before, after) = (twin.as_chunks::<BLOCK>().0, page.as_chunks::<BLOCK>().0);
     before.iter().zip(after).map(|(old, new)| changed(old, new)).collect()
 }
 
-/// Which bytes of each of a page's `blocks` blocks `diff` changes, bit i for byte i.
+/// The bytes of each of a page's `blocks` blocks that `diff` changes, bit i for byte i.
 pub fn masks_of(diff: &[u8], blocks: usize) -> Result<Vec<u64>, DiffError> {
     let mut masks = vec![0; blocks];
     let mut reader = Reader { bytes: diff, at: 0 };
@@ -221,14 +221,14 @@ pub fn masks_of(diff: &[u8], blocks: usize) -> Result<Vec<u64>, DiffError> {
     Ok(masks)
 }
 
-/// Are all bytes the same? Compiled to vector instructions.
+/// Whether all bytes are the same. Compiled to vector instructions.
 #[inline]
 fn same(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> bool {
     let (old, new) = (old.as_chunks::<8>().0, new.as_chunks::<8>().0);
     old.iter().zip(new).fold(0, |all, (a, b)| all | (u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b))) == 0
 }
 
-/// Which bytes differ, bit i for byte i.
+/// The bytes that differ, bit i for byte i.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn changed(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> u64 {
@@ -246,7 +246,7 @@ fn changed(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> u64 {
     mask
 }
 
-/// Which bytes differ, bit i for byte i.
+/// The bytes that differ, bit i for byte i.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn changed(old: &[u8; BLOCK], new: &[u8; BLOCK]) -> u64 {
@@ -308,7 +308,7 @@ mod tests {
         out
     }
 
-    /// A page of some blocks, and the same with some bytes changed.
+    /// A page of some blocks, and a copy of it with some bytes changed.
     fn pages() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 1..200_usize), 0..20);
         (1..20_usize, any::<u8>(), changes).prop_map(|(blocks, fill, changes)| {
@@ -339,7 +339,7 @@ mod tests {
         fn two_nodes_that_wrote_different_bytes_lose_none(
             (twin, ours) in pages(), theirs in prop::collection::vec(any::<(u16, u8)>(), 0..50)
         ) {
-            // They write only where we did not.
+            // The others write only where this node did not.
             let (mut there, mut both) = (twin.clone(), ours.clone());
             for (at, value) in theirs {
                 let at = usize::from(at) % twin.len();
@@ -368,7 +368,7 @@ mod tests {
         let whole = diff(&twin, &page);
         let mut out = [0; 4096];
         for end in 1..whole.len() {
-            // Between two parts it is a diff of less.
+            // Cut between two parts, it is a diff with fewer changes.
             let _ = apply(&whole[..end], &mut out);
         }
         assert_eq!(apply(&whole[..3], &mut out), Err(DiffError::CutOff(2)));

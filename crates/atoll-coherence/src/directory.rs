@@ -1,9 +1,9 @@
-//! What a page's home knows: who has copies, whose request is being served, and who waits.
+//! A page's directory entry at its home: which nodes have copies, whose request is being served, and which nodes wait.
 //!
-//! `copy.rs` is the other side. The home serves one request of a page at a time, from the first message to the requester's
-//! last word, so that the messages of two requests never meet; requests for different pages do not wait for each other.
+//! `copy.rs` is the other side. The home serves one request for a page at a time, from the first message to the requester's
+//! last, so that the messages of two requests never meet; requests for different pages do not wait for each other.
 //!
-//! Source: the Popcorn paper, section 2; the home's turn-taking is ours.
+//! Source: the Popcorn paper, section 2; serving requests in turn is added here.
 
 use std::collections::VecDeque;
 
@@ -13,23 +13,23 @@ use crate::nodes::{Node, Nodes};
 use crate::table::{self, Impossible, Row, names, rows};
 
 names! {
-    /// Where a page stands.
+    /// The states of an entry.
     State {
-        /// One node has it and may write.
+        /// One node has the page and may write it.
         Owned,
-        /// Nodes have it to read.
+        /// Some nodes have the page to read.
         Shared,
         /// A copy to read is on its way.
         Reading,
         /// Copies are being dropped.
         Collecting,
-        /// A copy to write, or leave to write, is on its way.
+        /// A copy to write, or permission to write, is on its way.
         Writing,
     }
 }
 
 names! {
-    /// What happens to a page's entry. A request is one of several events, by who asks.
+    /// The events of an entry. A request is one of several events, depending on the requester.
     Event {
         /// A node without a copy reads.
         Read,
@@ -41,46 +41,47 @@ names! {
         Write,
         /// A node without a copy writes, and several have it.
         WriteMany,
-        /// Somebody asks while another's request is served.
+        /// A node asks while another's request is served.
         Busy,
         /// A copy was dropped, others not yet.
         Dropped,
-        /// The last one was; the requester has a copy.
+        /// The last copy was dropped, and the requester has one.
         AllDroppedOfHolder,
-        /// The last one was; the requester has none.
+        /// The last copy was dropped, and the requester has none.
         AllDroppedOfOther,
-        /// The requester has what it asked for.
+        /// The requester has received what it asked for.
         Installed,
     }
 }
 
 names! {
-    /// What the home does.
+    /// The actions of the home.
     Action {
-        /// Have a node that has a copy send one to read to the requester: the owner, else the home itself, else the first.
+        /// Order a node that has a copy to send one to read to the requester: the owner, else the home itself, else the first.
         ForwardRead,
-        /// Have the only node that has a copy send it to the requester, and drop it.
+        /// Order the only node that has a copy to send it to the requester and drop it.
         ForwardWrite,
-        /// Give the requester leave to write its copy.
+        /// Give the requester permission to write its copy.
         Grant,
-        /// Have all drop their copies, but the requester; where it has none, but the home or the first, who sends it then.
+        /// Order all to drop their copies, except the requester; if it has none, except the home or the first node, which then
+        /// sends its copy.
         InvalidateOthers,
         /// Put the request at the end of the queue.
         Queue,
-        /// The requester is one of the readers.
+        /// Make the requester one of the readers.
         AddReader,
-        /// The requester is the owner.
+        /// Make the requester the owner.
         SetOwner,
-        /// Serve who waits longest.
+        /// Serve the request that waits longest.
         Next,
     }
 }
 
-/// What happens to an entry, whole.
+/// The complete table of an entry's events.
 pub static TABLE: &[Row<State, Event, Action>] = rows![
     Owned + Read => Reading [ForwardRead];
     Owned + Write => Writing [ForwardWrite];
-    // It gave up its leave to write, to look for races.
+    // The node gave up its permission to write, to look for races.
     Owned + WriteAlone => Writing [Grant];
     Shared + Read => Reading [ForwardRead];
     Shared + WriteAlone => Writing [Grant];
@@ -100,12 +101,12 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Writing + Installed => Owned [SetOwner, Next];
 ];
 
-/// What a node asks for.
+/// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Want {
     /// A copy to read.
     Read,
-    /// A copy to write, or leave to write.
+    /// A copy to write, or permission to write.
     Write,
 }
 
@@ -114,21 +115,21 @@ pub enum Want {
 pub enum Order {
     /// `to` is to drop its copy and tell the home.
     Invalidate {
-        /// Whose.
+        /// The node that has the copy.
         to: Node,
     },
     /// `from` is to send a copy to `to`.
     Forward {
-        /// Who has one.
+        /// The node that has a copy.
         from: Node,
-        /// Who asked.
+        /// The node that asked.
         to: Node,
-        /// To read, or to write.
+        /// The kind of request.
         want: Want,
     },
     /// `to` may write its copy.
     Grant {
-        /// Who asked.
+        /// The node that asked.
         to: Node,
     },
 }
@@ -138,15 +139,15 @@ pub enum Order {
 pub struct Entry {
     state: State,
     holders: Nodes,
-    /// Whose request is served; meaningless in `Owned` and `Shared`.
+    /// The node whose request is served; meaningless in `Owned` and `Shared`.
     requester: Node,
-    /// Who was told to drop its copy and did not say yet that it has.
+    /// The nodes that were told to drop their copies and have not confirmed it yet.
     dropping: Nodes,
     waiting: VecDeque<(Node, Want)>,
 }
 
 impl Entry {
-    /// A page that `owner` alone has.
+    /// The entry of a page that only `owner` has.
     #[must_use]
     pub fn owned(owner: Node) -> Self {
         let holders = Nodes::one(owner);
@@ -159,31 +160,31 @@ impl Entry {
         }
     }
 
-    /// Where the page stands.
+    /// The entry's state.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Who has a copy, as far as the home was told.
+    /// The nodes that have a copy, as far as the home was told.
     #[must_use]
     pub fn holders(&self) -> Nodes {
         self.holders
     }
 
-    /// Does `node` alone have the page, and is nobody waiting for it?
+    /// Whether only `node` has the page, and nobody waits for it.
     #[must_use]
     pub fn is_owned_by(&self, node: Node) -> bool {
         self.state == State::Owned && self.holders == Nodes::one(node)
     }
 
-    /// Does `node` have one of several copies, or the only one without leave to write it?
+    /// Whether `node` has one of several copies, or the only one without permission to write.
     #[must_use]
     pub fn is_shared_by(&self, node: Node) -> bool {
         self.state == State::Shared && self.holders.has(node)
     }
 
-    /// `by` asks; the home is `home`. Orders go out in order.
+    /// Handles a request of `by` at the home `home`. Orders go out in order.
     pub fn ask(
         &mut self,
         home: Node,
@@ -205,14 +206,14 @@ impl Entry {
                 (Want::Write, false, _) => Event::WriteMany,
             };
             if want == Want::Read && holds {
-                // It has one, so it does not ask.
+                // The node has a copy, so it would not ask.
                 return Err(Impossible { state: self.state.name(), event: Event::Read.name() });
             }
             self.step(home, event, (by, want), orders)
         }
     }
 
-    /// `by` dropped its copy, as it was told.
+    /// Notes that `by` dropped its copy, as ordered.
     pub fn dropped(&mut self, home: Node, by: Node, orders: &mut Vec<Order>) -> Result<(), Impossible> {
         if !self.dropping.has(by) {
             return Err(Impossible { state: self.state.name(), event: Event::Dropped.name() });
@@ -227,7 +228,7 @@ impl Entry {
         self.step(home, event, (self.requester, Want::Write), orders)
     }
 
-    /// `by` has what it asked for.
+    /// Notes that `by` has received what it asked for.
     pub fn installed(&mut self, home: Node, by: Node, orders: &mut Vec<Order>) -> Result<(), Impossible> {
         if by != self.requester {
             return Err(Impossible { state: self.state.name(), event: Event::Installed.name() });
@@ -235,7 +236,7 @@ impl Entry {
         self.step(home, Event::Installed, (by, Want::Read), orders)
     }
 
-    /// After a barrier `owner` alone has the page; what was planned is in `merge.rs`.
+    /// Makes `owner` the only node with the page after a barrier; the plan is made in `merge.rs`.
     pub(crate) fn merged(&mut self, owner: Node) {
         self.state = State::Owned;
         self.holders = Nodes::one(owner);
@@ -280,7 +281,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Who sends the page: the home if it has a copy, as it needs no message to itself.
+    /// The node that sends the page: the home if it has a copy, as it needs no message to itself.
     fn source(&self, home: Node) -> Option<Node> {
         if self.holders.has(home) { Some(home) } else { self.holders.first() }
     }
@@ -319,7 +320,7 @@ mod tests {
         entry.ask(0, 2, Want::Write, &mut orders).unwrap();
         assert_eq!(orders, [Order::Invalidate { to: 0 }, Order::Invalidate { to: 1 }]);
         orders.clear();
-        // Another's request waits its turn.
+        // Another node's request waits its turn.
         entry.ask(0, 3, Want::Read, &mut orders).unwrap();
         entry.dropped(0, 1, &mut orders).unwrap();
         assert!(orders.is_empty());

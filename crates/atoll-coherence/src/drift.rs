@@ -1,44 +1,44 @@
-//! Pages that a region reads anew in each run and that move along from run to run, as in a decomposition, which works on the next
-//! rows each time: where they will lie next.
+//! Predicts pages that a region reads anew in each run and that move along from run to run, as in a decomposition that works on
+//! the next rows each time.
 //!
-//! `plan` adds them to what stays the same. Not in the paper.
+//! `plan` adds the prediction to the pages that stay the same. Not in the paper.
 
 use crate::merge::Page;
 
-/// Fewer pages may lie so by chance.
+/// The least number of pages that count as a group; fewer may lie so by chance.
 const LEAST: usize = 3;
-/// Pages so far apart move each in their own way.
+/// The distance in pages from which pages move independently.
 const APART: u64 = 16;
-/// So many comparisons take a millisecond. What is read anew in more places does not move along.
+/// The most comparisons of a run, which take about a millisecond. Reads in more places than that do not move along.
 const MOST: usize = 1 << 15;
-/// Runs that are remembered: twice two, as what two nodes share may move in every second run only.
+/// The number of runs that are remembered: twice two, as pages that two nodes share may move in every second run only.
 const RUNS: usize = 4;
 
-/// What was new in the last runs of a region at one node.
+/// The pages that were new in the last runs of a region at one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Drift {
-    /// The run that is under way.
+    /// The new pages of the present run.
     now: Vec<Page>,
-    /// Those before, the last one first; ascending.
+    /// The new pages of the runs before, the last run first; ascending.
     runs: [Vec<Page>; RUNS],
 }
 
-/// What is to be expected of the next run.
+/// The pages expected in the next run.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Expected {
-    /// New pages.
+    /// Pages that will be new.
     pub(crate) next: Vec<Page>,
     /// Pages of the run that is over, which the region leaves behind.
     pub(crate) gone: Vec<Page>,
 }
 
 impl Drift {
-    /// `page` is read in this run and was not in those before.
+    /// Notes that `page` is read in this run and was not in those before.
     pub(crate) fn is_new(&mut self, page: Page) {
         self.now.push(page);
     }
 
-    /// The run is over.
+    /// Ends the run; returns the prediction for the next one.
     pub(crate) fn ended(&mut self) -> Expected {
         self.runs.rotate_right(1);
         self.runs[0] = std::mem::take(&mut self.now);
@@ -63,12 +63,12 @@ impl Drift {
     }
 }
 
-/// Pages that move together.
+/// Splits pages into groups that move together.
 fn groups(pages: &[Page]) -> impl Iterator<Item = &[Page]> {
     pages.chunk_by(|a, b| b - a < APART)
 }
 
-/// The run `before`, or nothing if it is too much to be compared with `pages`.
+/// The run `before`, or nothing if it is too large to be compared with `pages`.
 fn within_reason<'a>(pages: &[Page], before: &'a [Page]) -> &'a [Page] {
     if pages.len().saturating_mul(groups(before).count()) <= MOST { before } else { &[] }
 }
@@ -77,7 +77,7 @@ fn moved(group: &[Page], step: i64) -> impl Iterator<Item = Page> {
     group.iter().filter_map(move |page| page.checked_add_signed(step))
 }
 
-/// How far a group of pages of the run `before` moved to become `group`, if most of it did; the shortest way.
+/// The shortest distance by which most pages of a group of the run `before` moved to become `group`.
 fn step(group: &[Page], before: &[Page]) -> Option<i64> {
     let (first, last) = (*group.first()?, *group.last()?);
     let steps = groups(before).flat_map(|old| {
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(run(&mut drift, 100..108), Expected::default());
         let expected = Expected { next: pages(148..156), gone: pages(124..132) };
         assert_eq!(run(&mut drift, (124..132).rev()), expected);
-        // It may go back, and get smaller.
+        // The group may move back, and shrink.
         assert_eq!(run(&mut drift, 120..127), Expected { next: pages(116..123), gone: pages(120..127) });
     }
 
@@ -142,7 +142,7 @@ mod tests {
         for pages in [[1, 50, 90], [7, 12, 300], [1000, 1001, 1002], [5, 9, 2000]] {
             assert_eq!(run(&mut drift, pages), Expected::default());
         }
-        // Too many places, too few pages, and those that stay.
+        // In turn: too many places, too few pages, and pages that stay.
         let mut scattered = |turn: u64| run(&mut drift, (0..1000).map(|place| 100 * place + turn));
         assert_eq!(
             [0, 4, 8].map(&mut scattered),

@@ -1,47 +1,47 @@
-//! Which regions run on the home node alone: those whose faults cost more than remote workers bring, by measurement.
+//! Decides which regions run on the origin alone: those whose faults cost more than remote workers bring, by measurement.
 //!
-//! Who drives it keeps one [`Home`] for the program and tells it when regions begin and end, with the time. `region.rs` decides
-//! how a region runs that is spread.
+//! The driver keeps one [`Home`] for the program and tells it, with the time, when regions begin and end. `region.rs` decides
+//! under which protocol a spread region runs.
 //!
-//! Where a region runs decides where its pages are afterwards, so regions cannot be judged one by one: spread, the next one
-//! fetches what this one took home. So all of them are tried together first, and then single ones against what that gave. What
-//! counts is the time from a region's begin to the next one's, in which the faults between them are, or the whole round from one
-//! run of a region to its next.
-//!
-//! Source: the Popcorn paper runs every region on all nodes; that some lose by it is its Figure 2.
+//! The place of a region decides where its pages are afterwards, so regions cannot be judged one by one: if the next region is
+//! spread, it fetches the pages that this one took to the origin. So all regions are tried together first, and then single ones
+//! against the result. The measure is the time from a region's begin to the next one's, which includes the faults between them,
+//! or the whole round from one run of a region to its next.
 
 use std::collections::BTreeMap;
 
 use crate::recent::Recent;
 
-/// Measured runs of each way from which a region is known, besides the first, which moves pages.
+/// The number of measured runs in each place after which a region is known, besides the first run, which moves pages.
 const KNOWN: u32 = 4;
-/// The same for trials of all regions.
+/// The number of measured runs for trials of all regions.
 const TRIED: u32 = 3;
-/// Of the time of regions that repeat, in percent, what those that are known must have.
+/// The percentage of the time of repeating regions that known regions must account for.
 const MOST: u64 = 80;
-/// Percent of the time that another way may take at most to be taken.
+/// The greatest percentage of the present time that another place may take to be chosen.
 const BETTER: u64 = 95;
-/// The same for a single region, by what is estimated of it.
+/// The greatest percentage of the present time that a single region's estimate may have to be tried.
 const SINGLE: u64 = 80;
-/// A trial that takes so many times what was expected ends, and so many nanoseconds more: somebody else may have had the CPUs.
+/// A trial ends when it takes this many times the expected time, and this many nanoseconds more, as somebody else may have had
+/// the CPUs.
 const TOO_LONG: u64 = 2;
 const SLACK: u64 = 50_000_000;
-/// All is measured again after so many times what measuring took; twice that if nothing has changed, and so on.
+/// The time until everything is measured again, in multiples of the time that measuring took; doubled each time that nothing
+/// has changed.
 const REVISIT: u64 = 50;
-/// Of which there are so many at most.
+/// The greatest number of doublings.
 const MOST_SAME: u32 = 4;
-/// Runs after which a single region is looked at again; twice that if nothing has changed, and so on.
+/// The number of runs after which a single region is reconsidered; doubled each time that nothing has changed.
 const LOOK: u32 = 64;
-/// Begins of regions in which a single region's trial must be over.
+/// The number of begins of regions within which a single region's trial must end.
 const PATIENCE: u32 = 2000;
 
-/// Where a region runs.
+/// The place where a region runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// On all nodes.
     Spread,
-    /// On the home node.
+    /// On the origin.
     Alone,
 }
 
@@ -54,45 +54,45 @@ impl Place {
     }
 }
 
-/// How a region's run goes.
+/// How a region's run is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Go {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// It is a trial.
+    /// Whether the run is a trial.
     pub trial: bool,
-    /// The CPU time that it takes is wanted.
+    /// Whether its CPU time is to be measured.
     pub measure: bool,
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Took {
-    /// Nanoseconds from its begin to its end.
+    /// The nanoseconds from its begin to its end.
     pub ns: u64,
-    /// CPU time of all workers together; 0 if it was not measured.
+    /// The CPU time of all workers together, in nanoseconds; 0 if it was not measured.
     pub cpu_ns: u64,
-    /// So many of them the home node could run at once.
+    /// The number of workers that the origin could run at once.
     pub home_workers: u32,
 }
 
 #[derive(Debug, Clone)]
 struct Known {
     place: Place,
-    /// From a run's begin to the next region's.
+    /// The times from a spread run's begin to the next region's begin.
     spread: Recent,
     alone: Recent,
-    /// What that would be alone, by the CPU time of runs that were spread.
+    /// The estimated times on the origin alone, by the CPU time of spread runs.
     estimate: Recent,
-    /// From run to run, as the region runs now.
+    /// The times from run to run in the present place.
     rounds: Recent,
     begun: Option<u64>,
-    /// Since measuring began.
+    /// The number of runs since measuring began.
     runs: u64,
     ns: u64,
-    /// The next run moves pages.
+    /// Whether the next run moves pages.
     cold: bool,
-    /// Runs until it is looked at.
+    /// The number of runs until it is reconsidered.
     rests: u32,
     rest: u32,
 }
@@ -121,12 +121,12 @@ impl Known {
         self.begun = None;
     }
 
-    /// Is it known what it takes spread?
+    /// Whether the time of a spread run is known.
     fn is_known(&self) -> bool {
         self.spread.count() >= KNOWN
     }
 
-    /// What its run takes where it runs now, and would take elsewhere.
+    /// The time of a run in the present place, and the estimated time in the other.
     fn both(&self) -> Option<(u64, u64)> {
         let alone = self.alone.median().or(self.estimate.median())?;
         let spread = self.spread.median()?;
@@ -136,11 +136,11 @@ impl Known {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// All are spread.
+    /// All regions are spread.
     Learn,
-    /// All are alone; spread they would have taken so long.
+    /// All regions are alone; spread, they would have taken the expected time.
     Try { expected: u64 },
-    /// It is known what is best, until then.
+    /// The best places are known, until the given time.
     Settled { until: u64 },
 }
 
@@ -155,14 +155,14 @@ struct Run<K> {
 #[derive(Debug, Clone, Copy)]
 struct Trial<K> {
     key: K,
-    /// A round before it.
+    /// The time of a round before the trial.
     before: u64,
-    /// What was estimated to be gained.
+    /// The estimated gain.
     gain: u64,
     patience: u32,
 }
 
-/// What is known of a program's regions. Times are in nanoseconds of one clock.
+/// The measurements of a program's regions. Times are in nanoseconds of one clock.
 #[derive(Debug)]
 pub struct Home<K> {
     stage: Stage,
@@ -170,14 +170,14 @@ pub struct Home<K> {
     regions: BTreeMap<K, Known>,
     last: Option<Run<K>>,
     trial: Option<Trial<K>>,
-    /// When measuring began, and when the stage did.
+    /// The times when measuring began, and when the stage did.
     since: u64,
     stage_since: u64,
-    /// What runs of regions took since then that are not known.
+    /// The time of unknown regions since then.
     strange: u64,
-    /// Begins since the last look at all regions.
+    /// The number of begins since the last look at all regions.
     unseen: usize,
-    /// How often the same was found in a row.
+    /// How often in a row the same result was found.
     same: u32,
 }
 
@@ -188,7 +188,7 @@ impl<K: Ord + Copy> Default for Home<K> {
 }
 
 impl<K: Ord + Copy> Home<K> {
-    /// Nothing is known.
+    /// A value without measurements.
     #[must_use]
     pub const fn new() -> Self {
         Home {
@@ -205,7 +205,7 @@ impl<K: Ord + Copy> Home<K> {
         }
     }
 
-    /// A region begins at `now`.
+    /// Begins a region at `now`; returns how it is to run.
     pub fn begin(&mut self, key: K, now: u64) -> Go {
         if self.since == 0 {
             (self.since, self.stage_since) = (now, now);
@@ -236,14 +236,14 @@ impl<K: Ord + Copy> Home<K> {
         Go { place, trial, measure }
     }
 
-    /// The region that began last has ended.
+    /// Ends the region that began last.
     pub fn ended(&mut self, took: Took) {
         if let Some(run) = &mut self.last {
             run.took = took;
         }
     }
 
-    /// The last run and what followed it are over.
+    /// Ends the account of the last run and what followed it.
     fn close(&mut self, now: u64) {
         let Some(run) = self.last.take() else { return };
         let Some(known) = self.regions.get_mut(&run.key) else { return };
@@ -256,7 +256,7 @@ impl<K: Ord + Copy> Home<K> {
         if let Stage::Try { expected } = &mut self.stage {
             *expected += known.spread.median().unwrap_or(ns);
         }
-        // What another region's trial does to this one says nothing of it.
+        // Another region's trial disturbs this measurement, which is then not used.
         let disturbed = self.trial.is_some_and(|trial| trial.key != run.key);
         if disturbed || std::mem::take(&mut known.cold) {
             return;
@@ -273,9 +273,9 @@ impl<K: Ord + Copy> Home<K> {
         }
     }
 
-    /// Looks at all regions: is it time for another stage?
+    /// Looks at all regions, and begins another stage if it is time to.
     fn look(&mut self, now: u64) {
-        // Most of the time goes to regions that came later, such as those behind the program's beginning.
+        // Most of the time goes to regions that came later, for instance those after the program's beginning.
         let strange = self.strange * 2 > now - self.stage_since;
         match self.stage {
             Stage::Learn => {
@@ -324,7 +324,7 @@ impl<K: Ord + Copy> Home<K> {
         (self.stage_since, self.strange) = (now, 0);
     }
 
-    /// All is measured again.
+    /// Measures everything again.
     fn start_over(&mut self, now: u64) {
         self.enter(Stage::Learn, now);
         self.since = now;
@@ -345,7 +345,7 @@ impl<K: Ord + Copy> Home<K> {
         self.enter(Stage::Settled { until }, now);
     }
 
-    /// One region begins while all else is as is best: begins its trial, or ends it.
+    /// Begins or ends the trial of the one region that begins, while all others are in their best place.
     fn single(&mut self, key: K) {
         if let Some(trial) = &mut self.trial {
             trial.patience -= 1;
@@ -395,8 +395,8 @@ fn is_better(one: u64, other: u64, percent: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// A program of regions, each with its times spread and alone, the work that its CPU time tells, and what it costs if
-    /// its pages are not where it runs.
+    /// A program of regions, each with its times spread and alone, the work in CPU time, and the cost if its pages are
+    /// elsewhere.
     struct Program {
         home: Home<u32>,
         now: u64,
@@ -432,7 +432,7 @@ mod tests {
             place
         }
 
-        /// Where the regions run after so many rounds of all of them.
+        /// The places of the regions after `rounds` rounds of all of them.
         fn rounds(&mut self, regions: &[Costs], rounds: u32) -> Vec<Place> {
             let mut places = Vec::new();
             for _ in 0..rounds {
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_trial_that_takes_longer_leaves_them_spread() {
-        // Its CPU time promises more than there is.
+        // The region's CPU time promises more than there is to gain.
         let promises = Costs { cpu: 10_000, ..GAINS };
         let mut program = Program::new();
         assert_eq!(program.rounds(&[promises; 2], 30), [Spread; 2]);
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_region_that_takes_the_others_pages_home_stays_with_them() {
-        // Alone it takes less time, but the next one fetches the pages back.
+        // Alone it takes less time, but the next region fetches the pages back.
         let small = Costs { spread: 3_000, alone: 300, cpu: 400, fetch: 5_000 };
         let mut program = Program::new();
         assert_eq!(program.rounds(&[GAINS, small, GAINS], 60), [Spread; 3]);
@@ -493,7 +493,7 @@ mod tests {
     fn what_was_decided_is_revisited() {
         let mut program = Program::new();
         assert_eq!(program.rounds(&[LOSES; 2], 20), [Alone; 2]);
-        // The program goes on with larger data: after a while all is measured again.
+        // The program goes on with larger data: after a while everything is measured again.
         program.rounds(&[GAINS; 2], 1000);
         assert_eq!(program.rounds(&[GAINS; 2], 1000), [Spread; 2]);
     }
@@ -515,7 +515,7 @@ mod tests {
         for _ in 0..6 {
             program.run(7, LOSES);
         }
-        // Tried alone, that one never comes again.
+        // The region tried alone never comes again.
         for _ in 0..100 {
             assert_eq!(program.rounds(&[GAINS; 2], 1), [Spread; 2]);
         }

@@ -1,13 +1,13 @@
 //! How nodes that share no memory keep their copies of pages coherent: protocols as tables of state and event.
 //!
-//! Knows no clock, no thread and no system call: who drives it moves the data and the messages. The simulator, the model
-//! checker (`tests/model/`) and the runtime drive the same tables. They are printed in `docs/coherence.md`.
+//! The crate knows no clock, no thread and no system call: its driver moves the data and the messages. The simulator, the model
+//! checker (`tests/model/`) and the runtime drive the same tables, which are printed in `docs/coherence.md`.
 //!
-//! Two protocols share one set of states. *Sequential consistency*: a page has many readers or one writer; its home
-//! keeps a directory entry ([`directory`]) and serves one request at a time, each node steps through the table of
-//! [`copy`]. *Multiple writers*, inside work-sharing regions: nodes write at once, each beside a twin, and the barrier
-//! merges what they wrote ([`merge`], [`diff`]). [`agent`] is a node's part in both. [`region`] chooses between them, [`plan`]
-//! says what to fetch at a region's entry.
+//! Two protocols share one set of states. *Sequential consistency*: a page has many readers or one writer; its home keeps a
+//! directory entry ([`directory`]) and serves one request at a time, and each node steps through the table of [`copy`].
+//! *Multiple writers*, inside work-sharing regions: nodes write at once, each beside a twin, and the barrier merges the writes
+//! ([`merge`], [`diff`]). [`agent`] is a node's part in both. [`region`] chooses between them, [`plan`] says which pages to
+//! fetch when a region begins.
 //!
 //! Source: the Popcorn paper (`papers/popcorn-dsm.txt`), sections 2 to 4.
 

@@ -1,10 +1,12 @@
-//! What a barrier does with pages that nodes wrote at once: who keeps a page, who sends diffs to whom, who drops a copy.
+//! The plan of a barrier for pages that several nodes wrote: which node keeps a page, which sends diffs to which, and which
+//! drop their copies.
 //!
-//! Each home plans for its pages once every node has told it what it wrote, in one message; the orders go back in one
-//! message to each node, so that all invalidations of a region are batched. `copy.rs` says what an order does to a copy.
+//! Each home plans for its pages once every node has told it which of them it wrote, in one message. The orders go back in one
+//! message to each node, so all invalidations of a region are batched. `copy.rs` defines what an order does to a copy.
 //!
-//! Source: the Popcorn paper, sections 3.1 and 4.1 (the merging phase). There the default owner merges every page that
-//! several nodes wrote; here, where it did not write a page itself, one of the writers does, which saves a diff.
+//! Source: the Popcorn paper, sections 3.1 and 4.1 (the merging phase). There the default owner (here: the origin) merges every
+//! page that several nodes wrote; here, if the origin did not write a page itself, one of the writers merges it, which saves a
+//! diff.
 
 use std::collections::BTreeMap;
 
@@ -17,40 +19,40 @@ use crate::table::Impossible;
 /// A page's number.
 pub type Page = u64;
 
-/// What a home tells a node at the end of a region of many writers. Pages ascend in each list.
+/// The orders of a home to a node at the end of a region of many writers. Pages ascend in each list.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Orders {
-    /// Others wrote these: drop them.
+    /// Pages that others wrote: drop them.
     pub drop: Vec<Page>,
-    /// Only this node wrote these: it has them alone now.
+    /// Pages that only this node wrote: it is now the only node that has them.
     pub keep: Vec<Page>,
-    /// Others wrote these too: send the diff to that node, and drop them.
+    /// Pages that others wrote, too: send the diff to that node, and drop the page.
     pub send: Vec<(Page, Node)>,
-    /// So many other nodes wrote these too: their diffs come here, then this node has the page alone.
+    /// Pages that this number of other nodes wrote, too: their diffs come here, and then only this node has the page.
     pub merge: Vec<(Page, u32)>,
 }
 
 impl Orders {
-    /// Copies that are invalidated by it.
+    /// The number of copies that the orders invalidate.
     #[must_use]
     pub fn invalidations(&self) -> usize {
         self.drop.len() + self.send.len()
     }
 }
 
-/// Plans for one page that `writers` wrote, adding to the `orders` of each node. `default` merges where it wrote itself.
-/// The entry becomes what it is after the barrier.
+/// Plans for one page that `writers` wrote, adding to the `orders` of each node. The `origin` merges if it wrote the page itself.
+/// Updates the entry to its state after the barrier.
 pub fn plan(
     page: Page,
     entry: &mut Entry,
     writers: Nodes,
-    default: Node,
+    origin: Node,
     orders: &mut [Orders],
 ) -> Result<(), Impossible> {
-    // Nobody waits for a page when all workers are at the barrier, and who wrote it had a copy.
+    // Nobody waits for a page when all workers are at the barrier, and every writer had a copy.
     let holders = entry.holders();
     let settled = matches!(entry.state(), State::Owned | State::Shared);
-    let owner = if writers.has(default) { Some(default) } else { writers.first() };
+    let owner = if writers.has(origin) { Some(origin) } else { writers.first() };
     let (true, true, Some(owner)) = (settled, writers.minus(holders).is_empty(), owner) else {
         return Err(Impossible { state: entry.state().name(), event: "Written" });
     };
@@ -69,7 +71,7 @@ pub fn plan(
     Ok(())
 }
 
-/// Who wrote which page, from every node's list. Lists may name a page once each.
+/// The writers of each page, from every node's list. A list names a page at most once.
 #[must_use]
 pub fn writers<'a>(lists: impl IntoIterator<Item = (Node, &'a [Page])>) -> BTreeMap<Page, Nodes> {
     let mut written = BTreeMap::new();

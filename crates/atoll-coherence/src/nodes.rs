@@ -7,7 +7,7 @@ use std::fmt;
 /// A node's number, below [`MOST`].
 pub type Node = u8;
 
-/// Nodes of a job at most.
+/// The most nodes of a job.
 pub const MOST: usize = 64;
 
 /// A set of nodes.
@@ -15,47 +15,47 @@ pub const MOST: usize = 64;
 pub struct Nodes(u64);
 
 impl Nodes {
-    /// Nobody.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// One node.
+    /// The set of one node.
     #[must_use]
     pub fn one(node: Node) -> Self {
         debug_assert!(usize::from(node) < MOST);
         Self(1 << node)
     }
 
-    /// Is `node` in it?
+    /// Whether `node` is in the set.
     #[must_use]
     pub fn has(self, node: Node) -> bool {
         self.0 & Self::one(node).0 != 0
     }
 
-    /// With `node`.
+    /// The set with `node` added.
     #[must_use]
     pub fn with(self, node: Node) -> Self {
         Self(self.0 | Self::one(node).0)
     }
 
-    /// Without `node`.
+    /// The set without `node`.
     #[must_use]
     pub fn without(self, node: Node) -> Self {
         Self(self.0 & !Self::one(node).0)
     }
 
-    /// Without any of `others`.
+    /// The set without any of `others`.
     #[must_use]
     pub fn minus(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// How many.
+    /// The number of nodes.
     #[must_use]
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Nobody is in it.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -67,7 +67,7 @@ impl Nodes {
         (self.0 != 0).then(|| self.0.trailing_zeros() as Node)
     }
 
-    /// All of them, ascending.
+    /// The nodes, ascending.
     pub fn iter(self) -> impl Iterator<Item = Node> {
         let mut left = self;
         std::iter::from_fn(move || {

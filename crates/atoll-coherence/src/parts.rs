@@ -1,40 +1,41 @@
-//! How a region's threads, and the iterations that the runtime deals out itself, are divided between nodes of unequal speed.
+//! Divides a region's threads, and the iterations that the runtime deals out itself, between nodes of unequal speed.
 //!
-//! Who drives it keeps one [`Parts`] for each region that is spread, and tells it after each run how long each node worked without
+//! The driver keeps one [`Parts`] for each spread region, and tells it after each run how long each node worked without
 //! waiting. The division changes between runs only, and a change that does not pay is taken back.
 //!
-//! A node's speed is its share of the work over the time for it. A loop that the compiler deals out itself has a fixed part for each
-//! thread: there a faster node gets more threads, which pays where it has fewer CPUs than threads. Where the runtime deals
-//! blocks of iterations, nodes' shares of these are weighted, too.
+//! A node's speed is its share of the work over the time for it. A loop that the compiler deals out has a fixed part for each
+//! thread: a faster node gets more threads, which pays where it has fewer CPUs than threads. Where the runtime deals out blocks
+//! of iterations, the nodes' shares of these are weighted, too.
 //!
 //! Source: the barrelfish paper, section 7.2.4 (vThreads).
 
 use crate::recent::Recent;
 
-/// Measured runs before a change, and before it is judged.
+/// The number of measured runs before a change, and before it is judged.
 const RUNS: u32 = 5;
-/// Runs after a change that move pages.
+/// The number of runs after a change that move pages.
 const COLD: u32 = 2;
-/// Percent of the longest node's time that a change must promise to leave at most.
+/// The greatest percentage of the slowest node's time that a change may promise.
 const PROMISE: u64 = 90;
-/// Percent of the region's time that it must then take at most.
+/// The greatest percentage of the region's time that it may then take.
 const KEEP: u64 = 97;
-/// Runs without a look after a change that did not pay; twice that if the next one does not, either, and so on.
+/// The number of runs before the next attempt after a change that did not pay; doubled each time.
 const REST: u32 = 50;
 
 /// One node's part of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Its threads: at least 1.
+    /// The number of its threads, at least 1.
     pub threads: u32,
-    /// Its weight where blocks of iterations are dealt out, against the other nodes' [`Part::weight`].
+    /// The node's weight where blocks of iterations are dealt out, relative to the other nodes' [`Part::weight`].
     pub weight: u32,
 }
 
-/// The weight of a thread where nodes are equal.
+/// The weight of a thread where nodes are equally fast.
 const WEIGHT: u32 = 64;
 
-/// Every node as many threads as there are for it, the first ones in order: of `threads`, at least as many as nodes.
+/// Divides `threads`, at least as many as there are nodes, equally; the first nodes get one more where the division leaves a
+/// rest.
 #[must_use]
 pub fn equal(threads: u32, nodes: u32) -> Vec<Part> {
     let at = |node: u32| (u64::from(threads) * u64::from(node) / u64::from(nodes.max(1))) as u32;
@@ -49,15 +50,15 @@ pub fn equal(threads: u32, nodes: u32) -> Vec<Part> {
 #[derive(Debug, Clone)]
 struct Trial {
     before: Vec<Part>,
-    /// What a run took then.
+    /// The time of a run then, in nanoseconds.
     ns: u64,
 }
 
-/// What is known of one region's division.
+/// The division of one region, and its measurements.
 #[derive(Debug, Clone)]
 pub struct Parts {
     parts: Vec<Part>,
-    /// Does the runtime deal out its iterations?
+    /// Whether the runtime deals out its iterations.
     dealt: bool,
     work: Vec<Recent>,
     total: Recent,
@@ -68,7 +69,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of a region of `threads` threads on `nodes` nodes, at most as many.
+    /// The division of a region of `threads` threads on `nodes` nodes, at most as many.
     #[must_use]
     pub fn new(threads: u32, nodes: u32) -> Parts {
         Parts {
@@ -83,26 +84,26 @@ impl Parts {
         }
     }
 
-    /// The nodes' parts, in order.
+    /// The nodes' parts, in the order of nodes.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Threads of all nodes.
+    /// The number of threads of all nodes.
     #[must_use]
     pub fn threads(&self) -> u32 {
         self.parts.iter().map(|part| part.threads).sum()
     }
 
-    /// Are all nodes' parts the same as if their speeds were?
+    /// Whether the parts are those of equally fast nodes.
     #[must_use]
     pub fn are_equal(&self) -> bool {
         self.parts == equal(self.threads(), self.parts.len() as u32)
     }
 
-    /// A run ended that took `ns`; `work` is how long each node worked, its waiting for pages and at barriers taken off.
-    /// `dealt`: the runtime dealt out static loops of it.
+    /// Ends a run that took `ns`; `work` is the time that each node worked, without its waiting for pages and at barriers.
+    /// `dealt` tells whether the runtime dealt out its static loops.
     pub fn ended(&mut self, ns: u64, work: &[u64], dealt: bool) {
         self.dealt |= dealt;
         if self.cold > 0 {
@@ -141,7 +142,7 @@ impl Parts {
                 self.trial = Some(Trial { before, ns: total });
             }
             None => {
-                // It is as good as it can be: looked at again now and then.
+                // The division is as good as possible, and reconsidered now and then.
                 self.rests = REST;
                 self.total = Recent::NONE;
                 self.work.fill(Recent::NONE);
@@ -156,7 +157,7 @@ impl Parts {
         self.work.fill(Recent::NONE);
     }
 
-    /// The division by the nodes' speeds, if it promises enough; `work` is what they take now.
+    /// The division by the nodes' speeds, if it promises enough; `work` is the time they take now.
     fn better(&self, work: &[u64]) -> Option<Vec<Part>> {
         let longest = *work.iter().max()?;
         let size = |part: &Part| u64::from(if self.dealt { part.weight } else { part.threads }).max(1);
@@ -183,11 +184,11 @@ impl Parts {
     }
 }
 
-/// Divides `all` so that each gets at least one and the one that takes longest takes as little as can be.
+/// Divides `all` so that each gets at least one and the longest time is as short as possible.
 fn divide(all: u32, speed: &[f64]) -> Vec<u32> {
     let mut parts = vec![1; speed.len()];
     for _ in speed.len()..all as usize {
-        // Who is done first with one more.
+        // The part that would be done first with one more gets it.
         let time = |at: usize| f64::from(parts[at] + 1) / speed[at];
         if let Some(next) = (0..parts.len()).min_by(|a, b| time(*a).total_cmp(&time(*b))) {
             parts[next] += 1;
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs it on nodes of these speeds and CPUs; the threads of each node in the end.
+    /// Runs the region on nodes of these speeds and CPUs; returns the final threads of each node.
     fn settle(mut parts: Parts, speeds: &[f64], cpus: &[u32], runs: u32) -> Parts {
         for _ in 0..runs {
             let work: Vec<u64> = parts
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_change_that_does_not_pay_is_taken_back() {
-        // As many CPUs as threads: no node is faster for having fewer of them.
+        // With as many CPUs as threads, no node gets faster by having fewer threads.
         let parts = settle(Parts::new(8, 2), &[3.0, 1.0], &[4, 4], 12);
         assert_eq!(threads(&settle(parts, &[3.0, 1.0], &[4, 4], 2)), [4, 4]);
     }

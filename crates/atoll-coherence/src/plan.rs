@@ -1,11 +1,11 @@
-//! Which pages a node fetches when it enters a region: those that it had to fetch one by one in a run before.
+//! The pages that a node fetches when it enters a region: those that it had to fetch one by one in an earlier run.
 //!
-//! One [`Plan`] for each region and node. Who drives it says which pages were read-faulted, which of those fetched ahead
-//! were used, and what both cost.
+//! There is one [`Plan`] for each region and node. The driver tells it which pages were read-faulted, which of the pages
+//! fetched ahead were used, and the cost of both.
 //!
-//! Source: the Popcorn paper, sections 3.2 and 4.3. There the first run alone decides; here pages that are no longer used
-//! leave the plan, those that move along from run to run come before they are missed (`drift`), and a plan that costs more than it
-//! saves rests (the paper's Hotspot lost 4 %).
+//! Source: the Popcorn paper, sections 3.2 and 4.3. There the first run alone decides. Here pages that are no longer used leave
+//! the plan, those that move along from run to run are added before they are missed (`drift`), and a plan that costs more than
+//! it saves rests (the paper's Hotspot lost 4 %).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,56 +13,56 @@ use std::collections::btree_map::Entry;
 use crate::drift::Drift;
 use crate::merge::Page;
 
-/// Runs in a row without use after which a page leaves.
+/// The number of successive runs without use after which a page leaves the plan.
 const UNUSED: u8 = 2;
-/// Runs in a row that cost more than they saved after which a plan rests.
+/// The number of successive runs with a loss after which a plan rests.
 const LOSSES: u8 = 3;
-/// Runs that it rests.
+/// The number of runs that it rests.
 const REST: u8 = 20;
 
-/// What a run cost, in nanoseconds.
+/// The costs of a run, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
-    /// Fetching the plan's pages at the region's entry, waiting for others included.
+    /// The cost of fetching the plan's pages at the region's begin, including waiting for other nodes.
     pub entry: u64,
-    /// One read fault.
+    /// The cost of one read fault.
     pub fault: u64,
 }
 
-/// What became of a page of the plan in a run.
+/// The use of a page of the plan in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It was here already.
+    /// The page was here already.
     Here,
-    /// It was fetched, and a worker used it.
+    /// The page was fetched, and a worker used it.
     Used,
-    /// It was fetched for nothing.
+    /// The page was fetched, and nobody used it.
     Unused,
 }
 
 /// A region's plan at one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Pages, with the runs in a row in which they were fetched for nothing.
+    /// The pages, each with the number of successive runs in which it was fetched and not used.
     pages: BTreeMap<Page, u8>,
     drift: Drift,
-    /// Of the pages, those that nobody has missed yet.
+    /// The pages in the plan that were predicted and never missed.
     guessed: Vec<Page>,
     losses: u8,
     rests: u8,
-    /// The pages were fetched in the run that is under way.
+    /// Whether the pages were fetched in the present run.
     fetched: bool,
 }
 
 impl Plan {
-    /// The region begins: the pages to fetch, ascending. Those that are here already need no fetching.
+    /// Begins the region; returns the pages to fetch, ascending. Those that are here already need no fetching.
     pub fn enter(&mut self) -> impl Iterator<Item = Page> + '_ {
         self.fetched = self.rests == 0 && !self.pages.is_empty();
         let pages = self.fetched.then_some(&self.pages);
         pages.into_iter().flat_map(BTreeMap::keys).copied()
     }
 
-    /// A worker had to wait for `page` to read it.
+    /// Notes that a worker had to wait for `page` to read it.
     pub fn faulted(&mut self, page: Page) {
         if let Entry::Vacant(entry) = self.pages.entry(page) {
             entry.insert(0);
@@ -70,7 +70,7 @@ impl Plan {
         }
     }
 
-    /// The region ended. `fate` is asked for each of its pages.
+    /// Ends the region. `fate` is asked for each of its pages.
     pub fn ended(&mut self, costs: Costs, fate: impl Fn(Page) -> Fate) {
         let guessed = std::mem::take(&mut self.guessed);
         if std::mem::take(&mut self.fetched) {
@@ -85,7 +85,7 @@ impl Plan {
         expected.gone.iter().for_each(|page| _ = self.pages.remove(page));
         for page in expected.next {
             if let Entry::Vacant(entry) = self.pages.entry(page) {
-                // One run decides.
+                // A single run without use removes the page again.
                 entry.insert(UNUSED - 1);
                 self.guessed.push(page);
             }
@@ -97,7 +97,7 @@ impl Plan {
         for page in guessed {
             match fate(*page) {
                 Fate::Used => self.drift.is_new(*page),
-                // Nothing says that it is wanted.
+                // Nothing shows that the page is needed.
                 Fate::Here => _ = self.pages.remove(page),
                 Fate::Unused => {}
             }
@@ -114,13 +114,13 @@ impl Plan {
         }
     }
 
-    /// Pages in it.
+    /// The number of pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// Nothing was faulted yet, or nothing stayed.
+    /// Whether the plan is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()

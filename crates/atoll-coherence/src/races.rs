@@ -1,7 +1,8 @@
-//! Words that several nodes wrote between the same two barriers: what a program's data races look like where pages are merged.
+//! Finds words that several nodes wrote between the same two barriers, which is how a program's data races show where pages are
+//! merged.
 //!
-//! Who merges a page (`agent.rs` says when) tells it what its own node changed and what each diff changes (`diff.rs`). Every node
-//! must write beside a twin then: `Layout::watched`. A store that leaves a byte as it was is not seen.
+//! The merging node (`agent.rs` says when) reports what it changed itself and what each diff changes (`diff.rs`). For this,
+//! every node must write beside a twin: `Layout::watched`. A store that does not change a byte is not noticed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,13 +10,13 @@ use crate::diff::{BLOCK, WORD};
 use crate::merge::Page;
 use crate::nodes::{Node, Nodes};
 
-/// Words of a block.
+/// The number of words of a block.
 const WORDS: usize = BLOCK / WORD;
 
-/// Which bytes of a page a node changed: a mask for each block, bit i for byte i.
+/// The bytes of a page that a node changed: a mask for each block, bit i for byte i.
 pub type Masks = Vec<u64>;
 
-/// What is known of pages that are being merged.
+/// The changes to pages that are being merged.
 #[derive(Debug, Default)]
 pub struct Races {
     pages: HashMap<Page, Merging>,
@@ -24,18 +25,18 @@ pub struct Races {
 #[derive(Debug, Default)]
 struct Merging {
     changes: Vec<(Node, Masks)>,
-    /// Words with a byte that several nodes changed, by their number in the page.
+    /// The words with a byte that several nodes changed, by their number in the page, with these nodes.
     words: BTreeMap<usize, Nodes>,
 }
 
 impl Races {
-    /// Is nothing known of `page` yet?
+    /// Whether nothing was reported for `page` yet.
     #[must_use]
     pub fn is_new(&self, page: Page) -> bool {
         !self.pages.contains_key(&page)
     }
 
-    /// `node` changed this of `page`.
+    /// Notes the bytes of `page` that `node` changed.
     pub fn changed(&mut self, page: Page, node: Node, masks: Masks) {
         let merging = self.pages.entry(page).or_default();
         for (other, before) in &merging.changes {
@@ -51,7 +52,7 @@ impl Races {
         merging.changes.push((node, masks));
     }
 
-    /// `page` is merged: its words that several nodes wrote, by their number in the page, ascending.
+    /// Ends the merge of `page`; returns the words that several nodes wrote, by their number in the page, ascending.
     pub fn merged(&mut self, page: Page) -> impl Iterator<Item = (usize, Nodes)> + use<> {
         self.pages.remove(&page).map(|merging| merging.words).into_iter().flatten()
     }

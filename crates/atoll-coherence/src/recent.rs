@@ -1,8 +1,8 @@
-//! The last few values of something that is measured, of which the one in the middle counts.
+//! The last few values of a measurement, of which the median is used.
 //!
-//! `home.rs` and `parts.rs` compare ways of running a region by it: one run that was disturbed decides nothing.
+//! `home.rs` and `parts.rs` compare runs of a region by it, so that one disturbed run decides nothing.
 
-/// How many are kept.
+/// The number of values that are kept.
 const KEPT: usize = 5;
 
 /// The last few values.
@@ -13,22 +13,22 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Nothing was measured.
+    /// The value without any measurement.
     pub const NONE: Recent = Recent { values: [0; KEPT], count: 0 };
 
-    /// One more value.
+    /// Adds a value.
     pub fn push(&mut self, value: u64) {
         self.values[self.count as usize % KEPT] = value;
         self.count = self.count.saturating_add(1);
     }
 
-    /// How many there were, those that are forgotten included.
+    /// The number of values added, forgotten ones included.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The one in the middle of the last few; none if there was none.
+    /// The median of the last few values; `None` without values.
     #[must_use]
     pub fn median(&self) -> Option<u64> {
         let mut values = self.values;

@@ -1,53 +1,53 @@
-//! Which protocol a work-sharing region runs under: many writers where that saves invalidations, one writer where not.
+//! Chooses the protocol of a work-sharing region: many writers where that saves invalidations, otherwise one writer.
 //!
-//! `agent.rs` is told the mode at a region's begin. Who drives this keeps one [`Region`] for each key (function, call
-//! site, loop) and tells every node the same.
+//! `agent.rs` is told the mode at a region's begin. The driver keeps one [`Region`] for each key (function, call site, loop)
+//! and tells every node the same mode.
 //!
 //! Source: the Popcorn paper, sections 3.3 and 4.2 (smart regions). There a region that fell back stays so; here it comes
 //! back when its invalidations would pay again.
 
 use crate::agent::Mode;
 
-/// When a region changes its protocol.
+/// The rules by which a region changes its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Invalidations in a run from which many writers pay. The paper: a node's number of cores.
+    /// The least number of invalidations in a run for which many writers pay. The paper: a node's number of cores.
     pub threshold: u32,
-    /// Runs in a row below it after which the region falls back. The paper: 10.
+    /// The number of successive runs below the threshold after which the region falls back. The paper: 10.
     pub probation: u32,
-    /// Runs in a row at or above it after which the region comes back.
+    /// The number of successive runs at or above the threshold after which the region comes back.
     pub comeback: u32,
 }
 
 impl Rules {
-    /// The paper's, for nodes of `workers` each.
+    /// The paper's rules, for nodes of `workers` workers each.
     #[must_use]
     pub fn of(workers: u32) -> Self {
         Self { threshold: workers.max(1), probation: 10, comeback: 3 }
     }
 }
 
-/// Why a region runs as it does.
+/// The reasons for a region's mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It did not run often enough to tell.
+    /// The region has not run often enough.
     New,
-    /// It saves invalidations.
+    /// Many writers save invalidations.
     Pays,
-    /// It saved too few in so many runs in a row.
+    /// Many writers saved too few invalidations in this number of successive runs.
     Probation(u32),
-    /// It saved too few for too long.
+    /// Many writers saved too few invalidations for too long.
     FellBack,
-    /// As a region of one writer it sent many invalidations again.
+    /// With one writer, the region sent many invalidations again.
     CameBack,
 }
 
-/// What is known of a region.
+/// The state of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
     mode: Mode,
     why: Why,
-    /// Runs in a row that speak against the mode.
+    /// The number of successive runs that speak against the mode.
     against: u32,
 }
 
@@ -58,19 +58,19 @@ impl Default for Region {
 }
 
 impl Region {
-    /// How its next run goes.
+    /// The mode of the next run.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// And why.
+    /// The reason for the mode.
     #[must_use]
     pub fn why(&self) -> Why {
         self.why
     }
 
-    /// A run ended. `invalidations` are of all nodes: batched at the barrier, or sent one by one.
+    /// Ends a run. `invalidations` is the number of all nodes, batched at the barrier or sent one by one.
     pub fn ended(&mut self, invalidations: u32, rules: &Rules) {
         let many = invalidations >= rules.threshold;
         let against = many != (self.mode == Mode::Many);

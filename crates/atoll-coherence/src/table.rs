@@ -1,23 +1,23 @@
-//! Tables of state and event: one row says what comes next and what is done.
+//! Tables of state and event, each row of which gives the next state and the actions.
 //!
-//! `copy.rs` and `directory.rs` are such tables. Whatever has no row cannot happen; if it does, a peer broke the protocol.
+//! `copy.rs` and `directory.rs` are such tables. A pair without a row cannot happen; if it does, a peer broke the protocol.
 
 use std::fmt::{Debug, Write};
 
 /// A row: in `state`, upon `event`, do `actions` in this order and go to `next`.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<S: 'static, E: 'static, A: 'static> {
-    /// Before.
+    /// The state before.
     pub state: S,
-    /// What happened.
+    /// The event.
     pub event: E,
-    /// After.
+    /// The state after.
     pub next: S,
-    /// What is to be done, in this order.
+    /// The actions, in this order.
     pub actions: &'static [A],
 }
 
-/// What no row allows: a message was invented, lost or sent twice.
+/// The error for a pair without a row: a message was invented, lost or sent twice.
 #[derive(thiserror::Error, Debug, Clone, Copy, PartialEq, Eq)]
 #[error("the protocol has no {event} in state {state}: a node broke it, or a message was lost or sent twice")]
 pub struct Impossible {
@@ -61,7 +61,7 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// An enum of names, with a function from each to its own.
+/// Defines an enum of names, with a function that returns the name of each.
 macro_rules! names {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
         $(#[$about])*
@@ -71,10 +71,10 @@ macro_rules! names {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// As the tables print it.
+            /// The name as the tables print it.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {

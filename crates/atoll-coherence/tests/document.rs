@@ -1,9 +1,9 @@
-//! `docs/coherence.md` prints the tables as they are.
+//! Tests that `docs/coherence.md` prints the tables as they are.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::path::Path;
 
-/// The text with what stands between `<!-- NAME -->` and `<!-- end -->` replaced.
+/// The text with the part between `<!-- NAME -->` and `<!-- end -->` replaced.
 fn with_table(text: &str, name: &str, table: &str) -> String {
     let (begin, end) = (format!("<!-- {name} -->\n"), "<!-- end -->");
     let from = text.find(&begin).expect("the document has a place for each table") + begin.len();

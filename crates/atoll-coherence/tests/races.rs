@@ -1,5 +1,5 @@
-//! What several nodes store in one page at once, merged, against an oracle: nothing is lost where nobody else stored, and of a race
-//! one node's value stays whole. The rule is in `docs/coherence.md`, "Data races".
+//! Tests the merge of several nodes' stores to one page against an oracle: no store is lost where nobody else stored, and of a
+//! race one node's value stays whole. The rule is in `docs/coherence.md`, "Data races".
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -23,7 +23,7 @@ impl Store {
     }
 }
 
-/// Close together, so that they meet.
+/// Random stores, close together so that they meet.
 fn stores(most: usize) -> impl Strategy<Value = Vec<Store>> {
     let one = (0..3_usize, 0..PAGE, 0..4_u32, any::<u64>()).prop_map(|(node, at, size, value)| {
         let size = 1 << size;
@@ -32,7 +32,7 @@ fn stores(most: usize) -> impl Strategy<Value = Vec<Store>> {
     prop::collection::vec(one, 1..most)
 }
 
-/// What each of three nodes has at the barrier, where all began with `base`.
+/// The page of each of three nodes at the barrier, where all began with `base`.
 fn pages(base: &[u8], stores: &[Store]) -> Vec<Vec<u8>> {
     let mut pages = vec![base.to_vec(); 3];
     for store in stores {
@@ -43,7 +43,7 @@ fn pages(base: &[u8], stores: &[Store]) -> Vec<Vec<u8>> {
     pages
 }
 
-/// The page where node `owner` merges what the others send, in the order of `order`.
+/// The page after node `owner` merged the others' diffs, in the order of `order`.
 fn merged(base: &[u8], pages: &[Vec<u8>], owner: usize, order: [usize; 3]) -> Vec<u8> {
     let mut page = pages[owner].clone();
     for other in order.into_iter().filter(|node| *node != owner) {
@@ -59,7 +59,7 @@ const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Where every store changes all its bytes each word is as if the nodes had stored one after the other.
+    /// If every store changes all its bytes, each word is as if the nodes had stored one after the other.
     #[test]
     fn a_word_is_as_if_nodes_had_stored_one_after_the_other(
         mut stores in stores(60), owner in 0..3_usize, order in 0..6_usize, fill: u8
@@ -88,7 +88,8 @@ proptest! {
         }
     }
 
-    /// Whatever the values: a byte that one node changed is as it left it, and no byte is anything that nobody wrote.
+    /// For any values, a byte that only one node changed has that node's value, and every byte has a value that some node
+    /// wrote.
     #[test]
     fn what_one_node_changed_survives(
         stores in stores(60), base in prop::collection::vec(0..3_u8, PAGE), owner in 0..3_usize, order in 0..6_usize
@@ -107,8 +108,8 @@ proptest! {
         }
     }
 
-    /// Two nodes race for one variable, some bytes of which become what they were: it is one of the two values, where what one
-    /// changed of it contains what the other did.
+    /// Two nodes race for one variable, some bytes of which get their old value: the result is one of the two values, if the
+    /// bytes that one changed include those that the other did.
     #[test]
     fn a_race_for_a_variable_leaves_one_value(
         size in 0..4_u32, base: u64, values in prop::array::uniform2(any::<u64>()), same in prop::array::uniform2(any::<u8>()),
@@ -118,7 +119,7 @@ proptest! {
         let base = base.to_le_bytes().repeat(PAGE / WORD);
         let store = |node: usize| {
             let mut bytes = values[node].to_le_bytes();
-            // The second changes nothing that the first does not.
+            // The second changes no byte that the first does not.
             for at in (0..WORD).filter(|at| (same[0] | same[node]) >> at & 1 != 0) {
                 bytes[at] = base[at];
             }

@@ -1,9 +1,9 @@
-//! Entry points of libgomp that run a region, so that every library that stands in front of them has the same.
+//! The entry points of libgomp that run a region, so that every library that stands in front of them has the same list.
 //!
 //! Source: GCC's libgomp/libgomp_g.h.
 
-/// Hands the entry points to the macro `$each`: a name and what follows function and data, by name and type. Not among them is
-/// `GOMP_parallel_reductions`, which returns something.
+/// Hands the entry points to the macro `$each`: the name, and the arguments after function and data, by name and type.
+/// `GOMP_parallel_reductions` is missing, since it returns a value.
 #[macro_export]
 macro_rules! for_each_region {
     ($each:ident) => {

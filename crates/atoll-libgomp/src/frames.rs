@@ -1,12 +1,15 @@
-//! Calls of libomp's with as many arguments as the program says: how an entry point gets them, and how they are passed on.
+//! Calls of libomp's with any number of arguments: how an entry point gets them, and how they are passed on.
 //!
-//! A call's frame lies on the stack of who makes it, which all members of the team see: the function, the number of its arguments
-//! beyond the first two, and these. `__kmpc_fork_call` and its kind are called in this way, by gcc's users never.
+//! The frame of a call lies on the caller's stack, which all members of the team see: the function, the number of its arguments
+//! after the first two, and these arguments. `__kmpc_fork_call` and the like are called in this way; gcc's programs never call
+//! them.
 
-/// A function that libomp calls with the places of two numbers, of the thread and of the team's thread, and an argument.
+/// A function that libomp calls with the addresses of two numbers, of the thread in the program and in the team, and an
+/// argument.
 pub type Member = unsafe extern "C" fn(*const i32, *const i32, *mut u8);
 
-/// Calls the function of a frame with the places of two numbers, of the thread and of the team's thread, and its arguments.
+/// Calls the function of a frame with the addresses of two numbers, of the thread in the program and in the team, and its
+/// arguments.
 ///
 /// # Safety
 /// `frame` is from [`framed!`](macro@crate::framed), and three more words behind it can be read.
@@ -24,7 +27,7 @@ pub unsafe extern "C" fn call(frame: *const usize, global: *const i32, bound: *c
         "lea r11, [rdi + 16]",
         "mov rdi, rsi",
         "mov rsi, rdx",
-        // Those from the fifth on go over the stack, whose end is a multiple of 16.
+        // Arguments from the fifth on go on the stack, whose end is a multiple of 16.
         "sub r10, 4",
         "jle 3f",
         "lea rdx, [r10*8 + 15]",
@@ -54,12 +57,12 @@ pub unsafe extern "C" fn call(frame: *const usize, global: *const i32, bound: *c
 /// # Safety
 /// `frame` is from [`framed!`](macro@crate::framed).
 pub unsafe fn outlined(frame: *const u8) -> usize {
-    // SAFETY: a frame begins with it.
+    // SAFETY: a frame begins with the function.
     unsafe { *frame.cast() }
 }
 
-/// Defines `void name(location, count, function, ...)`: makes a frame of function and arguments, and calls `$body` with the location,
-/// the frame and where the caller goes on.
+/// Defines `void name(location, count, function, ...)`, which makes a frame of function and arguments, and calls `$body` with
+/// the location, the frame and the return address.
 #[macro_export]
 macro_rules! framed {
     ($($(#[$attribute:meta])* $name:ident $body:ident;)*) => {$(
@@ -75,7 +78,7 @@ macro_rules! framed {
                 "mov rbp, rsp",
                 ".cfi_def_cfa_register rbp",
                 "mov esi, esi",
-                // Two words before the arguments, and four behind, as those of registers are there in any case.
+                // Two words before the arguments, and four more, since the arguments in registers are stored in any case.
                 "lea rax, [rsi*8 + 63]",
                 "and rax, -16",
                 "sub rsp, rax",

@@ -1,8 +1,8 @@
-//! What the libraries that stand in front of libgomp and libomp share.
+//! The parts that the libraries in front of libgomp and libomp share.
 //!
-//! `atoll-trace-hooks` and `atoll-profile-hooks` are loaded into programs and have functions of libgomp's names, from which they call
-//! libgomp's own: [`real`](macro@real) finds these, [`for_each_region`] lists libgomp's entry points that run a region, [`frames`] passes on
-//! the arguments of libomp's.
+//! `atoll-trace-hooks` and `atoll-profile-hooks` are loaded into programs and define functions with libgomp's names, which call
+//! libgomp's own. [`real`](macro@real) finds these, [`for_each_region`] lists libgomp's entry points that run a region, and
+//! [`frames`] passes on the arguments of libomp's. The runtime uses the last.
 
 mod entries;
 pub mod frames;

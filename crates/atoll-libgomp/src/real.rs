@@ -18,7 +18,7 @@ impl Real {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Where it is. Ends the process where it is nowhere, as the program cannot go on without it.
+    /// The function's address. Ends the process if it is nowhere, as the program cannot go on without it.
     pub fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {
@@ -43,7 +43,7 @@ impl Real {
             if !found.is_null() {
                 return found;
             }
-            // Loaded by dlopen, for its caller only.
+            // The library may have been loaded by dlopen, for its caller only.
             for library in [c"libgomp.so.1", c"libomp.so.5", c"libomp.so", c"libiomp5.so"] {
                 let library = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
                 if !library.is_null() {
@@ -63,7 +63,7 @@ impl Real {
 macro_rules! real {
     ($name:ident, fn($($argument:ty),*) $(-> $result:ty)?) => {{
         static REAL: $crate::Real = $crate::Real::new(
-            // SAFETY: made with its NUL.
+            // SAFETY: the string was made with its NUL.
             unsafe { ::std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
         );
         // SAFETY: the library's function of this name has this type.

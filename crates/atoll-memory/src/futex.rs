@@ -1,6 +1,7 @@
-//! Sleeping and waking between workers, which may be processes: shared futexes, a brief spin before each sleep.
+//! Shared futexes, by which workers, which may be processes, sleep and wake each other; each waiter spins briefly before it
+//! sleeps.
 //!
-//! Whatever waits in the runtime and in a node's agent waits here. The words slept on lie in runtime memory, never in the program's.
+//! All waiting in `omp` is done here; the words slept on lie in runtime memory, never in the program's.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -32,7 +33,7 @@ fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::t
     result
 }
 
-/// The futex system call, elsewhere.
+/// The futex system call on other processors than x86-64, through libc.
 #[cfg(not(target_arch = "x86_64"))]
 fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
     // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
@@ -50,7 +51,8 @@ pub fn sleep_a_while(word: &AtomicU32, expected: u32) {
     let _ = futex(word, FUTEX_WAIT, expected, &raw const A_WHILE);
 }
 
-/// How long somebody sleeps who also looks after signals. Not on a stack, whose pages the kernel may not find.
+/// How long a thread sleeps that also looks after signals: 20 ms. It is a static because the kernel may not find the pages of a
+/// stack.
 static A_WHILE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Wakes up to `count` sleepers on `word`.
@@ -58,10 +60,11 @@ pub fn wake(word: &AtomicU32, count: u32) {
     let _ = futex(word, FUTEX_WAKE, count, std::ptr::null());
 }
 
-/// How often a waiter looks again before it sleeps: while every worker has a CPU, and when not.
+/// How often a waiter checks its condition before it sleeps: while every busy worker has a CPU, and when there are more workers
+/// than CPUs.
 static SPINS: AtomicU32 = AtomicU32::new(2_000);
 static SPINS_CROWDED: AtomicU32 = AtomicU32::new(30);
-/// Workers with something to do, and CPUs to do it on; compared by every waiter.
+/// The number of workers with something to do, which every waiter compares with the number of CPUs.
 static BUSY: AtomicU32 = AtomicU32::new(1);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
@@ -110,7 +113,7 @@ pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Where workers wait for a condition on other words to come true.
+/// A place where workers wait until a condition on other words holds.
 #[repr(align(64))]
 pub struct Gate {
     turns: AtomicU32,
@@ -142,7 +145,7 @@ impl Gate {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Lets all waiters look at their conditions again, after a change that may fulfil one.
+    /// Wakes all waiters, which check their conditions again, after a change that may fulfil one.
     #[inline]
     pub fn notify(&self) {
         // Other side: the fence in `wait_until`, between announcing the sleeper and its last look.
@@ -192,7 +195,7 @@ impl<T> Lock<T> {
         if taken { Some(Guard { lock: self }) } else { None }
     }
 
-    /// Takes the lock without a guard; `release` gives it back.
+    /// Takes the lock without a guard; `release` frees it.
     #[inline]
     pub fn acquire(&self) {
         // Other side: the swap in `release`.

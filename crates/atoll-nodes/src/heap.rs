@@ -1,7 +1,7 @@
-//! The blocks of a node's agent: whatever its code allocates, in a heap of its own.
+//! The heap of a node's agent: all that the agent's code allocates comes from here.
 //!
-//! The allocator of whoever this is linked into sends it what is allocated `Inside`. A worker may step the agent from a fault in the
-//! middle of `malloc`, where the allocator's own heap is in no state to be called.
+//! `small` sends requests here that are made while an [`Inside`] exists. A worker may run the agent's code from a fault in the
+//! middle of `malloc`, when its mimalloc heap must not be entered.
 //!
 //! Rules: no arena access.
 
@@ -20,7 +20,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread runs the agent's code as long as this lives.
+/// A mark that the calling thread runs the agent's code; dropped when it stops.
 pub(crate) struct Inside {
     before: bool,
 }
@@ -37,7 +37,7 @@ impl Drop for Inside {
     }
 }
 
-/// Does the calling thread run the agent's code?
+/// Whether the calling thread runs the agent's code.
 #[inline]
 pub fn is_inside() -> bool {
     INSIDE.get()
@@ -48,7 +48,7 @@ struct Heap {
     begun: bool,
 }
 
-// SAFETY: its pointers are into pinned memory, which all workers share.
+// SAFETY: the heap's pointers are into pinned memory, which all workers share.
 unsafe impl Send for Heap {}
 
 static HEAP: Spin<Heap> = Spin::new(Heap { blocks: Tlsf::new(), begun: false });
@@ -68,7 +68,7 @@ fn range() -> Range<usize> {
     start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)
 }
 
-/// Is the block the agent's?
+/// Whether the block belongs to the agent's heap.
 #[inline]
 pub fn contains(at: usize) -> bool {
     range().contains(&at)
@@ -87,13 +87,13 @@ pub fn alloc(layout: Layout) -> *mut u8 {
     heap.blocks.allocate(layout).map_or(std::ptr::null_mut(), NonNull::as_ptr)
 }
 
-/// Gives a block back.
+/// Frees a block of the agent's heap.
 ///
 /// # Safety
 /// The block is from here, and nobody uses it.
 pub unsafe fn free(block: *mut u8, layout: Layout) {
     let Some(block) = NonNull::new(block) else { return };
-    // SAFETY: as promised; it was made with this layout.
+    // SAFETY: the caller promises that the block was made with this layout and is not used.
     let give_back = move || unsafe { HEAP.lock().blocks.deallocate(block, layout.align()) };
     // Who holds the lock is not to be interrupted by code that may fault, nor by a fault.
     if is_inside() { give_back() } else { stack::off_paged(give_back) }

@@ -1,7 +1,8 @@
-//! What a profiler is told: large blocks, regions, workers, faults, and pages touched that were dropped for sampling.
+//! The events that a profiler is told: large blocks, regions, workers, faults, and touches of pages that were dropped for
+//! sampling.
 //!
-//! Called by `heap`, `hooks`, `state` and `start::signal`; the journal is `atoll-profile-wire`'s. Without a profiler all of this is one
-//! look at a pointer.
+//! Called by `heap`, `hooks`, `state` and `start::signal`; the journal's format is `atoll-profile-wire`'s. Without a profiler
+//! each call only checks a pointer.
 //!
 //! Rules: no allocation, no locks, no arena access.
 
@@ -14,15 +15,15 @@ use atoll_profile_wire::{Journal, What};
 
 static JOURNAL: AtomicPtr<Journal> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
-/// Regions that the first worker is in, one in the other.
+/// The depth of nesting of the regions that the first worker is in.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
-/// The journal's descriptor, from the environment. Before the program's first instruction.
+/// Maps the journal whose descriptor the environment names. Called before the program's first instruction.
 pub(crate) fn open(descriptor: Option<&CStr>) {
     let Some(fd) = descriptor.and_then(|d| d.to_str().ok()?.parse::<i32>().ok()) else { return };
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a fresh shared mapping of a file that is long enough, or no journal; never unmapped. System calls themselves, as
-    // libc's functions of these names are our own and serve the program.
+    // SAFETY: a new shared mapping of a file that is long enough, or no journal; never unmapped. The system calls are made
+    // directly, as libc's functions of these names are our own and serve the program.
     unsafe {
         if let Ok(at) = sys::mmap(0, Journal::BYTES, protection, libc::MAP_SHARED, fd, 0)
             && let Some(journal) = Journal::at(at as *const u8)
@@ -38,26 +39,26 @@ pub(crate) fn open(descriptor: Option<&CStr>) {
 
 #[inline]
 fn mark(what: impl FnOnce() -> What) {
-    // SAFETY: null or a journal that stays mapped, in every worker.
+    // SAFETY: null, or a journal that stays mapped in every worker.
     if let Some(journal) = unsafe { JOURNAL.load(Ordering::Acquire).as_ref() } {
         journal.mark(PID.load(Ordering::Relaxed), what());
     }
 }
 
-/// A large block was made, or got another size, by the call that returns to `caller`.
+/// Tells that a large block was made or resized by the call that returns to `caller`.
 #[inline]
 pub(crate) fn block(start: usize, bytes: usize, caller: usize) {
     let site = caller.saturating_sub(1) as u64;
     mark(|| What::Block { start: start as u64, bytes: bytes as u64, site });
 }
 
-/// A large block was freed.
+/// Tells that a large block was freed.
 #[inline]
 pub(crate) fn free(start: usize) {
     mark(|| What::Free { start: start as u64 });
 }
 
-/// The first worker enters a region.
+/// Tells that the first worker enters a region.
 #[inline]
 pub(crate) fn region_enter(function: usize) {
     if DEPTH.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -65,7 +66,7 @@ pub(crate) fn region_enter(function: usize) {
     }
 }
 
-/// The first worker leaves a region.
+/// Tells that the first worker leaves a region.
 #[inline]
 pub(crate) fn region_leave() {
     if DEPTH.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -73,16 +74,16 @@ pub(crate) fn region_leave() {
     }
 }
 
-/// The calling thread is worker `number`.
+/// Tells that the calling thread is worker `number`.
 pub(crate) fn worker(number: usize) {
     mark(|| What::Worker { tid: tid(), number: number as u32 });
     fault_stack();
 }
 
-/// The calling thread handles its faults on the alternate signal stack that it has now.
+/// Tells which alternate signal stack the calling thread handles its faults on.
 pub(crate) fn fault_stack() {
     let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-    // SAFETY: only asks, and writes the answer to a local variable.
+    // SAFETY: the call only reads the setting and writes it to a local variable.
     let asked = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, (&raw mut stack) as usize, 0, 0, 0, 0]) };
     if asked.is_ok() && !stack.ss_sp.is_null() {
         let (start, bytes) = (stack.ss_sp as u64, stack.ss_size as u64);
@@ -90,16 +91,16 @@ pub(crate) fn fault_stack() {
     }
 }
 
-/// Ticks between two faults of a thread that are told, about half a millisecond: samples are further apart, so that each has one near it,
-/// and telling costs next to nothing.
+/// The least number of clock ticks, about half a millisecond, between two faults of a thread that are told. Samples are further
+/// apart, so each has a fault near it, and telling costs next to nothing.
 const FAULT_TICKS: u64 = 1_000_000;
 
 thread_local! {
-    /// When the thread last told of a fault, in ticks.
+    /// When the thread last told of a fault, in clock ticks.
     static TOLD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The calling thread has handled a fault.
+/// Tells that the calling thread has handled a fault.
 #[inline]
 pub(crate) fn faulted(address: usize, write: bool, ip: u64) {
     if JOURNAL.load(Ordering::Relaxed).is_null() {
@@ -112,7 +113,7 @@ pub(crate) fn faulted(address: usize, write: bool, ip: u64) {
     }
 }
 
-/// The calling thread touched a page that was dropped for sampling.
+/// Tells that the calling thread touched a page that was dropped for sampling.
 pub(crate) fn touched(address: usize, write: bool, ip: u64) {
     mark(|| What::Touch { address: address as u64, write, tid: tid(), ip });
 }

@@ -1,4 +1,5 @@
-//! What the whole runtime asks first: is this program managed, where is the pager, which worker am I?
+//! The state that the whole runtime asks for first: whether the program is managed, where the pager is, and which worker the
+//! calling thread is.
 //!
 //! Most of it is `atoll_memory::managed`, which a node's agent asks, too. Here is what only the runtime knows: what is set up
 //! already, and what becomes of a thread that it makes a worker. The statics lie in this library's data, which all workers share.
@@ -28,35 +29,35 @@ pub(crate) fn set_first_without_number(without: bool) {
     FIRST_WITHOUT_NUMBER.store(without, Ordering::Relaxed);
 }
 
-/// Are faults served yet? Before, no page is missing, and none can be fetched.
+/// Whether faults are served. Before that no page is missing, and none can be fetched.
 #[inline]
 pub(crate) fn serves_faults() -> bool {
     FAULTS.load(Ordering::Relaxed)
 }
 
-/// The program is managed no longer: this is a process that it forked, which has copies of everything. Its heap stays.
+/// Stops managing, in a process that the program forked, which has copies of all memory. Its heap stays.
 pub(crate) fn manage_no_more() {
     managed::manage_no_more();
     FAULTS.store(false, Ordering::Relaxed);
 }
 
-/// Faults are served from now on.
+/// Serves faults from now on.
 pub(crate) fn set_serves_faults() {
     FAULTS.store(true, Ordering::Relaxed);
 }
 
-/// Does `malloc` hand out shared memory yet?
+/// Whether `malloc` hands out shared memory.
 #[inline]
 pub(crate) fn heap_ready() -> bool {
     HEAP.load(Ordering::Relaxed)
 }
 
-/// `malloc` hands out shared memory from now on.
+/// Makes `malloc` hand out shared memory from now on.
 pub(crate) fn set_heap_ready() {
     HEAP.store(true, Ordering::Relaxed);
 }
 
-/// The calling thread is worker `index` and runs on page table `table`: it gets its executor.
+/// Makes the calling thread worker `index` on page table `table`, with an executor.
 pub(crate) fn become_worker(index: usize, table: usize) {
     managed::become_worker(index, table);
     // It asks for the time, with a buffer on a stack that may be paged: it needs the executor.
@@ -81,7 +82,7 @@ fn without_number() -> usize {
     managed::executor_index()
 }
 
-/// The calling thread, which is no worker, runs on page table `table`; number of its executor, for [`end_thread`].
+/// Gives the calling thread, which is no worker, page table `table`; returns the number of its executor, for [`end_thread`].
 pub(crate) fn begin_thread(table: usize) -> usize {
     managed::set_table(table);
     executor_index()
@@ -90,14 +91,15 @@ pub(crate) fn begin_thread(table: usize) -> usize {
 /// The calling thread's executor.
 ///
 /// # Safety
-/// One reference at a time: not while a fault of this thread is being handled, so block signals around it.
+/// Only one reference exists at a time. None may exist while a fault of this thread is handled, so callers block signals around
+/// it.
 #[expect(clippy::mut_from_ref, reason = "executors are disjoint; each thread has its own")]
 pub(crate) unsafe fn executor(pager: &'static Pager) -> &'static mut Executor {
-    // SAFETY: the index is this thread's own; one reference by the caller.
+    // SAFETY: the index is this thread's own; the caller promises that there is one reference.
     unsafe { pager.executor(executor_index()) }
 }
 
-/// Is the calling thread the program's first one?
+/// Whether the calling thread is the program's first one.
 pub(crate) fn is_first_thread() -> bool {
     if pager().is_some() {
         return managed::own_executor() == Some(0);
@@ -110,12 +112,12 @@ fn is_first_of_process() -> bool {
     unsafe { sys::syscall(libc::SYS_gettid, [0; 6]) == sys::syscall(libc::SYS_getpid, [0; 6]) }
 }
 
-/// Is the calling thread the program's first one, or a worker?
+/// Whether the calling thread is the program's first one, or a worker.
 pub(crate) fn is_worker() -> bool {
     managed::own_executor().is_some_and(|index| index < MAX_WORKERS)
 }
 
-/// Are the program's workers processes, which see only what is shared?
+/// Whether the program's workers are processes, which see only shared memory.
 pub(crate) fn are_workers_processes() -> bool {
     control().is_some_and(|control| !control.settings.shared_tables())
 }

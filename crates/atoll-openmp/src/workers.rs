@@ -1,6 +1,6 @@
-//! Where a worker starts to exist: a stack, a TLS block and a first function.
+//! The making of a worker: a stack, a TLS block and a first function.
 //!
-//! `omp::crew` decides when one is needed and what it then does; here is only how it comes to be.
+//! `omp::crew` decides when one is needed and what it then does.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -13,15 +13,15 @@ use atoll_memory::sys;
 use crate::start::process;
 use crate::state;
 
-/// Why a worker could not be started.
+/// The reasons why a worker could not be started.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum StartError {
-    /// There are as many as there can be.
+    /// There are as many workers as there can be.
     #[error(
         "a program can have {MAX_WORKERS} workers in all its teams together, the first thread among them, and asks for more"
     )]
     TooMany,
-    /// The system refused.
+    /// The system refused to start it.
     #[error("worker {worker} cannot be started: {}{}", sys::Errno(*errno), hint(*errno))]
     System {
         /// The worker's number.
@@ -31,7 +31,7 @@ pub(crate) enum StartError {
     },
 }
 
-/// What to do about it.
+/// A hint for the user what to do about the error.
 fn hint(errno: i32) -> &'static str {
     match errno {
         libc::EAGAIN => "; raise the limit of processes (ulimit -u, or pids.max of the control group)",
@@ -43,7 +43,7 @@ fn hint(errno: i32) -> &'static str {
     }
 }
 
-/// What a worker runs, for ever.
+/// The function that a worker runs, for ever.
 pub(crate) type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Starts worker `index` (from 1), which runs `entry(arg)` for ever on a stack of its own of `stack_bytes`
@@ -72,7 +72,7 @@ pub(crate) fn start(
     }
 }
 
-/// What a managed thread needs to know of itself.
+/// The numbers that a managed thread needs to know about itself.
 struct Thread {
     index: usize,
     entry: Entry,
@@ -100,7 +100,7 @@ fn start_thread(stack_bytes: usize, entry: Entry, arg: *mut c_void) -> Result<()
         libc::pthread_attr_init(attributes.as_mut_ptr());
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         if stack_bytes != 0 {
-            // Too small a size is refused, as in libgomp: the system's choice is then kept.
+            // Too small a size is refused, as in libgomp: the system's default then stays.
             libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack_bytes);
         }
         let error = libc::pthread_create(ptr::addr_of_mut!(thread), attributes.as_ptr(), entry, arg);

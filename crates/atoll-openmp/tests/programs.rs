@@ -1,6 +1,7 @@
 //! The programs in `tests/openmp`, built as a user would and run with the library preloaded.
 //!
-//! By gcc's compilers, and by the newest of LLVM's that are installed. Each checks itself and exits with 0; a line `// env: NAME=value …` in it gives variables that it runs with.
+//! The programs are built by gcc's compilers, and by the newest installed ones of LLVM. Each program checks itself and exits
+//! with 0; a line `// env: NAME=value …` in it sets variables for its run.
 
 mod library;
 
@@ -17,7 +18,7 @@ fn exists(compiler: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// Runs the program; what went wrong, if something did.
+/// Runs the program; the error tells what went wrong.
 fn run(binary: &Path, threads: u32, variables: &[(String, String)]) -> Result<(), String> {
     let mut child = Command::new(binary)
         .env("LD_PRELOAD", library::path())
@@ -87,13 +88,13 @@ fn check(source: &str, compiler: &str) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The newest of LLVM's compilers that begin with `name`, or none.
+/// The newest of LLVM's compilers whose names begin with `name`, if one is installed.
 fn newest(name: &str) -> Option<String> {
     let versions = (11..40).rev().map(|version| format!("{name}-{version}"));
     versions.chain([name.to_owned()]).find(|name| exists(name))
 }
 
-/// The same by LLVM's compiler of that language, where it is installed.
+/// Checks one program with LLVM's compiler of its language, where one is installed.
 fn check_by_llvm(source: &str, compiler: &str) {
     let found = match compiler {
         "gcc" => newest("clang"),

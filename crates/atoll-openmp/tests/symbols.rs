@@ -1,14 +1,14 @@
-//! Every symbol of the installed libgomp and libomp is exported by our library, or said not to be.
+//! Every symbol of the installed libgomp and libomp is exported by our library or listed as unsupported.
 //!
-//! The lists of those that are not are `unsupported-symbols.txt` and, of libomp, `unsupported-symbols-llvm.txt`; `programs.rs` tests
-//! what the others do.
+//! The lists are `unsupported-symbols.txt` and, for libomp, `unsupported-symbols-llvm.txt`; `programs.rs` tests the symbols
+//! that are exported.
 
 mod library;
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// The names a library defines for others, without versions.
+/// The names that a library defines for others, without versions.
 fn exported(library: &str) -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only", library]).output().expect("nm runs");
     assert!(output.status.success(), "nm {library}: {}", String::from_utf8_lossy(&output.stderr));
@@ -21,7 +21,7 @@ fn exported(library: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Compares what is exported with what `theirs` exports: all but what `excuses`, a file of names and reasons, lists.
+/// Compares our exported names with those of `theirs`; names in `excuses`, a file of names and reasons, may be missing.
 fn compare(theirs: &str, witness: &str, excuses: &str) {
     let excuses = excuses
         .lines()
@@ -53,7 +53,7 @@ fn every_symbol_of_libgomp_is_exported_or_excused() {
     compare(&libgomp, "GOMP_parallel", include_str!("../unsupported-symbols.txt"));
 }
 
-/// Of all versions of LLVM that are installed as Debian has them.
+/// Looks at all versions of LLVM that are installed the way Debian does.
 #[test]
 fn every_symbol_of_libomp_is_exported_or_excused() {
     let excuses = include_str!("../unsupported-symbols.txt").to_owned()

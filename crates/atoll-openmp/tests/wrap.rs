@@ -1,8 +1,8 @@
 //! Each trap of libc under atoll as a small unmodified program that checks itself.
 //!
-//! The programs in `tests/wrap` are compiled here with `-fopenmp` and run with the library preloaded and a control
-//! block, as `atoll run` does; every one also runs natively, where it has to succeed as well. Programs that need
-//! a team (`team_*`) wait for the OpenMP runtime: they run as soon as the library exports `GOMP_parallel`.
+//! The programs in `tests/wrap` are compiled here with `-fopenmp` and run with the library preloaded and a control block, as
+//! `atoll run` does; every one also runs natively, where it has to succeed as well. Programs with a team (`team_*`) run only if
+//! the library exports `GOMP_parallel`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn library() -> PathBuf {
     let exe = std::env::current_exe().expect("the test's path");
     let deps = exe.parent().expect("deps");
     let found = [deps.join("libatoll_openmp.so"), deps.join("../libatoll_openmp.so")];
-    // The newest: an older build may have left the other.
+    // The newest file is taken, as an older build may have left others.
     let newest = found
         .iter()
         .filter(|p| p.exists())
@@ -52,7 +52,7 @@ fn compile(source: &str, directory: &Path) -> PathBuf {
     program
 }
 
-/// How a run ended: exit status (128 + signal), standard output, standard error.
+/// The outcome of a run: exit status (128 + signal), standard output, standard error.
 #[derive(Debug)]
 struct Run {
     status: i32,
@@ -64,7 +64,7 @@ fn run(mut command: Command, directory: &Path, control: Option<&Control>) -> Run
     command.current_dir(directory).stdin(Stdio::null());
     command.env("ATOLL_TEST_DIRECTORY", directory).env("OMP_NUM_THREADS", "4");
     let output = command.output().expect("to run");
-    // As the launcher does: a worker may have ended the program.
+    // A worker may have ended the program, as the launcher also has to find out.
     let by_worker = control.map_or(0, |c| c.exit_status.load(std::sync::atomic::Ordering::Relaxed));
     let status = if by_worker > 0 {
         by_worker - 1
@@ -112,7 +112,7 @@ fn modes() -> Vec<Mode> {
     modes
 }
 
-/// Compiles a program and runs it natively and in every mode: it must say `good`, and the same each time.
+/// Compiles a program and runs it natively and in every mode: it must print `good`, and the same each time.
 fn check(source: &str) {
     check_with(source, |native, run, mode| {
         assert_eq!(run.status, native.status, "{mode:?}: {run:?}");
@@ -169,7 +169,7 @@ programs! {
     check_team team_exec "team_exec.c";
 }
 
-/// fork cannot work; what comes instead is an error the program can handle, and one message.
+/// `fork` cannot work: the program gets an error it can handle, and there is one message.
 #[test]
 fn fork_refused() {
     check_with("fork_refused.c", |_, run, mode| {

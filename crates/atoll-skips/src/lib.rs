@@ -1,5 +1,5 @@
-//! How a test says that it, or a part of it, did not run, and why: on standard error, and in the file that the variable
-//! `TEST_SKIPS` names.
+//! The way in which a test says that it, or a part of it, did not run, and why: on standard error, and in the file that the
+//! variable `TEST_SKIPS` names.
 //!
 //! `./test` sets that variable, and `scripts/tally` counts what is in the file at the end. All crates' tests use this one.
 //!
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Leaves a test, none of which ran, with the reason.
+/// Leaves a test none of which ran, with the reason.
 #[macro_export]
 macro_rules! skip {
     ($($why:tt)*) => {{
@@ -29,9 +29,9 @@ macro_rules! skip_part {
     };
 }
 
-/// What is known of the test that runs.
+/// The state of the running test.
 struct Running {
-    /// Its name, where no harness gives its thread one.
+    /// The test's name, if no harness names its thread.
     name: Option<String>,
     /// Whether all of it was left out.
     skipped: bool,
@@ -43,28 +43,28 @@ fn running<T>(act: impl FnOnce(&mut Running) -> T) -> T {
     act(&mut RUNNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-/// A program without a test harness begins this test; its tests run one after the other.
+/// Begins a test in a program without a test harness; its tests run one after the other.
 pub fn begin(name: &str) {
     running(|running| *running = Running { name: Some(name.to_owned()), skipped: false });
 }
 
-/// How the test that was begun last came out, as a program without a harness prints it: a test that left early is not ok.
+/// The outcome of the test that was begun last, as a program without a harness prints it: a test that left early is not ok.
 pub fn outcome() -> &'static str {
     if running(|running| running.skipped) { "did not run" } else { "ok" }
 }
 
-/// Says that all of this test did not run; `skip!` does, and leaves it.
+/// Reports that all of this test did not run; used by `skip!`, which then leaves the test.
 pub fn whole(why: Arguments<'_>) {
     running(|running| running.skipped = true);
     record("test", why);
 }
 
-/// Says that a part of this test did not run.
+/// Reports that a part of this test did not run.
 pub fn part(why: Arguments<'_>) {
     record("part", why);
 }
 
-/// The name of this test program, without what cargo hangs on it.
+/// The name of this test program, without the suffix that cargo adds.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -76,7 +76,7 @@ fn program() -> String {
     }
 }
 
-/// Which test this is: the harness names the test's thread after it.
+/// The name of the running test, after which the harness names the test's thread.
 fn name() -> String {
     let begun = running(|running| running.name.clone());
     let of_thread = || std::thread::current().name().map(str::to_owned);
@@ -91,8 +91,8 @@ fn record(what: &str, why: Arguments<'_>) {
     }
 }
 
-/// One write, so that lines of several processes stay whole. A test that has given its rights away cannot write, and has said
-/// it on standard error.
+/// Appends a line in one write, so that lines of several processes stay whole. A test that has given up its rights cannot
+/// write, but has reported to standard error.
 fn append(path: &Path, line: &str) {
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
         let _ = file.write_all(line.as_bytes());

@@ -1,51 +1,51 @@
-//! Time: one clock that is cheap enough for every send, and deadlines.
+//! Clocks: one that is cheap enough for every send, and deadlines.
 //!
-//! Used by all that waits: channels, sockets and what stands on them.
+//! Used by everything that waits: channels, sockets and what stands on them.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Longest wait of a system call without a deadline, which is then begun again: the calls cannot all wait for ever.
+/// The longest wait of a system call without a deadline, which is then made again, as some calls cannot wait for ever.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// Time since some start, to a few milliseconds; read without a system call.
+/// The time since some start, to a few milliseconds; read without a system call.
 #[inline]
 pub fn coarse() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
-/// When a call must have ended. The clock is read first when there is something to wait for.
+/// The time by which a call must have ended. The clock is read only when there is something to wait for.
 pub struct Deadline {
     timeout: Option<Duration>,
     end: Option<Instant>,
 }
 
 impl Deadline {
-    /// `timeout` from the first look on; none is for ever.
+    /// A deadline `timeout` after the first call of `left`; `None` is for ever.
     pub fn new(timeout: Option<Duration>) -> Deadline {
         Deadline { timeout, end: None }
     }
 
-    /// As it was given.
+    /// The timeout as it was given.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// It was over before it began: nothing is to be waited for.
+    /// Whether the timeout is zero, so that nothing is waited for.
     pub fn none_left(&self) -> bool {
         self.timeout.is_some_and(|timeout| timeout.is_zero())
     }
 
-    /// What is left of it, at most `longest`; none if it is over.
+    /// The time left, at most `longest`; `None` if the deadline is over.
     pub fn left(&mut self, longest: Duration) -> Option<Duration> {
         let Some(timeout) = self.timeout else { return Some(longest) };
         let now = Instant::now();
         if self.end.is_none() {
             self.end = now.checked_add(timeout);
             if self.end.is_none() {
-                // Beyond what the clock can count.
+                // The timeout is beyond what the clock can count.
                 self.timeout = None;
                 return Some(longest);
             }

@@ -1,4 +1,4 @@
-//! Reading a value from a peer's bytes: they are never believed, so the value takes no more than they can account for.
+//! Decodes a value from a peer's bytes, which are never believed: the value takes no more memory than the bytes account for.
 //!
 //! Used by the start of a job here and by services in `atoll-channel`; the limits are in `guard.rs`.
 
@@ -7,7 +7,7 @@ use serde::de::Error as _;
 
 use crate::guard::{Guarded, Limits};
 
-/// All of `bytes` as one value. What it takes is limited by their number, whatever they say: `guard.rs`.
+/// Decodes all of `bytes` as one value. `guard.rs` limits its memory by the number of bytes, whatever they claim.
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, postcard::Error> {
     let mut inner = postcard::Deserializer::from_bytes(bytes);
     let value = T::deserialize(Guarded { inner: &mut inner, limits: &Limits::new(bytes.len()) })?;

@@ -1,8 +1,8 @@
-//! Limits to what decoding a peer's bytes may take: how deep values nest, and how much they ask to be kept.
+//! Limits of decoding a peer's bytes: how deep values nest, and how much memory they take.
 //!
-//! Used by `decode.rs`, around postcard's deserializer. That one believes no length beyond the bytes that are there, but
-//! leaves two ways open: a type that contains itself nests as deep as the bytes are many, and a sequence of values
-//! that take no bytes (`()`, or many an `Option`) is as long as it says.
+//! Used by `decode.rs`, around postcard's deserializer. Postcard believes no length beyond the bytes that are there, but has
+//! two gaps: a type that contains itself nests as deep as there are bytes, and a sequence of values that take no bytes (`()`,
+//! or many an `Option`) is as long as it claims.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,29 +11,29 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-/// How deep values nest at most; each `Option`, sequence, map, tuple, struct and enum counts.
+/// The greatest depth to which values nest; each `Option`, sequence, map, tuple, struct and enum counts.
 pub(crate) const MOST_DEPTH: u32 = 128;
-/// Bytes in memory that the elements of sequences and maps take at most, for each byte of a message.
+/// The most bytes of memory that the elements of sequences and maps take for each byte of a message.
 pub(crate) const MOST_GROWTH: usize = 64;
-/// And whatever the message's length.
+/// The most bytes of memory that they take besides, whatever the message's length.
 pub(crate) const ALWAYS: usize = 1 << 20;
-/// For how many elements memory is taken before they were seen.
+/// The most elements for which memory is taken before they were decoded.
 const MOST_AHEAD: usize = 4096;
 
-/// What is left to one message.
+/// The depth and memory left to one message.
 pub(crate) struct Limits {
     depth: Cell<u32>,
     memory: Cell<usize>,
 }
 
 impl Limits {
-    /// For a message of `length` bytes.
+    /// The limits of a message of `length` bytes.
     pub(crate) fn new(length: usize) -> Limits {
         let memory = length.saturating_mul(MOST_GROWTH).saturating_add(ALWAYS);
         Limits { depth: Cell::new(MOST_DEPTH), memory: Cell::new(memory) }
     }
 
-    /// Does `inside` one level deeper.
+    /// Runs `inside` one level deeper.
     fn deeper<T, E: Error>(&self, inside: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let Some(left) = self.depth.get().checked_sub(1) else {
             return Err(E::custom("the value nests too deep"));
@@ -44,10 +44,10 @@ impl Limits {
         value
     }
 
-    /// Takes what one element needs.
+    /// Takes the memory of one element from the limit.
     #[inline]
     fn element<T, E: Error>(&self) -> Result<(), E> {
-        // One that takes no memory takes time.
+        // An element that takes no memory still takes time.
         match self.memory.get().checked_sub(size_of::<T>().max(1)) {
             Some(left) => {
                 self.memory.set(left);
@@ -70,7 +70,7 @@ impl<'g, I> Guarded<'g, I> {
     }
 }
 
-/// Values that contain no others.
+/// Defines the methods for values that contain no others.
 macro_rules! flat {
     ($($name:ident)*) => {
         $(
@@ -82,7 +82,7 @@ macro_rules! flat {
     };
 }
 
-/// Values that do.
+/// Defines the methods for values that contain others.
 macro_rules! nested {
     ($($name:ident($($argument:ident: $of:ty),*))*) => {
         $(
@@ -216,7 +216,7 @@ impl<'de, 'g, A: EnumAccess<'de>> EnumAccess<'de> for Guarded<'g, A> {
     type Variant = Guarded<'g, A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
-        // The variant's number: nothing is in it.
+        // The variant's number contains nothing.
         let (which, inside) = self.inner.variant_seed(seed)?;
         Ok((which, Guarded::new(inside, self.limits)))
     }
@@ -295,7 +295,7 @@ mod tests {
         };
         let mut bytes = postcard::to_extend(&value, Vec::new()).unwrap();
         assert_eq!(decode::<Everything>(&bytes).unwrap(), value);
-        // Cut anywhere, or with something behind it, it is none.
+        // A message that is cut anywhere, or has bytes behind it, is not accepted.
         for cut in 0..bytes.len() {
             assert!(decode::<Everything>(&bytes[..cut]).is_err(), "{cut}");
         }
@@ -321,12 +321,12 @@ mod tests {
         assert!(decode::<HashMap<(), ()>>(&most).is_err());
         assert!(decode::<Vec<[(); 9]>>(&most).is_err());
         assert_eq!(decode::<Vec<()>>(&[3]).unwrap().len(), 3);
-        // Large values of one byte each.
+        // Elements that are large in memory and have one byte each in the message.
         let nothings = vec![0; 100_000];
         let message = [&[0xa0, 0x8d, 0x06][..], &nothings].concat();
         assert!(decode::<Vec<Option<[u64; 16]>>>(&message).is_err());
         assert_eq!(decode::<Vec<Option<u64>>>(&message).unwrap().len(), 100_000);
-        // Lengths beyond what is there.
+        // Lengths beyond the bytes that are there.
         assert!(decode::<String>(&most).is_err());
         assert!(decode::<Vec<u8>>(&most).is_err());
         assert!(decode::<&[u8]>(&most).is_err());

@@ -1,10 +1,11 @@
-//! What address spaces talk through: channels over rings in shared memory, transports between nodes, and the start of a job's nodes.
+//! The means by which address spaces talk: channels over rings in shared memory, transports between nodes, and the start of a
+//! job's nodes.
 //!
-//! Stands on no other crate of atoll's. The runtime's nodes talk through it, and `atoll-channel` builds services, memory capabilities,
-//! bulk copies, names and spawning on it. A message costs no lock and, unless its receiver sleeps, no system call.
-//! [`Channel::connect`] makes a channel over a Unix socket, [`pair()`] one to inherit over a fork; [`WaitSet`] serves many. Nothing
-//! that a peer writes is believed: at worst it breaks its own channel. [`transport`] is what nodes talk through where no memory is
-//! shared, and [`start`] starts the nodes of a job.
+//! Stands on no other crate of atoll's but `atoll-skips` in tests. The runtime's nodes talk through it, and `atoll-channel`
+//! builds services, memory capabilities, bulk copies, names and spawning on it. A message costs no lock and, unless its
+//! receiver sleeps, no system call. [`Channel::connect`] makes a channel over a Unix socket, [`pair()`] one to inherit over a
+//! fork; [`WaitSet`] serves many. Nothing that a peer writes is believed: at worst it breaks its own channel. [`transport`]
+//! carries messages between nodes that share no memory, and [`start`] starts the nodes of a job.
 //!
 //! Source: the barrelfish paper (`papers/barrelfish-xeon-phi.txt`), sections 3.4 and 6.7. The guarantees and the memory's layout:
 //! `docs/channels.md`.

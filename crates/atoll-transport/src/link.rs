@@ -1,47 +1,46 @@
-//! What carries calls: whole messages in order, each with a kind, between two ends.
+//! The trait of what carries calls: whole messages in order, each with a kind, between two ends.
 //!
-//! Implemented here for [`Channel`]; transports over a network implement it as well. `caller.rs` and `session.rs` use
-//! it and believe nothing that comes through it.
+//! Implemented here for [`Channel`]; transports over a network implement it, too. The services of `atoll-channel` use it and
+//! believe nothing that comes through it.
 
 use std::time::Duration;
 
 use crate::channel::{Channel, Message, RecvError, SendError};
 
-/// Why a message was not sent, or none was received.
+/// The reasons why a message was not sent, or none was received.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum LinkError {
-    /// Not in time. The link goes on.
+    /// The message was not sent or received in time. The link can still be used.
     #[error("the peer did not answer in time")]
     TimedOut,
-    /// The message is longer than the link takes. The link goes on.
+    /// The message is longer than the link allows. The link can still be used.
     #[error("the message has {length} bytes, and the link's longest has {longest}")]
     TooLong {
-        /// Its bytes.
+        /// The message's bytes.
         length: usize,
-        /// Most bytes of a message.
+        /// The greatest number of bytes of a message.
         longest: usize,
     },
     /// The peer closed the link.
     #[error("the peer closed the link")]
     Closed,
-    /// The peer is dead, or cannot be reached any more.
+    /// The peer is dead, or can no longer be reached.
     #[error("the peer has died")]
     Died,
-    /// The peer, or what lies between, broke the link: how.
+    /// The peer, or the network between, broke the link; the text tells how.
     #[error("the link is broken: {0}")]
     Broken(String),
 }
 
 /// One end of a link to one peer.
 ///
-/// Messages that arrive, arrive whole and in the order in which they were sent. After `Closed`, `Died` and `Broken`
-/// nothing comes any more.
+/// Messages arrive whole and in the order in which they were sent. After `Closed`, `Died` and `Broken` none arrives any more.
 pub trait Link {
-    /// Sends a message. Waits at most `timeout` (none: for ever, or until the peer dies) for room, not for the peer to
+    /// Sends a message. Waits for at most `timeout` (`None`: for ever, or until the peer dies) for room, not for the peer to
     /// receive it.
     fn send(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), LinkError>;
 
-    /// Receives the next message into `message`. Waits for it at most `timeout` (none: for ever, or until the peer dies
+    /// Receives the next message into `message`. Waits for it for at most `timeout` (`None`: for ever, or until the peer dies
     /// or closes).
     fn recv(&mut self, message: &mut Message, timeout: Option<Duration>) -> Result<(), LinkError>;
 }

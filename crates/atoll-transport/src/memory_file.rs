@@ -1,8 +1,8 @@
 //! Files in memory that processes share: makes them, checks those that a peer handed over, and maps them.
 //!
-//! Rings and wait sets (`channel/file.rs`), capabilities (`capability/shared.rs`, `capability/import.rs`) and bulk memory
-//! (`bulk/mapping.rs`, `transport/memory.rs`) are such files; each says itself what the bytes mean. The size is sealed, so a peer cannot cut the
-//! file under a mapping, which would end this process by SIGBUS.
+//! Rings and wait sets (`channel/file.rs`), a transport's memory (`transport/memory.rs`), and the capabilities and bulk memory
+//! of `atoll-channel` are such files; each module defines their content. The size is sealed, so a peer cannot truncate the file
+//! under a mapping, which would end this process by SIGBUS.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,25 +14,25 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// The unit in which memory is mapped, in bytes.
 pub const PAGE: usize = 4096;
 
-/// Nobody can change the size any more, nor the seals.
+/// The seals after which neither the size nor the seals can be changed.
 pub const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The magic number of the file system that ordinary memfds lie in, as `fstatfs` gives it.
+/// The magic number of the file system of ordinary memfds, as `fstatfs` returns it.
 const TMPFS: u64 = 0x0102_1994;
 
-/// Why a file that was handed over must not be mapped.
+/// The reasons why a file that was handed over must not be mapped.
 #[derive(Debug)]
 pub enum FileError {
-    /// Its size could be changed while it is mapped.
+    /// The file's size could be changed while it is mapped.
     NotSealed,
-    /// It is no ordinary memory.
+    /// The file is not ordinary memory.
     NotMemory,
-    /// The system refuses: what, and why.
+    /// The system refuses a call; the text names it.
     Os(&'static str, io::Error),
 }
 
-/// Makes a file of `bytes` zeros, closed on exec; it is still to be sealed. Its memory is allocated here and now, so it is
-/// this process's, and running out of it is an error and not a signal later.
+/// Makes a file of `bytes` zeros, closed on exec, which the caller then seals. The memory is allocated at once, so that running
+/// out of it is an error here and not a signal later.
 pub fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, bytes)?;
@@ -40,24 +40,24 @@ pub fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Seals a file.
+/// Adds seals to a file.
 pub fn seal(file: impl AsFd, seals: SealFlags) -> io::Result<()> {
     Ok(rustix::fs::fcntl_add_seals(file, seals)?)
 }
 
-/// The size of a file that was handed over, which has at least these `seals`: among them must be that it cannot shrink.
+/// The size of a file that was handed over, which must have at least these `seals`; they must include that it cannot shrink.
 pub fn sealed_size(file: BorrowedFd<'_>, seals: SealFlags) -> Result<u64, FileError> {
     debug_assert!(seals.contains(SealFlags::SHRINK));
     let has = rustix::fs::fcntl_get_seals(file).map_err(|_| FileError::NotSealed)?;
     if !has.contains(seals) {
         return Err(FileError::NotSealed);
     }
-    // Pages of other kinds of memory (huge ones) can be missing when they are touched.
+    // Pages of other kinds of memory (huge ones) may be missing when they are touched.
     let kind = rustix::fs::fstatfs(file).map_err(|e| FileError::Os("fstatfs", e.into()))?.f_type;
     if kind as u64 != TMPFS {
         return Err(FileError::NotMemory);
     }
-    // Behind the seals: it cannot become less any more.
+    // Read after the seals were checked, so the size cannot shrink any more.
     let size = rustix::fs::fstat(file).map_err(|e| FileError::Os("fstat", e.into()))?.st_size;
     Ok(u64::try_from(size).unwrap_or(0))
 }
@@ -68,27 +68,27 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: an address range that lives as long as the value; what is in it is used as atomics, or copied through raw
-// pointers, only.
+// SAFETY: an address range that lives as long as the value; its content is used only as atomics, or copied through raw
+// pointers.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` of `file`, for reading, and for writing too if `write`. The file must be that long and stay
-    /// so.
+    /// Maps the first `bytes` of `file` for reading, and for writing if `write`. The file must be that long and stay so.
     pub fn of(file: impl AsFd, bytes: usize, write: bool) -> io::Result<Mapping> {
         Mapping::with(file, 0, bytes, write, MapFlags::SHARED)
     }
 
-    /// Maps `bytes` of `file` from `offset` on, which is a page's start, for reading and writing. The file must be that long
-    /// and stay so.
+    /// Maps `bytes` of `file` from `offset` on, a multiple of [`PAGE`], for reading and writing. The file must be that long and
+    /// stay so.
     pub fn part(file: impl AsFd, offset: u64, bytes: usize) -> io::Result<Mapping> {
         Mapping::with(file, offset, bytes, true, MapFlags::SHARED)
     }
 
-    /// The same for reading and writing, with all pages there, so that the first use does not pay for page faults. What
-    /// was not allocated is: `bytes` must be no more than this process has a use for, whatever a peer's file holds.
+    /// Maps the first `bytes` of `file` for reading and writing, with all pages present, so that the first use has no page
+    /// faults. Memory that was not allocated is allocated here: `bytes` must be no more than this process has a use for,
+    /// whatever a peer's file holds.
     pub fn populated(file: impl AsFd, bytes: usize) -> io::Result<Mapping> {
         Mapping::with(file, 0, bytes, true, MapFlags::SHARED | MapFlags::POPULATE)
     }
@@ -97,17 +97,17 @@ impl Mapping {
         let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, file, offset) }?;
-        // SAFETY: it was just made, and nobody else has it.
+        // SAFETY: the mapping was just made, and nobody else has it.
         unsafe { Mapping::adopt(base.cast(), bytes) }
     }
 
-    /// Makes `bytes` zeros that only this process and its children have.
+    /// Maps `bytes` zeros that only this process and its children have.
     pub fn anonymous(bytes: usize) -> io::Result<Mapping> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) }?;
-        // SAFETY: it was just made, and nobody else has it.
+        // SAFETY: the mapping was just made, and nobody else has it.
         unsafe { Mapping::adopt(base.cast(), bytes) }
     }
 
@@ -121,12 +121,12 @@ impl Mapping {
         Ok(Mapping { base, bytes })
     }
 
-    /// Where it begins, aligned to a page.
+    /// The range's first address, aligned to a page.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Its size, as it was asked for.
+    /// The size in bytes, as it was asked for.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -134,7 +134,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of which no pointer is used after the last holder is gone.
+        // SAFETY: our own mapping, to which no pointer is used after the value is dropped.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(size().unwrap(), 5000);
         let disk = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(matches!(sealed_size(disk.as_fd(), FIXED), Err(FileError::NotSealed)));
-        // Huge pages can be sealed, and can be missing all the same.
+        // Huge pages can be sealed, and can be missing nevertheless.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         match rustix::fs::memfd_create("atoll-test", flags) {
             Ok(huge) => {

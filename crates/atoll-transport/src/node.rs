@@ -1,6 +1,6 @@
 //! The number of a node: one of the address spaces, on this machine or another, that a job is spread over.
 //!
-//! Capabilities, names and transports say by it whose memory or process is meant.
+//! Capabilities, names and transports use it to say whose memory or process is meant.
 
 use std::fmt;
 

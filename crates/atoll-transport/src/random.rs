@@ -1,6 +1,7 @@
-//! Bytes that nobody can guess, from the kernel.
+//! Random bytes from the kernel, which nobody can guess.
 //!
-//! For the job's secret (`start/secret.rs`), what proves it (`transport/proof.rs`), and that of an owner's handles (`capability/owner.rs`).
+//! Used for the job's secret (`start/secret.rs`), for proofs of it (`transport/proof.rs`), and for the handles of an owner of
+//! capabilities (in `atoll-channel`).
 
 use std::io;
 

@@ -1,7 +1,7 @@
-//! Bytes over a Unix socket with open files beside them (`SCM_RIGHTS`), until a deadline.
+//! Sends and receives bytes over a Unix socket, with open files beside them (`SCM_RIGHTS`), until a deadline.
 //!
-//! `channel/greeting.rs`, `bulk/pool/hand_over.rs` and `capability/hand_over.rs` say by it what is to be mapped. What comes
-//! is a peer's: files beyond the most that anybody sends are closed, whatever number of them comes.
+//! `channel/greeting.rs` and, in `atoll-channel`, pools and capabilities use it to hand over files to map. The input is a
+//! peer's: files beyond the greatest number that anybody sends are closed, however many come.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,22 +17,22 @@ use rustix::net::{
 
 use crate::clock::{Deadline, LONG};
 
-/// Most files that are sent at once: a greeting's process, two rings and wait set.
+/// The most files that are sent at once: a greeting's process, two rings and wait set.
 pub const MOST_FILES: usize = 4;
 
-/// Why not all bytes went over.
+/// The reasons why not all bytes were sent or received.
 #[derive(Debug)]
 pub enum SocketError {
     /// The other side closed the socket.
     Closed,
     /// The deadline is over.
     TimedOut,
-    /// The system refuses: what, and why.
+    /// The system refuses a call; the text names it.
     Os(&'static str, io::Error),
 }
 
-/// Sends all of `bytes`, and `files`, at most `MOST_FILES`, with the first of them. After an error the socket is of no
-/// use.
+/// Sends all of `bytes`, and `files`, at most `MOST_FILES`, with the first of them. After an error the socket must not be used
+/// any more.
 pub fn send(
     stream: &UnixStream,
     bytes: &[u8],
@@ -55,8 +55,8 @@ pub fn send(
     Ok(())
 }
 
-/// Receives until `into` is full; appends the files that come along, which are close on exec, as long as there are no
-/// more than `MOST_FILES`. After an error the socket is of no use.
+/// Receives until `into` is full; appends the files that come along, which are closed on exec, up to `MOST_FILES`. After an
+/// error the socket must not be used any more.
 pub fn receive(
     stream: &UnixStream,
     into: &mut [u8],
@@ -71,13 +71,13 @@ pub fn receive(
         let got = when_ready(stream, PollFlags::IN, deadline, || {
             recvmsg(stream, &mut [IoSliceMut::new(&mut into[done..])], &mut control, flags)
         })?;
-        // Those that did not fit were closed by the kernel.
+        // Files that did not fit were closed by the kernel.
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 files.extend(rights);
             }
         }
-        // With every byte could come more.
+        // Every byte could bring more files.
         files.truncate(MOST_FILES);
         if got.bytes == 0 {
             return Err(SocketError::Closed);
@@ -87,7 +87,7 @@ pub fn receive(
     Ok(())
 }
 
-/// Makes the call, which must not wait, and where it would, waits and makes it again.
+/// Makes a call that does not wait; where it would have to, waits and makes it again.
 fn when_ready<T>(
     stream: &UnixStream,
     ready: PollFlags,
@@ -139,7 +139,7 @@ mod tests {
         let (here, there) = UnixStream::pair().unwrap();
         let late = receive(&here, &mut [0], &mut Vec::new(), &mut soon());
         assert!(matches!(late, Err(SocketError::TimedOut)));
-        // More than any socket keeps.
+        // The data is more than any socket buffers.
         let full = send(&here, &vec![0; 16 << 20], &[], &mut soon());
         assert!(matches!(full, Err(SocketError::TimedOut)));
         drop(there);

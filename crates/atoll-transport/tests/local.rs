@@ -1,4 +1,4 @@
-//! What channels promise, between threads of one process; between processes: `processes.rs`.
+//! Tests of the promises of channels between threads of one process.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -11,17 +11,17 @@ use atoll_transport::{
     SendError, Settings, SettingsError, WaitSet, pair,
 };
 
-/// What a busy machine may take longer: these tests are about what happens, not how fast.
+/// The extra time allowed on a busy machine: these tests check what happens, not how fast.
 const BUSY: Duration = Duration::from_secs(10);
 const SECONDS: Option<Duration> = Some(Duration::from_secs(10));
 
-/// Both ends, made as threads make them.
+/// Both ends of a channel, made as threads make them.
 fn both(settings: Settings) -> (Channel, Channel) {
     let (near, far) = pair(settings, None).unwrap();
     (near.attach(Peer::this().unwrap()).unwrap(), far.attach(Peer::this().unwrap()).unwrap())
 }
 
-/// Both ends, made over a socket.
+/// Both ends of a channel, made over a socket.
 fn connected(
     near: Settings,
     far: Settings,
@@ -101,7 +101,7 @@ fn a_ring_that_was_emptied_takes_the_longest_try() {
         let Err(SendError::NeverFits { most, .. }) = near.sender.try_send(0, &[0; 10_000]) else { panic!() };
         assert!(most >= lines as usize / 2 * 56, "{lines} lines take {most} bytes");
         for i in 0..200 {
-            // Every fill of the ring comes by.
+            // Every fill level of the ring occurs.
             for _ in 0..i % 3 {
                 near.sender.try_send(0, b"x").unwrap_or_default();
             }
@@ -123,7 +123,7 @@ fn a_message_that_timed_out_half_sent_is_never_seen() {
     near.send(2, b"next", timeout).unwrap();
     far.recv(&mut message, SECONDS).unwrap();
     assert_eq!((message.kind, message.bytes.as_slice()), (2, &b"next"[..]));
-    // And a long one behind another that was given up.
+    // The same for a long message after one that was given up.
     assert_eq!(near.send(3, &[3; 1000], timeout), Err(SendError::TimedOut));
     assert_eq!(far.receiver.try_recv(&mut message), Ok(false));
     let sender = thread::spawn(move || near.send(4, &pattern(1000, 4), SECONDS).map(|()| near));
@@ -255,7 +255,7 @@ fn a_set_gives_turns_to_all_and_tells_of_closes() {
     }
     assert!(set.seat().is_err());
     assert_eq!(set.wait(Some(Duration::ZERO)), None);
-    // Three messages each: every channel has its turn before one has its second.
+    // Three messages each: every channel has its turn before any has its second.
     for sender in &mut senders {
         for i in 0..3 {
             sender.send(i, b"x", None).unwrap();
@@ -281,7 +281,7 @@ fn a_set_gives_turns_to_all_and_tells_of_closes() {
     assert_eq!(set.get(closed).unwrap().try_recv(&mut message), Err(RecvError::Closed));
     drop(set.remove(closed).unwrap());
     assert_eq!((set.len(), set.wait(Some(Duration::ZERO))), (99, None));
-    // Its seat is free again, for a channel that works.
+    // The dead channel's seat is free again, for a channel that works.
     let (near, far) = pair(Settings::default(), Some(set.seat().unwrap())).unwrap();
     let mut far = far.attach(Peer::this().unwrap()).unwrap();
     let token = set.add(near.attach(Peer::this().unwrap()).unwrap().receiver).unwrap();

@@ -1,5 +1,5 @@
-//! Whatever a client says, its service survives it, and whatever a service says, its client. The bytes are messages of
-//! a kind (2 bytes), a length (1) and what they hold; both ends were greeted, as no fuzzer finds hashes.
+//! Fuzzes both ends of a service: whatever a client sends, the service survives, and the other way round. The input is messages
+//! of a kind (2 bytes), a length (1) and content; both ends were greeted, as no fuzzer finds hashes.
 #![no_main]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -55,7 +55,7 @@ impl Fuzzed for Service {
     }
 }
 
-/// Says what was written down, and keeps what is said.
+/// A link that delivers the messages of the input, and keeps the messages that are sent.
 struct Script {
     says: VecDeque<Message>,
     heard: Vec<Message>,
@@ -92,7 +92,7 @@ fn messages(mut bytes: &[u8]) -> Vec<Message> {
 fuzz_target!(|bytes: &[u8]| {
     let said = messages(bytes);
 
-    // A client says how it begins, and a service how it answers that.
+    // A client begins with a greeting, which the service answers.
     let mut greeting = Script::new([]);
     let _ = FuzzedClient::bind(&mut greeting, None);
     let mut service = Service { kept: Vec::new() };

@@ -1,7 +1,7 @@
-//! Which engine makes a transfer, and why: the one that is predicted to take least time.
+//! The choice of the engine that makes a transfer: the one that is predicted to take least time.
 //!
-//! Stands on `costs.rs`; `manager.rs` asks. For mappings the answer is worked out beforehand, for each power
-//! of two of sizes, so that a small copy pays for looking it up and no more.
+//! Stands on `costs.rs`; `manager.rs` asks. For mappings the answer is computed in advance for each power of two of sizes, so
+//! that a small copy only looks it up.
 //!
 //! Source: the barrelfish paper, sections 5.4.6 (from which size an engine is worth it) and 6.9.2 (the
 //! manager finds the best driver for two addresses).
@@ -13,23 +13,24 @@ use crate::bulk::engine::Engine;
 use crate::bulk::memcpy::Memcpy;
 use crate::bulk::memory::{Kind, Memory};
 
-/// How much faster than libc's memcpy another loop must be to be taken: less is within what measuring varies.
+/// The greatest part of the time of libc's memcpy that another loop may take to be chosen; smaller gains are within the noise
+/// of measuring.
 const WORTH_IT: f64 = 0.95;
 
-/// Up to here libc's memcpy is never far from the fastest while both buffers are in a cache, and a measurement that was
-/// disturbed does no harm.
+/// The bytes below which libc's memcpy is never far from the fastest while both buffers are in a cache, so a disturbed
+/// measurement does no harm.
 const PLAIN_BELOW: u64 = 16 << 20;
 
-/// Why a transfer goes by an engine.
+/// The reason why a transfer goes by an engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
     /// The engine's name.
     pub engine: &'static str,
-    /// What it is predicted to take; none if it was never measured between such memories.
+    /// The predicted time; `None` if the engine was never measured between such memories.
     pub microseconds: Option<f64>,
-    /// Into how many pieces the transfer is cut.
+    /// The number of pieces into which the transfer is cut.
     pub pieces: u64,
-    /// The others that could do it, with their predictions.
+    /// The other engines that could make the transfer, with their predictions in microseconds.
     pub others: Vec<(&'static str, Option<f64>)>,
 }
 
@@ -51,20 +52,20 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The loop for mappings at every size.
+/// The loop for mappings, for every size.
 pub(crate) struct Loops {
-    /// By the number of bits in the size.
+    /// The loops by the number of bits in the size.
     of_bits: [Memcpy; 65],
 }
 
 impl Loops {
-    /// By what was measured.
+    /// The loops that are fastest by these costs.
     pub(crate) fn new(costs: &Costs) -> Loops {
         let predict = |engine: &Memcpy, bytes| {
             costs.curve(engine.name(), Kind::Mapping, Kind::Mapping).and_then(|curve| curve.predict(bytes))
         };
         let best = |bits: usize| {
-            // The middle of the sizes that have so many bits.
+            // The middle of the sizes with this number of bits.
             let bytes = 3u64.checked_shl((bits as u32).saturating_sub(2)).unwrap_or(u64::MAX);
             let plain = predict(&Memcpy::PLAIN, bytes).filter(|_| bytes >= PLAIN_BELOW);
             let Some(plain) = plain else { return Memcpy::PLAIN };
@@ -80,17 +81,17 @@ impl Loops {
         Loops { of_bits: std::array::from_fn(best) }
     }
 
-    /// The one for so many bytes.
+    /// The loop for `bytes` bytes.
     #[inline]
     pub(crate) fn of(&self, bytes: u64) -> &Memcpy {
         &self.of_bits[(u64::BITS - bytes.leading_zeros()) as usize]
     }
 }
 
-/// What was measured, where it is found without comparing names.
+/// The costs, found without comparing names.
 pub(crate) struct Choices {
     pub(crate) loops: Loops,
-    /// By engine, and there by kind of destination and source.
+    /// The curves by engine, and for each engine by the kinds of destination and source.
     curves: Vec<[Option<Curve>; KINDS * KINDS]>,
 }
 
@@ -101,7 +102,7 @@ fn place(to: Kind, from: Kind) -> usize {
 }
 
 impl Choices {
-    /// By what was measured.
+    /// The curves of these engines in `costs`.
     pub(crate) fn new(engines: &[Box<dyn Engine>], costs: &Costs) -> Choices {
         let of_engine = |engine: &dyn Engine| {
             let mut curves = std::array::from_fn(|_| None);
@@ -114,13 +115,13 @@ impl Choices {
         Choices { loops: Loops::new(costs), curves }
     }
 
-    /// What an engine, by its index, is predicted to take.
+    /// The time that an engine, given by its index, is predicted to take.
     pub(crate) fn predict(&self, engine: usize, to: &Memory, from: &Memory, bytes: u64) -> Option<f64> {
         self.curves.get(engine)?[place(to.kind(), from.kind())].as_ref()?.predict(bytes)
     }
 
-    /// The engine that is predicted to be done first, by its index. Engines that were never measured between
-    /// such memories come after all that were, in their order.
+    /// The index of the engine that is predicted to be fastest. Engines that were never measured between such memories come
+    /// after all others, in their order.
     pub(crate) fn fastest(
         &self,
         engines: &[Box<dyn Engine>],
@@ -130,7 +131,7 @@ impl Choices {
     ) -> Option<usize> {
         let reaching = (0..engines.len()).filter(|i| engines[*i].reaches(to, from));
         let timed = reaching.map(|i| (i, self.predict(i, to, from, bytes).unwrap_or(f64::INFINITY)));
-        // The first of equals is taken.
+        // Of equals the first is taken.
         timed.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(i, _)| i)
     }
 }

@@ -1,8 +1,7 @@
-//! Keeps what was measured in the user's cache folder, for the next process on this processor and kernel.
+//! Keeps measured costs in the user's cache folder, for the next process on this processor and kernel.
 //!
-//! `manager.rs` reads and writes it. The file is a convenience and never an authority: one that is damaged,
-//! of another machine or of another version is not read and is written anew; where there is no folder for it,
-//! everything works without.
+//! `manager.rs` reads and writes it. The file is a convenience only: one that is damaged, of another machine or of another
+//! version is ignored and written anew; where there is no folder for it, everything works without.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::bulk::costs::Costs;
 
-/// Changes with what the file says or means.
+/// The format's number, which changes with the file's content or its meaning.
 const FORMAT: u32 = 1;
-/// A longer file is not ours.
+/// The most bytes that are read; a longer file is not ours.
 const LONGEST: u64 = 256 << 10;
 
-/// What the costs depend on.
+/// The properties of a machine on which costs depend.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     cpu: String,
@@ -34,7 +33,7 @@ struct Contents {
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     pub(crate) fn this() -> Machine {
         let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let mut models = about.lines().filter_map(|line| line.strip_prefix("model name"));
@@ -47,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// A file name of its own, as a home may be shared by many machines.
+    /// The machine's own file name, as several machines may share a home.
     fn file_name(&self) -> String {
         let words = format!("bulk-{}-{}-{}", self.cpu, self.kernel, self.version);
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
@@ -56,17 +55,17 @@ impl Machine {
     }
 }
 
-/// Where costs are kept; none without a home.
+/// The folder in which costs are kept; `None` without a home.
 pub(crate) fn folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     Some(cache.join("atoll"))
 }
 
-/// What the folder has for this machine, if that is whole and sound.
+/// The costs in the folder for this machine, if the file is whole and plausible.
 pub(crate) fn read(folder: &Path, machine: &Machine) -> Option<Costs> {
     let mut text = String::new();
-    // Without waiting where somebody put a pipe in its place.
+    // Opened without waiting, in case somebody put a pipe in its place.
     let mut options = fs::OpenOptions::new();
     let file =
         options.read(true).custom_flags(libc::O_NONBLOCK).open(folder.join(machine.file_name())).ok()?;
@@ -79,8 +78,8 @@ pub(crate) fn read(folder: &Path, machine: &Machine) -> Option<Costs> {
     ours.then_some(contents.costs)
 }
 
-/// Keeps costs for this machine; the file is whole at any moment, whoever else writes it. What fails only
-/// means that the next process measures again.
+/// Writes costs for this machine; the file is whole at any moment, whoever else writes it. If writing fails, the next process
+/// measures again.
 pub(crate) fn write(folder: &Path, machine: &Machine, costs: &Costs) -> std::io::Result<()> {
     let contents = Contents { format: FORMAT, machine: machine.clone(), costs: costs.clone() };
     let text = serde_json::to_string(&contents)?;
@@ -138,7 +137,7 @@ mod tests {
             fs::write(&path, &whole[..cut]).unwrap();
             assert_eq!(read(folder, &machine), None, "cut at {cut}");
         }
-        // Numbers that nobody measures.
+        // Numbers that no measurement yields.
         let text = String::from_utf8(whole).unwrap();
         for wrong in ["-1.0", "0.0", "1e400", "null", "\"fast\""] {
             fs::write(&path, text.replace("0.125", wrong)).unwrap();
@@ -146,7 +145,7 @@ mod tests {
         }
         fs::write(&path, text.replace("4096", "7")).unwrap();
         assert_eq!(read(folder, &machine), None);
-        // A folder, and a pipe, in its place.
+        // A folder, and then a pipe, in its place.
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert_eq!(read(folder, &machine), None);
@@ -154,7 +153,7 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
             .unwrap();
         assert_eq!(read(folder, &machine), None);
-        // And it is written over.
+        // The folder or pipe is replaced.
         write(folder, &machine, &some()).unwrap();
         assert_eq!(read(folder, &machine), Some(some()));
     }

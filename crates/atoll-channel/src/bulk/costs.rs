@@ -1,15 +1,15 @@
-//! How long engines take here: a curve of times by size for each engine and each pair of kinds of memory.
+//! The times that engines take on this machine: a curve of times by size for each engine and each pair of kinds of memory.
 //!
-//! `measure.rs` takes them, `cost_file.rs` keeps them from one run to the next, `manager.rs` chooses by them.
+//! `measure.rs` measures them, `cost_file.rs` keeps them from one run to the next, `manager.rs` chooses by them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bulk::memory::Kind;
 
-/// Most curves that are believed to come from a file, and most points of one.
+/// The most curves that are accepted from a file, and the most points of a curve.
 const MOST: usize = 200;
 
-/// What one engine takes from one kind of memory to another.
+/// The times that one engine takes from one kind of memory to another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Curve {
     /// The engine's name.
@@ -18,13 +18,13 @@ pub struct Curve {
     pub to: Kind,
     /// The source's kind.
     pub from: Kind,
-    /// Bytes, and the microseconds they take; by size, each size once.
+    /// Sizes in bytes and the microseconds that they take; sorted by size, each size once.
     pub points: Vec<(u64, f64)>,
 }
 
 impl Curve {
-    /// Microseconds that `bytes` will take: between two points on the line through both; below the first what
-    /// that takes, as that is what starting takes; above the last at its speed. None without points.
+    /// The microseconds that `bytes` will take. Between two points the time lies on the line through both; below the first it
+    /// is that point's, which is the time of starting; above the last it grows at that point's speed. `None` without points.
     pub fn predict(&self, bytes: u64) -> Option<f64> {
         let behind = self.points.partition_point(|point| point.0 < bytes);
         let last = *self.points.last()?;
@@ -38,7 +38,7 @@ impl Curve {
         Some(time_before + part * (time - time_before))
     }
 
-    /// It is one that measuring could have made.
+    /// Whether a measurement could have yielded the curve.
     fn is_sound(&self) -> bool {
         let times = self.points.iter().all(|(bytes, time)| *bytes > 0 && *time > 0.0 && *time < 1e9);
         times
@@ -47,11 +47,11 @@ impl Curve {
     }
 }
 
-/// All curves that are known here.
+/// All curves that are known on this machine.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Costs {
     curves: Vec<Curve>,
-    /// Engines that were measured, also those that then failed everywhere.
+    /// The engines that were measured, even if they then failed everywhere.
     tried: Vec<String>,
 }
 
@@ -61,8 +61,7 @@ impl Costs {
         self.curves.iter().find(|curve| curve.engine == engine && curve.to == to && curve.from == from)
     }
 
-    /// Adds a curve, in the place of one of the same engine and kinds; one that nobody can have measured is
-    /// left out.
+    /// Adds a curve in place of one of the same engine and kinds; one that no measurement could have yielded is left out.
     pub fn set(&mut self, curve: Curve) {
         if !curve.is_sound() {
             return;
@@ -83,12 +82,12 @@ impl Costs {
         }
     }
 
-    /// All of them.
+    /// All curves.
     pub fn curves(&self) -> &[Curve] {
         &self.curves
     }
 
-    /// They are what measuring could have made: for what was read from a file.
+    /// Whether measurements could have yielded the curves; used for those read from a file.
     pub(crate) fn are_sound(&self) -> bool {
         self.curves.len() <= MOST && self.tried.len() <= MOST && self.curves.iter().all(Curve::is_sound)
     }

@@ -1,7 +1,7 @@
-//! The engine for files that waits for each call: `pread` and `pwrite`, finished when it was started.
+//! The engine for files that waits for each call: `pread` and `pwrite`, finished when `start` returns.
 //!
-//! Quick for what the page cache holds, and for small ranges; `uring.rs` has many under way at once, and
-//! falls back on this where the kernel refuses it.
+//! The engine is fast for data in the page cache, and for small ranges. `uring.rs` has many transfers under way at once, and
+//! falls back on this one where the kernel refuses it.
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -10,13 +10,13 @@ use crate::bulk::error::CopyError;
 use crate::bulk::memory::{Kind, Memory};
 use crate::bulk::transfer::{Ends, Transfer};
 
-/// Most bytes of one call; the kernel's own limit is a little below 2 GiB.
+/// The most bytes of one call; the kernel's own limit is a little below 2 GiB.
 pub(crate) const MOST: u64 = 1 << 30;
 
-/// What is to be done with a file.
+/// The transfer of a range between a file and memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileCopy {
-    /// From the file to memory.
+    /// Whether bytes go from the file to memory.
     pub(crate) reading: bool,
     pub(crate) file: RawFd,
     pub(crate) offset: u64,
@@ -25,7 +25,7 @@ pub(crate) struct FileCopy {
 }
 
 impl FileCopy {
-    /// Of a transfer between a file and a mapping.
+    /// The file's part of a transfer between a file and a mapping.
     pub(crate) fn new(transfer: &Transfer<'_>) -> Result<FileCopy, CopyError> {
         let unreachable = || CopyError::unreachable(transfer);
         let Ends { reading, address, far, far_offset, .. } = transfer.ends().ok_or_else(unreachable)?;
@@ -34,7 +34,7 @@ impl FileCopy {
         Ok(FileCopy { reading, file: file.as_raw_fd(), offset, memory: address, bytes })
     }
 
-    /// What is left of it behind its first `done` bytes.
+    /// The part that is left after its first `done` bytes.
     pub(crate) fn rest(self, done: u64) -> FileCopy {
         let done = done.min(self.bytes);
         FileCopy {
@@ -45,16 +45,16 @@ impl FileCopy {
         }
     }
 
-    /// What a call without effect means: 0 bytes were copied.
+    /// The error for a call that copied 0 bytes.
     pub(crate) fn nothing(&self) -> CopyError {
         if self.reading { CopyError::EndOfFile } else { CopyError::NoSpace }
     }
 
-    /// What a failed call means.
+    /// The error for a call that failed.
     pub(crate) fn error(&self, code: i32) -> CopyError {
         match code {
             libc::ENOSPC | libc::EDQUOT => CopyError::NoSpace,
-            // A seal of a file in memory against growing or writing.
+            // The file is in memory, with a seal against growing or writing.
             libc::EFBIG | libc::EPERM if !self.reading => CopyError::TooLarge,
             libc::EIO => CopyError::Medium,
             libc::EBADF if self.reading => CopyError::NotAllowed { end: "source", needed: "reading" },
@@ -66,10 +66,10 @@ impl FileCopy {
         }
     }
 
-    /// Makes it, call by call.
+    /// Copies the range, call by call.
     ///
     /// # Safety
-    /// It is of a transfer whose two memories live still.
+    /// The transfer's two memories still live.
     pub(crate) unsafe fn run(mut self) -> Result<(), CopyError> {
         while self.bytes > 0 {
             let (bytes, offset) = (self.bytes.min(MOST) as usize, self.offset.cast_signed());
@@ -95,7 +95,7 @@ impl FileCopy {
     }
 }
 
-/// Copies between a file and a mapping, either way.
+/// The engine: copies between a file and a mapping, in either direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileIo;
 

@@ -1,8 +1,7 @@
 //! A thread that copies while its owner does something else: an engine that runs others.
 //!
-//! `memcpy.rs` and `process.rs` are done when `start` returns, as the processor itself copies; in a helper
-//! they are under way, as with a device that copies. It costs waking a thread, and a processor that would
-//! have nothing to do.
+//! `memcpy.rs` and `process.rs` are done when `start` returns, since the processor itself copies. In a helper they are under
+//! way, as with a device that copies. It costs waking a thread, and a processor that would otherwise be idle.
 //!
 //! Source: the barrelfish paper, section 5.4.6 (a copy engine also frees the processor).
 
@@ -18,10 +17,10 @@ use crate::bulk::memory::Memory;
 use crate::bulk::process::ProcessVm;
 use crate::bulk::transfer::Transfer;
 
-/// Transfers that wait for the thread, or are in it.
+/// The most transfers that wait for the thread or are in it.
 const DEPTH: usize = 8;
 
-/// A transfer that keeps its memories.
+/// A transfer, which keeps its memories alive.
 struct Work {
     number: u64,
     to: Memory,
@@ -31,9 +30,9 @@ struct Work {
     bytes: u64,
 }
 
-/// Copies between mappings, and between a mapping and another process, in a thread of its own.
+/// The engine: copies between mappings, and between a mapping and another process, in a thread of its own.
 pub struct Helper {
-    /// None once the thread is to end.
+    /// The sender of work; `None` once the thread is to end.
     work: Option<Sender<Work>>,
     done: Receiver<Finished>,
     under_way: usize,
@@ -41,7 +40,7 @@ pub struct Helper {
     process: u32,
 }
 
-/// What the thread does with a transfer.
+/// Makes a transfer in the thread.
 fn run(mut memcpy: Memcpy, transfer: &Transfer<'_>) -> Result<(), CopyError> {
     if memcpy.reaches(transfer.to(), transfer.from()) {
         memcpy.copy(transfer)
@@ -60,9 +59,9 @@ impl Helper {
                 let Work { number, to, to_offset, from, from_offset, bytes } = work;
                 let transfer = Transfer::new(&to, to_offset, &from, from_offset, bytes);
                 let outcome = transfer.and_then(|transfer| run(memcpy, &transfer));
-                // Let go of before it is said to be finished.
+                // Dropped before the end is reported.
                 drop((to, from));
-                // Nobody listens any more once the helper is dropped.
+                // If the helper was dropped, nobody listens any more.
                 let _ = finished.send((number, outcome));
             }
         })?;
@@ -99,7 +98,7 @@ impl Engine for Helper {
             from_offset: transfer.from_offset(),
             bytes: transfer.bytes(),
         };
-        // The thread ends after its sender only.
+        // The thread ends only after its sender is dropped.
         self.work.as_ref().and_then(|thread| thread.send(work).ok()).ok_or(CopyError::Abandoned)?;
         self.under_way += 1;
         Ok(Started::Pending)
@@ -118,7 +117,7 @@ impl Engine for Helper {
 impl Drop for Helper {
     fn drop(&mut self) {
         self.work = None;
-        // The copy of a helper that a forked child has has no thread.
+        // In a forked child, the copy of a helper has no thread.
         if let Some(thread) = self.thread.take().filter(|_| self.process == std::process::id()) {
             let _ = thread.join();
         }

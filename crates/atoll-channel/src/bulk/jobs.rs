@@ -1,6 +1,6 @@
-//! Transfers under way: what is left of each, cut into pieces that an engine takes as it has room.
+//! Transfers under way: the rest of each, cut into pieces that an engine takes when it has room.
 //!
-//! Driven by `manager.rs`, which owns the engines.
+//! `manager.rs`, which owns the engines, drives them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,35 +11,34 @@ use crate::bulk::error::CopyError;
 use crate::bulk::memory::Memory;
 use crate::bulk::transfer::Transfer;
 
-/// Pieces for engines that are done when `start` returns: small enough that others get their turn.
+/// The bytes of a piece for engines that are done when `start` returns: few enough that other transfers get their turn.
 const TURN: u64 = 1 << 20;
-/// Smallest and largest piece for engines that have many under way.
+/// The bytes of the smallest and the largest piece for engines that have many under way.
 const PIECES: (u64, u64) = (128 << 10, 4 << 20);
-/// Longest wait for one engine while another has transfers under way, too.
+/// The longest wait for one engine while another has transfers under way, too.
 const ALTERNATE: Duration = Duration::from_micros(200);
 
-/// A transfer that was started. Dropping it stops nothing: the transfer goes on, and its memory is kept until
-/// it is finished.
+/// A transfer that was started. Dropping it stops nothing: the transfer goes on, and its memory is kept until it is finished.
 #[derive(Clone, Debug)]
 #[must_use = "how it ends is known by it alone"]
 pub struct Copying {
-    /// None: it was finished when it was started.
+    /// The result; `None` if the transfer was finished when it was started.
     outcome: Option<Arc<OnceLock<Result<(), CopyError>>>>,
 }
 
 impl Copying {
-    /// One that is finished.
+    /// A transfer that is finished.
     pub(crate) fn done() -> Copying {
         Copying { outcome: None }
     }
 
-    /// How it ended, if it has. Nothing goes on by asking; `Manager::progress` and `Manager::wait` do that.
+    /// The result, if the transfer has ended. Asking moves nothing on; `Manager::progress` and `Manager::wait` do that.
     pub fn outcome(&self) -> Option<Result<(), CopyError>> {
         self.outcome.as_ref().map_or(Some(Ok(())), |outcome| outcome.get().copied())
     }
 }
 
-/// How long the pieces of a transfer are for an engine.
+/// The bytes of a transfer's pieces for an engine of this depth.
 pub(crate) fn piece(depth: usize, bytes: u64) -> u64 {
     if depth <= 1 {
         return TURN;
@@ -55,16 +54,16 @@ struct Job {
     bytes: u64,
     piece: u64,
     engine: usize,
-    /// Bytes that were given to the engine.
+    /// The bytes that were given to the engine.
     started: u64,
-    /// Pieces that the engine has not finished.
+    /// The number of pieces that the engine has not finished.
     under_way: usize,
     outcome: Result<(), CopyError>,
     shared: Arc<OnceLock<Result<(), CopyError>>>,
 }
 
 impl Job {
-    /// More of it is to be given to the engine.
+    /// Whether a part of it has still to be given to the engine.
     fn is_waiting(&self) -> bool {
         self.outcome.is_ok() && self.started < self.bytes
     }
@@ -79,7 +78,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// How many there are.
+    /// The number of transfers.
     pub(crate) fn len(&self) -> usize {
         self.jobs.len()
     }
@@ -105,8 +104,8 @@ impl Jobs {
         Copying { outcome: Some(shared) }
     }
 
-    /// Gives engines what they have room for, and takes what they have finished; waits up to `wait` if there
-    /// is nothing else to do.
+    /// Gives engines the pieces they have room for, and takes finished ones; waits for at most `wait` if there is nothing else
+    /// to do.
     pub(crate) fn progress(&mut self, engines: &mut [Box<dyn Engine>], wait: Duration) {
         let copied = self.feed(engines);
         let mut under_way = vec![false; engines.len()];
@@ -136,8 +135,8 @@ impl Jobs {
         });
     }
 
-    /// Gives engines pieces, the oldest transfer's first; true if a piece was copied on the spot. There is
-    /// one such piece a call at most, so that the caller's thread is held up no longer.
+    /// Gives engines pieces, the oldest transfer's first; returns true if a piece was copied on the spot. A call copies at most
+    /// one such piece, so that it delays the caller no longer.
     fn feed(&mut self, engines: &mut [Box<dyn Engine>]) -> bool {
         let mut full = vec![false; engines.len()];
         for (number, job) in &mut self.jobs {

@@ -1,16 +1,15 @@
-//! The copying loops: libc's memcpy, stores that go past the caches, and the processor's string move.
+//! The copying loops: libc's memcpy, stores that bypass the caches, and the processor's string move.
 //!
-//! `memcpy.rs` makes engines of them and `memory.rs` reads and writes by the first. Other processes, and
-//! other threads through other mappings, may write to the memory at the same time; so none of these loops is
-//! one that the compiler could reason about: libc's is called through a pointer that it cannot see through,
-//! the others are assembly. What is copied then is any mixture of old and new bytes.
+//! `memcpy.rs` makes engines of them and `memory.rs` reads and writes by the first. Other processes, and other threads through
+//! other mappings, may write to the memory at the same time. So none of these loops is visible to the compiler: libc's is
+//! called through an opaque pointer, the others are assembly. The copied bytes may then be any mixture of old and new ones.
 
 use std::ffi::c_void;
 use std::hint::black_box;
 
 type Memcpy = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 
-/// Below this, stores past the caches are not worth their fence.
+/// The bytes below which stores past the caches are not worth their fence.
 #[cfg(target_arch = "x86_64")]
 const LEAST_STREAMED: usize = 1024;
 
@@ -25,18 +24,17 @@ pub(crate) unsafe fn plain(to: *mut u8, from: *const u8, bytes: usize) {
     unsafe { memcpy(to.cast(), from.cast(), bytes) };
 }
 
-/// Copies with the widest stores past the caches that this processor has; the destination is in memory
-/// afterwards and in no cache.
+/// Copies with the widest stores past the caches that this processor has; the destination is then in memory and in no cache.
 ///
 /// # Safety
-/// As `plain`.
+/// The same as for `plain`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
     if bytes < LEAST_STREAMED {
         // SAFETY: the caller's promise.
         return unsafe { plain(to, from, bytes) };
     }
-    // Whole lines are streamed; what is before the first and after the last is not.
+    // Whole lines are streamed; the bytes before the first and after the last are not.
     let head = to.align_offset(64).min(bytes);
     let blocks = (bytes - head) / 256;
     let tail = head + blocks * 256;
@@ -57,13 +55,13 @@ pub(crate) unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
     }
 }
 
-/// A loop that streams 256 bytes a round.
+/// Defines a loop that streams 256 bytes a round.
 #[cfg(target_arch = "x86_64")]
 macro_rules! streaming {
     ($name:ident, $($instruction:literal),+) => {
         /// # Safety
-        /// As `plain`, for `blocks` times 256 bytes, at least one; `to` is aligned to 64, and the
-        /// processor knows the instructions.
+        /// The same as for `plain`, for `blocks` times 256 bytes, at least one block; `to` is aligned to 64, and the processor
+        /// has the instructions.
         unsafe fn $name(to: *mut u8, from: *const u8, blocks: usize) {
             // SAFETY: reads and writes only the caller's ranges; the fence orders the stores before all later
             // ones.
@@ -132,7 +130,7 @@ streaming! {
 #[cfg(target_arch = "x86_64")]
 unsafe fn stream_128(to: *mut u8, from: *const u8, blocks: usize) {
     for at in (0..blocks * 256).step_by(64) {
-        // SAFETY: as the other loops, with what every processor of this kind has.
+        // SAFETY: the same as for the other loops, with instructions that every processor of this kind has.
         unsafe {
             std::arch::asm!(
                 "movdqu xmm0, [{from}]",
@@ -154,10 +152,10 @@ unsafe fn stream_128(to: *mut u8, from: *const u8, blocks: usize) {
     unsafe { std::arch::asm!("sfence", options(nostack, preserves_flags)) };
 }
 
-/// Copies with the processor's string move, which some run in microcode faster than any loop.
+/// Copies with the processor's string move, which some processors run in microcode faster than any loop.
 ///
 /// # Safety
-/// As `plain`.
+/// The same as for `plain`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) unsafe fn string(to: *mut u8, from: *const u8, bytes: usize) {
     // SAFETY: reads and writes only the caller's ranges; the direction flag is clear, as the ABI has it.

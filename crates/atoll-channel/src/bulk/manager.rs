@@ -1,8 +1,8 @@
-//! The manager: knows what each engine reaches and how fast it is here, chooses one for each transfer and
-//! sees it through.
+//! The manager: knows which memory each engine reaches and how fast it is on this machine, chooses one for each transfer and
+//! completes the transfer.
 //!
-//! Stands on `choice.rs`, `jobs.rs` and `measure.rs`. Each thread that copies has a manager; what was
-//! measured is shared by all of a process, and by later ones through `cost_file.rs`.
+//! Stands on `choice.rs`, `jobs.rs` and `measure.rs`. Each thread that copies has a manager; measured costs are shared by a
+//! process, and with later ones through `cost_file.rs`.
 //!
 //! Source: the barrelfish paper, section 6.9.2 (DMA manager) and 6.9.3 (programming model).
 
@@ -25,31 +25,31 @@ use crate::bulk::process::ProcessVm;
 use crate::bulk::transfer::Transfer;
 use crate::bulk::uring::Uring;
 
-/// What this process has read or measured.
+/// The costs that this process has read or measured.
 static KNOWN: Mutex<Option<Costs>> = Mutex::new(None);
-/// Longest sleep between two looks at everything that is under way.
+/// The longest sleep between two looks at all transfers under way.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Copies between registered memories by the engine that is fastest.
+/// Copies between registered memories by the fastest engine.
 ///
-/// Transfers are finished in any order, each known by its own [`Copying`]; one that needs what another brings
-/// is started when that one is finished. Pieces of one transfer arrive in any order, too. Dropped, a manager
-/// waits until no engine touches memory any more, but a short time only for other nodes ([`crate::bulk::PutGet`]);
-/// what it had not finished ends with [`CopyError::Abandoned`].
+/// Transfers are finished in any order, each known by its own [`Copying`]. A transfer that needs the result of another is
+/// started when that one is finished. Pieces of one transfer arrive in any order, too. A manager that is dropped waits until no
+/// engine uses memory any more, though only a short time for other nodes ([`crate::bulk::PutGet`]); transfers that it had not
+/// finished end with [`CopyError::Abandoned`].
 ///
 /// A manager belongs to one thread, and to the process that made it: a forked child makes its own.
 pub struct Manager {
-    // Before the engines, which wait for what they have under way: nobody else learns of it any more.
+    // Dropped before the engines, which wait for what they have under way: nobody can learn of its end any more.
     jobs: Jobs,
     engines: Vec<Box<dyn Engine>>,
     choices: Choices,
     costs: Costs,
-    /// Which engine is the helper.
+    /// The index of the helper engine.
     helper: Option<usize>,
     notice: Option<String>,
 }
 
-/// The engines of this machine, and what is to be said about one that is not to be had.
+/// The engines of this machine, and a notice about one that cannot be used.
 fn engines() -> (Vec<Box<dyn Engine>>, Option<String>) {
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     for engine in Memcpy::all() {
@@ -68,55 +68,54 @@ fn engines() -> (Vec<Box<dyn Engine>>, Option<String>) {
 }
 
 impl Manager {
-    /// One with the engines of this machine. The first on a machine measures them, in less than half a
-    /// second, and keeps what it found in `atoll` in the user's cache folder (`XDG_CACHE_HOME`, `~/.cache`),
-    /// if there is one. If io_uring is refused, the first of a process says so on standard error.
+    /// A manager with the engines of this machine. The first on a machine measures them, in less than half a second, and keeps
+    /// the result in `atoll` in the user's cache folder (`XDG_CACHE_HOME`, `~/.cache`), if there is one. If io_uring is
+    /// refused, the first manager of a process says so on standard error.
     pub fn new() -> Manager {
         static NOTICE: Once = Once::new();
         let (mut engines, notice) = engines();
         let costs = known(&mut engines);
         if let Some(notice) = &notice {
-            // Whether or not somebody can read it.
+            // Errors of printing are ignored.
             NOTICE.call_once(|| drop(writeln!(io::stderr(), "atoll: {notice}")));
         }
         Manager { notice, ..Manager::with(engines, costs) }
     }
 
-    /// One with engines and costs as given, which reads, measures and says nothing.
+    /// A manager with these engines and costs, which reads, measures and prints nothing.
     pub fn with(engines: Vec<Box<dyn Engine>>, costs: Costs) -> Manager {
         let choices = Choices::new(&engines, &costs);
         Manager { jobs: Jobs::default(), choices, engines, costs, helper: None, notice: None }
     }
 
-    /// What is missing here and what is done instead, in a line; none if nothing is.
+    /// The notice about an engine that cannot be used and its substitute; `None` if all can be used.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }
 
-    /// The engines it has, by name.
+    /// The names of its engines.
     pub fn engines(&self) -> impl Iterator<Item = &'static str> {
         self.engines.iter().map(|engine| engine.name())
     }
 
-    /// An engine of its own, to use directly. First waits for all transfers that are under way.
+    /// The engine with this name, to be used directly. Waits for all transfers under way first.
     pub fn engine(&mut self, name: &str) -> Option<&mut dyn Engine> {
-        // With transfers of its own under way, an engine would tell their ends to somebody else.
+        // While an engine has transfers under way, it would report their ends to the caller.
         while self.jobs.len() > 0 {
             self.progress(SLICE);
         }
         self.engines.iter_mut().find(|engine| engine.name() == name).map(|engine| &mut **engine as _)
     }
 
-    /// Adds an engine: one of a transport. It is chosen for what no other reaches, and where it was measured
-    /// (`measure`) for what it is fastest for.
+    /// Adds an engine, such as a transport's. It is chosen for memory that no other engine reaches, and, where it was measured
+    /// (`measure`), for transfers that it is fastest for.
     pub fn add(&mut self, engine: Box<dyn Engine>) {
         self.engines.push(engine);
         self.choices = Choices::new(&self.engines, &self.costs);
     }
 
-    /// Starts a thread that copies what is started here (`start`) between mappings, and between a mapping and
-    /// another process, but for small transfers. Without one such copies are made in `progress` and `wait`,
-    /// by who calls them.
+    /// Starts a thread for all but small transfers that are started here (`start`) between mappings, and between a mapping and
+    /// another process. Without it such copies are made in `progress` and `wait`, in the calling thread.
     pub fn add_helper(&mut self) -> io::Result<()> {
         if self.helper.is_none() {
             let helper = Helper::new(*self.choices.loops.of(4 << 20))?;
@@ -126,8 +125,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Measures an engine between two memories, of which the first is overwritten, and chooses by that from
-    /// now on between memories of these kinds.
+    /// Measures an engine between two memories, of which the first is overwritten, and uses the result from now on between
+    /// memories of these kinds.
     pub fn measure(&mut self, name: &str, to: &Memory, from: &Memory) -> Result<(), CopyError> {
         let Some(engine) = self.engine(name) else { return Ok(()) };
         let curve = measure::between(engine, to, from)?;
@@ -136,8 +135,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Measures all engines anew, as far as this machine alone can, and keeps what it finds as `new` does:
-    /// for a machine that was busy when it was measured first.
+    /// Measures all engines again, as far as this machine alone can, and keeps the result as `new` does. For a machine that was
+    /// busy at the first measurement.
     pub fn measure_again(&mut self) {
         while self.jobs.len() > 0 {
             self.progress(SLICE);
@@ -150,12 +149,12 @@ impl Manager {
         *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.costs.clone());
     }
 
-    /// What engines take here, as far as it is known.
+    /// The times that engines take, as far as they are known.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// Which engine would make such a transfer, in what time, and which others could.
+    /// The engine that would make such a transfer, its time, and the other engines that could.
     pub fn why(&self, to: &Memory, from: &Memory, bytes: u64) -> Result<Choice, CopyError> {
         let engine = self.choose(to, from, bytes)?;
         let time = |index: usize| (self.engines[index].name(), self.choices.predict(index, to, from, bytes));
@@ -175,12 +174,12 @@ impl Manager {
             }
         }
         let unreachable = CopyError::Unreachable { from: from.kind().name(), to: to.kind().name() };
-        // The helper, which nobody measured, comes last: who waits for a copy makes it no slower himself.
+        // The helper, which is not measured, comes last: a caller that waits for a copy copies no slower itself.
         self.choices.fastest(&self.engines, to, from, bytes).ok_or(unreachable)
     }
 
-    /// Copies `bytes` from `from_offset` of `from` to `to_offset` of `to`, and returns when that is finished.
-    /// Between mappings it costs the checks of the ranges and the copy.
+    /// Copies `bytes` from `from_offset` of `from` to `to_offset` of `to`, and returns when that is finished. Between mappings
+    /// the cost is that of checking the ranges and copying.
     #[inline]
     pub fn copy(
         &mut self,
@@ -213,8 +212,7 @@ impl Manager {
         }
     }
 
-    /// Starts a copy. A small one between mappings is finished when this returns; all others go on in
-    /// `progress` and `wait`.
+    /// Starts a copy. A small one between mappings is finished when this returns; all others continue in `progress` and `wait`.
     pub fn start(
         &mut self,
         to: &Memory,
@@ -232,21 +230,21 @@ impl Manager {
         let index = helper.map_or_else(|| self.choose(to, from, bytes), Ok)?;
         let depth = self.engines[index].depth();
         let copying = self.jobs.add(&transfer, index, depth);
-        // What the kernel or a network does goes on from here without us.
+        // A copy by the kernel or a network goes on from here by itself.
         if depth > 1 {
             self.progress(Duration::ZERO);
         }
         Ok(copying)
     }
 
-    /// Lets all transfers go on, and waits for one of them up to `wait` if none can without waiting. Returns
-    /// how many are under way.
+    /// Moves all transfers on, and waits for one of them for at most `wait` if none can move without waiting. Returns the
+    /// number of transfers under way.
     pub fn progress(&mut self, wait: Duration) -> usize {
         self.jobs.progress(&mut self.engines, wait);
         self.jobs.len()
     }
 
-    /// Waits for a transfer that was started here, at most for `timeout` (none is for ever). None: it is not
+    /// Waits for a transfer that was started here, for at most `timeout` (`None`: for ever). Returns `None` if it is not
     /// finished yet.
     pub fn wait(&mut self, copying: &Copying, timeout: Option<Duration>) -> Option<Result<(), CopyError>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -255,7 +253,7 @@ impl Manager {
                 return Some(outcome);
             }
             let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()).min(SLICE));
-            // Another manager's transfer never ends here.
+            // A transfer of another manager never ends here.
             if self.progress(left) == 0 || (left.is_zero() && end.is_some()) {
                 return copying.outcome();
             }
@@ -269,7 +267,7 @@ impl Default for Manager {
     }
 }
 
-/// What engines take here: from this process, from the cache, or measured now.
+/// The costs of these engines: from this process, from the cache file, or measured now.
 fn known(engines: &mut [Box<dyn Engine>]) -> Costs {
     let all = |costs: &Costs, engines: &[Box<dyn Engine>]| engines.iter().all(|e| costs.tried(e.name()));
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -282,7 +280,7 @@ fn known(engines: &mut [Box<dyn Engine>]) -> Costs {
     if !all(&costs, engines) {
         take(engines, &mut costs, false);
         if let Some(folder) = &folder {
-            // Without it the next process measures again.
+            // If writing fails, the next process measures again.
             let _ = cost_file::write(folder, &machine, &costs);
         }
     }
@@ -290,7 +288,7 @@ fn known(engines: &mut [Box<dyn Engine>]) -> Costs {
     costs
 }
 
-/// Measures engines, all of them or those that were not tried yet.
+/// Measures engines: all if `again`, otherwise those that were not tried yet.
 fn take(engines: &mut [Box<dyn Engine>], costs: &mut Costs, again: bool) {
     for curve in measure::measure(engines, |name| again || !costs.tried(name)) {
         costs.set(curve);

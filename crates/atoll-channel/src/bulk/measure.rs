@@ -1,9 +1,8 @@
-//! Measures what engines take here, in less than half a second for all of them.
+//! Measures the times that engines take on this machine, in less than half a second for all.
 //!
-//! `manager.rs` asks for what `cost_file.rs` does not know. Measured is one engine copying the same two
-//! buffers again and again, so up to the size of a cache the times are of what is in it; memory of another
-//! process is stood for by this process's own, a file by one in memory: what its disk adds is the same for
-//! all engines.
+//! `manager.rs` asks for the costs that `cost_file.rs` does not know. An engine copies the same two buffers repeatedly, so up
+//! to the size of a cache the times are those of cached data. This process's own memory stands for that of another process, and
+//! a file in memory for other files: the time that a disk adds is the same for all engines.
 //!
 //! Source: the barrelfish paper, section 5.4.1 and appendix A.3 (one transfer at a time, medians).
 
@@ -17,18 +16,18 @@ use crate::bulk::memory::{Access, Memory};
 use crate::bulk::transfer::Transfer;
 use atoll_transport::Peer;
 
-/// Sizes at which engines are measured.
+/// The sizes in bytes at which engines are measured.
 const SIZES: [u64; 9] = [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-/// Longest for everything. A machine that is so slow, or so busy, has fewer points measured.
+/// The longest time for all measurements. On a machine that is slow or busy, fewer points are measured.
 const BUDGET: Duration = Duration::from_millis(400);
-/// Longest for one point, but that the copies it needs at least are finished.
+/// The longest time for one point, unless the least number of copies takes longer.
 const POINT: Duration = Duration::from_millis(3);
-/// Samples of which the median is taken, at least and at most.
+/// The least and the greatest number of samples of which the median is taken.
 const SAMPLES: (usize, usize) = (3, 15);
-/// Copies that are shorter are timed several at a time.
+/// The time below which several copies are timed together.
 const SAMPLE: Duration = Duration::from_micros(5);
 
-/// Memory of every kind that can be had without anybody else.
+/// Memory of every kind that can be made without another process or node.
 struct Grounds {
     to: Vec<Memory>,
     from: Vec<Memory>,
@@ -53,8 +52,8 @@ impl Grounds {
     }
 }
 
-/// Measures the engines that `wanted` names, between all kinds of memory that they reach on this machine.
-/// What cannot be measured is left out.
+/// Measures the engines that `wanted` selects, between all kinds of memory that they reach on this machine. Failed measurements
+/// are left out.
 pub(crate) fn measure(engines: &mut [Box<dyn Engine>], wanted: impl Fn(&str) -> bool) -> Vec<Curve> {
     let end = Instant::now() + BUDGET;
     let Ok(grounds) = Grounds::new() else { return Vec::new() };
@@ -70,7 +69,7 @@ pub(crate) fn measure(engines: &mut [Box<dyn Engine>], wanted: impl Fn(&str) -> 
             }
         }
     }
-    // All of them at one size before the next, so that all know the same sizes when time runs out.
+    // All engines are measured at one size before the next, so that all have the same sizes when time runs out.
     for bytes in SIZES {
         for (index, to, from, curve) in &mut curves {
             if Instant::now() >= end {
@@ -86,7 +85,7 @@ pub(crate) fn measure(engines: &mut [Box<dyn Engine>], wanted: impl Fn(&str) -> 
     curves.into_iter().map(|(.., curve)| curve).filter(|curve| !curve.points.is_empty()).collect()
 }
 
-/// Measures one engine between two memories, up to what both hold.
+/// Measures one engine between two memories, up to the size that both have.
 pub(crate) fn between(engine: &mut dyn Engine, to: &Memory, from: &Memory) -> Result<Curve, CopyError> {
     let mut points = Vec::new();
     let most = to.bytes().min(from.bytes());
@@ -96,7 +95,7 @@ pub(crate) fn between(engine: &mut dyn Engine, to: &Memory, from: &Memory) -> Re
     Ok(Curve { engine: engine.name().into(), to: to.kind(), from: from.kind(), points })
 }
 
-/// Microseconds of one transfer, the median of some.
+/// The microseconds of one transfer, as the median of several.
 fn point(engine: &mut dyn Engine, transfer: &Transfer<'_>) -> Result<f64, CopyError> {
     let begin = Instant::now();
     engine.copy(transfer)?;

@@ -1,8 +1,7 @@
-//! The engines for memory mapped in this process: each of the copying loops is one, finished when it was
-//! started.
+//! The engines for memory mapped in this process: one for each copying loop, finished when `start` returns.
 //!
-//! Stands on `kernel.rs`. Which of them is fastest at which size is for the manager to measure. A transfer of
-//! some hundred bytes costs its checks and the copy: nothing is allocated, locked or queued.
+//! Stands on `kernel.rs`. The manager measures which of them is fastest at which size. A transfer of some hundred bytes costs
+//! its checks and the copy: nothing is allocated, locked or queued.
 //!
 //! Source: the barrelfish paper, section 5.4 (memcpy beside the copy engines).
 
@@ -12,7 +11,7 @@ use crate::bulk::kernel;
 use crate::bulk::memory::{Kind, Memory};
 use crate::bulk::transfer::Transfer;
 
-/// Copies between mappings.
+/// An engine that copies between mappings.
 #[derive(Clone, Copy, Debug)]
 pub struct Memcpy {
     name: &'static str,
@@ -23,7 +22,7 @@ impl Memcpy {
     /// libc's memcpy.
     pub const PLAIN: Memcpy = Memcpy { name: "memcpy", copy: kernel::plain };
 
-    /// Stores past the caches, for what nobody reads soon or no cache would hold.
+    /// Stores past the caches, for data that nobody reads soon or that no cache could hold.
     #[cfg(target_arch = "x86_64")]
     pub const STREAM: Memcpy = Memcpy { name: "stream", copy: kernel::stream };
 
@@ -31,7 +30,7 @@ impl Memcpy {
     #[cfg(target_arch = "x86_64")]
     pub const STRING: Memcpy = Memcpy { name: "movsb", copy: kernel::string };
 
-    /// All that this processor has.
+    /// All loops that this processor has.
     pub fn all() -> &'static [Memcpy] {
         #[cfg(target_arch = "x86_64")]
         return &[Memcpy::PLAIN, Memcpy::STREAM, Memcpy::STRING];
@@ -39,7 +38,7 @@ impl Memcpy {
         return &[Memcpy::PLAIN];
     }
 
-    /// Makes a transfer between mappings; false if it is none.
+    /// Makes a transfer if it is between mappings; returns whether it is.
     #[inline]
     pub(crate) fn run(&self, transfer: &Transfer<'_>) -> bool {
         let Some((to, from)) = transfer.addresses() else { return false };

@@ -1,11 +1,11 @@
-//! Registered memory: a range somewhere that transfers may name, kept until the last of them is finished.
+//! Registered memory: a range that transfers may name, kept until the last of them is finished.
 //!
-//! `transfer.rs` names parts of it, engines copy between them. What it stands for is one of a few kinds: a
-//! mapping of this process, a range of another process, a range of a file, or what a transport means by it.
+//! `transfer.rs` names parts of it, engines copy between them. It is of one of a few kinds: a mapping of this process, a range
+//! of another process, a range of a file, or memory known to a transport.
 //!
-//! A value is a counted reference: an engine holds one for as long as a transfer uses the memory, so no order
-//! of drops in safe code frees memory under a copy. As other processes, and copies that are under way, write
-//! to it at any time, no reference to its bytes is ever given out: they are read and written by copying.
+//! A value is a counted reference: an engine holds one while a transfer uses the memory, so no order of drops in safe code
+//! frees memory under a copy. As other processes, and copies under way, write to it at any time, no reference to its bytes is
+//! ever given out: they are read and written by copying.
 //!
 //! Source: the barrelfish paper, section 6.9.3 (memory is registered once, requests name registered memory).
 
@@ -21,25 +21,25 @@ use crate::bulk::transfer::within;
 use atoll_transport::Peer;
 use atoll_transport::memory_file::Mapping;
 
-/// What transfers may do with memory.
+/// The rights that transfers have on memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Copy from it.
+    /// Whether transfers may copy from it.
     pub read: bool,
-    /// Copy to it.
+    /// Whether transfers may copy to it.
     pub write: bool,
 }
 
 impl Access {
-    /// Copy from it only.
+    /// Transfers may only copy from it.
     pub const READ: Access = Access { read: true, write: false };
-    /// Copy to it only.
+    /// Transfers may only copy to it.
     pub const WRITE: Access = Access { read: false, write: true };
-    /// Both.
+    /// Transfers may copy from it and to it.
     pub const READ_WRITE: Access = Access { read: true, write: true };
 }
 
-/// Kinds of memory, as engines tell them apart.
+/// The kinds of memory that engines distinguish.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -54,10 +54,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Mapping, Kind::Process, Kind::File, Kind::Remote];
 
-    /// Its name in messages and tables.
+    /// The kind's name in messages and tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Mapping => "a mapping",
@@ -68,12 +68,12 @@ impl Kind {
     }
 }
 
-/// A file as the kernel knows it, whatever its name or descriptor.
+/// A file's identity in the kernel, whatever its name or descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct FileId {
     device: u64,
     inode: u64,
-    /// Where in it the memory begins.
+    /// The offset in the file at which the memory begins.
     offset: u64,
 }
 
@@ -84,8 +84,7 @@ enum Place {
     Remote(Box<dyn Any + Send + Sync>),
 }
 
-// SAFETY: the pointer is to memory that the keeper keeps; it is used for copies that are opaque to the
-// compiler.
+// SAFETY: the pointer is to memory that the keeper keeps, and is used for copies that the compiler cannot see into.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
@@ -97,9 +96,8 @@ struct Registered {
     file: Option<FileId>,
 }
 
-/// A registered range of memory. Clones stand for the same memory, which is kept until the last of them, and
-/// the last transfer of it, is gone. No reference to its bytes is given out, as others may write them at any
-/// time.
+/// A registered range of memory. Clones stand for the same memory, which is kept until the last of them, and the last transfer
+/// of it, is gone. No reference to its bytes is given out, as others may write them at any time.
 #[derive(Clone)]
 pub struct Memory {
     registered: Arc<Registered>,
@@ -122,21 +120,20 @@ impl Memory {
         Memory::register(place, bytes, access, file)
     }
 
-    /// `bytes` zeros of this process's own; pages are allocated as they are touched.
+    /// Memory of `bytes` zeros of this process; pages are allocated when they are touched.
     pub fn new(bytes: u64) -> Result<Memory, MemoryError> {
         Ok(Memory::mapped(mapping::anonymous(bytes)?, Access::READ_WRITE, None))
     }
 
-    /// `bytes` zeros in shared memory, and the descriptor by which others map them (`Memory::attach`). All of
-    /// it is allocated here and now, its size is sealed, and `writers` says who else can be given the right
-    /// to write.
+    /// Shared memory of `bytes` zeros, and the descriptor by which others map it (`Memory::attach`). All of it is allocated at
+    /// once, its size is sealed, and `writers` tells which other processes can write.
     pub fn shared(bytes: u64, writers: Writers) -> Result<(Memory, OwnedFd), MemoryError> {
         let (file, mapping) = mapping::create("atoll-bulk", bytes, writers)?;
         let id = identity(file.as_fd(), 0)?;
         Ok((Memory::mapped(mapping, Access::READ_WRITE, Some(id)), file))
     }
 
-    /// Maps shared memory that was handed over, the whole of it. Only a file whose size is sealed is taken.
+    /// Maps all of the shared memory that was handed over. Its size must be sealed.
     pub fn attach(file: BorrowedFd<'_>, access: Access) -> Result<Memory, MemoryError> {
         let id = identity(file, 0)?;
         Ok(Memory::mapped(mapping::attach(file, access)?, access, Some(id)))
@@ -145,9 +142,8 @@ impl Memory {
     /// Memory that is mapped in this process already: `bytes` from `base`, which `keeper` keeps.
     ///
     /// # Safety
-    /// The range is mapped, for writing too if `access` says so, until `keeper` is dropped; while it
-    /// is registered no reference to its bytes is used but what may change, or be read, at any time (atomics,
-    /// raw pointers).
+    /// The range is mapped, for writing too if `access` says so, until `keeper` is dropped. While it is registered, its bytes
+    /// are referenced only in ways that allow them to change or be read at any time (atomics, raw pointers).
     pub unsafe fn from_raw(
         base: NonNull<u8>,
         bytes: u64,
@@ -159,7 +155,7 @@ impl Memory {
         Ok(Memory::register(Place::Mapping { base, _keeper: keeper }, bytes, access, None))
     }
 
-    /// A part of this memory as memory of its own, kept by `keeper` besides; none for what is not mapped here.
+    /// A part of this memory as memory of its own, which `keeper` keeps, too; `None` if it is not mapped here.
     pub(crate) fn part(
         &self,
         offset: u64,
@@ -178,30 +174,29 @@ impl Memory {
         Some(Memory::register(Place::Mapping { base, _keeper: keeper }, bytes, access, file))
     }
 
-    /// `bytes` from `address` in the address space of `process`. Whether something is mapped there shows when
-    /// it is copied.
+    /// The `bytes` from `address` in the address space of `process`. Whether something is mapped there is found out when it is
+    /// copied.
     ///
-    /// The process is held by its pidfd, so the number of one that has ended is never taken for it. A process
-    /// that replaces its program (`exec`) has another address space under the same pidfd: nobody but the
-    /// process itself can tell.
+    /// The process is held by its pidfd, so a later process with the same number is never taken for it. A process that replaces
+    /// its program (`exec`) has another address space under the same pidfd, which only the process itself can tell.
     pub fn of_process(
         process: &Peer,
         address: u64,
         bytes: u64,
         access: Access,
     ) -> Result<Memory, MemoryError> {
-        // Safe code could write to any of its own bytes.
+        // Otherwise safe code could write to any of its own bytes.
         if this_process(process) {
             return Err(MemoryError::OwnProcess);
         }
-        // SAFETY: nothing of this process can be reached by it.
+        // SAFETY: the process is another one, so no memory of this process can be reached.
         unsafe { Memory::of_any_process(process, address, bytes, access) }
     }
 
-    /// As `of_process`, for this process, too.
+    /// Registers memory as `of_process` does, but also of this process.
     ///
     /// # Safety
-    /// If the process is this one, the range is as `from_raw` has it, as long as the memory is held.
+    /// If the process is this one, the promises of `from_raw` hold for the range while the memory is held.
     pub(crate) unsafe fn of_any_process(
         process: &Peer,
         address: u64,
@@ -214,8 +209,8 @@ impl Memory {
         Ok(Memory::register(place, bytes, access, None))
     }
 
-    /// `bytes` from `offset` of a file, which may be shorter: writing makes it longer, reading beyond its end
-    /// is an error of the transfer. The descriptor must be open for what `access` says.
+    /// The `bytes` from `offset` of a file, which may be shorter: writing makes it longer, reading beyond its end is an error
+    /// of the transfer. The descriptor must be open for `access`.
     pub fn of_file(
         file: impl Into<OwnedFd>,
         offset: u64,
@@ -232,8 +227,8 @@ impl Memory {
         Ok(Memory::register(Place::File { file, offset }, bytes, access, Some(id)))
     }
 
-    /// Memory that a transport knows by `handle` (a node, an address there, a key): its own engine finds that
-    /// again with `remote`. For those of `transport/` see `of_node`.
+    /// Memory that a transport knows by `handle` (a node, an address there, a key), which the transport's own engine gets with
+    /// `remote`. For the transports of `atoll-transport` see `of_node`.
     pub fn of_transport(
         handle: Box<dyn Any + Send + Sync>,
         bytes: u64,
@@ -243,19 +238,19 @@ impl Memory {
         Ok(Memory::register(Place::Remote(handle), bytes, access, None))
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.registered.bytes
     }
 
-    /// What may be done with it.
+    /// The rights of transfers on it.
     #[inline]
     pub fn access(&self) -> Access {
         self.registered.access
     }
 
-    /// What kind it is.
+    /// The memory's kind.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self.registered.place {
@@ -266,8 +261,8 @@ impl Memory {
         }
     }
 
-    /// Where it is mapped in this process, if it is. What is there may change at any time; the address is good
-    /// while the memory is held.
+    /// The address where it is mapped in this process, if it is. The bytes may change at any time; the address is valid while
+    /// the memory is held.
     #[inline]
     pub fn mapped_at(&self) -> Option<NonNull<u8>> {
         match &self.registered.place {
@@ -276,7 +271,7 @@ impl Memory {
         }
     }
 
-    /// The process and the address there, for memory of a process: it, its number, the address.
+    /// For memory of a process: the process, its number, and the address there.
     pub(crate) fn in_process(&self) -> Option<(&Peer, u32, u64)> {
         match &self.registered.place {
             Place::Process { peer, number, address } => Some((peer, *number, *address)),
@@ -284,7 +279,7 @@ impl Memory {
         }
     }
 
-    /// The file and the offset in it, for memory in a file.
+    /// For memory in a file: the file and the offset in it.
     pub(crate) fn in_file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         match &self.registered.place {
             Place::File { file, offset } => Some((file.as_fd(), *offset)),
@@ -292,7 +287,7 @@ impl Memory {
         }
     }
 
-    /// What a transport registered, if it was of this type.
+    /// The handle that a transport registered, if it is of this type.
     pub fn remote<T: 'static>(&self) -> Option<&T> {
         match &self.registered.place {
             Place::Remote(handle) => handle.downcast_ref(),
@@ -300,15 +295,15 @@ impl Memory {
         }
     }
 
-    /// Nobody else holds this memory: no transfer of it is under way.
+    /// Whether nobody else holds this memory, so that no transfer of it is under way.
     pub(crate) fn is_alone(&self) -> bool {
         let alone = Arc::strong_count(&self.registered) == 1;
-        // Pairs with the release of whoever let go of it last: what was copied is there.
+        // Pairs with the release of the last other holder, whose copies are then visible.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         alone
     }
 
-    /// Copies to `bytes` from `offset` on; for memory mapped here.
+    /// Copies the bytes from `offset` on to `bytes`. Only for memory mapped here.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), CopyError> {
         let from = self.local("source", self.access().read, "reading", offset, bytes.len())?;
         // SAFETY: the range is within the mapping, which `self` keeps; `bytes` is ours alone, so they cannot
@@ -317,7 +312,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies `bytes` to `offset`; for memory mapped here.
+    /// Copies `bytes` to `offset`. Only for memory mapped here.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
         let to = self.local("destination", self.access().write, "writing", offset, bytes.len())?;
         // SAFETY: as in `read`: nobody writes to `bytes` while they are borrowed.
@@ -349,8 +344,8 @@ impl Memory {
         Ok(base.as_ptr().wrapping_add(offset as usize))
     }
 
-    /// Whether `bytes` from `offset` here share a byte with `bytes` from `other_offset` of `other`, as far as
-    /// can be seen: the same addresses of one process, or the same bytes of one file, mapped or not.
+    /// Whether `bytes` from `offset` here share a byte with `bytes` from `other_offset` of `other`, as far as can be
+    /// determined: the same addresses of one process, or the same bytes of one file, mapped or not.
     #[inline]
     pub(crate) fn overlaps(&self, offset: u64, other: &Memory, other_offset: u64, bytes: u64) -> bool {
         let meet = |a: u64, b: u64| a.abs_diff(b) < bytes;
@@ -385,7 +380,7 @@ impl Memory {
 }
 
 impl From<Vec<u8>> for Memory {
-    /// The bytes become this memory's; an empty vector becomes one byte, as there is no memory of none.
+    /// Makes memory of the bytes; an empty vector becomes one byte, as there is no empty memory.
     fn from(mut bytes: Vec<u8>) -> Memory {
         if bytes.is_empty() {
             bytes.push(0);
@@ -399,10 +394,10 @@ impl From<Vec<u8>> for Memory {
     }
 }
 
-/// Bytes of the heap, reached through the pointer alone.
+/// Bytes of the heap, used only through the pointer.
 struct Owned(NonNull<[u8]>);
 
-// SAFETY: it owns what it points to.
+// SAFETY: it owns the bytes behind the pointer.
 unsafe impl Send for Owned {}
 // SAFETY: nothing is reached through a shared reference to it.
 unsafe impl Sync for Owned {}

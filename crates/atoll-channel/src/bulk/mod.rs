@@ -1,9 +1,9 @@
 //! Bulk transfer: copies between registered memories, wherever they are, by whichever engine is fastest there.
 //!
-//! Stands on `channel/` for who a process is; capabilities, transports and `atoll bench throughput` stand on
-//! it. Memory is registered ([`Memory`]), a [`Transfer`] names a range of each of two, an [`Engine`] makes
-//! it; the [`Manager`] knows what each engine reaches and how fast it is here, and chooses. A [`Pool`] has
-//! buffers that are handed over instead of copied.
+//! Stands on `atoll-transport`, which identifies processes; capabilities, transports and `atoll bench throughput` stand on it.
+//! Memory is registered ([`Memory`]), a [`Transfer`] names a range of each of two, and an [`Engine`] makes it. The [`Manager`]
+//! knows which memory each engine reaches and how fast it is on this machine, and chooses. A [`Pool`] has buffers that are
+//! handed over instead of copied.
 //!
 //! ```no_run
 //! use atoll_channel::bulk::{Access, Manager, Memory};

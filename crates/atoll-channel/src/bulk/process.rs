@@ -1,18 +1,17 @@
-//! The engine for another process's memory: `process_vm_readv` and `process_vm_writev`, finished when it was
-//! started.
+//! The engine for another process's memory: `process_vm_readv` and `process_vm_writev`, finished when `start` returns.
 //!
-//! The kernel copies straight between the two address spaces: nothing need be shared or mapped beforehand,
-//! but this process must be allowed to trace the other one (`ptrace(2)`: same user, and Yama permitting).
+//! The kernel copies directly between the two address spaces. Nothing is shared or mapped in advance, but this process must be
+//! allowed to trace the other one (`ptrace(2)`: same user, and Yama permitting).
 
 use crate::bulk::engine::{Engine, Started};
 use crate::bulk::error::CopyError;
 use crate::bulk::memory::{Kind, Memory};
 use crate::bulk::transfer::Transfer;
 
-/// Most bytes of one call; the kernel's own limit is a little below 2 GiB.
+/// The most bytes of one call; the kernel's own limit is a little below 2 GiB.
 const MOST: u64 = 1 << 30;
 
-/// Copies between a mapping and another process's memory, either way.
+/// The engine: copies between a mapping and another process's memory, in either direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessVm;
 
@@ -30,8 +29,8 @@ impl Engine for ProcessVm {
         let ends = transfer.ends().ok_or_else(unreachable)?;
         let (peer, number, address) = ends.far.in_process().ok_or_else(unreachable)?;
         let reading = ends.reading;
-        // The number can belong to somebody else once its process has ended and was waited for. What was read
-        // from him is refused below; writing to him is avoided as far as it can be.
+        // The number can belong to another process once this one has ended and was waited for. Bytes read from another process
+        // are discarded below; writing to one is avoided as far as possible.
         if !reading && peer.died() {
             return Err(CopyError::Died);
         }
@@ -54,7 +53,7 @@ impl Engine for ProcessVm {
                     libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0)
                 }
             };
-            // A short count is not an error yet: the next call says whether the rest cannot be had.
+            // A short count is not an error yet: the next call tells whether the rest can be copied.
             done += match u64::try_from(copied) {
                 Ok(0) => return Err(CopyError::NotMapped),
                 Ok(copied) => copied,

@@ -1,7 +1,7 @@
-//! The engine for memory of other nodes: puts and gets of a transport, whichever it is.
+//! The engine for memory of other nodes: puts and gets of a transport.
 //!
-//! Stands on `transport/shared.rs`, so that the transport's owner can receive meanwhile, in the same thread or another.
-//! The local end is a mapping, which the transport reads or writes in place: nothing is copied to a buffer between.
+//! Stands on `transport/shared.rs` of `atoll-transport`, so that the transport's owner can receive meanwhile, in the same
+//! thread or another. The local end is a mapping, which the transport reads or writes in place, without a buffer between.
 //!
 //! Source: the barrelfish paper, sections 5.4 (copies between address spaces that share nothing) and 6.9.1.
 
@@ -18,11 +18,11 @@ use atoll_transport::transport::{
     self, Buffer, Ended, Piece, Refused, Remote, Shared, TransportError, User, WeakShared,
 };
 
-/// Transfers that can be under way.
+/// The most transfers under way.
 const DEPTH: usize = 32;
-/// How soon it is looked whether the transport has room again.
+/// The time after which the transport is asked again whether it has room.
 const RETRY: Duration = Duration::from_micros(200);
-/// How long an engine that is dropped waits for what is under way.
+/// The time that a dropped engine waits for transfers under way.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Memory of another node, attached until the last transfer and the last clone of the memory are gone.
@@ -38,7 +38,7 @@ impl Drop for Attached {
 }
 
 impl Memory {
-    /// Memory of `owner`, another node, by the key that it got when it registered the memory with its transport. An
+    /// Memory of `owner`, another node, by the key that the owner got when it registered the memory with its transport. An
     /// engine ([`PutGet`]) of the same shared transport copies to and from it.
     pub fn of_node(
         shared: &Shared,
@@ -56,40 +56,40 @@ impl Memory {
 /// A transfer that was started.
 struct UnderWay {
     number: u64,
-    /// The local end, while there was no room for the operation.
+    /// The local end, while the operation waits for room.
     waits: Option<Buffer>,
     put: bool,
-    /// The remote end, and where.
+    /// The remote end, which is kept.
     _memory: Memory,
     remote: Remote,
     offset: u64,
-    /// The put or get has ended.
+    /// Whether the put or get has ended.
     moved: bool,
-    /// A flush that covers it has ended; a get needs none.
+    /// Whether a flush that covers it has ended; a get needs none.
     flushed: bool,
     outcome: Result<(), CopyError>,
 }
 
-/// Copies between mappings and memory of other nodes by a transport's puts and gets.
+/// The engine: copies between mappings and memory of other nodes by a transport's puts and gets.
 ///
-/// A put is finished when a flush says that it is in the other node's memory; one flush is for all that were started before. If a
-/// node is lost, what is under way to it ends with [`CopyError::Lost`], or with [`CopyError::Transport`] if the operation failed before
-/// the transport knew why. Over a network the other node must let its own transport
-/// go on, or nothing moves.
+/// A put is finished when a flush reports that it is in the other node's memory; one flush covers all puts that were started
+/// before. If a node is lost, transfers to it end with [`CopyError::Lost`], or with [`CopyError::Transport`] if the operation
+/// failed before the transport knew why. Over a network the other node must make progress in its own transport, or nothing
+/// moves.
 ///
-/// Dropped, an engine lets its transfers end, for two seconds at most. Those of a node that does not answer for so long keep their
-/// memory until they end, the node is lost, or the transport is dropped: a late get may still write to it.
+/// A dropped engine waits for its transfers for two seconds at most. Those of a node that does not answer in that time keep
+/// their memory until they end, the node is lost, or the transport is dropped, as a late get may still write to it.
 ///
-/// In the handler of its transport ([`Shared::new`]) an engine cannot be used.
+/// An engine cannot be used in the handler of its transport ([`Shared::new`]).
 pub struct PutGet {
     name: &'static str,
     user: User,
     transfers: BTreeMap<u32, UnderWay>,
-    /// Those that wait for room in the transport, in their order.
+    /// The transfers that wait for room in the transport, in their order.
     waiting: VecDeque<u32>,
-    /// Puts that were started and have no flush behind them, by node.
+    /// The puts that were started and are not covered by a flush, by node.
     unflushed: BTreeMap<Node, Vec<u32>>,
-    /// Flushes under way, and the puts that each is for.
+    /// The flushes under way, and the puts that each covers.
     flushes: BTreeMap<u32, Vec<u32>>,
     next: u32,
     ended: Vec<Ended>,
@@ -122,7 +122,7 @@ impl PutGet {
         })
     }
 
-    /// The memory is of this engine's transport.
+    /// The remote memory, if it is of this engine's transport.
     fn remote(&self, memory: &Memory) -> Option<Remote> {
         let attached: &Attached = memory.remote()?;
         self.user.is(&attached.shared).then_some(attached.remote)
@@ -139,14 +139,14 @@ impl PutGet {
         }
     }
 
-    /// Starts what waits for room, as far as there is some.
+    /// Starts the transfers that wait for room, as far as there is room.
     fn launch(&mut self) -> Result<(), TransportError> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         let mut turn = self.user.turn()?;
         let mut full: Vec<Node> = Vec::new();
-        // Dropped when the transport is not in use any more: memory is let go of with them.
+        // Dropped when the transport is no longer in use, because memory is released with them.
         let mut refused = Vec::new();
         let (transfers, unflushed) = (&mut self.transfers, &mut self.unflushed);
         self.waiting.retain(|number| {
@@ -180,7 +180,7 @@ impl PutGet {
         Ok(())
     }
 
-    /// Starts a flush behind puts that have none, as far as there is room.
+    /// Starts a flush for puts that have none, as far as there is room.
     fn flush(&mut self) -> Result<(), TransportError> {
         let nodes: Vec<Node> = self.unflushed.keys().copied().collect();
         for node in nodes {
@@ -192,14 +192,14 @@ impl PutGet {
             let puts = self.unflushed.remove(&node).unwrap_or_default();
             match flushed {
                 Ok(()) => drop(self.flushes.insert(number, puts)),
-                // The puts' own ends come as well, as of a node that is lost.
+                // The puts' own ends come as well, as for a lost node.
                 Err(why) => puts.into_iter().for_each(|put| self.flushed(put, Err(failed(&why)))),
             }
         }
         Ok(())
     }
 
-    /// A put is in the other node's memory, or never will be for certain.
+    /// Notes that a put is in the other node's memory, or that this will never be known.
     fn flushed(&mut self, number: u32, outcome: Result<(), CopyError>) {
         if let Some(transfer) = self.transfers.get_mut(&number) {
             transfer.flushed = true;
@@ -207,7 +207,7 @@ impl PutGet {
         }
     }
 
-    /// Nothing of it comes any more.
+    /// Ends a transfer, of which nothing comes any more.
     fn end(&mut self, number: u32, outcome: Result<(), CopyError>) {
         self.flushed(number, outcome);
         if let Some(transfer) = self.transfers.get_mut(&number) {
@@ -215,7 +215,7 @@ impl PutGet {
         }
     }
 
-    /// Lets everything go on, and appends what has finished.
+    /// Moves everything on, and appends finished transfers.
     fn step(&mut self, finished: &mut Vec<Finished>) {
         let mut ended = std::mem::take(&mut self.ended);
         let gone = self.launch().and_then(|()| self.flush()).and_then(|()| self.user.progress(&mut ended));
@@ -230,7 +230,7 @@ impl PutGet {
         }
         self.ended = ended;
         if let Err(why) = gone {
-            // This node's own trouble: nothing will come.
+            // The transport of this node has failed, so nothing will come.
             let all: Vec<u32> = self.transfers.keys().copied().collect();
             all.into_iter().for_each(|number| self.end(number, Err(failed(&why))));
         }
@@ -268,8 +268,8 @@ impl Engine for PutGet {
             return Err(CopyError::Full);
         }
         let bytes = transfer.bytes() as usize;
-        // SAFETY: a checked transfer: the range is inside the mapping, writable if it is written; the memory that it is of is
-        // its keeper, and nobody has references into that.
+        // SAFETY: a checked transfer: the range is inside the mapping, and writable if it is written. The mapping's memory is
+        // the keeper, and nobody has references into it.
         let piece = unsafe { transport::Memory::kept(ends.address, bytes, Box::new(ends.near.clone())) };
         let piece = Piece::new(Arc::new(piece), 0, bytes).map_err(|_| CopyError::Transport)?;
         let under_way = UnderWay {
@@ -311,7 +311,7 @@ impl Engine for PutGet {
             }
             let room = self.waiting.is_empty() && self.unflushed.is_empty();
             let left = if room { left } else { left.min(RETRY) };
-            // Its error comes again in the next step.
+            // The error comes again in the next step.
             let _ = self.user.wait(seen, left);
         }
     }
@@ -321,7 +321,7 @@ impl Drop for PutGet {
     fn drop(&mut self) {
         let end = Instant::now() + LINGER;
         let mut finished = Vec::new();
-        // What waits for room is not begun any more.
+        // Transfers that wait for room are not begun any more.
         for number in std::mem::take(&mut self.waiting) {
             self.transfers.remove(&number);
         }

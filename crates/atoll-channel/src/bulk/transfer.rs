@@ -1,6 +1,6 @@
-//! A transfer: so many bytes of one registered memory to another, checked once so that engines need not.
+//! A transfer: bytes of one registered memory to another, checked once so that engines need not check.
 //!
-//! Made from what a caller names, cut into pieces by `jobs.rs`, carried out by engines.
+//! Callers make it, `jobs.rs` cuts it into pieces, engines carry it out.
 
 use std::ptr::NonNull;
 
@@ -13,8 +13,7 @@ pub(crate) fn within(offset: u64, bytes: u64, size: u64) -> bool {
     offset <= size && bytes <= size - offset
 }
 
-/// A copy that may be made: both ranges are inside their memory, their rights allow it, and they do not
-/// overlap.
+/// A copy that is allowed: both ranges are inside their memory, their rights allow it, and they do not overlap.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer<'a> {
     to: &'a Memory,
@@ -25,11 +24,11 @@ pub struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    /// `bytes` from `from_offset` of `from` to `to_offset` of `to`. No bytes at all are a transfer, too.
+    /// The transfer of `bytes` from `from_offset` of `from` to `to_offset` of `to`. It may have no bytes.
     ///
-    /// Ranges that overlap are refused, where that can be seen: in one address space, and in one file or
-    /// shared memory however often it is mapped here. Where it cannot (the other process has our memory
-    /// mapped), what the overlap holds afterwards is any mixture of the bytes that were there.
+    /// Ranges that overlap are refused where that can be determined: in one address space, and in one file or shared memory
+    /// however often it is mapped here. Where it cannot (the other process has our memory mapped), the overlap then holds any
+    /// mixture of its earlier bytes.
     #[inline]
     pub fn new(
         to: &'a Memory,
@@ -64,7 +63,7 @@ impl<'a> Transfer<'a> {
         self.to
     }
 
-    /// Where the range begins in it.
+    /// The start of the range in the destination.
     #[inline]
     pub fn to_offset(&self) -> u64 {
         self.to_offset
@@ -76,19 +75,19 @@ impl<'a> Transfer<'a> {
         self.from
     }
 
-    /// Where the range begins in it.
+    /// The start of the range in the source.
     #[inline]
     pub fn from_offset(&self) -> u64 {
         self.from_offset
     }
 
-    /// How much is copied.
+    /// The number of bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The part of it from its byte `at` on, at most `bytes` long, and no longer than what is left.
+    /// The part from byte `at` on, at most `bytes` long, and no longer than the rest.
     pub fn piece(&self, at: u64, bytes: u64) -> Transfer<'a> {
         let at = at.min(self.bytes);
         Transfer {
@@ -99,7 +98,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Its one end here and the other elsewhere; none if both ends are mapped here, or neither.
+    /// The end that is mapped here and the end elsewhere; `None` if both ends are mapped here, or neither.
     pub(crate) fn ends(&self) -> Option<Ends<'a>> {
         let at = |base: NonNull<u8>, offset: u64| base.as_ptr().wrapping_add(offset as usize);
         match (self.to.mapped_at(), self.from.mapped_at()) {
@@ -121,7 +120,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Both ends' addresses, if both are mapped here.
+    /// The addresses of both ends, if both are mapped here.
     #[inline]
     pub(crate) fn addresses(&self) -> Option<(*mut u8, *const u8)> {
         let to = self.to.mapped_at()?.as_ptr().wrapping_add(self.to_offset as usize);
@@ -132,20 +131,20 @@ impl<'a> Transfer<'a> {
 
 /// The ends of a transfer between memory that is mapped here and memory that is not.
 pub(crate) struct Ends<'a> {
-    /// From the far end to the near one.
+    /// Whether bytes go from the far end to the near one.
     pub(crate) reading: bool,
-    /// What is mapped here.
+    /// The memory that is mapped here.
     pub(crate) near: &'a Memory,
-    /// Where the range begins in it.
+    /// The address of the range in it.
     pub(crate) address: *mut u8,
-    /// What is not.
+    /// The memory that is not mapped here.
     pub(crate) far: &'a Memory,
-    /// Where the range begins in it.
+    /// The offset of the range in it.
     pub(crate) far_offset: u64,
 }
 
 impl CopyError {
-    /// This transfer is not for the engine it was given to.
+    /// The error for a transfer that the engine cannot make.
     pub(crate) fn unreachable(transfer: &Transfer<'_>) -> CopyError {
         CopyError::Unreachable { from: transfer.from.kind().name(), to: transfer.to.kind().name() }
     }
@@ -211,7 +210,7 @@ mod tests {
         let this = crate::Peer::this().unwrap();
         let own = Memory::of_process(&this, 0x1000, 8, Access::READ_WRITE);
         assert!(matches!(own, Err(crate::bulk::MemoryError::OwnProcess)));
-        // What measuring does: seen to be the same memory.
+        // As in measuring, it is recognised as the same memory.
         let mapping = Memory::new(4096).unwrap();
         let address = mapping.mapped_at().unwrap().as_ptr().addr() as u64;
         // SAFETY: the mapping lives to the end of the test.

@@ -1,10 +1,9 @@
 //! The engine for files that has many transfers under way: io_uring.
 //!
-//! What is started waits in the ring until `progress`, which hands all of it to the kernel in one call. The
-//! kernel writes to memory until an operation completes, so each holds its memories until then, and a ring
-//! that is dropped waits for what it cannot take back. Buffers are not registered with the kernel: that saves
-//! the pinning of pages only where the page cache is gone around (O_DIRECT), and would count against the
-//! limit of locked memory.
+//! Transfers that are started wait in the ring until `progress`, which hands all of them to the kernel in one call. The kernel
+//! writes to memory until an operation completes, so each holds its memories until then, and a dropped ring waits for
+//! operations that it cannot take back. Buffers are not registered with the kernel: that would save the pinning of pages only
+//! for files that bypass the page cache (O_DIRECT), and would count against the limit of locked memory.
 //!
 //! Source: io_uring(7); the descriptor rings of the barrelfish paper, section 6.9.1.
 
@@ -22,13 +21,13 @@ use crate::bulk::memory::Memory;
 use crate::bulk::transfer::Transfer;
 use atoll_transport::clock::LONG;
 
-/// Operations under way at once.
+/// The most operations under way.
 const DEPTH: usize = 32;
-/// How often an operation is begun again that the kernel says to try later.
+/// How often an operation is tried again after the kernel said to try later.
 const TRIES: u8 = 100;
-/// How long a dropped ring waits for the kernel to let go of memory.
+/// The time that a dropped ring waits for the kernel to release memory.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Number of completions that are no transfer's.
+/// The number of completions that belong to no transfer.
 const NOBODY: u64 = u64::MAX;
 
 /// A transfer under way.
@@ -40,26 +39,26 @@ struct Slot {
     _from: Memory,
 }
 
-/// Copies between a file and a mapping, either way.
+/// The engine: copies between a file and a mapping, in either direction.
 pub struct Uring {
     ring: IoUring,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
-    /// In the ring, not handed to the kernel yet; in this order.
+    /// The slots whose operations are in the ring and not yet handed to the kernel, in this order.
     queued: VecDeque<u64>,
-    /// The kernel refuses to be called: what is left is done by `pread` and `pwrite`.
+    /// Whether the kernel refuses calls: the rest is then done by `pread` and `pwrite`.
     refused: bool,
     process: u32,
 }
 
-// SAFETY: the addresses in its slots are of mappings that the slots keep, and no thread's.
+// SAFETY: the addresses in its slots are of mappings that the slots keep, and belong to no thread.
 unsafe impl Send for Uring {}
 
 impl Uring {
-    /// Makes a ring. Fails where the kernel has none, or a filter of system calls or
-    /// `kernel.io_uring_disabled` forbids it.
+    /// Makes a ring. Fails where the kernel has no io_uring, or a filter of system calls or `kernel.io_uring_disabled` forbids
+    /// it.
     pub fn new() -> io::Result<Uring> {
-        // No interrupt for who computes while the kernel copies; older kernels do not know the flag.
+        // The flag avoids interrupting a thread that computes while the kernel copies; older kernels do not know it.
         let ring = match IoUring::builder().setup_coop_taskrun().build(DEPTH as u32) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => IoUring::new(DEPTH as u32)?,
             other => other?,
@@ -75,7 +74,7 @@ impl Uring {
             refused: false,
             process: std::process::id(),
         };
-        // A filter may allow to make rings and not to use them.
+        // A filter may allow rings to be made but not used.
         made.push(&opcode::Nop::new().build(), NOBODY);
         made.ring.submit_and_wait(1)?;
         made.queued.clear();
@@ -87,8 +86,7 @@ impl Uring {
         DEPTH - self.free.len()
     }
 
-    /// Puts an operation into the ring. There is room: one for each slot, and what is not of a slot is only
-    /// put into an empty ring.
+    /// Puts an operation into the ring. There is room: one for each slot, and other operations are only put into an empty ring.
     fn push(&mut self, entry: &squeue::Entry, slot: u64) {
         let entry = entry.clone().user_data(slot);
         // SAFETY: a slot's operation names memory and a file that the slot keeps until it completes; others
@@ -110,7 +108,7 @@ impl Uring {
         self.push(&entry, slot as u64);
     }
 
-    /// Takes what has completed; true if there was anything.
+    /// Takes completed operations; returns whether there were any.
     fn reap(&mut self, finished: &mut Vec<Finished>) -> bool {
         let before = finished.len();
         while let Some(entry) = { self.ring.completion().next() } {
@@ -145,9 +143,9 @@ impl Uring {
         }
     }
 
-    /// Hands the kernel what is queued, and waits up to `wait` for something to complete.
+    /// Hands queued operations to the kernel, and waits for at most `wait` for a completion.
     fn enter(&mut self, wait: Duration, finished: &mut Vec<Finished>) {
-        // The kernel refuses times that it cannot count.
+        // The kernel refuses times that it cannot represent.
         let timeout = Timespec::from(wait.min(LONG));
         let entered = if wait.is_zero() {
             self.ring.submit()
@@ -157,7 +155,7 @@ impl Uring {
         match entered {
             Ok(taken) => drop(self.queued.drain(..taken.min(self.queued.len()))),
             Err(e) => match e.raw_os_error() {
-                // With a timeout the kernel does not say how many it took before it waited: the ring does.
+                // With a timeout the kernel does not return how many operations it took before it waited; the ring tells.
                 Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
                 _ => self.refuse(finished),
             },
@@ -167,7 +165,7 @@ impl Uring {
         self.queued.drain(..taken);
     }
 
-    /// The kernel will not be called again: makes by other calls what it was not given.
+    /// Stops calling the kernel's ring: copies by other calls what it was not given.
     fn refuse(&mut self, finished: &mut Vec<Finished>) {
         if !self.refused {
             let waiting = self.ring.submission().len();
@@ -217,7 +215,7 @@ impl Engine for Uring {
             return;
         }
         if self.refused {
-            // What the kernel has already completes without a call; its rest, if it was short, does not.
+            // Operations that the kernel has complete without a call; the rest of a short one does not.
             self.refuse(finished);
             std::thread::sleep(wait.min(Duration::from_millis(1)));
         } else {
@@ -229,7 +227,7 @@ impl Engine for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // The copy of a ring that a forked child has is not its own.
+        // In a forked child, the copy of a ring is not its own.
         let ours = self.process == std::process::id();
         if ours && self.under_way() > 0 {
             let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
@@ -239,7 +237,7 @@ impl Drop for Uring {
                 self.progress(&mut finished, Duration::from_millis(100));
             }
         }
-        // Whatever the kernel may still write to is never unmapped.
+        // Memory that the kernel may still write to is never unmapped.
         for slot in self.slots.drain(..).flatten() {
             std::mem::forget(slot);
         }

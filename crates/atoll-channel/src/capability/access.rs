@@ -1,7 +1,7 @@
-//! Another owner's memory as this process can reach it, and why it cannot.
+//! Another owner's memory as this process reaches it, and the errors of reaching it.
 //!
-//! `import.rs` makes it of what the owner sent. Rights and bounds are checked here for the sake of this process: what
-//! an owner can rely on is what `mod.rs` says of each kind.
+//! `import.rs` makes it from the owner's description. Rights and bounds are checked here to protect this process; `mod.rs` says
+//! what an owner can rely on for each kind.
 
 use std::io;
 
@@ -12,15 +12,15 @@ use crate::capability::rights::Rights;
 use crate::capability::transport::RemoteMemory;
 use atoll_transport::Node;
 
-/// Memory that a capability gives access to, in the way that works from here.
+/// Memory that a capability gives access to, by the means that works in this process.
 pub enum Access {
-    /// This process's own.
+    /// Memory of this process.
     Local(Direct),
-    /// Another process's, mapped here too.
+    /// Memory of another process, mapped here, too.
     Mapping(Direct),
-    /// In another process of this machine: the system copies.
+    /// Memory in another process of this machine, which the system copies.
     Process(InProcess),
-    /// At a node that a transport reaches.
+    /// Memory at a node that a transport reaches.
     Remote(Remote),
 }
 
@@ -34,47 +34,47 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The node it is at.
+    /// The node that has the memory.
     pub fn owner(&self) -> Node {
         self.owner
     }
 
-    /// Where it begins there, as the transport counts.
+    /// The start of the memory, in the transport's addresses.
     pub fn base(&self) -> u64 {
         self.base
     }
 }
 
-/// Why memory was not read or written.
+/// The reasons why memory was not read or written.
 #[derive(thiserror::Error, Debug)]
 pub enum AccessError {
-    /// The capability that it was imported with does not allow it.
+    /// The imported capability does not allow it.
     #[error("the capability does not allow this: missing is {missing}")]
     Rights {
-        /// What is missing.
+        /// The missing rights.
         missing: Rights,
     },
-    /// Not inside.
+    /// The range is not inside the memory.
     #[error("{asked} are not inside {length} bytes")]
     Range {
-        /// What was asked for.
+        /// The range that was asked for.
         asked: Span,
-        /// How many bytes there are.
+        /// The bytes of the memory.
         length: u64,
     },
-    /// The process whose memory it is ended, or runs another program now.
+    /// The process whose memory it is has ended, or runs another program now.
     #[error("the owner of the memory is gone")]
     OwnerGone,
-    /// The owner does not have this memory any more.
+    /// The owner has unmapped this memory.
     #[error("the owner has no memory there any more")]
     Unmapped,
-    /// The system or the transport refuses.
+    /// The system or the transport refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
 
 impl AccessError {
-    /// `count` bytes at `offset` of `length` bytes may be touched with `rights`.
+    /// Checks that `count` bytes at `offset` of `length` bytes may be accessed with `rights`.
     pub(super) fn check(
         rights: Rights,
         right: Rights,
@@ -95,7 +95,7 @@ impl AccessError {
 }
 
 impl Access {
-    /// How many bytes.
+    /// The length in bytes.
     pub fn length(&self) -> u64 {
         match self {
             Access::Local(direct) | Access::Mapping(direct) => direct.length() as u64,
@@ -104,7 +104,7 @@ impl Access {
         }
     }
 
-    /// Reading and writing, or one of them.
+    /// The rights: reading, writing, or both.
     pub fn rights(&self) -> Rights {
         match self {
             Access::Local(direct) | Access::Mapping(direct) => direct.rights(),
@@ -133,7 +133,7 @@ impl Access {
         }
     }
 
-    /// Copies `from` there, from `offset` on.
+    /// Copies `from` to the memory, from `offset` on.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
         match self {
             Access::Local(direct) | Access::Mapping(direct) => direct.write_at(offset, from),

@@ -1,7 +1,7 @@
-//! What an owner tells a holder about where a capability's memory is.
+//! A description: what an owner tells a holder about a capability's memory and its place.
 //!
-//! `owner.rs` writes it, `import.rs` reads it and believes nothing. It travels in a message; the file that may belong
-//! to it goes over a Unix socket beside it (`hand_over.rs`), or is fetched from the owner by its number.
+//! `owner.rs` writes it, `import.rs` reads it and believes nothing. It travels in a message; the file that may belong to it
+//! goes over a Unix socket beside it (`hand_over.rs`), or is fetched from the owner by its number.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use std::sync::Arc;
 use crate::capability::handle::Handle;
 use crate::capability::rights::Rights;
 
-/// Bytes that the key of a transport has at most.
+/// The most bytes of a transport's key.
 pub const MOST_KEY: usize = 4096;
 
-/// A capability's memory, as its holder is to reach it.
+/// A capability's memory, as its holder can reach it.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Description {
-    /// The capability.
+    /// The capability's handle.
     pub handle: Handle,
-    /// How many bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// Reading and writing, or one of them.
+    /// The rights: reading, writing, or both.
     pub rights: Rights,
-    /// Where they are.
+    /// The memory's place.
     pub place: Place,
 }
 
-/// Where memory is.
+/// The place of memory.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Place {
-    /// In a file, from its beginning.
+    /// In a file, from its start.
     File(FileId),
     /// In the owner's process.
     Process {
-        /// Where it begins there.
+        /// The start address in the owner.
         address: u64,
     },
-    /// Behind a transport.
+    /// At a node that a transport reaches.
     Remote {
-        /// Where it begins, as the transport counts.
+        /// The start address, as the transport counts.
         base: u64,
-        /// What the transport needs to reach it.
+        /// The key by which the transport reaches it.
         key: Vec<u8>,
     },
 }
@@ -49,13 +49,13 @@ pub enum Place {
 pub struct FileId {
     /// The owner's descriptor.
     pub number: i32,
-    /// The number of its file system.
+    /// The device number of its file system.
     pub device: u64,
-    /// Its number there. The descriptor may be another file's by now, but this is not.
+    /// The inode number. The descriptor may be another file's by now, but this number tells.
     pub inode: u64,
 }
 
-/// What an owner sends to a holder.
+/// The answer that an owner sends to a holder.
 pub struct Export {
     /// The message.
     pub description: Description,

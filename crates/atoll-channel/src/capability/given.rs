@@ -1,16 +1,16 @@
-//! In which ways memory was made accessible by a capability beyond what a table can take back by forgetting it.
+//! The means by which memory was made accessible that a table cannot take back by forgetting the capability.
 //!
-//! `table.rs` keeps it, and says it of each capability that is revoked; `mod.rs` says what must be done then.
+//! `table.rs` records them, and reports them for each capability that is revoked; `mod.rs` says what must be done then.
 
 bitflags::bitflags! {
-    /// How a capability's memory can be reached without asking its owner.
+    /// The means by which a capability's memory can be reached without its owner.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Given: u8 {
-        /// Its holder was handed the file that the memory lies in.
+        /// The holder was handed the file that the memory lies in.
         const MAPPING = 1;
-        /// Its holder was told the address in the owner's process.
+        /// The holder was told the address in the owner's process.
         const ADDRESS = 2;
-        /// A transport registered it, and its holder has the key.
+        /// A transport registered the memory, and the holder has the key.
         const TRANSPORT = 4;
     }
 }

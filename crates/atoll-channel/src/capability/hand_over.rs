@@ -1,6 +1,6 @@
 //! Sends a description with its file over a Unix socket, and receives it.
 //!
-//! For processes that may not fetch a file from each other (`import.rs` can, where the system allows it). Each is four
+//! For processes that may not fetch a file from each other (`import.rs` can, where the system allows it). A message is four
 //! bytes of length, little-endian, and the description in postcard's format; the file comes with the first byte.
 
 use std::io;
@@ -13,10 +13,10 @@ use atoll_transport::clock::Deadline;
 use atoll_transport::decode;
 use atoll_transport::socket::{self, SocketError};
 
-/// Bytes of a description at most: a key and some numbers.
+/// The most bytes of a description: a key and some numbers.
 const MOST: usize = MOST_KEY + 256;
 
-/// Why a description did not come over.
+/// The reasons why a description was not sent or received.
 #[derive(thiserror::Error, Debug)]
 pub enum HandOverError {
     /// The other side closed the socket.
@@ -25,10 +25,10 @@ pub enum HandOverError {
     /// Nothing came in time.
     #[error("the other process sent no description of memory in time")]
     TimedOut,
-    /// What came is no description.
+    /// The bytes that came are no description.
     #[error("the other process sent {0} and no description of memory")]
     Nonsense(&'static str),
-    /// The system refuses.
+    /// The system refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
@@ -44,12 +44,12 @@ impl From<SocketError> for HandOverError {
 }
 
 impl Export {
-    /// Sends it. Waits while the socket is full, at most `timeout` (none: for ever); after an error the socket is of
-    /// no use.
+    /// Sends the description and its file. Waits while the socket is full, for at most `timeout` (`None`: for ever); after an
+    /// error the socket must not be used any more.
     pub fn send(&self, stream: &UnixStream, timeout: Option<Duration>) -> Result<(), HandOverError> {
         let body = postcard::to_allocvec(&self.description)
             .map_err(|e| HandOverError::Os("a description", io::Error::other(e)))?;
-        // An owner's keys are at most as long as that.
+        // An owner's keys are at most that long.
         debug_assert!(body.len() <= MOST);
         let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
         bytes.extend(body);
@@ -59,8 +59,8 @@ impl Export {
 }
 
 impl Description {
-    /// Receives one and the file that came with it, if one did. Waits at most `timeout` (none: for ever); after an
-    /// error the socket is of no use.
+    /// Receives a description, and the file that came with it, if any. Waits for at most `timeout` (`None`: for ever); after an
+    /// error the socket must not be used any more.
     pub fn receive(
         stream: &UnixStream,
         timeout: Option<Duration>,

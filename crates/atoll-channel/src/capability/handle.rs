@@ -1,7 +1,7 @@
-//! What travels between nodes: handles, who holds them, and which bytes are meant.
+//! The values that travel between nodes: handles, holders, and ranges of bytes.
 //!
-//! `table.rs` gives handles out and takes them back. All of this is serialised with serde, and nothing in it is
-//! believed when it comes back: a handle is a claim, which the table of its node checks.
+//! `table.rs` gives handles out and takes them back. All of this is serialised with serde, and nothing is believed when it
+//! comes back: a handle is a claim, which the table of its node checks.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -10,14 +10,14 @@ use siphasher::sip::SipHasher24;
 
 use atoll_transport::Node;
 
-/// Who may use a capability: one process of one node. Whoever asks the table knows from the channel who is at its
-/// other end, and says so; it is never taken from the message.
+/// The holder of a capability: one process of one node. A caller of the table knows from the channel which process is at its
+/// other end; the holder is never taken from the message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Holder {
     /// The node that the process belongs to.
     pub node: Node,
-    /// The process's number on its node, never given to another one in the same job (so it is no process number of the
-    /// system's).
+    /// The process's number on its node. It is never given to another one in the same job, so it is not the system's process
+    /// number.
     pub process: u64,
 }
 
@@ -27,31 +27,31 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A name for a capability in the table of node `node`. It may be copied, kept and sent to anybody: it is of use to its
-/// holder only, and to nobody once it is revoked.
+/// A name for a capability in the table of node `node`. It may be copied, kept and sent to anybody, but is of use to its holder
+/// only, and to nobody once it is revoked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Handle {
-    /// Whose memory it is, and whose table knows the capability.
+    /// The node that has the memory, and the table that knows the capability.
     pub node: Node,
     /// The place in that table.
     pub slot: u32,
-    /// How many capabilities that place had before.
+    /// The number of capabilities that this place had before.
     pub generation: u32,
-    /// What nobody but the table can compute of the rest: a handle with another one was never given out.
+    /// A check word that only the table can compute from the rest: a handle with another one was never given out.
     pub check: u64,
 }
 
 /// A range of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Span {
-    /// Where it begins, in bytes.
+    /// The start, in bytes.
     pub offset: u64,
-    /// How many bytes it has.
+    /// The number of bytes.
     pub length: u64,
 }
 
 impl Span {
-    /// The bytes `part` of this range, counted from its beginning; none where they are not all in it.
+    /// The bytes `part` of this range, counted from its start; `None` if they are not all in it.
     #[must_use]
     pub fn part(self, part: Span) -> Option<Span> {
         let end = part.offset.checked_add(part.length)?;
@@ -68,7 +68,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// What a table's handles are checked with: 128 random bits that stay with it.
+/// The key by which a table's handles are checked: 128 random bits, fixed for the table.
 #[derive(Clone)]
 pub struct Secret(pub [u8; 16]);
 
@@ -79,8 +79,8 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The handle of a place and generation, with the word that belongs to it. SipHash is a pseudo-random function:
-    /// who has any number of handles can compute no other.
+    /// The handle of a place and generation, with its check word. SipHash is a pseudo-random function: nobody can compute
+    /// another handle from any number of handles.
     pub(super) fn handle(&self, node: Node, slot: u32, generation: u32) -> Handle {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(&node.0.to_le_bytes());

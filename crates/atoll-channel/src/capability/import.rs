@@ -1,7 +1,7 @@
-//! Makes what an owner sent about a capability valid here.
+//! Makes memory that an owner described accessible in this process.
 //!
-//! The other side of `owner.rs`. The owner is not believed: at worst the memory is not what it says, and reading it
-//! gives any bytes; no address of this process is ever taken from it.
+//! The other side of `owner.rs`. The owner is not believed: at worst the memory is not what the description says, and reading
+//! it gives arbitrary bytes; no address of this process is ever taken from it.
 //!
 //! Source: the barrelfish paper, section 6.6.3 (a capability becomes its local equivalent when it arrives).
 
@@ -22,19 +22,19 @@ use crate::capability::rights::Rights;
 use crate::capability::transport::Reach;
 use atoll_transport::memory_file::{FileError, PAGE, sealed_size};
 
-/// Why memory cannot be reached from here.
+/// The reasons why memory cannot be reached from here.
 #[derive(thiserror::Error, Debug)]
 pub enum ImportError {
-    /// A description gives the rights to read or to write, and no others.
-    #[error("the owner describes memory with the rights {0}, and that is no way to reach it")]
+    /// The description has other rights than those to read or to write.
+    #[error("the owner describes memory with the rights {0}, by which it cannot be reached")]
     Rights(Rights),
-    /// It came without the file, and the owner's process is not known.
+    /// The description came without the file, and the owner's process is not known.
     #[error("the owner's process is not known, and neither did a file come along")]
     NoProcess,
-    /// The owner's process ended.
+    /// The owner's process has ended.
     #[error("the owner of the memory is gone")]
     OwnerGone,
-    /// The system does not let this process touch the other one's memory.
+    /// The system does not let this process access the other one's memory.
     #[error(
         "the system does not let this process reach the owner's memory: have the owner copy, or see kernel.yama.ptrace_scope"
     )]
@@ -42,23 +42,23 @@ pub enum ImportError {
     /// The file is another one.
     #[error("the file is not the one that the owner describes")]
     OtherFile,
-    /// The file's size is not sealed, so its owner could cut it while it is mapped.
-    #[error("the file is no memory of atoll's: its size is not sealed, or it is no ordinary memory")]
+    /// The file's size is not sealed, so its owner could truncate it while it is mapped.
+    #[error("the file is not memory of atoll's: its size is not sealed, or it is not ordinary memory")]
     NotMemory,
     /// The file is shorter than the memory in it.
     #[error("the file has {bytes} bytes, and the owner describes {length}")]
     Short {
-        /// It has.
+        /// The file's size in bytes.
         bytes: u64,
-        /// It should have.
+        /// The size in the description.
         length: u64,
     },
-    /// No process has such addresses.
+    /// No process can have such addresses.
     #[error("no process has {length} bytes at {address:#x}")]
     Address {
-        /// Where.
+        /// The address.
         address: u64,
-        /// How many bytes.
+        /// The length in bytes.
         length: u64,
     },
     /// The memory is at another node, and no transport was given.
@@ -67,15 +67,15 @@ pub enum ImportError {
     /// The key is longer than any.
     #[error("the key has {0} bytes, and may have {MOST_KEY}")]
     Key(usize),
-    /// The system or the transport refuses.
+    /// The system or the transport refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
 
-/// What this process has of the owner.
+/// What this process has of the owner besides the description.
 #[derive(Default)]
 pub struct With<'a> {
-    /// The file that came along. Without it, it is fetched from the owner, which takes a debugger's permission.
+    /// The file that came along. Without it, the file is fetched from the owner, which needs a debugger's permission.
     pub file: Option<OwnedFd>,
     /// The owner's process, if it is on this machine.
     pub owner: Option<&'a Peer>,
@@ -84,7 +84,7 @@ pub struct With<'a> {
 }
 
 impl Description {
-    /// Makes the memory accessible here, until what this returns is dropped.
+    /// Makes the memory accessible here, until the result is dropped.
     pub fn import(&self, with: With<'_>) -> Result<Access, ImportError> {
         let (length, rights) = (self.length, self.rights);
         if rights.is_empty() || !(Rights::READ | Rights::WRITE).contains(rights) {
@@ -126,12 +126,12 @@ impl FileId {
     }
 }
 
-/// The owner's file, by its number there.
+/// Fetches the owner's file by its number there.
 fn fetch(owner: &Peer, id: FileId) -> Result<OwnedFd, ImportError> {
     pidfd_getfd(owner.descriptor(), id.number, PidfdGetfdFlags::empty()).map_err(|e| match e {
         Errno::PERM | Errno::ACCESS => ImportError::NotAllowed,
         Errno::SRCH => ImportError::OwnerGone,
-        // It has no such descriptor (any more).
+        // The owner has no such descriptor, or not any more.
         Errno::BADF => ImportError::OtherFile,
         e => ImportError::Os("pidfd_getfd", e.into()),
     })
@@ -195,7 +195,7 @@ mod tests {
             let refused = import(&file, &describe(&file, 8192, rights));
             assert!(matches!(refused, Err(ImportError::Rights(had)) if had == rights));
         }
-        // A file on a disk, or behind a terminal, has no seals.
+        // A file on a disk, or a device, has no seals.
         let disk = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let refused = import(&disk, &describe(&disk, 10, Rights::READ));
         assert!(matches!(refused, Err(ImportError::NotMemory)));

@@ -1,9 +1,9 @@
-//! Memory of another process of this machine, which the system copies: no mapping, no help of the owner.
+//! Memory of another process of this machine, which the system copies without a mapping and without help of the owner.
 //!
-//! `import.rs` makes it; `channel::Peer` is the process. It goes through `/proc/PID/mem`, which once opened means the
-//! memory of that one program for ever: a process number that is given away, or a new program in the same process, can
-//! never be read or written by mistake, as it could with `process_vm_writev`, which names the process by number in
-//! each call. The permission it takes is the same (that of a debugger), asked once.
+//! `import.rs` makes it. It goes through `/proc/PID/mem`, which once opened means the memory of that one program for ever. A
+//! process number that is used again, or a new program in the same process, can never be read or written by mistake, as it
+//! could with `process_vm_writev`, which names the process by number in each call. The necessary permission is the same (that
+//! of a debugger), checked once.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -47,29 +47,29 @@ impl InProcess {
                 io::ErrorKind::NotFound => ImportError::OwnerGone,
                 _ => ImportError::Os("the owner's memory", e),
             })?;
-        // It lives still, so the number was its own when the file was opened.
+        // The process still lives, so the number was its own when the file was opened.
         if owner.died() {
             return Err(ImportError::OwnerGone);
         }
         Ok(InProcess { memory, address, length, rights, process })
     }
 
-    /// The owner's process number, for engines that take one. It may be another process's once the owner is gone.
+    /// The owner's process number, for engines that need one. It may be another process's once the owner has ended.
     pub fn process(&self) -> u32 {
         self.process
     }
 
-    /// Where it begins in the owner.
+    /// The start address in the owner.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Reading and writing, or one of them.
+    /// The rights: reading, writing, or both.
     pub fn rights(&self) -> Rights {
         self.rights
     }
@@ -81,7 +81,7 @@ impl InProcess {
         self.copy(length, |at| self.memory.read_at(&mut into[at as usize..], self.address + offset + at))
     }
 
-    /// Copies `from` there, from `offset` on. After an error a part of it may be there.
+    /// Copies `from` to the memory, from `offset` on. After an error a part may have been copied.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
         AccessError::check(self.rights, Rights::WRITE, self.length, offset, from.len())?;
         self.copy(from.len(), |at| self.memory.write_at(&from[at as usize..], self.address + offset + at))
@@ -91,7 +91,7 @@ impl InProcess {
         let mut done = 0;
         while done < length {
             match once(done as u64) {
-                // What the kernel says when the program is no more.
+                // The kernel returns 0 when the program is gone.
                 Ok(0) => return Err(AccessError::OwnerGone),
                 Ok(count) => done += count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -1,6 +1,6 @@
-//! What an owner's table holds capabilities to: memory that others can map, or an address range of the owner's.
+//! The memory to which an owner's table holds capabilities: memory that others can map, or an address range of the owner's.
 //!
-//! `owner.rs` fills a table with it. `Direct` is a part of it, or of a mapping of another owner's, that this process
+//! `owner.rs` fills a table with it. `Direct` is a part of it, or of a mapping of another owner's memory, that this process
 //! reaches with its own loads and stores.
 
 use std::ptr::NonNull;
@@ -14,9 +14,9 @@ use crate::capability::shared::Shared;
 
 /// An owner's memory.
 pub enum Memory {
-    /// Others can map it.
+    /// Memory that others can map.
     Shared(Shared),
-    /// Others cannot map it.
+    /// Memory that others cannot map.
     Private(Private),
 }
 
@@ -36,16 +36,16 @@ impl Private {
     ///
     /// # Safety
     ///
-    /// They stay readable and writable as long as the value lives: in a table, until the last capability to them was
-    /// revoked and what that returned is dropped. Rust's rules about references hold for whoever gets a right on them:
-    /// no reference to them may be used while a holder writes.
+    /// The bytes stay readable and writable as long as the value lives: in a table, until the last capability to them was
+    /// revoked and its result is dropped. Rust's rules about references hold for every holder that gets a right on them: no
+    /// reference to them may be used while a holder writes.
     pub unsafe fn new(base: NonNull<u8>, length: usize) -> Private {
         Private { base, length }
     }
 }
 
 impl Memory {
-    /// Where it begins in this process.
+    /// The start address in this process.
     pub fn base(&self) -> NonNull<u8> {
         match self {
             Memory::Shared(shared) => shared.base(),
@@ -53,7 +53,7 @@ impl Memory {
         }
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn length(&self) -> usize {
         match self {
             Memory::Shared(shared) => shared.length(),
@@ -67,7 +67,7 @@ pub struct Direct {
     base: NonNull<u8>,
     length: usize,
     rights: Rights,
-    /// Owns the range.
+    /// The owner of the range.
     _keeps: Keeps,
 }
 
@@ -82,7 +82,7 @@ unsafe impl Send for Direct {}
 unsafe impl Sync for Direct {}
 
 impl Direct {
-    /// A part of this process's own memory; none where it is not inside.
+    /// A part of this process's own memory; `None` if it is not inside.
     pub(super) fn of(memory: &Arc<Memory>, span: Span, rights: Rights) -> Option<Direct> {
         let whole = Span { offset: 0, length: memory.length() as u64 };
         let span = whole.part(span)?;
@@ -92,28 +92,28 @@ impl Direct {
         Some(Direct { base, length, rights, _keeps: Keeps::Memory { _memory: memory.clone() } })
     }
 
-    /// The first `length` bytes of a mapping, which has as many.
+    /// The first `length` bytes of a mapping, which has at least as many.
     pub(super) fn mapped(pages: Pages, length: usize, rights: Rights) -> Direct {
         Direct { base: pages.base(), length, rights, _keeps: Keeps::Pages { _pages: pages } }
     }
 
-    /// Where they begin. They may be read as far as the rights say, and other processes may change them at any time:
-    /// make no reference to them unless something else rules that out.
+    /// The start address. The bytes may be read if the rights allow it, and other processes may change them at any time: make
+    /// no reference to them unless something else rules that out.
     pub fn as_ptr(&self) -> *const u8 {
         self.base.as_ptr()
     }
 
-    /// Where they begin, for writing; none without that right.
+    /// The start address, for writing; `None` without that right.
     pub fn as_mut_ptr(&self) -> Option<*mut u8> {
         self.rights.contains(Rights::WRITE).then_some(self.base.as_ptr())
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Reading and writing, or one of them.
+    /// The rights: reading, writing, or both.
     pub fn rights(&self) -> Rights {
         self.rights
     }
@@ -121,7 +121,7 @@ impl Direct {
     /// Copies the bytes from `offset` on out of it.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         let at = self.at(offset, into.len(), Rights::READ)?;
-        // SAFETY: all of it is inside the range, which is mapped; any bytes are valid ones. `into` may lie in it.
+        // SAFETY: all of it is inside the range, which is mapped; every value of a byte is valid. `into` may lie in the range.
         unsafe { std::ptr::copy(at.as_ptr(), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Direct {
 
     fn at(&self, offset: u64, length: usize, right: Rights) -> Result<NonNull<u8>, AccessError> {
         AccessError::check(self.rights, right, self.length as u64, offset, length)?;
-        // SAFETY: inside, as was checked, so it fits an address too.
+        // SAFETY: inside, as was checked, so the offset fits an address, too.
         Ok(unsafe { self.base.add(offset as usize) })
     }
 }

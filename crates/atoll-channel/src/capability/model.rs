@@ -1,8 +1,8 @@
-//! The table against a slow and obvious one, and against the rule that nobody gets what he was not given.
+//! Tests the table against a slow and obvious one, and against the rule that no holder gets what it was not given.
 //!
-//! Random operations by random holders, with handles that are good, of other holders, revoked, altered and invented.
-//! After each one: the table answers as the model does, down to the reason; whatever it allows, the holder was given
-//! by somebody who had it; what was revoked is refused; its lists and counts agree.
+//! Random operations by random holders use handles that are valid, of other holders, revoked, altered and invented. After each
+//! one the table must answer as the model does, down to the reason; whatever it allows was given to the holder by one who had
+//! it; revoked capabilities are refused; its lists and counts agree.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -16,7 +16,7 @@ use atoll_transport::Node;
 const NODE: Node = Node(4);
 const BYTES: u64 = 12;
 const LIMITS: Limits = Limits { each: 12, all: 30 };
-/// The first one owns the memory.
+/// The holders, of which the first owns the memory.
 const HOLDERS: [Holder; 4] = [
     Holder { node: NODE, process: 0 },
     Holder { node: NODE, process: 1 },
@@ -24,14 +24,14 @@ const HOLDERS: [Holder; 4] = [
     Holder { node: Node(5), process: 1 },
 ];
 
-/// Which handle an operation uses.
+/// The handle that an operation uses.
 #[derive(Clone, Debug)]
 enum Which {
-    /// One that was given out, at any time to anybody.
+    /// A handle that was given out, at any time to anybody.
     Known(usize),
-    /// One that was given out, altered.
+    /// A handle that was given out, altered.
     Altered(usize, Alter),
-    /// One that was never given out, but for a chance of 2⁻⁶⁴.
+    /// A handle that was never given out, except with a chance of 2⁻⁶⁴.
     Invented(u32, u32, u64),
 }
 
@@ -97,7 +97,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A capability of the model. They are never removed, only marked.
+/// A capability of the model. It is never removed, only marked.
 #[derive(Clone)]
 struct Known {
     handle: Handle,
@@ -105,26 +105,26 @@ struct Known {
     holder: Holder,
     maker: Holder,
     memory: usize,
-    /// Absolute, end not included.
+    /// The absolute range; the end is not included.
     bytes: (u64, u64),
     rights: Rights,
     alive: bool,
 }
 
-/// One byte of one memory, and one thing that can be done to it.
+/// A power: one byte of one memory, and one right on it.
 type Power = (usize, u64, Rights);
 
 #[derive(Default)]
 struct Model {
     known: Vec<Known>,
     memories: usize,
-    /// What each holder was ever given, by the owner or by somebody who had it and might grant it. Kept apart from
-    /// all rules about capabilities.
+    /// All powers that each holder was ever given, by the owner or by a holder who had them and might grant them. Kept apart
+    /// from all rules about capabilities.
     ever: HashMap<Holder, HashSet<Power>>,
 }
 
 impl Model {
-    /// Which capability a handle names, dead or alive.
+    /// The capability that a handle names, alive or dead.
     fn named(&self, handle: Handle) -> Result<usize, Refused> {
         if handle.node != NODE {
             return Err(Refused::OtherNode { theirs: handle.node, ours: NODE });
@@ -187,7 +187,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a child would be; whether there is room is not asked.
+    /// The child of a capability; whether there is room for it is not checked.
     fn child(
         &self,
         by: Holder,
@@ -237,7 +237,7 @@ impl Model {
         false
     }
 
-    /// Marks what `goes` says, and returns the handles.
+    /// Marks the capabilities that `goes` selects, and returns their handles.
     fn kill(&mut self, goes: impl Fn(&Model, usize) -> bool) -> HashSet<Handle> {
         let going: Vec<usize> =
             (0..self.known.len()).filter(|at| self.known[*at].alive && goes(self, *at)).collect();
@@ -280,7 +280,7 @@ impl Run {
         }
     }
 
-    /// The holder of what an operation names, if there is one.
+    /// The holder of the capability that an operation names, if there is one.
     fn honest(&self, op: &Op) -> Option<Holder> {
         let (Op::Derive(which, ..)
         | Op::Grant(which, ..)
@@ -392,7 +392,7 @@ impl Run {
         }
     }
 
-    /// Every holder tries every handle there ever was, and the table agrees with the model.
+    /// Makes every holder try every handle there ever was, and compares the table with the model.
     fn agree(&self, part: Span, rights: Rights) {
         self.table.assert_sound();
         assert_eq!(self.table.len() as usize, self.model.alive().count());
@@ -404,7 +404,7 @@ impl Run {
                 let view = self.table.view(holder, known.handle);
                 let expected = self.model.held(holder, known.handle);
                 assert_eq!(view.map(|view| view.rights), expected.map(|_| known.rights));
-                // The whole, with all its rights, and something random.
+                // The whole with all its rights, and then something random.
                 let whole = Span { offset: 0, length: known.bytes.1 - known.bytes.0 };
                 for (part, rights) in [(whole, known.rights), (part, rights)] {
                     self.try_check(holder, known.handle, part, rights);
@@ -452,7 +452,7 @@ proptest! {
             run.step(run.honest(op).filter(|_| *honest).unwrap_or(by), op);
             run.agree(*part, *rights);
         }
-        // The end: nothing is left over.
+        // At the end nothing is left over.
         for holder in HOLDERS {
             run.table.drop_holder(holder);
         }

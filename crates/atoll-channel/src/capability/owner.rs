@@ -1,7 +1,7 @@
-//! A node's memory behind its table: lets others reach it, copies for them, and takes back what can be taken back.
+//! A node's memory behind its table: lets others reach the memory, copies for them, and takes back what can be taken back.
 //!
-//! Stands on `table.rs`; a service hands it the requests of other processes, with who they came from. `import.rs` is
-//! the other side.
+//! Stands on `table.rs`; a service passes it the requests of other processes together with their origin. `import.rs` is the
+//! other side.
 //!
 //! Source: the barrelfish paper, section 6.6.3 (the driver that serialises base and size and translates them), and
 //! 6.9.3 (memory is registered by presenting a capability; later requests are checked against that).
@@ -24,80 +24,80 @@ use atoll_transport::random;
 
 const DIRECT: Rights = Rights::READ.union(Rights::WRITE);
 
-/// How a holder is to reach memory.
+/// The means by which a holder reaches memory.
 #[derive(Clone, Copy)]
 pub enum Way<'a> {
-    /// Map it: for processes of this machine, and capabilities to all of a [`Memory::Shared`].
+    /// A mapping: for processes of this machine, and capabilities to all of a [`Memory::Shared`].
     Mapping,
-    /// Have the system copy it: for processes of this machine that are allowed to trace the owner.
+    /// Copies by the system: for processes of this machine that are allowed to trace the owner.
     Process,
-    /// Over a transport.
+    /// Accesses over a transport.
     Transport(&'a dyn Register),
 }
 
-/// Why memory is not made accessible. Have the owner copy, with the rights for that.
+/// The reasons why memory is not made accessible. With the rights for it, a holder can still have the owner copy.
 #[derive(thiserror::Error, Debug)]
 pub enum ExportError {
-    /// The table refuses.
+    /// The table refuses the request.
     #[error("{0}")]
     Refused(#[from] Refused),
     /// The memory was not made for mapping.
     #[error("this memory cannot be mapped by others: it was not made as shared memory")]
     Private,
-    /// A file is mapped as a whole.
+    /// The capability is to a part, but a file is mapped as a whole.
     #[error("the capability is to {0} of a larger memory, and a mapping would give all of it")]
     Part(Span),
-    /// A mapping of it gives more than the capability.
-    #[error("who maps this memory has the rights {would}, and the capability gives only {gives}")]
+    /// A mapping gives more rights than the capability.
+    #[error("a process that maps this memory has the rights {would}, and the capability gives only {gives}")]
     More {
-        /// The rights of who maps it.
+        /// The rights of every process that maps it.
         would: Rights,
-        /// The capability's.
+        /// The rights of the capability.
         gives: Rights,
     },
-    /// The transport's key is longer than what is sent.
+    /// The transport's key is longer than what can be sent.
     #[error("the key of the transport {0} has {1} bytes, and may have {MOST_KEY}")]
     Key(&'static str, usize),
-    /// The system or the transport refuses.
+    /// The system or the transport refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
 
 /// A node's table with its memory.
 ///
-/// Wherever a holder `by` is asked for: it is who asks, as the channel proves it.
+/// A parameter `by` is the holder that makes the request, as the channel proves it.
 pub struct Owner {
     this: Holder,
     table: Table<Memory>,
-    /// What transports, by name, let holders reach.
+    /// The registrations by which transports, by name, let holders reach memory.
     registered: HashMap<Handle, HashMap<&'static str, Registration>>,
     mapped: HashMap<Handle, Arc<Memory>>,
 }
 
 impl Owner {
-    /// Without any memory; `this` is the process that this is.
+    /// An owner without any memory; `this` is this process.
     pub fn new(this: Holder, limits: Limits) -> io::Result<Owner> {
         let table = Table::new(this.node, limits, Secret(random::bytes()?));
         Ok(Owner { this, table, registered: HashMap::new(), mapped: HashMap::new() })
     }
 
-    /// This process.
+    /// This process's holder.
     pub fn this(&self) -> Holder {
         self.this
     }
 
-    /// The table, for looking.
+    /// The table, for reading.
     pub fn table(&self) -> &Table<Memory> {
         &self.table
     }
 
-    /// Takes memory in, and makes the first capability to it, with all rights, held by this process.
+    /// Adds memory, and makes the first capability to it, with all rights, held by this process.
     pub fn add(&mut self, memory: Memory) -> Result<Handle, Refused> {
         let length = memory.length() as u64;
         self.table.create(self.this, memory, length, Rights::all())
     }
 
-    /// As [`Table::derive`].
+    /// Derives a capability as [`Table::derive`] does.
     pub fn derive(
         &mut self,
         by: Holder,
@@ -108,7 +108,7 @@ impl Owner {
         self.table.derive(by, handle, part, rights)
     }
 
-    /// As [`Table::grant`].
+    /// Grants a capability as [`Table::grant`] does.
     pub fn grant(
         &mut self,
         by: Holder,
@@ -120,38 +120,37 @@ impl Owner {
         self.table.grant(by, handle, to, part, rights)
     }
 
-    /// As [`Table::split`].
+    /// Splits a capability as [`Table::split`] does.
     pub fn split(&mut self, by: Holder, handle: Handle, at: u64) -> Result<(Handle, Handle), Refused> {
         self.table.split(by, handle, at)
     }
 
-    /// As [`Table::view`].
+    /// Shows a capability as [`Table::view`] does.
     pub fn view(&self, by: Holder, handle: Handle) -> Result<View, Refused> {
         self.table.view(by, handle)
     }
 
-    /// As [`Table::revoke`]; what transports let others reach ends before it returns. For mappings see
-    /// [`Owner::renew`].
+    /// Revokes as [`Table::revoke`] does; access through transports ends before it returns. For mappings see [`Owner::renew`].
     pub fn revoke(&mut self, by: Holder, handle: Handle) -> Result<Vec<Revoked<Memory>>, Refused> {
         self.table.revoke(by, handle).map(|gone| self.end(gone))
     }
 
-    /// As [`Table::delete`], otherwise as `revoke`.
+    /// Deletes as [`Table::delete`] does, and ends access as `revoke` does.
     pub fn delete(&mut self, by: Holder, handle: Handle) -> Result<Vec<Revoked<Memory>>, Refused> {
         self.table.delete(by, handle).map(|gone| self.end(gone))
     }
 
-    /// As [`Table::drop_holder`], otherwise as `revoke`.
+    /// Removes a holder as [`Table::drop_holder`] does, and ends access as `revoke` does.
     pub fn drop_holder(&mut self, holder: Holder) -> Vec<Revoked<Memory>> {
         let gone = self.table.drop_holder(holder);
         self.end(gone)
     }
 
-    /// Bytes that `by` may do with what `rights` say, for this process to do it on his behalf: the translation of
-    /// a handle that comes home. They stay mapped until this is dropped, even if the capability is revoked.
+    /// The bytes on which `by` has `rights`, for this process to use them on behalf of `by`: the translation of a handle that
+    /// comes back to its owner. They stay mapped until the result is dropped, even if the capability is revoked.
     pub fn local(&self, by: Holder, handle: Handle, part: Span, rights: Rights) -> Result<Direct, Refused> {
         let Checked { memory, span } = self.table.check(by, handle, part, rights)?;
-        // Copying takes the rights to copy, and is done by reading and writing.
+        // Copying needs the rights to copy, and is done by reading and writing.
         let mut direct = rights & DIRECT;
         direct.set(Rights::READ, rights.intersects(Rights::READ | Rights::COPY_FROM));
         direct.set(Rights::WRITE, rights.intersects(Rights::WRITE | Rights::COPY_TO));
@@ -159,23 +158,23 @@ impl Owner {
         Direct::of(memory, span, direct).ok_or(Refused::Range { asked: span, length })
     }
 
-    /// Copies bytes from `offset` on for `by`, who needs the right to have them copied. A revoked capability is
-    /// refused at once.
+    /// Copies bytes from `offset` on for `by`, which needs the right to have them copied. A revoked capability is refused at
+    /// once.
     pub fn copy_from(&self, by: Holder, handle: Handle, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
         let part = Span { offset, length: into.len() as u64 };
         let bytes = self.local(by, handle, part, Rights::COPY_FROM)?;
         bytes.read_at(0, into).map_err(|_| Refused::Range { asked: part, length: bytes.length() as u64 })
     }
 
-    /// Copies `from` to `offset` for `by`, who needs the right to have it copied there.
+    /// Copies `from` to `offset` for `by`, which needs the right to have it copied there.
     pub fn copy_to(&self, by: Holder, handle: Handle, offset: u64, from: &[u8]) -> Result<(), Refused> {
         let part = Span { offset, length: from.len() as u64 };
         let bytes = self.local(by, handle, part, Rights::COPY_TO)?;
         bytes.write_at(0, from).map_err(|_| Refused::Range { asked: part, length: bytes.length() as u64 })
     }
 
-    /// Makes what `handle` names accessible to its holder, as far as it has the rights to read or write. What to send
-    /// is returned; see the module for what revoking it will be worth.
+    /// Makes the memory of `handle` accessible to its holder, as far as that has the rights to read or write. Returns what to
+    /// send; the module's documentation says what revoking it will do.
     pub fn export(&mut self, by: Holder, handle: Handle, way: Way<'_>) -> Result<Export, ExportError> {
         let View { length, rights: gives } = self.table.view(by, handle)?;
         let rights = gives & DIRECT;
@@ -209,12 +208,12 @@ impl Owner {
         Ok(export)
     }
 
-    /// Takes memory from everybody who mapped it, after some of them lost the right to: its bytes move to a new
-    /// file, and mappings of the old one show zeros from now on. Its address in this process stays. Returns who had a
-    /// file of it and may still: they must be told to import it again, by an export
-    /// anew (also who was sent the old file and did not look yet: it would show him zeros).
+    /// Takes memory from all who mapped it, after some of them lost the right to it: its bytes move to a new file, and mappings
+    /// of the old file show zeros from now on. Its address in this process stays. Returns the holders that had a file of it and
+    /// are still allowed to: they must be told to import it again by a new export, including those that were sent the old file
+    /// and have not looked yet, as it would show them zeros.
     ///
-    /// Nobody may write the memory meanwhile, or what he writes may be lost. Takes the time of copying it.
+    /// Nobody may write to the memory during the call, or the write may be lost. Takes the time of copying the memory.
     pub fn renew(&mut self, memory: &Memory) -> Result<Vec<(Holder, Handle)>, ExportError> {
         let Memory::Shared(shared) = memory else { return Err(ExportError::Private) };
         shared.renew().map_err(|e| ExportError::Os("a new file for shared memory", e))?;
@@ -232,7 +231,7 @@ impl Owner {
         transport: &dyn Register,
     ) -> Result<Place, ExportError> {
         let name = transport.name();
-        // Once for each transport: asking again and again costs the asker's time only.
+        // Registered once with each transport, so that repeated requests cost only the caller's time.
         let registration = match self.registered.entry(handle).or_default().entry(name) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -250,7 +249,7 @@ impl Owner {
         Ok(Place::Remote { base: registration.base, key: registration.key.clone() })
     }
 
-    /// Ends what was registered for capabilities that are gone.
+    /// Ends the registrations of capabilities that are gone.
     fn end(&mut self, gone: Vec<Revoked<Memory>>) -> Vec<Revoked<Memory>> {
         for one in &gone {
             self.registered.remove(&one.handle);
@@ -283,7 +282,7 @@ mod tests {
     const THIS: Holder = Holder { node: Node(1), process: 0 };
     const PEER: Holder = Holder { node: Node(2), process: 0 };
 
-    /// A transport inside one process: what is registered, by number; the key is the number.
+    /// A transport inside one process: memory is registered by number, and the key is the number.
     #[derive(Clone, Default)]
     struct Within {
         registered: Arc<Mutex<HashMap<u64, Arc<Direct>>>>,
@@ -365,7 +364,7 @@ mod tests {
         let rights = Rights::READ | Rights::GRANT;
         let handle = owner.grant(THIS, root, PEER, span(10, 20), rights).unwrap();
         let sent = owner.export(PEER, handle, way).unwrap().description;
-        // Asked for again it is the same registration.
+        // A second export gives the same registration.
         assert_eq!(owner.export(PEER, handle, way).unwrap().description, sent);
         assert_eq!(within.all().len(), 1);
         let with = || With { transport: Some(&within), ..With::default() };
@@ -411,7 +410,7 @@ mod tests {
         let refused = owner.local(PEER, handle, span(0, 5), missing).err();
         assert_eq!(refused, Some(Refused::Rights { missing }));
         assert_eq!(owner.local(THIS, handle, span(0, 5), missing).err(), Some(Refused::NotHolder));
-        // What was given for a copy that began stays mapped, though nobody has a right on it any more.
+        // Memory given for a copy that began stays mapped, though nobody has a right on it any more.
         owner.delete(THIS, root).unwrap();
         assert!(owner.table().is_empty());
         let mut read = [0; 5];
@@ -429,7 +428,7 @@ mod tests {
         assert!(owner.mapped.is_empty());
         let gone = owner.delete(THIS, root).unwrap();
         assert_eq!(Arc::strong_count(&gone[0].memory), 1);
-        // Even then it can be taken from who has it.
+        // Even then it can be taken from those who have it.
         assert_eq!(owner.renew(&gone[0].memory).unwrap(), []);
     }
 }

@@ -1,5 +1,5 @@
-//! What an owner does with real memory, against rules that are written down once more: for any rights on any bytes of
-//! any memory, what can be copied, mapped or addressed, and that nothing can after revocation.
+//! Tests an owner with real memory against rules that are written down a second time: for any rights on any bytes of any
+//! memory, what can be copied, mapped or addressed, and that nothing can after revocation.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -25,7 +25,7 @@ fn an_owner_can_be_shared_by_threads() {
     sent::<Access>();
 }
 
-/// Tries everything with a capability of the peer; `bytes` are the memory as it should be.
+/// Tries everything with a capability of the peer; `bytes` is the expected content of the memory.
 fn try_all(owner: &mut Owner, handle: Handle, view: Option<(Span, Rights)>, kind: usize, bytes: &mut [u8]) {
     let none = (Span { offset: 0, length: 1 }, Rights::empty());
     let (span, rights) = view.unwrap_or(none);
@@ -42,7 +42,7 @@ fn try_all(owner: &mut Owner, handle: Handle, view: Option<(Span, Rights)>, kind
     if copied.is_ok() {
         bytes[from + length - 1] = 0xee;
     }
-    // A byte beyond either end.
+    // A byte beyond either end is refused.
     assert!(owner.copy_from(PEER, handle, 1, &mut copy).is_err());
     assert!(owner.copy_to(PEER, handle, span.length, &[0]).is_err());
     assert!(owner.copy_to(PEER, handle, u64::MAX, &[0]).is_err());
@@ -92,7 +92,7 @@ proptest! {
         let mut owner = Owner::new(THIS, Limits::default()).unwrap();
         let mut block = vec![0u8; LENGTH];
         let base = NonNull::new(block.as_mut_ptr()).unwrap();
-        // SAFETY: the block outlives the owner, and is used through it only.
+        // SAFETY: the block outlives the owner, and is used only through it.
         let private = unsafe { Private::new(base, LENGTH) };
         let roots = [
             owner.add(Memory::Shared(Shared::new(LENGTH, Sharing::Read).unwrap())).unwrap(),
@@ -112,7 +112,7 @@ proptest! {
         }
         for root in roots {
             for gone in owner.revoke(THIS, root).unwrap() {
-                // One that nothing was made accessible with needs no more.
+                // A capability through which nothing was made accessible needs no more than revocation.
                 if !gone.given.is_empty() {
                     let _ = owner.renew(&gone.memory);
                 }

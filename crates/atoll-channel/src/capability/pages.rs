@@ -1,6 +1,6 @@
-//! A mapping of a file that several processes share, which can be exchanged under its address.
+//! A mapping of a file that several processes share; the file can be exchanged while the address stays.
 //!
-//! `shared.rs` makes and maps the owner's, `import.rs` maps what was handed over.
+//! `shared.rs` makes and maps the owner's files, `import.rs` maps those that were handed over.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,8 +23,8 @@ impl Pages {
         self.0.base()
     }
 
-    /// Lets this range show what `new` shows, which is as long, from one moment to the next; returns a range that
-    /// shows what this one did.
+    /// Makes this range show the content of `new`, which has the same length, from one moment to the next; returns a range with
+    /// the earlier content.
     pub(super) fn replace(&self, new: Pages) -> io::Result<Pages> {
         let (here, there) = (self.base().as_ptr().cast(), new.base().as_ptr().cast());
         let bytes = self.0.bytes();
@@ -32,7 +32,7 @@ impl Pages {
         // SAFETY: a second mapping of the same file at an address of the kernel's choice: that is what an old length
         // of 0 means for a shared mapping.
         let old = unsafe { rustix::mm::mremap(here, 0, bytes, MremapFlags::MAYMOVE)? };
-        // SAFETY: it was just made, and nobody else has it.
+        // SAFETY: the mapping was just made, and nobody else has it.
         let old = Pages(unsafe { Mapping::adopt(old.cast(), bytes) }?);
         // SAFETY: `new` is given up, so it may move; the target is this value's own range, which stays mapped at
         // every moment, so pointers into it stay valid.
@@ -41,7 +41,7 @@ impl Pages {
         Ok(old)
     }
 
-    /// Overwrites everything with zeros. The range must be a writable one.
+    /// Overwrites all bytes with zeros. The range must be writable.
     pub(super) fn wipe(&self) {
         // SAFETY: the range is this value's, and mapped.
         unsafe { self.base().as_ptr().write_bytes(0, self.0.bytes()) };

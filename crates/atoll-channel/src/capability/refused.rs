@@ -1,6 +1,6 @@
-//! Why a table does not do what a holder asks.
+//! The reasons why a table refuses what a holder asks.
 //!
-//! Returned by `table.rs`; serialised, as whoever asked is mostly at another node.
+//! Returned by `table.rs`; serialised, because the holder is mostly at another node.
 
 use crate::capability::handle::Span;
 use crate::capability::rights::Rights;
@@ -14,7 +14,7 @@ pub enum Refused {
     OtherNode {
         /// The node in the handle.
         theirs: Node,
-        /// The table's.
+        /// The node of the table.
         ours: Node,
     },
     /// No table ever gave out this handle.
@@ -23,13 +23,13 @@ pub enum Refused {
     /// The capability was revoked or deleted, or its holder died.
     #[error("the capability was revoked: ask its owner for a new one")]
     Revoked,
-    /// The capability is somebody else's.
+    /// Another process holds the capability.
     #[error("the capability is held by another process: have it granted to this one")]
     NotHolder,
     /// The capability does not give these rights.
     #[error("the capability does not allow this: missing is {missing}")]
     Rights {
-        /// What was asked for and is not there.
+        /// The rights that were asked for and are missing.
         missing: Rights,
     },
     /// The range is not inside the capability's, or it is empty where it must not be.
@@ -40,16 +40,16 @@ pub enum Refused {
         /// The capability's length in bytes.
         length: u64,
     },
-    /// Who asks made as many capabilities as one holder may.
+    /// The holder has made as many capabilities as one holder may.
     #[error("this process made {most} capabilities, and may not have more: delete some")]
     TooMany {
-        /// The most.
+        /// The greatest number.
         most: u32,
     },
     /// The table is full.
     #[error("the node's table of {most} capabilities is full")]
     Full {
-        /// The most.
+        /// The greatest number.
         most: u32,
     },
 }

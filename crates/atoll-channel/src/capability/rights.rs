@@ -1,6 +1,6 @@
-//! What a holder may do with the memory that a capability names.
+//! The rights that a holder has on the memory of a capability.
 //!
-//! `table.rs` lets rights only shrink from parent to child; `mod.rs` says what each of them is worth once it is given.
+//! `table.rs` lets rights only shrink from parent to child; `mod.rs` says what enforces each of them once it is given.
 
 use std::fmt;
 
@@ -22,9 +22,9 @@ bitflags::bitflags! {
     }
 }
 
-/// A byte that is no set of rights this version knows.
+/// A byte that is not a set of rights known to this version.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
-#[error("{0:#x} is no set of rights: it was made by a newer atoll, or by no atoll")]
+#[error("{0:#x} is not a set of rights known to this atoll")]
 pub struct UnknownRights(pub u8);
 
 impl TryFrom<u8> for Rights {

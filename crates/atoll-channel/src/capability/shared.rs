@@ -1,9 +1,8 @@
 //! Memory of an owner that others can map: a file in memory of fixed size, and the owner's mapping of it.
 //!
-//! `memory.rs` puts it into the table, `owner.rs` hands out its file. Who has the file has all of it, so it is one
-//! object of capabilities and never a part of one; and it is decided once, and sealed, whether others can write it:
-//! a descriptor that is only opened for reading can be opened again for writing, through `/proc`, by any process of
-//! the same user.
+//! `memory.rs` puts it into the table, `owner.rs` hands out its file. A process with the file has all of it, so it is one
+//! object of capabilities and never a part of one. Whether others can write to it is decided once, and sealed: a descriptor
+//! that is only opened for reading can be opened again for writing, through `/proc`, by any process of the same user.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,17 +15,17 @@ use crate::capability::pages::Pages;
 use crate::capability::rights::Rights;
 use atoll_transport::memory_file::{self, FIXED, PAGE};
 
-/// What processes other than the owner can do with memory that they map.
+/// The access that processes other than the owner have to memory that they map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// Read it. The kernel refuses everybody else writing, whatever they do with the file.
+    /// Others can read. The kernel refuses writing to everybody else, whatever they do with the file.
     Read,
-    /// Read and write it.
+    /// Others can read and write.
     ReadWrite,
 }
 
 impl Sharing {
-    /// The rights of whoever has the file.
+    /// The rights of a process with the file.
     pub fn rights(self) -> Rights {
         match self {
             Sharing::Read => Rights::READ,
@@ -44,29 +43,29 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Zeros, `length` bytes (rounded up to pages for who maps them). They are allocated here and now, so running out
-    /// of memory is an error and not a signal later.
+    /// Memory of `length` zeros (rounded up to pages for those who map it). It is allocated at once, so running out of memory
+    /// is an error here and not a signal later.
     pub fn new(length: usize, sharing: Sharing) -> io::Result<Shared> {
         let (file, pages) = create(length, sharing)?;
         Ok(Shared { pages, length, sharing, file: Mutex::new(Arc::new(file)) })
     }
 
-    /// Where it begins in this process. Other processes may change it at any time: make no reference to it.
+    /// The start address in this process. Other processes may change the bytes at any time: make no reference to them.
     pub fn base(&self) -> NonNull<u8> {
         self.pages.base()
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// What others can do with it.
+    /// The access that others have.
     pub fn sharing(&self) -> Sharing {
         self.sharing
     }
 
-    /// The file at this moment.
+    /// The present file.
     pub(super) fn file(&self) -> Arc<OwnedFd> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -89,7 +88,7 @@ fn create(length: usize, sharing: Sharing) -> io::Result<(OwnedFd, Pages)> {
     let bytes = length.checked_next_multiple_of(PAGE).filter(|bytes| (1..=most).contains(bytes));
     let bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let file = memory_file::create("atoll-memory", bytes as u64)?;
-    // Before the seal: it leaves this mapping writable, and the kernel makes no other one that is.
+    // Done before the seal, which leaves this mapping writable and lets no other writable one be made.
     let pages = Pages::map(&file, bytes, true)?;
     let write = match sharing {
         Sharing::Read => SealFlags::FUTURE_WRITE,
@@ -115,7 +114,7 @@ mod tests {
         assert!(rustix::io::pwrite(file.as_fd(), b"x", 0).is_err());
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         assert!(rustix::fs::fallocate(file.as_fd(), punch, 0, 4096).is_err());
-        // Nor when it is opened again.
+        // Opening the file again does not help either.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let again = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
         assert!(Pages::map(&again, 8192, true).is_err());

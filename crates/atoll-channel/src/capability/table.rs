@@ -1,8 +1,8 @@
-//! The capabilities to one node's memory: who was given which bytes with which rights, by whom.
+//! The capabilities to one node's memory: which holder was given which bytes with which rights, and by whom.
 //!
-//! Pure: no system call, no clock, no channel. `owner.rs` puts memory behind it; a service hands it the requests of
-//! other processes, with who they came from. Whatever is asked in whatever order, with handles kept, guessed or
-//! altered, nobody can do to a byte what he was not given; `model.rs` shows it on many examples.
+//! Pure: no system call, no clock, no channel. `owner.rs` puts memory behind it; a service passes it the requests of other
+//! processes together with their origin. Whatever is asked in whatever order, with handles kept, guessed or altered, no holder
+//! can do to a byte what it was not given; `model.rs` tests this on many examples.
 //!
 //! Source: the barrelfish paper, section 3.2 (capabilities, split and reduced) and 6.6 (between address spaces; there
 //! neither revocation nor parts of what was sent as a whole, which section 6.6.3 names as limits). The derivation tree
@@ -17,13 +17,13 @@ use crate::capability::rights::Rights;
 use crate::capability::tree::{Entry, Found, Tree};
 use atoll_transport::Node;
 
-/// How much a table keeps at most. An entry takes about 150 bytes.
+/// The greatest number of entries in a table. An entry takes about 150 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Capabilities that one holder may have made. They count for who made them, not for who holds them: nobody can
-    /// use up another one's number by granting things to it, nor get around his own by granting to invented holders.
+    /// The capabilities that one holder may have made. They count for their maker, not for their holder: nobody can use up
+    /// another's number by granting to it, nor get around its own by granting to invented holders.
     pub each: u32,
-    /// Capabilities of all together.
+    /// The capabilities of all makers together.
     pub all: u32,
 }
 
@@ -33,44 +33,44 @@ impl Default for Limits {
     }
 }
 
-/// What a check allows.
+/// The memory and bytes that a check allows.
 #[derive(Debug)]
 pub struct Checked<'a, M> {
     /// The memory.
     pub memory: &'a Arc<M>,
-    /// The bytes, counted from the memory's beginning.
+    /// The bytes, counted from the memory's start.
     pub span: Span,
 }
 
 /// A capability as its holder may see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct View {
-    /// How many bytes it has.
+    /// The length in bytes.
     pub length: u64,
-    /// Its rights.
+    /// The capability's rights.
     pub rights: Rights,
 }
 
-/// A capability that is no more.
+/// A capability that has been removed.
 #[derive(Debug)]
 pub struct Revoked<M> {
-    /// Its handle: whoever keeps something made with it should drop that.
+    /// The capability's handle: things that were made with it should be dropped.
     pub handle: Handle,
-    /// Who had it.
+    /// The capability's holder.
     pub holder: Holder,
-    /// Which memory, which lives as long as somebody keeps it.
+    /// The capability's memory, which lives while somebody keeps this reference.
     pub memory: Arc<M>,
-    /// Which bytes of it.
+    /// The capability's bytes in the memory.
     pub span: Span,
-    /// With which rights.
+    /// The capability's rights.
     pub rights: Rights,
-    /// What forgetting it does not take back.
+    /// The accesses that forgetting the capability does not take back.
     pub given: Given,
 }
 
 /// A node's capabilities, to memory of type `M`.
 ///
-/// Wherever a holder `by` is asked for: it is who asks, as the channel proves it.
+/// A parameter `by` is the holder that makes the request, as the channel proves it.
 pub struct Table<M> {
     node: Node,
     limits: Limits,
@@ -79,7 +79,7 @@ pub struct Table<M> {
 }
 
 impl<M> Table<M> {
-    /// An empty table of the node `node`. `secret` must be random, and nobody else's.
+    /// An empty table of the node `node`. `secret` must be random, and used by no other table.
     pub fn new(node: Node, limits: Limits, secret: Secret) -> Table<M> {
         Table { node, limits, secret, tree: Tree::new() }
     }
@@ -89,8 +89,8 @@ impl<M> Table<M> {
         self.node
     }
 
-    /// Makes the first capability to a memory of `length` bytes, for `holder`. This is for the owner of the memory: a
-    /// service offers it to nobody.
+    /// Makes the first capability to a memory of `length` bytes, for `holder`. Only the memory's owner calls this: no service
+    /// offers it.
     pub fn create(
         &mut self,
         holder: Holder,
@@ -108,7 +108,7 @@ impl<M> Table<M> {
         Ok(self.insert(None, Entry { memory, span, rights, holder, maker: holder, given }))
     }
 
-    /// Makes a capability to a part of what `handle` names, with some of its rights, for the same holder.
+    /// Makes a capability to a part of the memory of `handle`, with some of its rights, for the same holder.
     pub fn derive(
         &mut self,
         by: Holder,
@@ -119,8 +119,8 @@ impl<M> Table<M> {
         self.child(by, handle, by, part, rights, Rights::empty())
     }
 
-    /// Makes one like `derive`, for the holder `to`; that takes the right to grant. The handle returned is of use to
-    /// `to`, and to who granted it for taking it back.
+    /// Makes a capability as `derive` does, for the holder `to`, which needs the right to grant. The handle is of use to `to`,
+    /// and to the granting holder for taking it back.
     pub fn grant(
         &mut self,
         by: Holder,
@@ -132,8 +132,8 @@ impl<M> Table<M> {
         self.child(by, handle, to, part, rights, Rights::GRANT)
     }
 
-    /// Makes two capabilities of one: to the bytes before `at`, and to the others. Neither may be empty. The one that
-    /// was split stays, and takes them both back when it is revoked.
+    /// Makes two capabilities from one: to the bytes before `at`, and to the others. Neither may be empty. The one that was
+    /// split stays, and takes both back when it is revoked.
     pub fn split(&mut self, by: Holder, handle: Handle, at: u64) -> Result<(Handle, Handle), Refused> {
         let entry = self.held(by, handle)?;
         let (length, rights) = (entry.span.length, entry.rights);
@@ -146,15 +146,15 @@ impl<M> Table<M> {
         Ok((before, behind))
     }
 
-    /// Takes back everything derived from a capability, whoever holds it, children before their parents; the
-    /// capability itself stays.
+    /// Takes back all capabilities derived from one, whatever their holders, children before their parents; the capability
+    /// itself stays.
     pub fn revoke(&mut self, by: Holder, handle: Handle) -> Result<Vec<Revoked<M>>, Refused> {
         self.held(by, handle)?;
         Ok(self.cut(handle.slot, false))
     }
 
-    /// Takes back a capability and everything derived from it. Its holder may, and who holds what it was directly
-    /// derived from.
+    /// Takes back a capability and all derived from it. Its holder may do so, and the holder of the one it was directly derived
+    /// from.
     pub fn delete(&mut self, by: Holder, handle: Handle) -> Result<Vec<Revoked<M>>, Refused> {
         let holds = self.entry(handle)?.holder == by;
         if !holds && self.tree.parent(handle.slot).is_none_or(|parent| parent.holder != by) {
@@ -163,7 +163,7 @@ impl<M> Table<M> {
         Ok(self.cut(handle.slot, true))
     }
 
-    /// A holder is gone for ever: takes back everything it holds and everything derived from that.
+    /// Takes back all capabilities of a holder that is gone for ever, and all derived from them.
     pub fn drop_holder(&mut self, holder: Holder) -> Vec<Revoked<M>> {
         let mut gone = Vec::new();
         while let Some(slot) = self.tree.any_of(holder) {
@@ -172,7 +172,7 @@ impl<M> Table<M> {
         gone
     }
 
-    /// May `by` do to `part` of what `handle` names what `rights` say? If so, these are the bytes. Takes constant time.
+    /// Checks whether `by` has `rights` on `part` of the memory of `handle`; returns the bytes. Takes constant time.
     pub fn check(
         &self,
         by: Holder,
@@ -187,13 +187,13 @@ impl<M> Table<M> {
         Ok(Checked { memory: &entry.memory, span })
     }
 
-    /// What a handle is good for.
+    /// The length and rights of a capability.
     pub fn view(&self, by: Holder, handle: Handle) -> Result<View, Refused> {
         let entry = self.held(by, handle)?;
         Ok(View { length: entry.span.length, rights: entry.rights })
     }
 
-    /// Notes that the memory was made accessible in a way that revocation alone does not end.
+    /// Notes that the memory was made accessible by means that revocation alone does not end.
     pub fn note_given(&mut self, by: Holder, handle: Handle, given: Given) -> Result<(), Refused> {
         self.held(by, handle)?;
         if let Some(entry) = self.tree.entry_mut(handle.slot) {
@@ -202,27 +202,27 @@ impl<M> Table<M> {
         Ok(())
     }
 
-    /// Who holds what a handle names, if it names something.
+    /// The holder of the capability that a handle names, if there is one.
     pub fn holder(&self, handle: Handle) -> Option<Holder> {
         self.entry(handle).ok().map(|entry| entry.holder)
     }
 
-    /// How many capabilities there are.
+    /// The number of capabilities.
     pub fn len(&self) -> u32 {
         self.tree.used()
     }
 
-    /// There are none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many capabilities `holder` holds.
+    /// The number of capabilities that `holder` holds.
     pub fn held_by(&self, holder: Holder) -> u32 {
         self.tree.held(holder)
     }
 
-    /// How many of all capabilities `holder` made.
+    /// The number of capabilities, of all holders, that `holder` made.
     pub fn made_by(&self, holder: Holder) -> u32 {
         self.tree.made(holder)
     }
@@ -247,7 +247,7 @@ impl<M> Table<M> {
         Ok(self.insert(Some(handle.slot), Entry { memory, span, rights, holder, maker: by, given }))
     }
 
-    /// There is a place for `more` capabilities made by `by`.
+    /// Checks that there is room for `more` capabilities made by `by`.
     fn room(&self, by: Holder, more: u32) -> Result<(), Refused> {
         if self.limits.each.saturating_sub(self.tree.made(by)) < more {
             return Err(Refused::TooMany { most: self.limits.each });
@@ -274,7 +274,7 @@ impl<M> Table<M> {
         gone
     }
 
-    /// The capability of a handle, whoever holds it.
+    /// The capability of a handle, whatever its holder.
     fn entry(&self, handle: Handle) -> Result<&Entry<M>, Refused> {
         if handle.node != self.node {
             return Err(Refused::OtherNode { theirs: handle.node, ours: self.node });
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(t.delete(B, handle).unwrap_err(), Refused::NotHolder);
         assert_eq!(t.delete(OWNER, handle).unwrap().len(), 1);
         assert_eq!(t.check(A, handle, whole, Rights::READ).unwrap_err(), Refused::Revoked);
-        // Its place is another one's now.
+        // The capability's place now belongs to another capability.
         let new = t.grant(OWNER, root, A, span(0, 1), some).unwrap();
         assert_eq!((new.slot, new.generation), (handle.slot, 1));
         assert_eq!(t.check(A, handle, whole, Rights::READ).unwrap_err(), Refused::Revoked);
@@ -406,7 +406,7 @@ mod tests {
         let root = t.create(OWNER, "m", 10, ALL).unwrap();
         let of_a = t.grant(OWNER, root, A, span(0, 10), ALL).unwrap();
         let of_b = t.grant(OWNER, root, B, span(0, 10), ALL).unwrap();
-        // To itself, to its victim, to holders that do not exist.
+        // The holder grants to itself, to its victim, and to holders that do not exist.
         for number in 0..10u64 {
             let to = [A, B, Holder { node: Node(9), process: number }][number as usize % 3];
             t.grant(A, of_a, to, span(0, 1), ALL).unwrap();
@@ -418,7 +418,7 @@ mod tests {
             t.split(B, of_b, 5).unwrap();
         }
         t.derive(B, of_b, span(0, 1), ALL).unwrap();
-        // One left of its number: two at once are one too many, and none is made.
+        // One of its number is left: two at once are one too many, and none is made.
         assert_eq!(t.split(B, of_b, 5), Err(Refused::TooMany { most: 10 }));
         assert_eq!(t.made_by(B), 9);
         for _ in 0..3 {

@@ -1,6 +1,6 @@
-//! What a transport does so that memory is reached from other nodes.
+//! The traits of transports through which memory is reached from other nodes.
 //!
-//! The transports implement it; `owner.rs` registers memory with one, and `import.rs` reaches it at the other side.
+//! The transports implement them; `owner.rs` registers memory with one, and `import.rs` reaches it at the other side.
 
 use std::io;
 
@@ -10,35 +10,36 @@ use atoll_transport::Node;
 
 /// The owner's side of a transport.
 pub trait Register {
-    /// Its name, one for each transport: a capability is registered once with each.
+    /// The transport's name, which is unique: a capability is registered once with each transport.
     fn name(&self) -> &'static str;
 
-    /// Lets other nodes reach `memory` with at most `rights`, which are reading and writing or one of them, until
-    /// what this returns is dropped. No byte besides it becomes reachable.
+    /// Lets other nodes reach `memory` with at most `rights`, which are reading, writing, or both, until the result is dropped.
+    /// No other byte becomes reachable.
     fn register(&self, memory: Direct, rights: Rights) -> io::Result<Registration>;
 }
 
-/// Memory that a transport lets others reach.
+/// Memory that a transport makes reachable for others.
 pub struct Registration {
-    /// Where it begins, as the transport counts.
+    /// The start address, as the transport counts.
     pub base: u64,
-    /// What it takes to reach it; nobody can guess it.
+    /// The key that gives access to it; nobody can guess it.
     pub key: Vec<u8>,
-    /// Ends it when dropped: no access begins after that, and none is still going on. It owns the memory until then.
+    /// A guard that ends it when dropped: no access begins after that, and none is still going on. It owns the memory until
+    /// then.
     pub guard: Box<dyn Send + Sync>,
 }
 
-/// The other side.
+/// The other nodes' side of a transport.
 pub trait Reach {
-    /// Makes a key usable. Nothing of it is to be believed: it came from the owner.
+    /// Makes memory usable by its key. The key is not to be believed, because it came from the owner.
     fn reach(&self, owner: Node, base: u64, length: u64, key: &[u8]) -> io::Result<Box<dyn RemoteMemory>>;
 }
 
-/// Memory of another node. Offsets and lengths were checked.
+/// Memory of another node. Offsets and lengths have been checked.
 pub trait RemoteMemory: Send {
     /// Fills `into` with the bytes from `offset` on.
     fn get(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// Writes `from` to `offset`; when it returns, the bytes are there.
+    /// Writes `from` to `offset`; when it returns, the bytes are in the memory.
     fn put(&self, offset: u64, from: &[u8]) -> io::Result<()>;
 }

@@ -1,8 +1,8 @@
-//! The places of a table, and two sets of lists through them: who was derived from whom, and who holds what.
+//! The places of a table, and two kinds of lists through them: by derivation, and by holder.
 //!
-//! `table.rs` decides what may be done; this does it. A place is used again with a new generation. Everything but
-//! cutting off descendants takes constant time, and that takes constant time each, without recursion: a hostile holder
-//! can make a chain as long as it may have capabilities.
+//! `table.rs` decides what is allowed; this module carries it out. A place is used again with a new generation. All operations
+//! but cutting off descendants take constant time, and cutting takes constant time for each, without recursion: a hostile
+//! holder can make a chain as long as the number of capabilities it may have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::capability::given::Given;
 use crate::capability::handle::{Holder, Span};
 use crate::capability::rights::Rights;
 
-/// A capability.
+/// A capability in a place.
 pub(super) struct Entry<M> {
     pub(super) memory: Arc<M>,
     pub(super) span: Span,
     pub(super) rights: Rights,
     pub(super) holder: Holder,
-    /// Who made it, and has it counted.
+    /// The holder that made it, and for which it counts.
     pub(super) maker: Holder,
     pub(super) given: Given,
 }
 
-/// The neighbours of a place.
+/// The neighbours of a place in its lists.
 #[derive(Clone, Copy, Default)]
 struct Links {
     parent: Option<u32>,
     first_child: Option<u32>,
-    /// Among the children of one parent; of a free place, the next free one.
+    /// The next child of the same parent; for a free place, the next free one.
     next: Option<u32>,
     previous: Option<u32>,
-    /// Among what one holder holds.
+    /// The next place of the same holder.
     next_held: Option<u32>,
     previous_held: Option<u32>,
 }
@@ -41,7 +41,7 @@ struct Place<M> {
     entry: Option<Entry<M>>,
 }
 
-/// What concerns one holder; there while one of the numbers is not 0.
+/// The data of one holder; kept while one of its numbers is not 0.
 #[derive(Clone, Copy, Default)]
 struct Account {
     first_held: Option<u32>,
@@ -49,7 +49,7 @@ struct Account {
     made: u32,
 }
 
-/// Places with capabilities in them.
+/// The places with capabilities in them.
 pub(super) struct Tree<M> {
     places: Vec<Place<M>>,
     first_free: Option<u32>,
@@ -58,13 +58,13 @@ pub(super) struct Tree<M> {
     accounts: HashMap<Holder, Account>,
 }
 
-/// What became of a generation of a place.
+/// The state of a generation of a place.
 pub(super) enum Found<'a, M> {
-    /// It is there.
+    /// The generation is in the place.
     Entry(&'a Entry<M>),
-    /// It was there.
+    /// The generation was in the place.
     Gone,
-    /// It never was.
+    /// The generation was never given out.
     Never,
 }
 
@@ -73,7 +73,7 @@ impl<M> Tree<M> {
         Tree { places: Vec::new(), first_free: None, free: 0, used: 0, accounts: HashMap::new() }
     }
 
-    /// How many capabilities there are.
+    /// The number of capabilities.
     pub(super) fn used(&self) -> u32 {
         self.used
     }
@@ -86,8 +86,8 @@ impl<M> Tree<M> {
         self.accounts.get(&holder).map_or(0, |account| account.made)
     }
 
-    /// How many more capabilities fit if there may be `most` places. A place that is worn out counts for ever: `most`
-    /// limits the memory this takes.
+    /// The number of capabilities for which there is room if there may be `most` places. A worn-out place counts for ever,
+    /// because `most` limits the memory.
     pub(super) fn room(&self, most: u32) -> u32 {
         let places = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         most.saturating_sub(places).saturating_add(self.free)
@@ -106,18 +106,18 @@ impl<M> Tree<M> {
         self.places.get_mut(slot as usize)?.entry.as_mut()
     }
 
-    /// What the capability in a place was derived from.
+    /// The capability from which the one in a place was derived.
     pub(super) fn parent(&self, slot: u32) -> Option<&Entry<M>> {
         let parent = self.places.get(slot as usize)?.links.parent?;
         self.places.get(parent as usize)?.entry.as_ref()
     }
 
-    /// A place of what `holder` holds.
+    /// Any place of `holder`.
     pub(super) fn any_of(&self, holder: Holder) -> Option<u32> {
         self.accounts.get(&holder)?.first_held
     }
 
-    /// Puts a capability into a place, below `parent`; returns the place and its generation. There must be room.
+    /// Puts a capability in a place, below `parent`; returns the place and its generation. There must be room.
     pub(super) fn insert(&mut self, parent: Option<u32>, entry: Entry<M>) -> (u32, u32) {
         let (holder, maker) = (entry.holder, entry.maker);
         let slot = match self.first_free {
@@ -151,8 +151,8 @@ impl<M> Tree<M> {
         (slot, place.generation)
     }
 
-    /// Takes out everything derived from `root`, and with `and_root` that as well; `gone` hears of each with its place
-    /// and generation, of children before their parents.
+    /// Removes all capabilities derived from `root`, and with `and_root` that one as well; calls `gone` for each with its place
+    /// and generation, for children before their parents.
     pub(super) fn cut(&mut self, root: u32, and_root: bool, mut gone: impl FnMut(u32, u32, Entry<M>)) {
         let mut at = root;
         loop {
@@ -174,7 +174,7 @@ impl<M> Tree<M> {
         }
     }
 
-    /// Empties a place that nothing was derived from.
+    /// Empties a place from which nothing is derived.
     fn remove_leaf(&mut self, slot: u32) -> Option<Entry<M>> {
         let entry = self.places[slot as usize].entry.take()?;
         self.used -= 1;
@@ -203,7 +203,7 @@ impl<M> Tree<M> {
 
         let place = &mut self.places[slot as usize];
         place.links = Links::default();
-        // The last generation is never given out: from a worn out place every handle is an old one.
+        // The last generation is never given out: every handle of a worn-out place is an old one.
         place.generation += 1;
         if place.generation < u32::MAX {
             place.links.next = self.first_free.replace(slot);
@@ -225,13 +225,13 @@ impl<M> Tree<M> {
         &mut self.places[slot as usize].links
     }
 
-    /// Wears out a free place but for one more capability.
+    /// Wears out a free place, so that it can hold only one more capability.
     #[cfg(test)]
     pub(super) fn wear_out(&mut self, slot: u32) {
         self.places[slot as usize].generation = u32::MAX - 1;
     }
 
-    /// Everything in it agrees with everything else.
+    /// Checks that all parts of the tree agree.
     #[cfg(test)]
     #[allow(clippy::unwrap_used, reason = "a check of tests")]
     pub(super) fn assert_sound(&self) {

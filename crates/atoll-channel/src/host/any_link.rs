@@ -1,17 +1,17 @@
-//! A link of any transport, as services keep them.
+//! A link of any type, as services keep them.
 //!
-//! To node 0's name service, and to other nodes' spawning services.
+//! Used for links to node 0's name service, and to other nodes' spawning services.
 
 use std::time::Duration;
 
 use atoll_transport::Message;
 use atoll_transport::{Link, LinkError};
 
-/// A link of any transport.
+/// A link of any type.
 pub(crate) struct AnyLink(Box<dyn Link + Send>);
 
 impl AnyLink {
-    /// `link`, whatever it is.
+    /// Wraps `link`.
     pub(crate) fn new(link: impl Link + Send + 'static) -> AnyLink {
         AnyLink(Box::new(link))
     }

@@ -1,6 +1,6 @@
-//! Bells: how a client learns that there is something to fetch, over a channel beside that of its calls.
+//! Bells, by which a client learns that there is something to fetch, over a channel beside that of its calls.
 //!
-//! The services of `names/` and `spawn/` have one for each client. A bell that finds its ring full may be dropped: one
+//! The services of `names/` and `spawn/` have one for each client. A ring of a bell may be dropped if the channel is full: one
 //! that was not heard yet says the same.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +12,13 @@ use crate::host::inlet::LoopEnded;
 use atoll_transport::{Link, LinkError};
 use atoll_transport::{Message, Sender, Settings};
 
-/// First message of a bell: the node's number, little-endian.
+/// The kind of a bell's first message, which holds the node's number, little-endian.
 pub(crate) const BELL_HELLO: u16 = 0;
 
-/// How long setting up channels with a visitor or another node may take.
+/// The longest time for setting up channels with a visitor or another node.
 pub(crate) const SET_UP: Option<Duration> = Some(Duration::from_secs(5));
 
-/// How often the thread that listens for a bell sees whether it is still to.
+/// The time after which a thread that listens for a bell checks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The settings of a bell's channel, from either end.
@@ -26,31 +26,31 @@ pub(crate) fn bell_settings() -> Settings {
     Settings { longest: 56, ..Settings::default() }
 }
 
-/// Where to ring. Copies are the same bell.
+/// The service's end of a bell. Copies are the same bell.
 #[derive(Clone)]
 pub(crate) struct Bell(Arc<Mutex<Rope>>);
 
-/// What a bell rings over.
+/// The channel or link over which a bell rings.
 enum Rope {
     Channel(Sender),
     Link(AnyLink),
 }
 
 impl Bell {
-    /// Rings over `sender`.
+    /// A bell that rings over `sender`.
     pub(crate) fn new(sender: Sender) -> Bell {
         Bell(Arc::new(Mutex::new(Rope::Channel(sender))))
     }
 
-    /// Rings over a link of any transport, which must not wait where it is told not to.
+    /// A bell over a link of any type, which must not wait where it is told not to.
     pub(crate) fn over(link: AnyLink) -> Bell {
         Bell(Arc::new(Mutex::new(Rope::Link(link))))
     }
 
-    /// Rings, saying what about.
+    /// Rings; `kind` tells what there is to fetch.
     pub(crate) fn ring(&self, kind: u16) {
         let mut rope = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Full: what it has not heard yet makes it fetch as well. Gone: its calls' channel tells.
+        // If it is full, the unheard rings make the client fetch as well. If it is gone, the channel of its calls tells.
         let _ = match &mut *rope {
             Rope::Channel(sender) => sender.try_send(kind, &[]).is_ok(),
             Rope::Link(link) => link.send(kind, &[], Some(Duration::ZERO)).is_ok(),
@@ -58,12 +58,12 @@ impl Bell {
     }
 }
 
-/// A bell of another node that is listened for. Dropped, it is not any more, within half a second.
+/// A bell of another node that is being listened for. Dropping it ends that within half a second.
 pub(crate) struct Heard {
     _used: Arc<()>,
 }
 
-/// Listens for `bell` in a thread of its own: `heard` is told when it rings, and at last why it never will again.
+/// Listens for `bell` in a thread of its own: calls `heard` when it rings, and at last with the reason why it never will again.
 pub(crate) fn listen(
     name: &str,
     mut bell: AnyLink,

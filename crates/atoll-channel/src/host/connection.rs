@@ -1,5 +1,5 @@
 //! The three channels between a process and a service of its node, made at both ends in the same order over one socket: for
-//! calls to each of the service's two loops, and its bell.
+//! calls to each of the service's two loops, and for its bell.
 //!
 //! `names/` and `spawn/` have such services; `door.rs` lets the process in.
 
@@ -10,29 +10,29 @@ use crate::host::bell::{BELL_HELLO, Bell, SET_UP, bell_settings};
 use atoll_transport::Node;
 use atoll_transport::{Channel, ConnectError, Message, Receiver, Seat, Settings};
 
-/// The process's end.
+/// The process's end of the three channels.
 pub(crate) struct Connected {
     /// The service's node.
     pub(crate) node: Node,
-    /// To be bound to the interface of each loop.
+    /// The channels to be bound to the interfaces of the loops.
     pub(crate) calls: [Channel; 2],
-    /// Rings when there is something to ask for.
+    /// The bell's end, which rings when there is something to fetch.
     pub(crate) bell: Receiver,
 }
 
-/// The service's end.
+/// The service's end of the three channels.
 pub(crate) struct Admitted {
-    /// For each loop, at the seat that it gave.
+    /// The channels for each loop, at the seats that the loops gave.
     pub(crate) calls: [Box<Channel>; 2],
-    /// To ring.
+    /// The bell, for ringing.
     pub(crate) bell: Bell,
 }
 
-/// Why there is no connection.
+/// The reasons why there is no connection.
 pub(crate) enum NotConnected {
     /// A channel was not made.
     Connect(ConnectError),
-    /// The service does not say which node this is.
+    /// The service does not tell which node this is.
     NoNode,
 }
 
@@ -50,8 +50,9 @@ pub(crate) fn connect(stream: &UnixStream) -> Result<Connected, NotConnected> {
     Ok(Connected { node, calls, bell })
 }
 
-/// Admits the process at the other end of `stream` to the service of `node`, whose loops give `seats`. The process must
-/// begin `within` that time. None: there is no seat, or it does not make the channels; it sees that by its socket.
+/// Admits the process at the other end of `stream` to the service of `node`, whose loops give `seats`. The process must begin
+/// within the time `within`. `None` if there is no seat, or the process does not make the channels; the process notices by its
+/// socket.
 pub(crate) fn admit(
     stream: &UnixStream,
     node: Node,

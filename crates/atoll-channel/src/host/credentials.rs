@@ -1,23 +1,23 @@
-//! Who is at the other end of a Unix socket, as the system says.
+//! The credentials of the process at the other end of a Unix socket, as the system reports them.
 //!
-//! `door.rs` lets in by it, `spawn/parent.rs` knows its parent by it. The system says 0 for a process of another
-//! container, and where there is no peer, so rustix's own type for this, whose process is never 0, is not used.
+//! `door.rs` admits processes by them, `spawn/parent.rs` recognises its parent by them. The system reports 0 for a process of
+//! another container, and where there is no peer, so rustix's type for this, whose process is never 0, is not used.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::Pid;
 
-/// Who connected a socket, or made it as one of a pair.
+/// The process that connected a socket, or made it as one of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Credentials {
-    /// The process, if it can be seen from here.
+    /// The process, if it is visible from here.
     pub(crate) process: Option<Pid>,
-    /// Its user's number at that time; none where there is no peer.
+    /// The number of its user at that time; `None` if there is no peer.
     pub(crate) user: Option<u32>,
 }
 
-/// The credentials of `socket`'s other end. An error where it is no socket.
+/// The credentials of `socket`'s other end. Fails if it is not a socket.
 pub(crate) fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
     let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;

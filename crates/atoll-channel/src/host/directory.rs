@@ -1,6 +1,6 @@
-//! The directory in which a node's services have their sockets: private to the user, found through the environment.
+//! The directory in which a node's services have their sockets: private to the user, and found through the environment.
 //!
-//! `door.rs` makes the sockets; who starts a node makes the directory.
+//! `door.rs` makes the sockets; the program that starts a node makes the directory.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,30 +13,30 @@ use rustix::process::{Pid, geteuid, getpid};
 /// The environment variable that holds the directory's path, for all processes of a node.
 pub const NODE_DIRECTORY: &str = "ATOLL_NODE_DIRECTORY";
 
-/// Why there is no directory, or none that can be trusted.
+/// The reasons why there is no directory, or none that can be trusted.
 #[derive(thiserror::Error, Debug)]
 pub enum DirectoryError {
     /// This process was not started at a node.
     #[error("{NODE_DIRECTORY} is not set: this process does not belong to a node, or lost its environment")]
     NotSet,
-    /// Others could get at what is in it.
+    /// Other users could reach its content.
     #[error("{0} is not a directory of this user's alone (mode 0700)")]
     NotPrivate(PathBuf),
-    /// The system refuses something: with what, and why.
+    /// The system refuses a call on this path.
     #[error("{0}: {1}")]
     Os(PathBuf, #[source] io::Error),
 }
 
-/// A directory for the sockets of one node's services. Dropped, it is removed with all that is in it.
+/// A directory for the sockets of one node's services. Dropping it removes it with its content.
 #[derive(Debug)]
 pub struct NodeDirectory {
     path: PathBuf,
-    /// Who may remove it: a child that inherited this value over a fork may not.
+    /// The process that may remove it; a child that inherited this value over a fork may not.
     owner: Pid,
 }
 
 impl NodeDirectory {
-    /// Makes one in `base`, for this user alone.
+    /// Makes a directory in `base`, for this user alone.
     pub fn create(base: &Path) -> Result<NodeDirectory, DirectoryError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -44,19 +44,19 @@ impl NodeDirectory {
             let path = base.join(format!("atoll-node-{}-{number}", std::process::id()));
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(NodeDirectory { path, owner: getpid() }),
-                // Left behind by a process that was killed, whose number this one has now.
+                // A process with this one's number was killed and left it behind.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(DirectoryError::Os(path, e)),
             }
         }
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The environment variable and its value with which processes find it.
+    /// The environment variable, and its value, by which processes find it.
     pub fn variable(&self) -> (&'static str, OsString) {
         (NODE_DIRECTORY, self.path.clone().into_os_string())
     }
@@ -65,7 +65,7 @@ impl NodeDirectory {
 impl Drop for NodeDirectory {
     fn drop(&mut self) {
         if getpid() == self.owner {
-            // It may be gone already.
+            // The directory may have been removed already.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn from_environment() -> Result<PathBuf, DirectoryError> {
     std::env::var_os(NODE_DIRECTORY).map(PathBuf::from).ok_or(DirectoryError::NotSet)
 }
 
-/// `path` is a directory that only this user can use.
+/// Checks that `path` is a directory that only this user can use.
 pub(crate) fn check(path: &Path) -> Result<(), DirectoryError> {
     let about = std::fs::symlink_metadata(path).map_err(|e| DirectoryError::Os(path.into(), e))?;
     let private = about.is_dir() && about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0;

@@ -1,7 +1,7 @@
-//! A service's socket: lets processes of this user in, each greeted by a thread of its own.
+//! A door: a service's socket, which admits processes of this user and greets each in a thread of its own.
 //!
-//! Lies in the node's directory (`directory.rs`). A channel stands after a few messages over the socket; a visitor that
-//! is silent meanwhile keeps nobody else waiting.
+//! The socket lies in the node's directory (`directory.rs`). Making a channel takes a few messages over the socket; a visitor
+//! that is silent meanwhile keeps nobody else waiting.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use rustix::process::geteuid;
 use crate::host::credentials::credentials;
 use crate::host::directory::{DirectoryError, check};
 
-/// Most visitors that are greeted at once; the others wait at the socket.
+/// The most visitors that are greeted at once; the others wait at the socket.
 const GREETED: u32 = 16;
-/// What a thread needs that only greets.
+/// The stack in bytes of a thread that only greets.
 const STACK: usize = 256 << 10;
 
-/// Who came in.
+/// A process that came in.
 pub(crate) struct Visitor {
-    /// Its process's number, at the time when it came; 0 if it runs in another container.
+    /// The visitor's process number when it came; 0 if it runs in another container.
     pub(crate) process: u32,
 }
 
-/// A socket with a name, and the thread that listens to it. Dropped, it is closed and its name removed.
+/// A socket with a name, and the thread that listens to it. Dropping it closes the socket and removes its name.
 pub(crate) struct Door {
     listener: Arc<UnixListener>,
     path: PathBuf,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How many are being greeted.
+/// The number of visitors that are being greeted.
 #[derive(Default)]
 struct Count {
     now: Mutex<u32>,
@@ -55,8 +55,7 @@ impl Count {
 }
 
 impl Door {
-    /// Listens at `name` in the node's `directory`; `greet` is called with everybody who comes, and must not take for
-    /// ever.
+    /// Listens at `name` in the node's `directory`; `greet` is called for every visitor, and must end in limited time.
     pub(crate) fn open(
         directory: &Path,
         name: &str,
@@ -76,7 +75,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // Wakes the thread out of `accept`, which fails from now on.
+        // Wakes the thread in `accept`, which fails from now on.
         let _ = shutdown(&*self.listener, Shutdown::Both);
         let _ = std::fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take() {
@@ -91,10 +90,10 @@ fn listen(listener: &UnixListener, greet: &Arc<impl Fn(&UnixStream, Visitor) + S
         count.enter();
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // Closed.
+            // The socket was closed.
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => return,
             Err(_) => {
-                // Out of descriptors or memory, or the visitor has left again: it may get better.
+                // Descriptors or memory are short, or the visitor has left again: it may get better.
                 count.leave();
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
@@ -115,14 +114,14 @@ fn listen(listener: &UnixListener, greet: &Arc<impl Fn(&UnixStream, Visitor) + S
     }
 }
 
-/// Who is at the other end, if it is this user.
+/// The process at the other end, if it is this user's.
 fn who(stream: &UnixStream) -> Option<Visitor> {
     let peer = credentials(stream).ok()?;
     let process = peer.process.map_or(0, |process| process.as_raw_nonzero().get().cast_unsigned());
     (peer.user == Some(geteuid().as_raw())).then_some(Visitor { process })
 }
 
-/// Knocks at `name` in `directory`; what answers is a process of this user's.
+/// Connects to `name` in `directory`; checks that the other end is a process of this user.
 pub(crate) fn visit(directory: &Path, name: &str) -> Result<UnixStream, DirectoryError> {
     check(directory)?;
     let path = directory.join(name);

@@ -1,8 +1,8 @@
-//! How other threads hand something to a loop that serves clients: a queue, and a client of its own whose calls wake the
-//! loop.
+//! The inlet, by which other threads hand events to a loop that serves clients: a queue, and a client of its own whose calls
+//! wake the loop.
 //!
-//! `serving.rs` is the loop; those of `names/` and `spawn/` have one inlet each. The queue also carries seats the other
-//! way: who greets a visitor needs a seat of the loop's wait set to make the channel with.
+//! `serving.rs` is the loop; those of `names/` and `spawn/` have one inlet each. The queue of seats goes the other way: a
+//! thread that greets a visitor needs a seat of the loop's wait set to make the channel.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,29 +12,28 @@ use crate::interface;
 use crate::service::{ClientId, Clients};
 use atoll_transport::{Channel, CreateError, Peer, Seat, Settings, pair};
 
-/// Seats kept ready; whoever needs one more waits a moment.
+/// The number of seats kept ready; a thread that needs one more waits a moment.
 const SPARE: usize = 32;
 
-/// A set for the clients of a loop: at most some `most` processes, with places for inlets, other nodes and spare seats
-/// beside.
+/// A set for the clients of a loop: some `most` processes, with additional places for inlets, other nodes and spare seats.
 ///
-/// Answers must fit into an empty ring: a client that makes the loop wait, because it does not take its answers, is
-/// dropped at once.
+/// Answers must fit into an empty ring: a client that makes the loop wait, because it does not take its answers, is dropped at
+/// once.
 pub(crate) fn client_set(most: u32) -> Result<Clients, CreateError> {
     let mut clients = Clients::new(most.saturating_add(1024).min(262_144))?;
     clients.set_patience(Duration::ZERO);
     Ok(clients)
 }
 
-/// Wakes a loop.
+/// The interface that wakes a loop.
 #[interface(version = 1)]
 trait Wake {
-    /// There is something in the queue.
+    /// Tells the loop that there is something in the queue.
     #[oneway]
     fn wake(&mut self);
 }
 
-/// The loop does what is in its queue anyway.
+/// The service behind a wake: the loop handles its queue anyway.
 struct Woken;
 
 impl Wake for Woken {
@@ -54,28 +53,28 @@ impl<T> Clone for Inlet<T> {
     }
 }
 
-/// What is in the queue.
+/// An item of the queue.
 pub(super) enum Handed<T> {
     This(T),
-    /// It is over.
+    /// The loop is to end.
     Stop,
 }
 
 /// The loop's end, with its clients.
 pub(crate) struct Outlet<T> {
-    /// All that the loop serves, the inlets among them.
+    /// All clients that the loop serves, the inlets among them.
     pub(crate) clients: Clients,
-    /// For the threads that the loop starts.
+    /// An inlet for the threads that the loop starts.
     pub(crate) inlet: Inlet<T>,
     queue: mpsc::Receiver<Handed<T>>,
     seats: mpsc::SyncSender<Seat>,
-    /// The inlets, as a client.
+    /// The inlets, as a client of the loop.
     pub(super) client: ClientId,
     /// A seat that did not fit into the queue of spare ones.
     spare: Option<Seat>,
 }
 
-/// The loop is gone.
+/// The loop has ended.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[error("the service has ended")]
 pub(crate) struct LoopEnded;
@@ -84,13 +83,13 @@ fn other(why: impl std::fmt::Display) -> std::io::Error {
     std::io::Error::other(why.to_string())
 }
 
-/// Makes both ends for a loop that serves `clients`, of which it takes a seat.
+/// Makes both ends for a loop that serves `clients`; takes one of its seats.
 pub(crate) fn inlet<T>(mut clients: Clients) -> std::io::Result<(Inlet<T>, Outlet<T>)> {
     let (near, far) = pair(Settings::default(), Some(clients.seat().map_err(other)?)).map_err(other)?;
     let near = near.attach(Peer::this()?).map_err(other)?;
     let far = far.attach(Peer::this()?).map_err(other)?;
     let client = clients.add(near).map_err(other)?;
-    // To agree on the interface takes both ends.
+    // Agreeing on the interface needs both ends.
     let wake = std::thread::scope(|scope| {
         let bound = scope.spawn(|| WakeClient::bind(far, None));
         clients.wait(None);
@@ -107,12 +106,12 @@ pub(crate) fn inlet<T>(mut clients: Clients) -> std::io::Result<(Inlet<T>, Outle
 }
 
 impl<T> Inlet<T> {
-    /// Hands `what` over.
+    /// Hands an event over.
     pub(crate) fn send(&self, what: T) -> Result<(), LoopEnded> {
         self.put(Handed::This(what))
     }
 
-    /// Has the loop end when it has done what was handed over before.
+    /// Makes the loop end when it has handled all earlier events.
     pub(crate) fn stop(&self) -> Result<(), LoopEnded> {
         self.put(Handed::Stop)
     }
@@ -123,32 +122,32 @@ impl<T> Inlet<T> {
         wake.wake().map_err(|_| LoopEnded)
     }
 
-    /// A seat of the loop's wait set; none if all are taken, or the loop has ended.
+    /// Takes a seat of the loop's wait set; `None` if all are taken, or the loop has ended.
     pub(crate) fn seat(&self) -> Option<Seat> {
         let seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(seat) = seats.try_recv() {
             return Some(seat);
         }
-        // The loop puts new ones in whenever it is awake.
+        // The loop adds new ones whenever it is awake.
         self.wake.lock().unwrap_or_else(PoisonError::into_inner).wake().ok()?;
         seats.recv_timeout(Duration::from_secs(1)).ok()
     }
 }
 
 impl<T> Outlet<T> {
-    /// What was handed over, if there is anything. To be called until there is not, whenever the loop was woken.
+    /// The next item, if there is one. To be called until there is none, whenever the loop was woken.
     pub(super) fn next(&self) -> Option<Handed<T>> {
         self.queue.try_recv().ok()
     }
 
-    /// Serves the inlets, and sees to it that they have seats.
+    /// Serves the inlets, and makes sure that they have seats.
     pub(super) fn serve(&mut self) {
-        // It cannot fail but when all inlets are gone.
+        // The call fails only when all inlets are gone.
         let _ = self.clients.serve(self.client, WakeService(&mut Woken));
         self.fill();
     }
 
-    /// Fills up the spare seats.
+    /// Refills the spare seats.
     pub(super) fn fill(&mut self) {
         loop {
             let Some(seat) = self.spare.take().or_else(|| self.clients.seat().ok()) else { return };

@@ -1,6 +1,6 @@
-//! A client that agrees with its service on what they speak at its first call.
+//! A client that binds to its service at its first call.
 //!
-//! For services that ask other nodes: one that waits for such a node keeps nobody from using the rest.
+//! Used for services that ask other nodes, so that one that waits for such a node blocks nobody from using the rest.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::service::BindError;
 use atoll_transport::Channel;
 use atoll_transport::LinkError;
 
-/// A `bind` that was generated for an interface.
+/// The `bind` that was generated for an interface.
 type Bind<C> = fn(Channel, Option<Duration>) -> Result<C, BindError>;
 
-/// A client of type `C`, or what it is made of.
+/// A client of type `C`, or the channel to make it of.
 pub(crate) struct Lazy<C> {
     bind: Bind<C>,
     timeout: Option<Duration>,
-    /// Until it is bound.
+    /// The channel, until the client is bound.
     channel: Option<Channel>,
     client: Result<C, BindError>,
 }
@@ -26,7 +26,7 @@ impl<C> Lazy<C> {
         Lazy { bind, timeout, channel: Some(channel), client: Err(LinkError::Closed.into()) }
     }
 
-    /// The client. One that could not be bound cannot be later either.
+    /// The client. If binding failed once it fails always.
     pub(crate) fn get(&mut self) -> Result<&mut C, BindError> {
         if let Some(channel) = self.channel.take() {
             self.client = (self.bind)(channel, self.timeout);

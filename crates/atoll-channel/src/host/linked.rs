@@ -1,7 +1,7 @@
-//! Clients of a loop that come over links of any transport: each has a thread that receives, hands what came to the loop, and
-//! sends what the loop answers.
+//! Clients of a loop that come over links of any type: each has a thread that receives, hands messages to the loop, and sends
+//! the loop's answers.
 //!
-//! For the services of other nodes; processes of the node come over channels, which the loop waits for itself. The loop
+//! Used for the services of other nodes; processes of the node come over channels, for which the loop itself waits. The loop
 //! alone decides (`Session`), so both kinds of clients meet the same service. Its answers are given at once.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -15,33 +15,33 @@ use crate::service::{ClientId, Dispatch, Session, Step, send_answer};
 use atoll_transport::Message;
 use atoll_transport::{Link, LinkError};
 
-/// How long a client may take to make room for an answer; it keeps only its own thread waiting.
+/// The longest time that a client may take to make room for an answer; it blocks only its own thread.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(5));
-/// How often its thread sees whether the loop still serves it.
+/// The time after which its thread checks whether the loop still serves it.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What the thread of a link hands to the loop.
+/// An event that the thread of a link hands to the loop.
 pub(crate) enum FromLink {
-    /// The client said this.
+    /// The client sent this.
     Said(ClientId, Said),
-    /// It is gone.
+    /// The client is gone.
     Gone(ClientId),
 }
 
-/// A message, and who waits for what comes of it.
+/// A message, and the channel on which its thread waits for the result.
 pub(crate) struct Said {
     message: Message,
     done: SyncSender<Done>,
 }
 
-/// What came of a message.
+/// The result of a message.
 enum Done {
     Nothing,
     Answer(Message),
     Farewell(Message),
 }
 
-/// The loop's end of a client that comes over a link. Dropped, the link is closed, within half a second.
+/// The loop's end of a client that comes over a link. Dropping it closes the link within half a second.
 pub(crate) struct LinkClient {
     pub(crate) id: ClientId,
     session: Session,
@@ -49,7 +49,7 @@ pub(crate) struct LinkClient {
 }
 
 impl LinkClient {
-    /// Serves the client at the other end of `link`, whose thread tells the loop by `tell`.
+    /// Serves the client at the other end of `link`, whose thread reports to the loop by `tell`.
     pub(crate) fn start(
         name: &str,
         link: AnyLink,
@@ -60,13 +60,13 @@ impl LinkClient {
         Builder::new().name(name.into()).spawn(move || {
             let said = |said| tell(FromLink::Said(id, said));
             receive(link, &weak, said);
-            // An error: nobody wants to know any more.
+            // An error means that nobody wants to know any more.
             let _ = tell(FromLink::Gone(id));
         })?;
         Ok(LinkClient { id, session: Session::at_once(id), _used: used })
     }
 
-    /// Does what the client said, with `service`. False if it is not to be served any more.
+    /// Serves the client's message with `service`. Returns false if the client is not to be served any more.
     pub(crate) fn serve<D: Dispatch>(&mut self, said: Said, mut service: D) -> bool {
         let step = self.session.handle(&said.message, &mut service);
         let mut answer = || std::mem::take(&mut self.session.answer);
@@ -74,7 +74,7 @@ impl LinkClient {
             Ok(Step::Nothing) => (Done::Nothing, true),
             Ok(Step::Answer) => (Done::Answer(answer()), true),
             Ok(Step::Farewell(_)) => (Done::Farewell(answer()), false),
-            // Dropping the sender tells the thread.
+            // The thread notices that the sender is dropped.
             Err(_) => return false,
         };
         // The thread waits for it, and there is room for one.
@@ -82,7 +82,7 @@ impl LinkClient {
     }
 }
 
-/// Until the client is gone, or the loop serves it no more.
+/// Receives until the client is gone, or the loop no longer serves it.
 fn receive(mut link: AnyLink, used: &Weak<()>, tell: impl Fn(Said) -> Result<(), LoopEnded>) {
     let mut message = Message::default();
     while used.strong_count() > 0 {

@@ -1,7 +1,7 @@
-//! What the services of a node have in common: where their sockets lie, who may come in, and how other threads hand
-//! something to a loop that serves clients.
+//! The common parts of a node's services: the place of their sockets, the check of who may come in, and the way in which other
+//! threads hand events to a loop that serves clients.
 //!
-//! `names/` and `spawn/` stand on it; it stands on `channel/` and `service/`.
+//! `names/` and `spawn/` stand on it; it stands on the channels of `atoll-transport` and on `service/`.
 
 mod any_link;
 mod bell;

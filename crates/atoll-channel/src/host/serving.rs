@@ -1,25 +1,25 @@
-//! The loop of a service: waits for its clients and for what other threads hand to it, and does one after the other.
+//! The loop of a service: waits for its clients and for events from other threads, and handles one after the other.
 //!
-//! The loops of `names/` and `spawn/` say what is done; `inlet.rs` is where the others hand it in.
+//! The loops of `names/` and `spawn/` implement the trait; `inlet.rs` is where other threads hand events in.
 
 use crate::host::inlet::{Handed, Outlet};
 use crate::service::ClientId;
 
-/// What a loop does with what it is handed and asked.
+/// The actions of a loop on its events and calls.
 pub(crate) trait Serving: Sized {
-    /// What other threads hand to it.
+    /// The events that other threads hand to it.
     type Event;
 
-    /// Its end of the inlet, with its clients.
+    /// The loop's end of the inlet, with its clients.
     fn outlet(&mut self) -> &mut Outlet<Self::Event>;
 
-    /// Does what another thread handed over.
+    /// Handles an event.
     fn event(&mut self, event: Self::Event);
 
-    /// Does what a client asks, or forgets one that is gone.
+    /// Serves a client's call, or forgets a client that is gone.
     fn serve(&mut self, client: ClientId);
 
-    /// Tells those that have something to fetch since the last time.
+    /// Rings for the clients that have had something to fetch since the last time.
     fn ring(&mut self);
 
     /// Serves until it is told to stop.

@@ -1,7 +1,6 @@
 //! A process's connection to the name service of its node.
 //!
-//! `service.rs` is the other end. What waits here sleeps on the bell's channel and fetches when it rang; nothing is asked
-//! for again and again.
+//! `service.rs` is the other end. A waiting client sleeps on the bell's channel and fetches when it rings; nothing is polled.
 //!
 //! Source: the barrelfish paper, section 6.8.2, listing 6.3.
 
@@ -21,26 +20,26 @@ use atoll_transport::Node;
 use atoll_transport::clock::Deadline;
 use atoll_transport::{Channel, ConnectError, Message, Receiver, RecvError};
 
-/// How long the service may take for an answer.
+/// The longest time that the service may take for an answer.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
-/// Where an entry is.
+/// The level of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Level {
-    /// Known at this node alone.
+    /// The entry is known at this node alone.
     Local,
-    /// Kept at node 0, known everywhere.
+    /// The entry is kept at node 0 and known everywhere.
     Global,
 }
 
-/// Where to look.
+/// The levels to search.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Search {
-    /// At this node; no other is asked.
+    /// Only this node.
     Local,
-    /// At node 0.
+    /// Only node 0.
     Global,
-    /// At this node, then at node 0.
+    /// This node first, then node 0.
     Either,
 }
 
@@ -54,19 +53,19 @@ impl Search {
     }
 }
 
-/// Why there is no connection to the name service.
+/// The reasons why there is no connection to the name service.
 #[derive(thiserror::Error, Debug)]
 pub enum JoinError {
-    /// Its socket is not there, or cannot be trusted.
+    /// The service's socket is not there, or cannot be trusted.
     #[error("the node's name service: {0}")]
     Directory(#[from] DirectoryError),
-    /// It does not make channels with this process.
+    /// The service does not make channels with this process.
     #[error("the node's name service: {0}")]
     Connect(#[from] ConnectError),
-    /// It does not answer, or speaks something else.
+    /// The service does not answer, or has another interface.
     #[error("the node's name service: {0}")]
     Bind(#[from] BindError),
-    /// It does not say which node this is.
+    /// The service does not tell which node this is.
     #[error("the node's name service does not say which node this is")]
     NoNode,
 }
@@ -80,7 +79,7 @@ impl From<NotConnected> for JoinError {
     }
 }
 
-/// Why a request has no result.
+/// The reasons why a request has no result.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum NamesError {
     /// The name was not registered.
@@ -89,52 +88,52 @@ pub enum NamesError {
     /// The name was not unregistered.
     #[error("{0}")]
     Unregister(#[from] UnregisterError),
-    /// This process has too much of something.
+    /// This process has reached a limit.
     #[error("{0}")]
     Limit(#[from] LimitError),
-    /// Nothing was registered in time.
+    /// No entry was registered in time.
     #[error("nothing that matches {pattern} was registered within {within:?}")]
     TimedOut {
-        /// What was waited for.
+        /// The pattern that was waited for.
         pattern: Pattern,
-        /// How long.
+        /// The time waited.
         within: Duration,
     },
-    /// Global names are out of reach. Those of the node are not.
+    /// Global names cannot be reached. Those of the node can.
     #[error("{0}")]
     GlobalLost(#[from] GlobalLost),
     /// The node's own name service does not answer.
     #[error("the node's name service: {0}")]
     Service(#[from] CallError),
-    /// What it has for global names speaks something else, or does not answer.
+    /// The service's global level has another interface, or does not answer.
     #[error("the node's name service: {0}")]
     Bind(#[from] BindError),
-    /// It has ended, with all names of this node.
+    /// The service has ended, and with it all names of this node.
     #[error("the node's name service: {0}")]
     Ended(RecvError),
-    /// It forgot what this process waits for, which no name service does.
+    /// The service lost what this process waits for, which no correct one does.
     #[error("the node's name service: {0}")]
     Forgotten(#[from] NoSuchWaiter),
 }
 
-/// A watch of this connection's.
+/// A watch of this connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Watch {
     level: Level,
     id: WatchId,
 }
 
-/// A connection to the node's name service. Dropped, what it registered disappears, and its watches end; the same where
-/// the process dies, within a second.
+/// A connection to the node's name service. Dropping it unregisters its names and ends its watches; the same happens within a
+/// second if the process dies.
 pub struct NameClient {
     node: Node,
     local: NamesClient<Channel>,
     global: Lazy<NamesClient<Channel>>,
     bell: Receiver,
     message: Message,
-    /// Changes that were fetched and not handed out, at most what one answer holds.
+    /// The changes that were fetched and not handed out; at most those of one answer.
     changes: VecDeque<(Watch, Change)>,
-    /// The bell rang for changes since they were fetched: local, global.
+    /// Whether the bell rang for changes since they were fetched: local, global.
     rang: [bool; 2],
 }
 
@@ -155,7 +154,7 @@ impl NameClient {
         Ok(NameClient { node, local, global, bell, message, changes: VecDeque::new(), rang: [false; 2] })
     }
 
-    /// Which node this is.
+    /// The number of this node.
     pub fn node(&self) -> Node {
         self.node
     }
@@ -167,18 +166,18 @@ impl NameClient {
         }
     }
 
-    /// Makes `name`, which must be of this node, known with `value`, until it is unregistered or this is dropped.
+    /// Registers `name`, which must be of this node, with `value`, until it is unregistered or this connection is dropped.
     /// Returns the change's number.
     pub fn register(&mut self, level: Level, name: &Name, value: &[u8]) -> Result<u64, NamesError> {
         Ok(self.at(level)?.register(name.clone(), value)???)
     }
 
-    /// Takes back what this connection registered. Returns the change's number.
+    /// Unregisters a name of this connection. Returns the change's number.
     pub fn unregister(&mut self, level: Level, name: &Name) -> Result<u64, NamesError> {
         Ok(self.at(level)?.unregister(name.clone())???)
     }
 
-    /// The first entry that matches, by service, node, instance; in `Either` a local one, if there is any.
+    /// The first entry that matches, by service, node, instance; with `Either`, a local one if there is any.
     pub fn look_up(&mut self, search: Search, pattern: &Pattern) -> Result<Option<Entry>, NamesError> {
         for level in search.levels() {
             if let Some(entry) = self.at(*level)?.look_up(pattern.clone())?? {
@@ -188,8 +187,8 @@ impl NameClient {
         Ok(None)
     }
 
-    /// All entries of a level that match, by service, node, instance, and the number of the level's last change before
-    /// the answer: a watch that began earlier need not be asked about those up to it.
+    /// All entries of a level that match, by service, node, instance, and the number of the level's last change before the
+    /// answer. A watch that began earlier may skip its changes up to that one.
     pub fn look_up_all(&mut self, level: Level, pattern: &Pattern) -> Result<(Vec<Entry>, u64), NamesError> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut serial = None;
@@ -205,8 +204,8 @@ impl NameClient {
         }
     }
 
-    /// As `look_up`; where nothing matches, waits until something does, at most `timeout` (none: for ever). Where global
-    /// names are out of reach, that is an error at once, in `Either` too.
+    /// Looks up as `look_up` does; if nothing matches, waits until something does, for at most `timeout` (`None`: for ever). If
+    /// global names cannot be reached, fails at once, with `Either`, too.
     pub fn wait_for(
         &mut self,
         search: Search,
@@ -215,7 +214,7 @@ impl NameClient {
     ) -> Result<Entry, NamesError> {
         let mut waiters = Vec::new();
         let found = self.wait_at(search, pattern, timeout, &mut waiters);
-        // The others; and all of them, if it failed. One that was answered in the last moment is an answer.
+        // The other waits are cancelled, or all if the search failed. One that was answered in the last moment counts.
         let mut late = None;
         for (level, waiter) in waiters {
             let cancelled = self.at(level).ok().map(|service| service.cancel(waiter));
@@ -259,29 +258,29 @@ impl NameClient {
         }
     }
 
-    /// From now on [`next_change`](NameClient::next_change) tells of everything that is registered or disappears and
-    /// matches. Returns the number of the last change before, too.
+    /// Starts a watch: [`next_change`](NameClient::next_change) then reports every change of a matching entry. Also returns the
+    /// number of the last change before.
     pub fn watch(&mut self, level: Level, pattern: &Pattern) -> Result<(Watch, u64), NamesError> {
         let (id, serial) = self.at(level)?.watch(pattern.clone())???;
         Ok((Watch { level, id }, serial))
     }
 
-    /// Ends a watch; changes that were not handed out are forgotten.
+    /// Ends a watch; changes that were not handed out are dropped.
     pub fn unwatch(&mut self, watch: Watch) -> Result<(), NamesError> {
         self.changes.retain(|(of, _)| *of != watch);
         self.at(watch.level)?.unwatch(watch.id)??;
         Ok(())
     }
 
-    /// The next change of any watch, in the order in which they happened at a level. Waits for it at most `timeout`
-    /// (none: for ever); nothing if none came in time.
+    /// The next change of any watch, in the order in which they happened at a level. Waits for it for at most `timeout`
+    /// (`None`: for ever); returns `None` if none came in time.
     pub fn next_change(&mut self, timeout: Option<Duration>) -> Result<Option<(Watch, Change)>, NamesError> {
         let mut deadline = Deadline::new(timeout);
         loop {
             if let Some(change) = self.changes.pop_front() {
                 return Ok(Some(change));
             }
-            // Bells that rang already; nothing is waited for.
+            // Hears earlier rings, without waiting.
             self.hear()?;
             if self.fetch()? {
                 continue;
@@ -293,7 +292,7 @@ impl NameClient {
         }
     }
 
-    /// Fetches changes of the levels whose bell rang; true if there are any.
+    /// Fetches changes of the levels whose bell rang; returns whether there are any.
     fn fetch(&mut self) -> Result<bool, NamesError> {
         for level in [Level::Local, Level::Global] {
             if !std::mem::take(&mut self.rang[level as usize]) {
@@ -307,7 +306,7 @@ impl NameClient {
         Ok(!self.changes.is_empty())
     }
 
-    /// Waits for the bell; false if it did not ring in time.
+    /// Waits for the bell; returns false if it did not ring in time.
     fn ring(&mut self, timeout: Duration) -> Result<bool, NamesError> {
         match self.bell.recv(&mut self.message, Some(timeout)) {
             Ok(()) => self.note(),
@@ -318,7 +317,7 @@ impl NameClient {
         Ok(true)
     }
 
-    /// Empties the bell's ring.
+    /// Takes all rings of the bell.
     fn hear(&mut self) -> Result<(), NamesError> {
         while self.bell.try_recv(&mut self.message).map_err(NamesError::Ended)? {
             self.note();

@@ -1,4 +1,4 @@
-//! What a registry holds and tells: entries, who owns them, and news for those who wait or watch.
+//! The values of a registry: entries, their owners, and news for clients that wait or watch.
 //!
 //! Made by `registry.rs`, sent by the services.
 
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::names::name::Name;
 use atoll_transport::Node;
 
-/// A client of a name service: what it registered lasts as long as it does. The service fills it in, not the client.
+/// A client of a name service, whose entries last as long as it does. The service fills this in, not the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Owner {
-    /// Where it runs.
+    /// The node on which it runs.
     pub node: Node,
-    /// Its process's number there.
+    /// The number of the process on that node.
     pub process: u32,
-    /// Its connection's number with its node's name service; no other one has it.
+    /// The number of its connection with its node's name service, which no other one has.
     pub connection: u64,
 }
 
@@ -26,42 +26,42 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A name and what it stands for.
+/// A name with its value and owner.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// The name.
     pub name: Name,
-    /// What its owner wants known: an address, a process's id, a capability; at most
-    /// [`MOST_VALUE`](super::MOST_VALUE) bytes.
+    /// The value that the owner publishes: an address, a process's id, a capability; at most [`MOST_VALUE`](super::MOST_VALUE)
+    /// bytes.
     #[serde(with = "serde_bytes")]
     pub value: Vec<u8>,
-    /// Who registered it.
+    /// The owner.
     pub owner: Owner,
-    /// The change that this was, counted in its registry. The same name registered again has another one.
+    /// The number of the change that registered it, counted in its registry. The same name registered again has another one.
     pub serial: u64,
 }
 
-/// A look-up that waits.
+/// The number of a look-up that waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct WaiterId(pub u64);
 
-/// A watch.
+/// The number of a watch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct WatchId(pub u64);
 
-/// Something that changed, with its number: changes are counted from 1 in each registry.
+/// A change, with its number: changes are counted from 1 in each registry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change {
     /// An entry was registered; its serial is the change's.
     Added(Entry),
-    /// One was unregistered, or its owner is gone.
+    /// An entry was unregistered, or its owner is gone.
     Removed {
         /// The entry's name.
         name: Name,
         /// The change's number.
         serial: u64,
     },
-    /// Changes were not fetched in time, and those up to this one are lost: look up all that match.
+    /// Changes were not fetched in time, and those up to this one are lost: look up all entries that match.
     Missed {
         /// The number of the last change that is lost.
         serial: u64,
@@ -69,7 +69,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Its number.
+    /// The change's number.
     pub fn serial(&self) -> u64 {
         match self {
             Change::Added(entry) => entry.serial,
@@ -78,11 +78,11 @@ impl Change {
     }
 }
 
-/// What a client fetches after it watched.
+/// The news that a watching client fetches.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct News {
-    /// Whose pattern matches.
+    /// The watch whose pattern matches.
     pub watch: WatchId,
-    /// What changed.
+    /// The change.
     pub change: Change,
 }

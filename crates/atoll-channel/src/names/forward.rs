@@ -1,7 +1,7 @@
-//! The loop of the global level at every node but 0: hands its clients' requests on to node 0, over one link.
+//! The loop of the global level at every node but 0: passes its clients' requests on to node 0, over one link.
 //!
-//! It has a thread of its own, so that a node 0 that is slow, or gone, holds up global requests alone. `level.rs` is the
-//! other end of the link. A link that fails is not used again: node 0 has forgotten then what came over it.
+//! The loop has a thread of its own, so that a node 0 that is slow or gone delays only global requests. `level.rs` is the other
+//! end of the link. A link that fails is not used again, since node 0 has then forgotten what came over it.
 //!
 //! Source: the barrelfish paper, section 6.8.2 and figure 6.3 (a co-processor's request goes through the host's driver).
 
@@ -21,14 +21,14 @@ use crate::service::{CallError, ClientId};
 use atoll_transport::Channel;
 use atoll_transport::LinkError;
 
-/// How long node 0 may take for an answer before it is given up.
+/// The longest time that node 0 may take for an answer before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What other threads hand to the loop.
+/// An event that other threads hand to the loop.
 pub(super) enum ToForward {
     /// A process of this node.
     Process(Owner, Box<Channel>, Bell),
-    /// A link to node 0: for calls, and the bell.
+    /// Links to node 0: for calls, and for the bell.
     Uplink(AnyLink, AnyLink),
     /// The bell of the link with this number rang.
     Rang(u64),
@@ -40,7 +40,7 @@ pub(super) enum ToForward {
 struct Uplink {
     calls: NodeNamesClient<AnyLink>,
     number: u64,
-    /// Its bell is listened for as long as this is held.
+    /// Keeps the link's bell listened for.
     _heard: Heard,
 }
 
@@ -55,23 +55,23 @@ pub(super) struct Forward {
 /// A process of this node.
 struct Process {
     owner: Owner,
-    /// The link over which it made its first request: only node 0 behind that one knows of it.
+    /// The number of the link over which it made its first request: only node 0 behind that link knows of it.
     link: Option<u64>,
 }
 
-/// What is there of a link to node 0.
+/// The state of the link to node 0.
 struct Up {
     link: Option<Uplink>,
-    /// Links so far.
+    /// The number of links so far.
     count: u64,
-    /// Why there is none.
+    /// The reason why there is none.
     why: String,
-    /// It was lost just now, and those who wait do not know.
+    /// Whether it was lost just now, and waiting clients have not been told.
     lost: bool,
 }
 
 impl Up {
-    /// Asks node 0.
+    /// Sends a call to node 0.
     fn call<T>(
         &mut self,
         call: impl FnOnce(&mut NodeNamesClient<AnyLink>) -> Result<T, CallError>,
@@ -79,7 +79,7 @@ impl Up {
         let Some(link) = &mut self.link else { return Err(GlobalLost { why: self.why.clone() }) };
         call(&mut link.calls).map_err(|e| {
             let why = e.to_string();
-            // What is wrong with one request says nothing of the link.
+            // An error of one request does not concern the link.
             if matches!(&e, CallError::Link { why, .. } if !matches!(why, LinkError::TooLong { .. })) {
                 self.lose(why.clone());
             }
@@ -102,7 +102,7 @@ impl Forward {
     }
 
     fn add(&mut self, owner: Owner, channel: Box<Channel>, bell: Bell) {
-        // An error: it is gone again, or cannot be watched; dropping its channel tells it.
+        // An error means that it is gone again, or cannot be watched; dropping its channel tells it.
         if let Ok(client) = self.outlet.clients.add(*channel) {
             self.who.insert(client, Process { owner, link: None });
             self.bells.insert(remote(owner), bell);
@@ -133,13 +133,13 @@ impl Forward {
         }
     }
 
-    /// Rings for those of this node's clients that have something at node 0.
+    /// Rings for those clients of this node that have something to fetch at node 0.
     fn rang(&mut self, link: u64) {
         if self.up.link.as_ref().is_none_or(|up| up.number != link) {
             return;
         }
         loop {
-            // An error: the link is lost, and all are told.
+            // An error means that the link is lost, of which all are told.
             let (roused, more) = self.up.call(NodeNamesClient::roused).unwrap_or_default();
             for of in roused {
                 if let Some(bell) = self.bells.get(&of) {
@@ -180,14 +180,14 @@ impl Serving for Forward {
         if self.outlet.clients.serve(client, NamesService(&mut forwarded)).is_err() {
             self.who.remove(&client);
             self.bells.remove(&of);
-            // Without a link, node 0 has seen to it already.
+            // Without a link, node 0 has already noticed.
             let _ = self.up.call(|up| up.gone(of));
         }
     }
 
     fn ring(&mut self) {
         if std::mem::take(&mut self.up.lost) {
-            // What they wait for will not come; asking, they are told.
+            // Answers will not come; clients are told when they ask.
             self.bells.values().for_each(|bell| bell.ring(BELL_GLOBAL));
         }
     }
@@ -197,7 +197,7 @@ fn remote(owner: Owner) -> Remote {
     Remote { process: owner.process, connection: owner.connection }
 }
 
-/// Node 0's registry, and for which of this node's processes it is asked.
+/// Node 0's registry, and the process of this node for which it is asked.
 struct Forwarded<'a> {
     up: &'a mut Up,
     process: &'a mut Process,

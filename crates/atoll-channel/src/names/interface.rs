@@ -1,7 +1,8 @@
-//! What is said to a name service: by its clients, and by the name services of other nodes to node 0's.
+//! The interfaces of a name service: for its clients, and, at node 0, for the name services of other nodes.
 //!
-//! Both are plain requests with answers at once. Who waits or watches is told over another channel, the *bell*, that there
-//! is something to fetch: a bell that finds its ring full may be dropped, as one that was not heard yet says the same.
+//! Both have plain requests that are answered at once. A client that waits or watches is told over another channel, the *bell*,
+//! that there is something to fetch. A ring may be dropped if the bell's channel is full, since one that was not heard yet says
+//! the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,30 +14,30 @@ use crate::names::pattern::Pattern;
 use crate::names::registry::{LimitError, NoSuchWaiter, Page, RegisterError, UnregisterError, Wait};
 use atoll_transport::DEFAULT_LINES;
 
-/// Bytes of an answer's entries or changes. Whole answers fit into an empty ring of a channel by default, of which a
-/// sender has three quarters for sure: a service never waits for a client to take one.
+/// The bytes of an answer's entries or changes. Whole answers fit into an empty ring of a default channel, three quarters of
+/// which a sender certainly has: a service never waits for a client to take one.
 pub(super) const PAGE: usize = 2300;
 
 const _: () =
     assert!(PAGE > MOST_VALUE + MOST_SERVICE + 100 && PAGE + 100 < DEFAULT_LINES as usize * 56 * 3 / 4);
 
-/// Kind of a bell's message: it is about names of the node.
+/// The kind of a bell's message about names of the node.
 pub(super) const BELL_LOCAL: u16 = 1;
-/// It is about global names.
+/// The kind of a bell's message about global names.
 pub(super) const BELL_GLOBAL: u16 = 2;
 
-/// Clients in one answer: 15 bytes each at most, so that it fits as well.
+/// The most clients in one answer: 15 bytes each at most, so that the answer fits as well.
 pub(super) const MOST_ROUSED: usize = PAGE / 15;
 
-/// Global names cannot be asked for; those of the node can.
+/// The error that global names cannot be reached, while those of the node can.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[error("the global names, kept at node 0, cannot be reached: {why}")]
 pub struct GlobalLost {
-    /// What became of the link.
+    /// The reason why the link is not there.
     pub why: String,
 }
 
-/// What came of a request: of the node's names an answer, always; of global ones perhaps none.
+/// The result of a request: always an answer for the node's names, but for global ones possibly none.
 pub(super) type Reached<T> = Result<T, GlobalLost>;
 
 /// A client of another node: see [`Owner`](super::Owner).
@@ -46,7 +47,7 @@ pub(super) struct Remote {
     pub(super) connection: u64,
 }
 
-/// What a client asks of either level. As [`Registry`](super::Registry).
+/// The requests of a client to either level, as [`Registry`](super::Registry) has them.
 #[interface(version = 1)]
 pub(super) trait Names {
     fn register(&mut self, name: Name, value: &[u8]) -> Reached<Result<u64, RegisterError>>;
@@ -61,7 +62,7 @@ pub(super) trait Names {
     fn fetch(&mut self) -> Reached<(Vec<News>, bool)>;
 }
 
-/// What the name service of another node asks of node 0's, for its clients.
+/// The requests of another node's name service to that of node 0, for its clients.
 #[interface(version = 1)]
 pub(super) trait NodeNames {
     fn register(&mut self, of: Remote, name: Name, value: &[u8]) -> Result<u64, RegisterError>;
@@ -75,10 +76,10 @@ pub(super) trait NodeNames {
     fn unwatch(&mut self, of: Remote, watch: WatchId) -> bool;
     fn fetch(&mut self, of: Remote) -> (Vec<News>, bool);
 
-    /// Some of the node's clients that have something to fetch since the last call, and whether there are more.
+    /// Some of the node's clients that have had something to fetch since the last call, and whether there are more.
     fn roused(&mut self) -> (Vec<Remote>, bool);
 
-    /// A client has gone.
+    /// Tells that a client is gone.
     #[oneway]
     fn gone(&mut self, of: Remote);
 }

@@ -1,6 +1,6 @@
-//! A registry that is kept here, as its clients call it: each request done for whom it comes from.
+//! A registry that is kept here, as the interface of its clients: each request is made for the client it comes from.
 //!
-//! The loop is `level.rs`; `forward.rs` answers the same requests with another node's registry.
+//! The loop is `level.rs`; `forward.rs` answers the same requests from another node's registry.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::names::registry::{
 };
 use atoll_transport::Node;
 
-/// A registry, and which of the node's processes asks.
+/// A registry, and the process of the node that asks.
 pub(super) struct Kept<'a> {
     pub(super) registry: &'a mut Registry,
     pub(super) owner: Owner,
@@ -61,11 +61,11 @@ impl Names for Kept<'_> {
     }
 }
 
-/// The global registry, and which other node asks: it speaks for its own processes alone, whatever it says.
+/// The global registry, and the other node that asks: it can ask for its own processes only, whatever it claims.
 pub(super) struct KeptForNode<'a> {
     pub(super) registry: &'a mut Registry,
     pub(super) node: Node,
-    /// Its processes that have something to fetch.
+    /// The node's processes that have something to fetch.
     pub(super) roused: &'a mut BTreeSet<Remote>,
 }
 

@@ -1,6 +1,6 @@
 //! The loop of a level whose registry is kept here: the node's own names, and at node 0 the global ones.
 //!
-//! One thread has the registry to itself. It does each request at once (`kept.rs`), so the node's names never wait for
+//! One thread has the registry to itself. It serves each request at once (`kept.rs`), so the node's names never wait for
 //! another node. `service.rs` starts it.
 
 use std::collections::{BTreeSet, HashMap};
@@ -14,7 +14,7 @@ use crate::service::ClientId;
 use atoll_transport::Channel;
 use atoll_transport::Node;
 
-/// What other threads hand to the loop of a level.
+/// An event that other threads hand to the loop of a level.
 pub(super) enum ToLevel {
     /// A process of this node.
     Process(Owner, Box<Channel>, Bell),
@@ -22,24 +22,24 @@ pub(super) enum ToLevel {
     Node(Node, Box<Channel>, Bell),
     /// Another node, over a link for its calls.
     NodeBy(Node, AnyLink, Bell),
-    /// Something came over such a link.
+    /// A message came over such a link.
     Link(FromLink),
 }
 
-/// Who a client is.
+/// The identity of a client.
 enum Who {
     Process(Owner),
     Node(Node),
 }
 
-/// A node with a link to here.
+/// A node with a link to this one.
 struct Linked {
     client: NodeClient,
     bell: Bell,
     roused: BTreeSet<Remote>,
 }
 
-/// How a node's calls come.
+/// The means by which a node's calls come.
 enum NodeClient {
     Channel(ClientId),
     Link(LinkClient),
@@ -54,10 +54,10 @@ impl NodeClient {
     }
 }
 
-/// A registry and all who may ask it.
+/// A registry and all clients that may ask it.
 pub(super) struct LevelLoop {
     node: Node,
-    /// What its bells say.
+    /// The kind of its bells' messages.
     kind: u16,
     registry: Registry,
     outlet: Outlet<ToLevel>,
@@ -73,14 +73,14 @@ impl LevelLoop {
     }
 
     fn add_process(&mut self, owner: Owner, channel: Box<Channel>, bell: Bell) {
-        // An error: it is gone again, or cannot be watched; dropping its channel tells it.
+        // An error means that it is gone again, or cannot be watched; dropping its channel tells it.
         if let Ok(client) = self.outlet.clients.add(*channel) {
             self.who.insert(client, Who::Process(owner));
             self.bells.insert(owner, bell);
         }
     }
 
-    /// A node that is linked anew has lost what it had.
+    /// Adds a node. One that is linked again has lost what it had before.
     fn add_node(&mut self, node: Node, bell: Bell, add: impl FnOnce(&mut LevelLoop) -> Option<NodeClient>) {
         if let Some(old) = self.nodes.remove(&node) {
             let old = old.client.id();
@@ -94,7 +94,7 @@ impl LevelLoop {
         }
     }
 
-    /// Does what a node said over a link. One that is not served any more is told by its thread.
+    /// Serves a node's message from a link. The thread of a node that is no longer served tells it.
     fn serve_link(&mut self, client: ClientId, said: Said) {
         let Some(Who::Node(node)) = self.who.get(&client) else { return };
         let node = *node;
@@ -107,7 +107,7 @@ impl LevelLoop {
         }
     }
 
-    /// Forgets a client that is gone, with what it had.
+    /// Forgets a client that is gone, with its entries.
     fn gone(&mut self, client: ClientId) {
         match self.who.remove(&client) {
             Some(Who::Process(owner)) => {

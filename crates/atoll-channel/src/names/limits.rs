@@ -1,25 +1,25 @@
-//! What a client may take of a name service, so that none can exhaust it.
+//! The limits of a name service's clients, so that none can exhaust it.
 //!
-//! Kept by `registry.rs`; `name.rs` knows the length of a name.
+//! `registry.rs` enforces them; `name.rs` checks the length of a name.
 
-/// Bytes of a service's name at most.
+/// The most bytes of a service's name.
 pub const MOST_SERVICE: usize = 64;
-/// Bytes of an entry's value at most: room for an address of a transport, and for a capability. An answer with one entry
+/// The most bytes of an entry's value: enough for an address of a transport, and for a capability. An answer with one entry
 /// fits into an empty ring, so no service waits for a client to take it.
 pub const MOST_VALUE: usize = 2048;
 
-/// How much a registry holds.
+/// The limits of a registry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Entries of all owners together.
+    /// The most entries of all owners together.
     pub entries: usize,
-    /// Entries of one owner.
+    /// The most entries of one owner.
     pub entries_each: usize,
-    /// Look-ups of one owner that wait, or whose answers it has not fetched.
+    /// The most look-ups of one owner that wait, or whose answers it has not fetched.
     pub waiters_each: usize,
-    /// Watches of one owner.
+    /// The most watches of one owner.
     pub watches_each: usize,
-    /// Changes of one watch that its owner has not fetched.
+    /// The most changes of one watch that its owner has not fetched.
     pub changes_each: usize,
 }
 

@@ -1,12 +1,12 @@
-//! Names: how a process finds a service of its own node or of any, waits until there is one, and sees it go.
+//! Names, by which a process finds a service of its own node or of any, waits until there is one, and sees it go.
 //!
-//! Two levels: entries of one node, which never leave it, and global ones, which are kept at node 0. `registry.rs` is
-//! what either level does, without clock or system call; `name.rs` and `pattern.rs` are what it is asked for. A node's
-//! processes reach both through [`NameClient`] and their node's [`NameService`], which at any other node than 0 hands
-//! global requests on (`forward.rs`).
+//! There are two levels: entries of one node, which never leave it, and global ones, which are kept at node 0. `registry.rs`
+//! implements a level, without clock or system call; `name.rs` and `pattern.rs` are its keys. A node's processes reach both
+//! levels through [`NameClient`] and their node's [`NameService`], which at any other node than 0 passes global requests on
+//! (`forward.rs`).
 //!
-//! A name's node is where its owner runs, and nobody can register one for another node. What a process registered goes
-//! when it does, and what a node's processes registered globally when the node does.
+//! A name's node is the one on which its owner runs, and nobody can register a name for another node. A process's entries go
+//! with the process; the global entries of a node's processes go with the node.
 //!
 //! Source: the barrelfish paper, sections 3.3.2 and 6.8.2, figure 6.3.
 

@@ -1,6 +1,6 @@
-//! The registry beside a slow, obvious one: lists searched from end to end, and a log of everything that changed.
+//! Tests the registry against a slow and obvious one: lists that are searched from end to end, and a log of all changes.
 //!
-//! Random clients of two nodes register, look up, wait, watch, fetch and go; both must say the same.
+//! Random clients of two nodes register, look up, wait, watch, fetch and go; both registries must answer alike.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ use atoll_transport::Node;
 const LIMITS: Limits =
     Limits { entries: 12, entries_each: 6, waiters_each: 3, watches_each: 2, changes_each: 4 };
 
-/// Everything in the order in which it came.
+/// The slow registry, with everything in the order in which it came.
 #[derive(Default)]
 struct Slow {
     entries: Vec<Entry>,
@@ -237,7 +237,7 @@ proptest! {
                 }
                 Step::LookUp(pattern) => {
                     prop_assert_eq!(registry.look_up(&pattern).cloned(), slow.first(&pattern));
-                    // In pages of one, and all at once.
+                    // Fetched in pages of one, and all at once.
                     let mut entries: Vec<Entry> = Vec::new();
                     loop {
                         let page = registry.look_up_all(&pattern, entries.last().map(|e| &e.name), 0);
@@ -326,7 +326,7 @@ fn a_hostile_owner_fills_its_own_part_only() {
     }
     assert_eq!(refused, 300 - (6 + 3 + 2));
     assert!(registry.register(client(2), Name::of("y", Node(0), 0), Vec::new()).is_ok());
-    // It watches its own changes and never fetches.
+    // The client watches its own changes and never fetches.
     for _ in 0..1000 {
         let name = Name::of("x", Node(0), 0);
         registry.unregister(client(0), &name).unwrap();

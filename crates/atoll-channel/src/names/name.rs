@@ -1,4 +1,4 @@
-//! A name: which service, at which node, the how manieth there. Written `service@node.instance`, as in `dma@2.0`.
+//! A name: a service, its node, and its number there. Written `service@node.instance`, as in `dma@2.0`.
 //!
 //! `pattern.rs` leaves parts of it open. A name comes from a peer as text, and is checked like any other text.
 //!
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::names::limits::MOST_SERVICE;
 use atoll_transport::Node;
 
-/// A service's name, 1 to [`MOST_SERVICE`] letters, digits, `-`, `_`, `.` and `/` (ASCII); its node; and its number
-/// among those of this name there. Ordered by service, node, instance.
+/// A service's name, 1 to [`MOST_SERVICE`] letters, digits, `-`, `_`, `.` and `/` (ASCII); its node; and its number among those
+/// of this name there. Ordered by service, node, instance.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name {
@@ -22,19 +22,19 @@ pub struct Name {
     instance: u32,
 }
 
-/// Where a text is no name or pattern, and why.
+/// The reason why a text is no name or pattern, and the place in the text.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error("{text:?} is no name: {problem}, at byte {position}")]
 pub struct NameError {
-    /// The text, or as much of it as is needed.
+    /// The text, or its beginning if it is long.
     pub text: String,
-    /// Bytes before what is wrong.
+    /// The number of bytes before the error.
     pub position: usize,
-    /// What is wrong there.
+    /// The error at that place.
     pub problem: Problem,
 }
 
-/// What is wrong with a name or pattern.
+/// The errors of names and patterns.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Problem {
     /// There is no service.
@@ -43,27 +43,27 @@ pub enum Problem {
     /// The service is too long.
     #[error("the service is longer than {MOST_SERVICE} bytes")]
     LongService,
-    /// A character that no service has.
+    /// The character cannot be in a service's name.
     #[error("{0:?} is none of letters, digits, '-', '_', '.' and '/'")]
     Character(char),
-    /// A name says its node.
+    /// A name needs a node.
     #[error("'@' and the node are missing")]
     NoNode,
-    /// A name says its instance.
+    /// A name needs an instance.
     #[error("'.' and the instance are missing")]
     NoInstance,
-    /// No number.
+    /// The text is not a number.
     #[error("this must be a number from 0 to 4294967295, without leading zeros")]
     Number,
-    /// A star where there can be none.
+    /// There can be no star here.
     #[error("'*' is for patterns, at the end of a part")]
     Star,
 }
 
 impl NameError {
-    /// For a `text` of any length.
+    /// The error for a `text` of any length.
     pub(super) fn new(text: &str, position: usize, problem: Problem) -> NameError {
-        // An error of a hostile peer's text is not to be long either.
+        // The error of a hostile peer's text must not be long either.
         NameError { text: text.chars().take(MOST_SERVICE + 32).collect(), position, problem }
     }
 }
@@ -75,28 +75,28 @@ impl Name {
         Ok(Name { service: service.to_owned(), node, instance })
     }
 
-    /// Of parts that were checked.
+    /// The name of parts that were checked.
     pub(super) fn of(service: &str, node: Node, instance: u32) -> Name {
         Name { service: service.to_owned(), node, instance }
     }
 
-    /// The service.
+    /// The service's name.
     pub fn service(&self) -> &str {
         &self.service
     }
 
-    /// Where it runs.
+    /// The node on which the service runs.
     pub fn node(&self) -> Node {
         self.node
     }
 
-    /// Its number among those of its service at its node.
+    /// The number among those of its service at its node.
     pub fn instance(&self) -> u32 {
         self.instance
     }
 }
 
-/// `service` can be a service's name, or where and why not.
+/// Checks that `service` can be a service's name; the error has place and problem.
 pub(super) fn check_service(service: &str) -> Result<(), (usize, Problem)> {
     if service.is_empty() {
         return Err((0, Problem::NoService));
@@ -110,7 +110,7 @@ pub(super) fn check_service(service: &str) -> Result<(), (usize, Problem)> {
     }
 }
 
-/// A number as `Display` writes it, so that every name has one text.
+/// Parses a number as `Display` writes it, so that every name has only one text.
 pub(super) fn number(text: &str) -> Result<u32, Problem> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !digits || (text.len() > 1 && text.starts_with('0')) {
@@ -119,7 +119,7 @@ pub(super) fn number(text: &str) -> Result<u32, Problem> {
     text.parse().map_err(|_| Problem::Number)
 }
 
-/// The parts of a name's or pattern's text: service, and where there are, node and instance with their positions.
+/// The parts of the text of a name or pattern: service and, where present, node and instance with their positions.
 pub(super) struct Split<'a> {
     pub(super) service: &'a str,
     pub(super) node: Option<(usize, &'a str)>,

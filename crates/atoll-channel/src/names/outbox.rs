@@ -1,4 +1,4 @@
-//! What one client is to be told and has not fetched yet: bounded for each of its watches, which say so when they lose
+//! The outbox of one client: news that it has not fetched yet, bounded for each of its watches, which report when they lose
 //! some.
 //!
 //! `registry.rs` has one for every client that waits or watches.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::names::entry::{Change, Entry, News, WaiterId, WatchId};
 
-/// A change of entries that other clients' changes share.
+/// A change, whose entry is shared with other clients' changes.
 enum Item {
     Added(Arc<Entry>),
     Removed(Arc<Entry>, u64),
@@ -16,7 +16,7 @@ enum Item {
 }
 
 impl Item {
-    /// Bytes that it takes in a message, generously.
+    /// The most bytes that it takes in a message.
     fn cost(&self) -> usize {
         match self {
             Item::Added(entry) => cost(entry),
@@ -34,10 +34,10 @@ impl Item {
     }
 }
 
-/// What a change takes in a message beside its service and its value: numbers of at most 10 bytes each.
+/// The most bytes that a change takes in a message besides its service and its value: numbers of at most 10 bytes each.
 const OVERHEAD: usize = 96;
 
-/// Bytes that an entry takes in a message, generously.
+/// The most bytes that an entry takes in a message.
 pub(super) fn cost(entry: &Entry) -> usize {
     entry.name.service().len() + entry.value.len() + OVERHEAD
 }
@@ -47,43 +47,43 @@ pub(super) fn cost(entry: &Entry) -> usize {
 pub(super) struct Outbox {
     answers: BTreeMap<WaiterId, Arc<Entry>>,
     changes: VecDeque<(WatchId, Item)>,
-    /// How many changes of each watch there are; every watch of the client is here.
+    /// The number of changes of each watch; every watch of the client is in this map.
     queued: HashMap<WatchId, usize>,
 }
 
 impl Outbox {
-    /// Answers to be fetched.
+    /// The number of answers to be fetched.
     pub(super) fn answers(&self) -> usize {
         self.answers.len()
     }
 
-    /// Watches, with or without changes.
+    /// The number of watches, with or without changes.
     pub(super) fn watches(&self) -> usize {
         self.queued.len()
     }
 
-    /// A waiter's answer.
+    /// Adds a waiter's answer.
     pub(super) fn found(&mut self, waiter: WaiterId, entry: Arc<Entry>) {
         self.answers.insert(waiter, entry);
     }
 
-    /// Takes a waiter's answer out.
+    /// Removes a waiter's answer.
     pub(super) fn take_answer(&mut self, waiter: WaiterId) -> Option<Entry> {
         self.answers.remove(&waiter).map(Arc::unwrap_or_clone)
     }
 
-    /// From here on there can be changes of this watch.
+    /// Begins a watch, which can have changes from now on.
     pub(super) fn begin(&mut self, watch: WatchId) {
         self.queued.insert(watch, 0);
     }
 
-    /// Forgets a watch and its changes; false if there is none.
+    /// Removes a watch and its changes; returns false if there is none.
     pub(super) fn end(&mut self, watch: WatchId) -> bool {
         self.changes.retain(|(of, _)| *of != watch);
         self.queued.remove(&watch).is_some()
     }
 
-    /// A change of a watch that has at most `most` of them: `entry` was added, or removed by change `removed`.
+    /// Adds a change of a watch, which keeps at most `most`: `entry` was added, or removed by change `removed`.
     pub(super) fn changed(&mut self, watch: WatchId, entry: &Arc<Entry>, removed: Option<u64>, most: usize) {
         let Some(queued) = self.queued.get_mut(&watch) else { return };
         let item = if *queued < most {
@@ -93,7 +93,7 @@ impl Outbox {
                 Some(serial) => Item::Removed(entry.clone(), serial),
             }
         } else {
-            // All of them: those behind a gap would be changes of entries that the client does not know.
+            // All changes are dropped: those after a gap would be changes of entries that the client does not know.
             *queued = 0;
             self.changes.retain(|(of, _)| *of != watch);
             Item::Missed(removed.unwrap_or(entry.serial))
@@ -101,8 +101,8 @@ impl Outbox {
         self.changes.push_back((watch, item));
     }
 
-    /// Takes out the oldest changes, some `budget` bytes of them at most, but at least one if there is one; and whether
-    /// there are more.
+    /// Takes out the oldest changes, up to about `budget` bytes but at least one if there is one; also returns whether there
+    /// are more.
     pub(super) fn take(&mut self, mut budget: usize) -> (Vec<News>, bool) {
         let mut news = Vec::new();
         while let Some((watch, item)) = self.changes.pop_front() {

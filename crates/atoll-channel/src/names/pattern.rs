@@ -1,5 +1,5 @@
-//! A pattern: a name with parts left open. `dma@2.*` is any instance on node 2, `dma@*.0` the first of any node,
-//! `bench/*@*.*` whatever begins with `bench/`. `dma@2` and `dma` are short for `dma@2.*` and `dma@*.*`.
+//! A pattern: a name with parts left open. `dma@2.*` is any instance on node 2, `dma@*.0` the first of any node, `bench/*@*.*`
+//! all that begin with `bench/`. `dma@2` and `dma` are short for `dma@2.*` and `dma@*.*`.
 //!
 //! Stands on `name.rs`; `registry.rs` looks up by it.
 //!
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::name::{Name, NameError, Problem, check_service, number, split};
 use atoll_transport::Node;
 
-/// Which names are meant.
+/// A pattern, which selects names.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
@@ -22,26 +22,26 @@ pub struct Pattern {
     instance: Number,
 }
 
-/// Which services.
+/// The services that a pattern selects.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Service {
-    /// This one.
+    /// The service with this name.
     Exactly(String),
-    /// Those that begin with this, which may be nothing.
+    /// The services whose names begin with this text, which may be empty.
     Beginning(String),
 }
 
-/// Which nodes or instances.
+/// The nodes or instances that a pattern selects.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Number {
-    /// This one.
+    /// The one with this number.
     Exactly(u32),
-    /// Any.
+    /// All.
     Any,
 }
 
 impl Number {
-    /// The least and the greatest that is meant.
+    /// The least and the greatest number selected.
     pub(super) fn range(self) -> (u32, u32) {
         match self {
             Number::Exactly(number) => (number, number),
@@ -71,7 +71,7 @@ impl Service {
 }
 
 impl Pattern {
-    /// Instances `instance` of `service` at `node`.
+    /// The pattern of `instance` of `service` at `node`.
     pub fn new(service: Service, node: Number, instance: Number) -> Result<Pattern, NameError> {
         match service.check() {
             Ok(()) => Ok(Pattern { service, node, instance }),
@@ -79,17 +79,17 @@ impl Pattern {
         }
     }
 
-    /// Any instance of `service` anywhere.
+    /// The pattern of all instances of `service` anywhere.
     pub fn service(service: &str) -> Result<Pattern, NameError> {
         Pattern::new(Service::Exactly(service.to_owned()), Number::Any, Number::Any)
     }
 
-    /// Any instance of `service` at `node`.
+    /// The pattern of all instances of `service` at `node`.
     pub fn at(service: &str, node: Node) -> Result<Pattern, NameError> {
         Pattern::new(Service::Exactly(service.to_owned()), Number::Exactly(node.0), Number::Any)
     }
 
-    /// `name` is meant.
+    /// Whether the pattern selects `name`.
     pub fn matches(&self, name: &Name) -> bool {
         let service = match &self.service {
             Service::Exactly(this) => name.service() == this,
@@ -98,7 +98,7 @@ impl Pattern {
         service && self.node.matches(name.node().0) && self.instance.matches(name.instance())
     }
 
-    /// Which services, nodes and instances are meant.
+    /// The services, nodes and instances that it selects.
     pub fn parts(&self) -> (&Service, Number, Number) {
         (&self.service, self.node, self.instance)
     }

@@ -1,8 +1,8 @@
-//! A registry: names and what they stand for, look-ups that wait, and watches. No clock, no thread, no system call.
+//! A registry: names with their values, look-ups that wait, and watches. No clock, no thread, no system call.
 //!
-//! Each level of a name service drives one with its clients' requests; `model.rs` compares it with a slow one. Who
-//! waits or watches is not called back: its news are kept for it (`outbox.rs`), and `roused` says who has some. A look-up
-//! of one service takes two searches in trees; registering looks at every waiter and watch, which `Limits` bound.
+//! Each level of a name service drives one with its clients' requests; `model.rs` compares it with a slow one. A client that
+//! waits or watches is not called back: its news are kept for it (`outbox.rs`), and `roused` tells which clients have some. A
+//! look-up of one service takes two searches in trees; registering checks every waiter and watch, which `Limits` bound.
 //!
 //! Source: the barrelfish paper, section 6.8.2.
 
@@ -19,40 +19,40 @@ use crate::names::outbox::{Outbox, cost};
 use crate::names::pattern::{Pattern, Service};
 use atoll_transport::Node;
 
-/// A client has, or all of them have, as much as is allowed.
+/// The errors of limits: a client has reached one, or all of them together have.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LimitError {
-    /// Entries of all clients.
+    /// All clients together have as many entries as allowed.
     #[error("the name service is full: it has {0} entries")]
     Entries(u64),
-    /// Entries of this one.
+    /// This client has as many entries as allowed.
     #[error("this client has {0} entries already, and no client may have more")]
     EntriesEach(u64),
-    /// Look-ups that wait or are answered.
+    /// This client has as many look-ups as allowed that wait or are answered.
     #[error("this client waits for {0} look-ups already: fetch or cancel some first")]
     Waiters(u64),
-    /// Watches.
+    /// This client has as many watches as allowed.
     #[error("this client has {0} watches already: end some first")]
     Watches(u64),
 }
 
-/// Why a name was not registered.
+/// The reasons why a name was not registered.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RegisterError {
-    /// Somebody was first.
+    /// Another client has registered it.
     #[error("{name} is registered already, by {by}")]
     Taken {
         /// The name.
         name: Name,
-        /// Whose it is.
+        /// The name's owner.
         by: Owner,
     },
-    /// A name's node is where its owner runs.
+    /// The name's node is not the one on which the client runs.
     #[error("{name} can only be registered by a process on its own node, and this one is on {owner}")]
     OtherNode {
         /// The name.
         name: Name,
-        /// Where the client runs.
+        /// The node on which the client runs.
         owner: Node,
     },
     /// The value is too long.
@@ -60,26 +60,26 @@ pub enum RegisterError {
     LongValue {
         /// The name.
         name: Name,
-        /// Bytes of the value.
+        /// The bytes of the value.
         length: u64,
     },
-    /// There are too many.
+    /// A limit is reached.
     #[error("{0}")]
     Limit(#[from] LimitError),
 }
 
-/// Why a name was not unregistered.
+/// The reasons why a name was not unregistered.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum UnregisterError {
-    /// There is none.
+    /// The name is not registered.
     #[error("{0} is not registered")]
     NotThere(Name),
-    /// It belongs to somebody else.
+    /// The name belongs to another client.
     #[error("{name} was registered by {by}, and only its owner can unregister it")]
     NotYours {
         /// The name.
         name: Name,
-        /// Whose it is.
+        /// The name's owner.
         by: Owner,
     },
 }
@@ -89,27 +89,27 @@ pub enum UnregisterError {
 #[error("no such look-up waits")]
 pub struct NoSuchWaiter;
 
-/// What a look-up that may wait comes to at once.
+/// The result of a look-up that may wait.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wait {
     /// There is a match already.
     Found(Entry),
-    /// There will be an answer when there is.
+    /// An answer will follow when there is a match.
     Later(WaiterId),
 }
 
 /// Some of the entries that match a pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Page {
-    /// By name.
+    /// The entries, ordered by name.
     pub entries: Vec<Entry>,
-    /// There are more behind the last one.
+    /// Whether there are more after the last one.
     pub more: bool,
-    /// The registry's last change: a watch's changes up to this one are in the entries.
+    /// The registry's last change: the entries include a watch's changes up to this one.
     pub serial: u64,
 }
 
-/// What a client has.
+/// The data of a client.
 #[derive(Default)]
 struct Client {
     names: BTreeSet<Name>,
@@ -117,10 +117,10 @@ struct Client {
     outbox: Outbox,
 }
 
-/// Where its instances are.
+/// The instances of a service, by node and number.
 type Instances = BTreeMap<(Node, u32), Arc<Entry>>;
 
-/// A registry.
+/// A registry of names.
 #[derive(Default)]
 pub struct Registry {
     limits: Limits,
@@ -129,20 +129,20 @@ pub struct Registry {
     clients: HashMap<Owner, Client>,
     waiters: BTreeMap<WaiterId, (Owner, Pattern)>,
     watches: BTreeMap<WatchId, (Owner, Pattern)>,
-    /// Changes so far.
+    /// The number of changes so far.
     serial: u64,
-    /// Waiters and watches so far.
+    /// The number of waiters and watches so far.
     ids: u64,
     roused: BTreeSet<Owner>,
 }
 
 impl Registry {
-    /// An empty one.
+    /// An empty registry.
     pub fn new(limits: Limits) -> Registry {
         Registry { limits, ..Registry::default() }
     }
 
-    /// Registers `name` for `owner`; returns the change's number. All that wait for such a name are answered.
+    /// Registers `name` for `owner`; returns the change's number. Waiting look-ups that match are answered.
     pub fn register(&mut self, owner: Owner, name: Name, value: Vec<u8>) -> Result<u64, RegisterError> {
         if name.node() != owner.node {
             return Err(RegisterError::OtherNode { name, owner: owner.node });
@@ -181,7 +181,7 @@ impl Registry {
         Ok(self.serial)
     }
 
-    /// Takes back what `owner` registered; returns the change's number.
+    /// Unregisters a name of `owner`; returns the change's number.
     pub fn unregister(&mut self, owner: Owner, name: &Name) -> Result<u64, UnregisterError> {
         match self.get(name) {
             None => Err(UnregisterError::NotThere(name.clone())),
@@ -198,13 +198,13 @@ impl Registry {
         }
     }
 
-    /// The first entry by service, node and instance that matches.
+    /// The first entry that matches, by service, node and instance.
     pub fn look_up(&self, pattern: &Pattern) -> Option<&Entry> {
         self.matching(pattern, None).next().map(|entry| &**entry)
     }
 
-    /// The entries that match, by service, node and instance, behind the name `after`: as many as take some `budget`
-    /// bytes in a message, but one at least.
+    /// The entries that match, by service, node and instance, after the name `after`: up to about `budget` bytes in a message,
+    /// but at least one.
     pub fn look_up_all(&self, pattern: &Pattern, after: Option<&Name>, mut budget: usize) -> Page {
         let mut page = Page { entries: Vec::new(), more: false, serial: self.serial };
         for entry in self.matching(pattern, after) {
@@ -219,7 +219,7 @@ impl Registry {
         page
     }
 
-    /// As `look_up`; where nothing matches, `owner` will have an answer when something is registered that does.
+    /// Looks up as `look_up` does; if nothing matches, `owner` gets an answer when something that matches is registered.
     pub fn wait(&mut self, owner: Owner, pattern: Pattern) -> Result<Wait, LimitError> {
         if let Some(entry) = self.look_up(&pattern) {
             return Ok(Wait::Found(entry.clone()));
@@ -235,7 +235,7 @@ impl Registry {
         Ok(Wait::Later(waiter))
     }
 
-    /// The answer to a look-up of `owner` that waits, which is over then; none as long as nothing matches.
+    /// The answer to a waiting look-up of `owner`, which then ends; `None` while nothing matches.
     pub fn answer(&mut self, owner: Owner, waiter: WaiterId) -> Result<Option<Entry>, NoSuchWaiter> {
         let client = self.clients.get_mut(&owner).ok_or(NoSuchWaiter)?;
         match client.outbox.take_answer(waiter) {
@@ -245,7 +245,7 @@ impl Registry {
         }
     }
 
-    /// `owner` waits no longer. The answer, if it came in the meantime and was not fetched.
+    /// Ends a waiting look-up of `owner`. Returns its answer if that came in the meantime and was not fetched.
     pub fn cancel(&mut self, owner: Owner, waiter: WaiterId) -> Option<Entry> {
         let client = self.clients.get_mut(&owner)?;
         if client.waiters.remove(&waiter) {
@@ -255,7 +255,8 @@ impl Registry {
         client.outbox.take_answer(waiter)
     }
 
-    /// From here on `owner` has news of every change that matches. Returns the last change before them, too.
+    /// Begins a watch: from now on `owner` gets news of every change that matches. Also returns the number of the last change
+    /// before.
     pub fn watch(&mut self, owner: Owner, pattern: Pattern) -> Result<(WatchId, u64), LimitError> {
         let client = self.clients.entry(owner).or_default();
         if client.outbox.watches() >= self.limits.watches_each {
@@ -268,7 +269,7 @@ impl Registry {
         Ok((watch, self.serial))
     }
 
-    /// `owner` watches no longer; what it did not fetch is forgotten. False if it has no such watch.
+    /// Ends a watch of `owner`; news that were not fetched are dropped. Returns false if there is no such watch.
     pub fn unwatch(&mut self, owner: Owner, watch: WatchId) -> bool {
         let theirs = self.clients.get_mut(&owner).is_some_and(|client| client.outbox.end(watch));
         if theirs {
@@ -277,18 +278,18 @@ impl Registry {
         theirs
     }
 
-    /// The oldest news of what `owner` watches: as many as take some `budget` bytes in a message, but one at least; and
-    /// whether there are more.
+    /// The oldest news of the watches of `owner`: up to about `budget` bytes in a message, but at least one; and whether there
+    /// are more.
     pub fn fetch(&mut self, owner: Owner, budget: usize) -> (Vec<News>, bool) {
         self.clients.get_mut(&owner).map_or((Vec::new(), false), |client| client.outbox.take(budget))
     }
 
-    /// Those that have an answer or news since the last call.
+    /// The clients that have had an answer or news since the last call.
     pub fn roused(&mut self) -> BTreeSet<Owner> {
         std::mem::take(&mut self.roused)
     }
 
-    /// `owner` is gone: with it go its entries, of which watches are told, its look-ups and its watches.
+    /// Removes a client that is gone: its entries, which watches report, its look-ups and its watches.
     pub fn owner_gone(&mut self, owner: Owner) {
         let Some(client) = self.clients.remove(&owner) else { return };
         for waiter in &client.waiters {
@@ -301,22 +302,22 @@ impl Registry {
         }
     }
 
-    /// A whole node is gone, with all owners there.
+    /// Removes all clients of a node that is gone.
     pub fn node_gone(&mut self, node: Node) {
         let mut gone: Vec<Owner> = self.clients.keys().filter(|owner| owner.node == node).copied().collect();
-        // Changes in an order that does not depend on a hash.
+        // Sorted, so that changes come in an order that does not depend on a hash.
         gone.sort_unstable();
         for owner in gone {
             self.owner_gone(owner);
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// There is none.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -325,7 +326,7 @@ impl Registry {
         self.services.get(name.service())?.get(&(name.node(), name.instance()))
     }
 
-    /// Takes an entry out of the services alone, and tells the watches.
+    /// Removes an entry from the services alone, and notifies the watches.
     fn remove(&mut self, name: &Name) {
         let Some(instances) = self.services.get_mut(name.service()) else { return };
         let Some(entry) = instances.remove(&(name.node(), name.instance())) else { return };
@@ -348,7 +349,7 @@ impl Registry {
         }
     }
 
-    /// The entries that match, in order, behind `after`.
+    /// The entries that match, in order, after the name `after`.
     fn matching(&self, pattern: &Pattern, after: Option<&Name>) -> impl Iterator<Item = &Arc<Entry>> {
         let (service, node, instance) = pattern.parts();
         let (first, last) = match service {
@@ -356,7 +357,7 @@ impl Registry {
             Service::Beginning(prefix) => (prefix.as_str(), None),
         };
         let from = after.map_or(first, |after| after.service().max(first));
-        // The map panics where a range ends before it begins.
+        // The map panics on a range that ends before it begins.
         let any = last.is_none_or(|last| from <= last);
         let range = (Bound::Included(from), last.map_or(Bound::Unbounded, Bound::Included));
         let services = any.then(|| self.services.range::<str, _>(range)).into_iter().flatten();
@@ -364,7 +365,7 @@ impl Registry {
         services
             .take_while(move |(service, _)| service.starts_with(first))
             .flat_map(move |(_, instances)| instances.range((Node(low), least)..=(Node(high), most)))
-            // With any node the range has other instances in it.
+            // If the pattern has any node, the range contains other instances, too.
             .filter(move |((_, instance), _)| (least..=most).contains(instance))
             .map(|(_, entry)| entry)
             .filter(move |entry| after.is_none_or(|after| entry.name > *after))

@@ -1,7 +1,7 @@
 //! The name service of a node: a door for the node's processes, and a loop for each of the two levels.
 //!
-//! The loops are `level.rs` and, for the global names of every node but 0, `forward.rs`; clients are `client.rs`. A
-//! process is given three channels over one socket: for each level one, and its bell.
+//! The loops are `level.rs` and, for the global names of every node but 0, `forward.rs`; clients are `client.rs`. A process
+//! gets three channels over one socket: one for each level, and its bell.
 //!
 //! Source: the barrelfish paper, section 6.8.2 and figure 6.3.
 
@@ -27,9 +27,9 @@ use atoll_transport::{Channel, ConnectError, CreateError, Settings};
 
 /// The socket's name in the node's directory.
 pub(super) const SOCKET: &str = "names";
-/// Where global names are kept.
+/// The node where global names are kept.
 const KEEPER: Node = Node(0);
-/// Why a name service does not start.
+/// The reasons why a name service does not start.
 #[derive(thiserror::Error, Debug)]
 pub enum StartError {
     /// The directory for its socket cannot be used.
@@ -43,7 +43,7 @@ pub enum StartError {
     Os(#[from] io::Error),
 }
 
-/// Why two nodes' name services are not linked.
+/// The reasons why two nodes' name services are not linked.
 #[derive(thiserror::Error, Debug)]
 pub enum NodeLinkError {
     /// The channel was not made.
@@ -51,16 +51,16 @@ pub enum NodeLinkError {
     Connect {
         /// The other node.
         node: Node,
-        /// Why.
+        /// The reason.
         #[source]
         why: ConnectError,
     },
-    /// Only node 0 is linked to others, and others only to node 0.
+    /// Node 0 is linked to all others, and others only to node 0.
     #[error("{here} cannot be linked to {there}: the name service of node 0 is linked to each of the others")]
     Nodes {
         /// This node.
         here: Node,
-        /// The other.
+        /// The other node.
         there: Node,
     },
     /// All places are taken, or the service has ended.
@@ -68,7 +68,7 @@ pub enum NodeLinkError {
     Full,
 }
 
-/// Where the global level's loop is fed.
+/// The inlet of the global level's loop.
 #[derive(Clone)]
 enum Global {
     Kept(Inlet<ToLevel>),
@@ -78,7 +78,7 @@ enum Global {
 /// A node's name service. It runs in threads of this process until it is dropped; its clients' calls fail from then on.
 pub struct NameService {
     node: Node,
-    /// Goes first, so that nobody comes in any more.
+    /// Dropped first, so that nobody comes in any more.
     door: Option<Door>,
     local: Inlet<ToLevel>,
     global: Global,
@@ -86,7 +86,7 @@ pub struct NameService {
 }
 
 impl NameService {
-    /// Starts node `node`'s, for at most some `clients` processes of it, with its socket in `directory`.
+    /// Starts the service of node `node`, for at most some `clients` processes of it, with its socket in `directory`.
     pub fn start(
         node: Node,
         directory: &Path,
@@ -121,7 +121,7 @@ impl NameService {
             let (local, global) = (service.local.clone(), service.global.clone());
             move |stream, visitor| {
                 let connection = next.fetch_add(1, Ordering::Relaxed);
-                // It sees by its socket that it was not let in, and has to come again.
+                // The visitor notices by its socket that it was not let in, and has to come again.
                 let _ = greet(stream, &visitor, node, connection, &local, &global);
             }
         });
@@ -129,9 +129,8 @@ impl NameService {
         Ok(service)
     }
 
-    /// At node 0: lets `node` ask for global names, over a channel made with its
-    /// [`link_up`](NameService::link_up) at the other end of `stream`. Once it is lost, all global entries of that
-    /// node's processes are.
+    /// At node 0: lets `node` ask for global names, over a channel made with [`link_up`](NameService::link_up) at the other end
+    /// of `stream`. When that channel is lost, all global entries of that node's processes are removed.
     pub fn link_node(&self, node: Node, stream: &UnixStream) -> Result<(), NodeLinkError> {
         let Global::Kept(inlet) = &self.global else {
             return Err(NodeLinkError::Nodes { here: self.node, there: node });
@@ -148,8 +147,8 @@ impl NameService {
             .map_err(|_| NodeLinkError::Full)
     }
 
-    /// The same over links of any transport: for calls, and for the bell. The other ends are given to
-    /// [`link_up_by`](NameService::link_up_by).
+    /// At node 0: lets `node` ask for global names over links of any type, for calls and for the bell. The other ends are given
+    /// to [`link_up_by`](NameService::link_up_by).
     pub fn link_node_by(
         &self,
         node: Node,
@@ -165,7 +164,7 @@ impl NameService {
         inlet.send(linked).map_err(|_| NodeLinkError::Full)
     }
 
-    /// At any other node: asks node 0 for global names from now on, over a channel made with its
+    /// At any other node: asks node 0 for global names from now on, over a channel made with
     /// [`link_node`](NameService::link_node) at the other end of `stream`.
     pub fn link_up(&self, stream: &UnixStream) -> Result<(), NodeLinkError> {
         let failed = |why| NodeLinkError::Connect { node: KEEPER, why };
@@ -173,7 +172,7 @@ impl NameService {
         self.link_up_by(connect(Settings::default())?, connect(bell_settings())?)
     }
 
-    /// The same over links of any transport: for calls, and for the bell.
+    /// At any other node: asks node 0 for global names over links of any type, for calls and for the bell.
     pub fn link_up_by(
         &self,
         calls: impl Link + Send + 'static,
@@ -186,7 +185,7 @@ impl NameService {
         inlet.send(ToForward::Uplink(calls, bell)).map_err(|_| NodeLinkError::Full)
     }
 
-    /// Whose it is.
+    /// The service's node.
     pub fn node(&self) -> Node {
         self.node
     }
@@ -195,7 +194,7 @@ impl NameService {
 impl Drop for NameService {
     fn drop(&mut self) {
         self.door = None;
-        // Errors: the loop has ended already.
+        // An error means that the loop has ended already.
         let _ = self.local.stop();
         let _ = match &self.global {
             Global::Kept(inlet) => inlet.stop(),
@@ -207,7 +206,7 @@ impl Drop for NameService {
     }
 }
 
-/// Lets a visitor in, and hands its channels to the loops.
+/// Admits a visitor, and hands its channels to the loops.
 fn greet(
     stream: &UnixStream,
     visitor: &Visitor,
@@ -242,7 +241,7 @@ mod tests {
     use crate::names::registry::Page;
     use crate::names::{Level, MOST_VALUE, NameClient, NamesError, Search};
 
-    /// The calls' channel of a process that does what it likes, bound to the service of the node's names.
+    /// The channels of a hostile process, whose calls' channel is bound to the service of the node's names.
     fn stranger(directory: &Path) -> (Channel, Channel, Channel) {
         let stream = visit(directory, SOCKET).unwrap();
         let local = Channel::connect(&stream, Settings::default(), None, SET_UP).unwrap();
@@ -259,7 +258,7 @@ mod tests {
         let name = Name::new("long", Node(0), 0).unwrap();
         client.register(Level::Local, &name, &[7; MOST_VALUE]).unwrap();
         let (calls, _global, _bell) = stranger(directory.path());
-        // Look-ups of the long entry, of which no answer is received.
+        // Look-ups of the long entry, whose answers are not received.
         let Channel { mut sender, receiver } = calls;
         let begin = Instant::now();
         let mut number = 0u32;
@@ -279,7 +278,7 @@ mod tests {
         drop(service);
     }
 
-    /// Node 0's names, and what node 1 has for asking them over links.
+    /// Node 0's name service, and the channels by which node 1 asks it over links.
     fn linked(service: &NameService) -> (Channel, Channel) {
         let both = |settings| {
             let (near, far) = atoll_transport::pair(settings, None).unwrap();
@@ -306,7 +305,7 @@ mod tests {
             let why = Link::recv(&mut calls, &mut message, SET_UP).unwrap_err();
             assert_eq!(why, crate::LinkError::Closed, "{kind}");
         }
-        // A node that is linked anew starts with nothing.
+        // A node that is linked again starts with nothing.
         let other = NameService::start(Node(1), directories[1].path(), 10, Limits::default()).unwrap();
         let (calls, bell) = linked(&service);
         other.link_up_by(calls, bell).unwrap();
@@ -338,7 +337,7 @@ mod tests {
         let why = client.look_up(Search::Local, &what).unwrap_err();
         assert!(matches!(why, NamesError::Service(_)), "{why}");
         assert!(NameClient::connect(directory.path()).is_err());
-        // The next one can be started there.
+        // The next service can be started there.
         drop(NameService::start(Node(3), directory.path(), 10, Limits::default()).unwrap());
     }
 

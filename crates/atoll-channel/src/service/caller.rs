@@ -1,7 +1,7 @@
-//! The client's end of a link: sends calls and waits for their answers. The generated clients are wrapped around it.
+//! The client's end of a link: sends calls and waits for their answers. Generated clients wrap it.
 //!
-//! The other end is `session.rs`. A call has its number from the link, so an answer that comes late or twice is known
-//! and thrown away.
+//! The other end is `session.rs`. A call has a number on its link, so an answer that comes late or twice is recognised and
+//! dropped.
 
 use std::time::Duration;
 
@@ -17,37 +17,37 @@ use atoll_transport::{Link, LinkError};
 
 use crate::service::wire::{ANSWER, HELLO, answer, begin_request, encode};
 
-/// Why a call has no result. After `Link` with `Closed`, `Died` or `Broken` no other will have one either.
+/// The reasons why a call has no result. After `Link` with `Closed`, `Died` or `Broken` no other call will have one.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum CallError {
-    /// The call or its answer was not carried. After a timeout the service may have done the call all the same.
+    /// The call or its answer was not carried. After a timeout the service may have executed the call nevertheless.
     #[error("{method}: {why}")]
     Link {
-        /// What was called.
+        /// The method's name.
         method: &'static str,
-        /// Why.
+        /// The reason.
         why: LinkError,
     },
-    /// The arguments cannot be written: their own serializer failed. Nothing was sent.
+    /// The arguments cannot be encoded: their own serializer failed. Nothing was sent.
     #[error("{method}: its arguments cannot be encoded: {why}")]
     Arguments {
-        /// What was called.
+        /// The method's name.
         method: &'static str,
-        /// As the serializer says.
+        /// The error of the serializer.
         why: String,
     },
-    /// The service says why there is no result.
+    /// The service reports why there is no result.
     #[error("{method}: {why}")]
     Refused {
-        /// What was called.
+        /// The method's name.
         method: &'static str,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// What the service answered is no result of the method.
+    /// The service's answer is not a result of the method.
     #[error("{method}: the service's answer is not one of this method")]
     Answer {
-        /// What was called.
+        /// The method's name.
         method: &'static str,
     },
 }
@@ -63,7 +63,7 @@ pub struct Caller<L> {
 }
 
 impl<L: Link> Caller<L> {
-    /// As the generated `bind`.
+    /// Binds to the service, as the generated `bind` documents.
     pub fn bind(
         mut link: L,
         interface: Interface,
@@ -79,9 +79,9 @@ impl<L: Link> Caller<L> {
             if received.kind == HELLO | ANSWER {
                 break;
             }
-            // Answers to the calls of a client that had the link before.
+            // Answers to calls of an earlier client of the link.
             if received.kind & ANSWER == 0 {
-                return Err(BindError::NotAService("it sends what no service does"));
+                return Err(BindError::NotAService("it sends messages that no service sends"));
             }
         }
         let theirs = Hello::read(&received.bytes)?;
@@ -90,12 +90,12 @@ impl<L: Link> Caller<L> {
         Ok(Caller { link, timeout, last, request, received })
     }
 
-    /// As the generated `set_timeout`.
+    /// Sets the timeout, as the generated `set_timeout` documents.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// As the generated `into_link`.
+    /// Returns the link, as the generated `into_link` documents.
     pub fn into_link(self) -> L {
         self.link
     }
@@ -113,7 +113,8 @@ impl<L: Link> Caller<L> {
         loop {
             let left = left(&mut deadline).map_err(failed)?;
             self.link.recv(&mut self.received, left).map_err(failed)?;
-            // Another kind: an answer to a call that timed out, or nonsense. The same number makes it ours.
+            // Another kind is an answer to a call that timed out, or invalid. An answer with the number of this call belongs to
+            // it.
             if self.received.kind != number | ANSWER {
                 continue;
             }
@@ -152,18 +153,19 @@ impl<L: Link> Caller<L> {
             .map_err(|why| CallError::Arguments { method, why: why.to_string() })?;
         let failed = |why| CallError::Link { method, why };
         let left = left_to_send(deadline).map_err(failed)?;
-        // Whatever comes of it: some links may carry what they gave up, and a number means one call.
+        // Counted whatever the result: some links may carry a message that they reported as failed, and a number must mean one
+        // call.
         self.last = call;
         self.link.send(number, &self.request, left).map_err(failed)
     }
 }
 
-/// What is left of a call's time to wait for its answer.
+/// The time left to wait for the answer of a call.
 fn left(deadline: &mut Deadline) -> Result<Option<Duration>, LinkError> {
     deadline.left(Duration::MAX).map(Some).ok_or(LinkError::TimedOut)
 }
 
-/// The same for sending it, which may need no time.
+/// The time left to send a call, which may need none.
 fn left_to_send(deadline: &mut Deadline) -> Result<Option<Duration>, LinkError> {
     if deadline.none_left() { Ok(Some(Duration::ZERO)) } else { left(deadline) }
 }

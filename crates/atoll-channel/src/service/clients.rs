@@ -1,7 +1,6 @@
-//! The clients of a service: their channels in one wait set, each served when it has said something.
+//! The clients of a service: their channels are in one wait set, and each is served when it has sent something.
 //!
-//! Stands on `session.rs` and on the channels' [`WaitSet`]; for a single client on any link there is
-//! [`serve`](crate::serve).
+//! Stands on `session.rs` and on the channels' [`WaitSet`]; [`serve`](crate::serve) serves a single client on any link.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use atoll_transport::{
     AddError, Channel, CreateError, Message, Seat, SendError, Sender, SetFull, Token, WaitSet,
 };
 
-/// How long a client may keep a service waiting by not taking an answer, unless it is set otherwise.
+/// The default time that a client may keep a service waiting by not taking an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The clients of one or more services, over channels.
@@ -24,7 +23,7 @@ pub struct Clients {
     clients: HashMap<Token, Client>,
     tokens: HashMap<ClientId, Token>,
     outbox: Outbox,
-    /// Those that failed while nobody asked, and why.
+    /// The clients that failed while they were not being served, and the reasons.
     failed: VecDeque<(ClientId, ServeError)>,
     message: Message,
     patience: Duration,
@@ -37,7 +36,7 @@ struct Client {
 }
 
 impl Clients {
-    /// Room for at most `clients` of them, 1 to 262,144.
+    /// A set for at most `clients` clients, 1 to 262,144.
     pub fn new(clients: u32) -> Result<Clients, CreateError> {
         Ok(Clients {
             set: WaitSet::new(clients)?,
@@ -50,8 +49,8 @@ impl Clients {
         })
     }
 
-    /// Changes how long one client may keep all waiting by not taking an answer that is longer than what is free in its
-    /// ring, before it is dropped: one second by default.
+    /// Sets how long one client may keep all waiting, by not taking an answer that is longer than the free room in its ring,
+    /// before it is dropped: one second by default.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -73,7 +72,7 @@ impl Clients {
         Ok(id)
     }
 
-    /// Drops a client. True if it was there.
+    /// Drops a client. Returns whether it was there.
     pub fn remove(&mut self, client: ClientId) -> bool {
         self.failed.retain(|(failed, _)| *failed != client);
         let Some(token) = self.tokens.remove(&client) else { return false };
@@ -82,21 +81,21 @@ impl Clients {
         true
     }
 
-    /// How many clients there are.
+    /// The number of clients.
     pub fn len(&self) -> usize {
         self.clients.len()
     }
 
-    /// There are none.
+    /// Whether there are no clients.
     pub fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// A client that has something to be served. Waits for one at most `timeout` (none: for ever); nothing if none had
-    /// anything in time, or there are none.
+    /// Waits for a client that has something to be served, for at most `timeout` (`None`: for ever). Returns `None` if no
+    /// client had anything in time, or there are none.
     ///
-    /// Answers that were given later than their calls are sent first, and after each `serve`; a thread that gives one
-    /// does not end a wait.
+    /// Answers that were given later than their calls are sent first, and after each `serve`; a thread that gives one does not
+    /// end a wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Option<ClientId> {
         self.send_later();
         if let Some((client, _)) = self.failed.front() {
@@ -109,13 +108,13 @@ impl Clients {
             if let Some(client) = self.clients.get(&token) {
                 return Some(client.id);
             }
-            // Not possible, as they are added and removed together; a receiver without a client is none.
+            // Impossible, as they are added and removed together; a receiver without a client is removed.
             self.set.remove(token);
         }
     }
 
-    /// Does the next call of `client` with `service`, if all of it is there. An error means that the client is gone:
-    /// closed, dead, or dropped as it broke the rules.
+    /// Executes the next call of `client` with `service`, if all of it has come. An error means that the client is gone:
+    /// closed, dead, or dropped because it broke the rules.
     pub fn serve<D: Dispatch>(&mut self, client: ClientId, mut service: D) -> Result<(), ServeError> {
         let failed = self.failed.iter().position(|(failed, _)| *failed == client);
         let served = match failed.and_then(|at| self.failed.remove(at)) {
@@ -129,10 +128,10 @@ impl Clients {
         served
     }
 
-    /// Sends what was answered later than it was asked.
+    /// Sends the answers that were given later than their calls.
     fn send_later(&mut self) {
         for (id, mut answer) in self.outbox.take() {
-            // It may be gone by now, or have used up the patience.
+            // The client may be gone by now, or have used up the patience.
             if self.failed.iter().any(|(failed, _)| *failed == id) {
                 continue;
             }
@@ -165,16 +164,16 @@ impl Clients {
         Ok(sent?)
     }
 
-    /// Serves all clients with one service, until none is left, or none said anything for `timeout` (none: for ever).
+    /// Serves all clients with one service, until none is left, or none sent anything for `timeout` (`None`: for ever).
     pub fn serve_all<D: Dispatch>(&mut self, mut service: D, timeout: Option<Duration>) {
         while let Some(client) = self.wait(timeout) {
-            // Why it is gone matters to nobody here.
+            // The reason why it is gone matters to nobody here.
             let _ = self.serve(client, &mut service);
         }
     }
 }
 
-/// Sends an answer to a client, which may keep all others waiting as long as `patience`.
+/// Sends an answer to a client, which may keep all others waiting for `patience`.
 fn send(sender: &mut Sender, answer: &mut Message, patience: Duration) -> Result<(), LinkError> {
     send_answer(answer, |kind, bytes| match sender.try_send(kind, bytes) {
         Err(SendError::Full | SendError::NeverFits { .. }) => Ok(sender.send(kind, bytes, Some(patience))?),

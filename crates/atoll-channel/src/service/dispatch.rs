@@ -1,4 +1,4 @@
-//! A call as a service meets it: which method, whose, and what becomes of it.
+//! A call from the service's side: its method, its client, and its outcome.
 //!
 //! The attribute `interface` generates the `Dispatch` of each service; `session.rs` hands calls to it.
 
@@ -11,12 +11,12 @@ use crate::service::hello::Interface;
 use crate::service::later::{MOST_PENDING, Outbox};
 use crate::service::wire::encode;
 
-/// Which client makes a call. No two clients of this process's services have the same, one after the other neither.
+/// The number of a client. No two clients of this process's services ever have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(u64);
 
 impl ClientId {
-    /// One that nobody has had.
+    /// A number that no client has had.
     pub(crate) fn new() -> ClientId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         ClientId(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -29,15 +29,15 @@ pub struct Call<'a> {
     pub method: u16,
     /// The number of the call on its link.
     pub number: u32,
-    /// Who makes it.
+    /// The client that makes it.
     pub client: ClientId,
-    /// There while the client is; each answer that it waits for points to it weakly.
+    /// Lives as long as the client; each answer that it waits for points to it weakly.
     pub(crate) alive: &'a Arc<()>,
-    /// Where answers go that are given later.
+    /// The queue of answers that are given later.
     pub(crate) outbox: &'a Outbox,
 }
 
-/// Why a service did not do what a call says, or cannot tell what came of it.
+/// The reasons why a service did not execute a call, or has no result.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Refusal {
@@ -47,10 +47,10 @@ pub enum Refusal {
     /// The arguments' bytes are not those of the method's arguments.
     #[error("the service cannot read the arguments")]
     Arguments = 2,
-    /// The result cannot be written: its own serializer failed.
+    /// The result cannot be encoded: its own serializer failed.
     #[error("the service cannot write its answer")]
     Answer = 3,
-    /// The result is longer than the link takes.
+    /// The result is longer than the link allows.
     #[error("the service's answer is longer than the link takes")]
     TooLong = 4,
     /// The service dropped the call, and will not answer it.
@@ -71,25 +71,25 @@ impl Refusal {
     }
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It was done, and the answer was written.
+    /// The call was executed, and the answer was written.
     Answer,
-    /// It was done, and needs no answer, or none yet.
+    /// The call was executed, and needs no answer, or none yet.
     Nothing,
-    /// It was not done, or there is no answer; the client is told why.
+    /// The call was not executed, or there is no answer; the client is told why.
     Refuse(Refusal),
-    /// It was not done, and the client waits for no answer: it is dropped, as the next best way of telling it.
+    /// The call was not executed, and the client waits for no answer, so the client is dropped to let it know.
     HangUp(Refusal),
 }
 
-/// A service that can be called with bytes: what the attribute `interface` generates for a trait.
+/// A service that can be called with bytes: the attribute `interface` generates this for a trait.
 pub trait Dispatch {
-    /// What it serves.
+    /// The interface that it serves.
     fn interface(&self) -> Interface;
 
-    /// Does `call` with the encoded `arguments`, and appends its encoded result to `reply` if it has one.
+    /// Executes `call` with the encoded `arguments`, and appends its encoded result, if it has one, to `reply`.
     fn dispatch(&mut self, call: &Call<'_>, arguments: &[u8], reply: &mut Vec<u8>) -> Outcome;
 }
 
@@ -103,7 +103,7 @@ impl<D: Dispatch + ?Sized> Dispatch for &mut D {
     }
 }
 
-/// Appends what a method returned.
+/// Appends the result of a method.
 pub fn reply<T: Serialize + ?Sized>(value: &T, reply: &mut Vec<u8>) -> Outcome {
     match encode(value, reply) {
         Ok(()) => Outcome::Answer,

@@ -1,7 +1,7 @@
-//! How a client and a service agree on what they speak, before the first call.
+//! The messages by which a client and a service agree on the interface, before the first call.
 //!
-//! The client says which interface it speaks, the service answers with its own, always; each end compares, so both know
-//! what is wrong. Used by `caller.rs` and `session.rs`.
+//! The client sends its interface, and the service always answers with its own; each end compares, so both know what differs.
+//! Used by `caller.rs` and `session.rs`.
 //!
 //! | bytes | holds, little-endian |
 //! | --- | --- |
@@ -19,9 +19,9 @@ use std::fmt;
 use atoll_transport::LinkError;
 
 const MAGIC: &[u8; 8] = b"ATOLLSVC";
-/// Format of what travels.
+/// The format of the messages on a link.
 pub(crate) const FORMAT: u32 = 1;
-/// Bytes before the name.
+/// The bytes before the name.
 const FIXED: usize = 28;
 const LONGEST_NAME: usize = 128;
 
@@ -30,9 +30,9 @@ const LONGEST_NAME: usize = 128;
 pub struct Interface {
     /// The trait's name.
     pub name: &'static str,
-    /// From the attribute.
+    /// The version in the attribute.
     pub version: u32,
-    /// Hash of the names, arguments and results of all methods, as they are written in the trait.
+    /// The hash of the names, arguments and results of all methods, as they are written in the trait.
     pub signatures: u64,
 }
 
@@ -42,52 +42,52 @@ impl fmt::Display for Interface {
     }
 }
 
-/// Why two ends do not understand each other.
+/// The reasons why two ends cannot talk to each other.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum BindError {
-    /// Nothing could be sent or received.
+    /// The message could not be sent or received.
     #[error("{0}")]
     Link(#[from] LinkError),
-    /// What the peer sends does not begin as a service or a client does.
+    /// The peer's bytes do not begin as those of a service or a client.
     #[error("the peer does not speak atoll's calls: {0}")]
     NotAService(&'static str),
     /// The peer was built with an older or newer atoll.
     #[error("the peer's calls have format {theirs}, this end's {ours}")]
     Format {
-        /// The peer's.
+        /// The peer's format.
         theirs: u32,
-        /// This end's.
+        /// This end's format.
         ours: u32,
     },
-    /// The peer speaks another interface.
+    /// The peer has another interface.
     #[error("the peer speaks {theirs}, this end {ours}")]
     OtherInterface {
-        /// The peer's name for it.
+        /// The name of the peer's interface.
         theirs: String,
-        /// This end's.
+        /// The name of this end's interface.
         ours: &'static str,
     },
-    /// The peer speaks another version of the interface.
+    /// The peer has another version of the interface.
     #[error("the peer speaks {interface} version {theirs}, this end version {ours}")]
     Version {
-        /// Its name.
+        /// The interface's name.
         interface: &'static str,
         /// The peer's version.
         theirs: u32,
-        /// This end's.
+        /// This end's version.
         ours: u32,
     },
     /// The peer was built with other methods under the same version.
     #[error(
-        "both ends speak {interface}, but their methods differ: who changes a method must change the version"
+        "both ends speak {interface}, but their methods differ: a change to a method needs a new version"
     )]
     Methods {
-        /// Its name and version.
+        /// The interface's name and version.
         interface: Interface,
     },
 }
 
-/// The message.
+/// The first message of each end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hello<'a> {
     pub(crate) format: u32,
@@ -119,7 +119,7 @@ impl<'a> Hello<'a> {
         if magic != MAGIC {
             return Err(BindError::NotAService("its first message begins otherwise"));
         }
-        // Of another format nothing but its number is known.
+        // Of another format only its number is known.
         let format = u32::from_le_bytes(take(&mut rest)?);
         if format != FORMAT {
             return Err(BindError::Format { theirs: format, ours: FORMAT });
@@ -129,11 +129,11 @@ impl<'a> Hello<'a> {
         let last = u32::from_le_bytes(take(&mut rest)?);
         debug_assert_eq!(bytes.len() - rest.len(), FIXED);
         let name = std::str::from_utf8(rest).ok().filter(|name| is_name(name));
-        let name = name.ok_or(BindError::NotAService("the name of its interface is none"))?;
+        let name = name.ok_or(BindError::NotAService("its interface has no valid name"))?;
         Ok(Hello { format, version, signatures, last, name })
     }
 
-    /// Whether the peer, who said this, speaks `ours`.
+    /// Checks that the peer, who sent this, has the interface `ours`.
     pub(crate) fn agrees(&self, ours: &Interface) -> Result<(), BindError> {
         if self.name != ours.name {
             return Err(BindError::OtherInterface { theirs: self.name.to_owned(), ours: ours.name });
@@ -152,7 +152,7 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// The next `N` bytes.
+/// Takes the next `N` bytes.
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], BindError> {
     let (now, then) =
         rest.split_first_chunk::<N>().ok_or(BindError::NotAService("its first message is cut off"))?;
@@ -160,7 +160,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], BindError> {
     Ok(*now)
 }
 
-/// It is printed in errors, so it must be a word.
+/// Whether the name is a single word, as errors print it.
 fn is_name(name: &str) -> bool {
     (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(|c| c.is_alphanumeric() || c == '_')
 }

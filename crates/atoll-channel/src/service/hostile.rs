@@ -1,6 +1,6 @@
-//! Peers that say anything: a service and a client survive it, and what is right in it is done right.
+//! Tests with peers that send anything: a service and a client survive, and handle the valid parts correctly.
 //!
-//! Also the bytes of calls and answers, written out: another instruction set must make the same.
+//! The tests also write out the bytes of calls and answers, which must be the same on every instruction set.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,7 +22,7 @@ enum Shape {
     Shapes(Vec<Shape>),
 }
 
-/// Everything that a message can hold.
+/// An interface with everything that a message can hold.
 #[interface(version = 3)]
 trait Everything {
     fn nothing(&mut self);
@@ -74,7 +74,7 @@ impl Everything for Service {
 /// The hash of the methods above, which changes when they do.
 const HASH: u64 = 0x0abc_afbb_ea93_4817;
 
-/// A link to nobody: says what was written down, and writes down what is said.
+/// A link to nobody: delivers the messages of a script, and records the messages that are sent.
 struct Script {
     says: VecDeque<Message>,
     heard: Vec<Message>,
@@ -102,7 +102,7 @@ fn hello(last: u32) -> Vec<u8> {
     bytes
 }
 
-/// A session whose client has said who it is.
+/// A session whose client has been greeted.
 fn bound(service: &mut Service) -> Session {
     let mut session = Session::new(ClientId::new(), Outbox::default());
     let agreed = session.handle(&message(0, &hello(0)), &mut EverythingService(service));
@@ -110,17 +110,17 @@ fn bound(service: &mut Service) -> Session {
     session
 }
 
-/// A client bound to a service that says `messages`.
+/// A client bound to a service that sends `messages`.
 fn client(messages: impl IntoIterator<Item = Message>) -> EverythingClient<Script> {
     let says = std::iter::once(message(0x8000, &hello(0))).chain(messages).collect();
     EverythingClient::bind(Script { says, heard: Vec::new() }, None).unwrap()
 }
 
-/// A call of each method and its answer, as they travel.
+/// A call of each method and its answer, as they are sent.
 fn calls() -> Vec<(Message, Option<Message>)> {
     let mut client = client([]);
     let shape = || Shape::Shapes(vec![Shape::Nothing, Shape::Box { width: 300, height: -2 }]);
-    // Nobody answers.
+    // Nobody answers this call.
     let _ = client.nothing();
     let _ = client.sum(vec![1, 127, 128, u64::from(u32::MAX)], -1);
     let _ = client.echo("hé", &[0, 255, 7], shape());
@@ -141,14 +141,14 @@ fn calls() -> Vec<(Message, Option<Message>)> {
 
 #[test]
 fn calls_and_answers_have_these_bytes() {
-    // Method, its call, its answer.
+    // The method, its call, and its answer.
     type Bytes = (u16, &'static [u8], Option<&'static [u8]>);
     let expected: [Bytes; 6] = [
         (1, &[1, 0, 0, 0], Some(&[1, 0, 0, 0, 0])),
         (
             2,
             &[2, 0, 0, 0, 4, 1, 127, 0x80, 0x01, 0xff, 0xff, 0xff, 0xff, 0x0f, 1],
-            // 2^32 + 256, doubled as it may be negative.
+            // 2^32 + 256, doubled because the encoding allows negative numbers.
             Some(&[2, 0, 0, 0, 0, 0, 0x80, 0x84, 0x80, 0x80, 0x20]),
         ),
         (
@@ -184,15 +184,15 @@ fn what_is_no_call_of_the_interface_is_refused_and_ends_nothing() {
         message(0, &hello(0)),
         message(7, &[1, 0, 0, 0]),
         message(0x7fff, &[2, 0, 0, 0]),
-        // No arguments; too many; a length beyond them.
+        // In turn: no arguments; too many; a length beyond them.
         message(2, &[3, 0, 0, 0]),
         message(1, &[4, 0, 0, 0, 0]),
         message(2, &[5, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 1]),
         message(1, &[6, 0, 0, 0]),
-        // Again, and an older one: not done twice.
+        // Again, and with an older number: not executed twice.
         message(1, &[6, 0, 0, 0]),
         message(1, &[2, 0, 0, 0]),
-        // Greeted again: as a client would that takes the link over.
+        // Greeted again, as by a client that takes the link over.
         message(0, &hello(0)),
     ];
     let mut script = Script { says: says.into(), heard: Vec::new() };
@@ -236,7 +236,7 @@ fn a_client_takes_no_answer_for_another() {
     let half = [&[0, 1][..], &0.5f64.to_le_bytes()].concat();
     let one = [&[0, 1][..], &1.0f64.to_le_bytes()].concat();
     let mut client = client([
-        // Late, twice, of another method, of the future; then ours.
+        // In turn: late, twice, of another method, of the future; then this call's.
         answer(0, &half),
         message(0x8001, &[1, 0, 0, 0, 0]),
         message(4, &[1, 0, 0, 0, 0]),
@@ -268,7 +268,7 @@ fn a_client_tells_an_answer_that_is_none() {
     }
 }
 
-/// Any message, most of them near a call or a greeting.
+/// Any message; most are near a call or a greeting.
 fn any_message() -> impl Strategy<Value = Message> {
     let calls: Vec<Message> = calls()
         .into_iter()
@@ -309,7 +309,7 @@ proptest! {
         for message in messages {
             let called = service.called;
             match session.handle(&message, &mut EverythingService(&mut service)) {
-                // What answers a call carries its number and its kind.
+                // The answer to a call carries its number and its kind.
                 Ok(Step::Answer) if message.kind != 0 => {
                     prop_assert_eq!(session.answer.kind, message.kind | 0x8000);
                     prop_assert_eq!(&session.answer.bytes[..4], &message.bytes[..4]);
@@ -325,7 +325,7 @@ proptest! {
     #[test]
     fn a_client_survives_any_answers(messages in proptest::collection::vec(any_message(), 0..20)) {
         let mut one = client(messages.clone());
-        // Each either has an answer, or the messages come to their end.
+        // Each call has an answer, or the messages end.
         for _ in 0..=messages.len() {
             let shape = Shape::Box { width: 1, height: 1 };
             if let Err(CallError::Link { why, .. }) = one.echo("text", b"bytes", shape) {

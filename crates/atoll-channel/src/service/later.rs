@@ -1,7 +1,7 @@
-//! Answers that a service gives after the method has returned: to a look-up of what is not there yet, say.
+//! Answers that a service gives after the method has returned, for instance to a look-up of something that is not there yet.
 //!
-//! A method whose last argument is an [`Answer`] is written so. What is given waits in the outbox until the loop that
-//! serves the client (`session.rs`, `clients.rs`) comes by.
+//! The method has an [`Answer`] as its last argument. An answer waits in the outbox until the loop that serves the client
+//! (`session.rs`, `clients.rs`) sends it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,10 +13,10 @@ use crate::service::dispatch::{Call, ClientId, Outcome, Refusal};
 use crate::service::wire::{ANSWER, begin_answer, encode, refuse};
 use atoll_transport::Message;
 
-/// Answers that one client may wait for at once; more calls are refused. Each takes a service's memory.
+/// The most answers that one client may wait for at once; further calls are refused. Each takes memory of the service.
 pub(crate) const MOST_PENDING: usize = 1024;
 
-/// What was answered, and is not sent yet.
+/// The answers that were given and not sent yet.
 #[derive(Clone, Default)]
 pub(crate) struct Outbox {
     answers: Arc<Mutex<Vec<(ClientId, Message)>>>,
@@ -27,16 +27,16 @@ impl Outbox {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push((client, message));
     }
 
-    /// All that is there.
+    /// Takes all answers.
     pub(crate) fn take(&self) -> Vec<(ClientId, Message)> {
         std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A client that waits for a `T`. Dropped without having been given one, it tells the client that there will be none.
+/// An answer that a client waits for, of type `T`. Dropped without being given, it tells the client that there will be none.
 pub struct Answer<T> {
     client: ClientId,
-    /// There while the client is.
+    /// Lives as long as the client.
     alive: Weak<()>,
     outbox: Outbox,
     /// The refusal to send, until there is an answer.
@@ -45,8 +45,8 @@ pub struct Answer<T> {
 }
 
 impl<T: Serialize> Answer<T> {
-    /// Answers. It is sent when the loop that serves the client goes on: after the method that does this, or before it
-    /// waits again.
+    /// Gives the answer. It is sent when the loop that serves the client continues: after the method that calls this, or before
+    /// the loop waits again.
     pub fn give(mut self, value: &T) {
         if let Some(mut message) = self.message.take() {
             message.bytes.pop();
@@ -60,12 +60,12 @@ impl<T: Serialize> Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// Who waits.
+    /// The client that waits.
     pub fn client(&self) -> ClientId {
         self.client
     }
 
-    /// Nobody waits any more: the client is gone. It may also have given up waiting, which it does not tell.
+    /// Whether the client is gone. A client that has given up waiting does not tell.
     pub fn is_orphaned(&self) -> bool {
         self.alive.strong_count() == 0
     }
@@ -87,7 +87,7 @@ impl<T> Drop for Answer<T> {
     }
 }
 
-/// Hands the method `go` the answer it will give, unless the client waits for too many.
+/// Passes the answer that will be given to the method `go`, unless the client waits for too many.
 pub fn later<T>(call: &Call<'_>, go: impl FnOnce(Answer<T>)) -> Outcome {
     if Arc::weak_count(call.alive) >= MOST_PENDING {
         return Outcome::Refuse(Refusal::TooMany);

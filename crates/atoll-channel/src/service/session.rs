@@ -1,7 +1,7 @@
-//! The service's end of one link: checks what the client sends, has it done, and answers.
+//! The service's end of one link: checks the client's messages, has calls executed, and answers.
 //!
-//! The other end is `caller.rs`. `Session` decides and touches no link, so that `serve` here and `clients.rs` share
-//! it, and tests can say anything to it.
+//! The other end is `caller.rs`. `Session` decides and touches no link, so that `serve` here and `clients.rs` share it, and
+//! tests can send it anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,56 +14,56 @@ use atoll_transport::Message;
 use atoll_transport::clock::Deadline;
 use atoll_transport::{Link, LinkError};
 
-/// How often `serve` looks for answers that are given later, while there are such.
+/// The time between two looks of `serve` for answers that are given later, while some are awaited.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// Why a client is not served any more.
+/// The reasons why a client is no longer served.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum ServeError {
-    /// It speaks something else. It was told what this end speaks.
+    /// The client has another interface. It was told this end's.
     #[error("{0}")]
     Bind(#[from] BindError),
-    /// Nothing comes from it any more, or it does not take its answers.
+    /// The client sends nothing any more, or does not take its answers.
     #[error("{0}")]
     Link(#[from] LinkError),
-    /// It sent a message that no client sends.
-    #[error("the client broke the link: it sent what is no call")]
+    /// The client sent a message that no client sends.
+    #[error("the client broke the link: it sent a message that is not a call")]
     NoCall,
-    /// It made a call that needs no answer and could not be done.
+    /// The client made a call without an answer, which could not be executed.
     #[error("the client called method {method}, which has no answer: {why}")]
     Oneway {
         /// The method's number.
         method: u16,
-        /// Why it was not done.
+        /// The reason.
         why: Refusal,
     },
 }
 
-/// What to do after a message was handled.
+/// The action after a message was handled.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Wait for the next.
+    /// Wait for the next message.
     Nothing,
     /// Send the session's answer.
     Answer,
-    /// Send it, and drop the client.
+    /// Send the answer, and drop the client.
     Farewell(BindError),
 }
 
-/// What a service knows of one client.
+/// The state of one client in a service.
 pub(crate) struct Session {
     client: ClientId,
     alive: Arc<()>,
     outbox: Outbox,
     bound: bool,
-    /// The number of its last call.
+    /// The number of the client's last call.
     last: u32,
-    /// What is to be sent.
+    /// The message to be sent.
     pub(crate) answer: Message,
 }
 
 impl Session {
-    /// Of a client of services that give no answer later.
+    /// The session of a client of services that give no answer later.
     pub(crate) fn at_once(client: ClientId) -> Session {
         Session::new(client, Outbox::default())
     }
@@ -72,12 +72,12 @@ impl Session {
         Session { client, alive: Arc::new(()), outbox, bound: false, last: 0, answer: Message::default() }
     }
 
-    /// It waits for answers that were not given yet.
+    /// Whether it waits for answers that were not given yet.
     fn pending(&self) -> bool {
         Arc::weak_count(&self.alive) > 0
     }
 
-    /// Does what `message` says.
+    /// Handles `message`.
     pub(crate) fn handle<D: Dispatch + ?Sized>(
         &mut self,
         message: &Message,
@@ -93,7 +93,7 @@ impl Session {
             return Err(ServeError::NoCall);
         }
         let (number, arguments) = request(&message.bytes).ok_or(ServeError::NoCall)?;
-        // Numbers only grow, so one that did not was done before.
+        // Numbers only grow, so a call whose number did not was executed before.
         if number.wrapping_sub(self.last).cast_signed() <= 0 {
             return Ok(Step::Nothing);
         }
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Answers with this end's interface, whatever the client's is: it shall know as well why they do not agree.
+    /// Answers with this end's interface, whatever the client's is, so that the client, too, knows how they differ.
     fn hello<D: Dispatch + ?Sized>(&mut self, bytes: &[u8], service: &D) -> Result<Step, ServeError> {
         let interface = service.interface();
         let agreed = Hello::read(bytes).and_then(|theirs| theirs.agrees(&interface));
@@ -132,7 +132,7 @@ impl Session {
     }
 }
 
-/// Sends `answer` with `send`; where it is too long, that.
+/// Sends `answer` with `send`; if it is too long, sends that error instead.
 pub(crate) fn send_answer(
     answer: &mut Message,
     mut send: impl FnMut(u16, &[u8]) -> Result<(), LinkError>,
@@ -146,10 +146,10 @@ pub(crate) fn send_answer(
     }
 }
 
-/// Serves the client at the other end of `link` until it closes. Waits at most `timeout` (none: for ever, or until it
+/// Serves the client at the other end of `link` until it closes. Waits for at most `timeout` (`None`: for ever, or until it
 /// dies) for each of its calls, and for it to take each answer.
 ///
-/// What is not a call of this interface is refused, and ends nothing; a client that breaks the rules is an error.
+/// A call that the interface does not have is refused, and the link goes on; a client that breaks the rules is an error.
 pub fn serve<L: Link, D: Dispatch>(
     mut link: L,
     mut service: D,
@@ -178,7 +178,7 @@ fn serve_until_end<L: Link, D: Dispatch>(
                 return why.into();
             }
         }
-        // Another thread may give an answer, and cannot end a wait.
+        // Another thread may give an answer, but cannot end a wait.
         let longest = if session.pending() { GLANCE } else { Duration::MAX };
         let Some(left) = deadline.left(longest) else { return LinkError::TimedOut.into() };
         match link.recv(&mut message, Some(left)) {

@@ -1,11 +1,11 @@
-//! What travels in a call: kinds of messages, and how arguments and answers are written.
+//! The messages of calls: their kinds, and the encoding of arguments and answers.
 //!
-//! Used by `caller.rs` and `session.rs`. The same on every instruction set: fixed numbers are little-endian,
-//! everything else is postcard's format (integers as varints, lengths before sequences, no names, no padding).
+//! Used by `caller.rs` and `session.rs`. The encoding is the same on every instruction set: fixed numbers are little-endian,
+//! everything else is in postcard's format (integers as varints, lengths before sequences, no names, no padding).
 //!
 //! | kind | bytes |
 //! | --- | --- |
-//! | 0, and 0x8000 as the answer | which interface this end speaks: `hello.rs` |
+//! | 0, and 0x8000 as the answer | this end's interface: `hello.rs` |
 //! | n, the method's number from 1 in the order of the trait | 0–3 number of the call; then the arguments, a tuple |
 //! | 0x8000 + n | 0–3 number of the call; 4 is 0 for an answer, else a [`Refusal`]'s number; then the answer |
 //!
@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use crate::service::dispatch::Refusal;
 
-/// Kind of the message that begins.
+/// The kind of the first message.
 pub(crate) const HELLO: u16 = 0;
-/// This bit of a kind says that the message is an answer.
+/// The bit in a kind that says that the message is an answer.
 pub(crate) const ANSWER: u16 = 0x8000;
-/// Bytes of a call's number.
+/// The bytes of a call's number.
 const NUMBER: usize = 4;
 
-/// Appends `value`. Where it cannot be written, `bytes` are as before.
+/// Appends `value`. If it cannot be encoded, `bytes` are unchanged.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> Result<(), postcard::Error> {
     let length = bytes.len();
     let done = postcard::serialize_with_flavor(value, Append(bytes));
@@ -33,7 +33,7 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> R
     done
 }
 
-/// Writes behind what is in a vector already.
+/// Appends to a vector.
 struct Append<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Append<'_> {
@@ -62,7 +62,7 @@ pub(crate) fn begin_request(call: u32, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&call.to_le_bytes());
 }
 
-/// A request's number and arguments.
+/// The number and the arguments of a request.
 pub(crate) fn request(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<NUMBER>()?;
     Some((u32::from_le_bytes(*number), rest))
@@ -80,7 +80,7 @@ pub(crate) fn refuse(why: Refusal, bytes: &mut Vec<u8>) {
     bytes.push(why as u8);
 }
 
-/// An answer's number, and its value or why there is none.
+/// The number of an answer, and its value or the reason why there is none.
 pub(crate) fn answer(bytes: &[u8]) -> Option<(u32, Result<&[u8], Refusal>)> {
     let (number, rest) = bytes.split_first_chunk::<NUMBER>()?;
     let (status, value) = rest.split_first()?;

@@ -1,8 +1,8 @@
-//! The loop of processes on other nodes: hands its clients' requests on to the spawning services there.
+//! The loop of processes on other nodes: passes its clients' requests on to the spawning services there.
 //!
-//! The other end of each link is the `here.rs` of that node, to which this service is a client like any other. It has a
-//! thread of its own, so that a node that is slow holds up no process of this one. A link that fails is not used again:
-//! the other node has killed then what was ordered over it.
+//! The other end of each link is the `here.rs` of that node, to which this service is a client like any other. The loop has a
+//! thread of its own, so that a slow node delays no process of this one. A link that fails is not used again, because the other
+//! node has then killed all that was ordered over it.
 //!
 //! Source: the barrelfish paper, section 6.8.1 (the local driver forwards the request to the node's).
 
@@ -21,10 +21,10 @@ use atoll_transport::Channel;
 use atoll_transport::LinkError;
 use atoll_transport::Node;
 
-/// How long another node may take for an answer before it is given up.
+/// The longest time that another node may take for an answer before it is given up.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
-/// What other threads hand to the loop.
+/// An event that other threads hand to the loop.
 pub(super) enum ToAway {
     /// A process of this node.
     Client(Box<Channel>, Bell),
@@ -40,9 +40,9 @@ pub(super) enum ToAway {
 struct Linked {
     calls: SpawningClient<AnyLink>,
     number: u64,
-    /// Its bell is listened for as long as this is held.
+    /// Keeps the link's bell listened for.
     _heard: Heard,
-    /// Who asked how a process there is doing.
+    /// The clients that asked for the state of a process there.
     interested: BTreeSet<ClientId>,
 }
 
@@ -50,25 +50,25 @@ struct Linked {
 pub(super) struct Away {
     outlet: Outlet<ToAway>,
     bells: HashMap<ClientId, Bell>,
-    /// What each client ordered.
+    /// The processes that each client ordered.
     ordered: HashMap<ClientId, Vec<ProcessId>>,
     links: Links,
 }
 
-/// All links.
+/// The links to all nodes.
 #[derive(Default)]
 struct Links {
     links: HashMap<Node, Linked>,
-    /// What became of those that are no more.
+    /// The reasons why earlier links are gone.
     lost: HashMap<Node, String>,
-    /// Links so far.
+    /// The number of links so far.
     count: u64,
-    /// Those to ring for.
+    /// The clients to ring for.
     roused: BTreeSet<ClientId>,
 }
 
 impl Links {
-    /// Asks `node` for `client`.
+    /// Sends a request of `client` to `node`.
     fn call<T>(
         &mut self,
         node: Node,
@@ -81,7 +81,7 @@ impl Links {
         };
         call(link).map_err(|e| {
             let why = e.to_string();
-            // What is wrong with one request says nothing of the link.
+            // An error of one request does not concern the link.
             if matches!(&e, CallError::Link { why, .. } if !matches!(why, LinkError::TooLong { .. })) {
                 self.lose(node, why.clone());
             }
@@ -91,7 +91,7 @@ impl Links {
 
     fn lose(&mut self, node: Node, why: String) {
         if let Some(mut link) = self.links.remove(&node) {
-            // Asking, they are told.
+            // The clients are told when they ask.
             self.roused.append(&mut link.interested);
         }
         self.lost.insert(node, why);
@@ -141,7 +141,7 @@ impl Serving for Away {
     fn event(&mut self, event: ToAway) {
         match event {
             ToAway::Client(channel, bell) => {
-                // An error: it is gone again; dropping its channel tells it.
+                // An error means that it is gone again; dropping its channel tells it.
                 if let Ok(client) = self.outlet.clients.add(*channel) {
                     self.bells.insert(client, bell);
                 }
@@ -172,7 +172,7 @@ impl Serving for Away {
             link.interested.remove(&client);
         }
         for id in self.ordered.remove(&client).unwrap_or_default() {
-            // An error: it has ended, or its node is gone and has seen to it.
+            // An error means that it has ended, or that its node is gone and has ended it.
             let _ = self.links.call(id.node, |link| link.calls.signal(id, Signal::KILL.as_raw()));
         }
     }
@@ -185,7 +185,7 @@ impl Serving for Away {
     }
 }
 
-/// The other nodes, and who asks.
+/// The other nodes, and the client that asks.
 struct Asked<'a> {
     links: &'a mut Links,
     client: ClientId,
@@ -194,7 +194,7 @@ struct Asked<'a> {
 
 impl Spawning for Asked<'_> {
     fn spawn(&mut self, node: Node, order: Order) -> Result<ProcessId, SpawnError> {
-        // Checked there as well; here so that what is too long for the link does not get that far.
+        // The other node checks it, too; checked here so that an order that is too long for the link is not sent.
         let bytes = order.bytes();
         if bytes > MOST_WORDS {
             return Err(SpawnError::LongOrder { bytes: bytes as u64 });
@@ -219,12 +219,12 @@ impl Spawning for Asked<'_> {
     fn state(&mut self, id: ProcessId) -> Result<State, ProcessError> {
         let client = self.client;
         let state = self.links.call(id.node, |link| {
-            // Before it is asked: its bell may ring at once.
+            // Noted before the request, as the bell may ring at once.
             link.interested.insert(client);
             link.calls.state(id)
         })?;
         if matches!(state, Ok(State::Ended { .. }) | Err(_)) {
-            // Nothing is left to be killed.
+            // There is nothing left to be killed.
             self.ordered.retain(|ordered| *ordered != id);
         }
         state

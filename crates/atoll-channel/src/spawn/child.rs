@@ -1,7 +1,7 @@
-//! Carries an order out: a process in a group of its own, with its socket, that dies with the thread that started it.
+//! Starts a process by an order: in a group of its own, with its socket, such that it dies with the thread that started it.
 //!
-//! `here.rs` has the children, `letter.rs` is what they are told. A program that gets more privileges by being executed
-//! (setuid) loses the signal that the system sends at its parent's death; so may one that asks for that.
+//! `here.rs` keeps the children, `letter.rs` is what they are told. A program that gets more privileges by being executed
+//! (setuid) loses the signal that the system sends at its parent's death, and a program may ask to lose it.
 
 use std::fs::File;
 use std::io;
@@ -25,14 +25,14 @@ use atoll_transport::Node;
 pub(super) struct Started {
     child: Child,
     group: Pid,
-    /// Becomes readable at its end.
+    /// A descriptor that becomes readable when it has ended.
     pub(super) pidfd: OwnedFd,
-    /// To it.
+    /// The socket to it.
     pub(super) socket: UnixStream,
 }
 
 impl Started {
-    /// Starts what `order` says at `node`, with `variables` beside. It is killed when the thread that calls this ends.
+    /// Starts the process of `order` at `node`, with additional `variables`. It is killed when the calling thread ends.
     pub(super) fn start(
         order: &Order,
         node: Node,
@@ -47,7 +47,7 @@ impl Started {
         let mut command = Command::new(order.program.os());
         command.args(order.arguments.iter().map(Word::os)).stdin(Stdio::null()).process_group(0);
         if let Some(directory) = &order.directory {
-            // Tried first: the system does not say whether the program is missing or this.
+            // Tried first, since the system's error does not tell whether the program or the directory is missing.
             let path = directory.path();
             std::fs::read_dir(&path).map_err(|e| os(&path.display().to_string(), &e))?;
             command.current_dir(path);
@@ -62,11 +62,11 @@ impl Started {
         let inherited = theirs.as_raw_fd();
         let before_exec = move || -> io::Result<()> {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // It may have died before that was set: nobody would tell.
+            // The parent may have died before that was set, in which case no signal would come.
             if getppid() != Some(parent) {
                 return Err(rustix::io::Errno::SRCH.into());
             }
-            // In the child alone, so that no process started meanwhile inherits it.
+            // Done in the child alone, so that no process started meanwhile inherits it.
             // SAFETY: the parent holds the descriptor until `spawn` returns, so the forked child has it.
             let theirs = unsafe { BorrowedFd::borrow_raw(inherited) };
             fcntl_setfd(theirs, FdFlags::empty())?;
@@ -104,26 +104,26 @@ impl Started {
 
     /// Sends a signal to it and all of its group.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
-        // As it was not waited for, no other group has the number.
+        // The process was not waited for, so no other group has the number.
         Ok(kill_process_group(self.group, signal)?)
     }
 
-    /// Kills what is left of it and its group, and waits for its end.
+    /// Kills the rest of its group, and waits for its end.
     pub(super) fn end(mut self) -> Exit {
-        // An error: there is nobody left.
+        // An error means that nobody is left.
         let _ = self.signal(Signal::KILL);
         match self.child.wait() {
             Ok(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => Exit::Status(code),
                 (None, signal) => Exit::Signal(signal.unwrap_or_default()),
             },
-            // Somebody else waited for it: this process's program does so to all of its children.
+            // Some other code waited for it: this process's program does so for all of its children.
             Err(_) => Exit::Unknown,
         }
     }
 }
 
-/// Where its standard output and error go; which path could not be used.
+/// The files for its standard output and error; the error names the path that could not be used.
 fn outputs(order: &Order) -> Result<[Stdio; 2], (String, io::Error)> {
     let directory = order.directory.as_ref().map(Word::path).unwrap_or_default();
     let open = |path: &Word| {
@@ -147,7 +147,7 @@ fn outputs(order: &Order) -> Result<[Stdio; 2], (String, io::Error)> {
     }
 }
 
-/// Empty, and to be appended to, so that two writers do not overwrite each other.
+/// Creates an empty file, opened for appending, so that two writers do not overwrite each other.
 fn create(path: &Path) -> io::Result<File> {
     let file = File::options().create(true).append(true).open(path)?;
     file.set_len(0)?;

@@ -1,6 +1,6 @@
 //! A process's connection to the spawning service of its node.
 //!
-//! `service.rs` is the other end. Who waits for a process sleeps on the bell's channel.
+//! `service.rs` is the other end. A client that waits for a process sleeps on the bell's channel.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -15,42 +15,42 @@ use atoll_transport::Node;
 use atoll_transport::clock::Deadline;
 use atoll_transport::{Channel, ConnectError, Message, Receiver, RecvError};
 
-/// How long the service may take for an answer; it may ask another node's, for half as long.
+/// The longest time that the service may take for an answer; it may ask another node's, for half as long.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 
-/// Why a request has no result.
+/// The reasons why a request has no result.
 #[derive(thiserror::Error, Debug)]
 pub enum ClientError {
     /// The service's socket is not there, or cannot be trusted.
     #[error("the node's spawning service: {0}")]
     Directory(#[from] DirectoryError),
-    /// It does not make channels with this process.
+    /// The service does not make channels with this process.
     #[error("the node's spawning service: {0}")]
     Connect(#[from] ConnectError),
-    /// It does not answer, or speaks something else.
+    /// The service does not answer, or has another interface.
     #[error("the node's spawning service: {0}")]
     Bind(#[from] BindError),
-    /// It does not say which node this is.
+    /// The service does not tell which node this is.
     #[error("the node's spawning service does not say which node this is")]
     NoNode,
     /// A call was not answered.
     #[error("the node's spawning service: {0}")]
     Call(#[from] CallError),
-    /// It has ended.
+    /// The service has ended.
     #[error("the node's spawning service: {0}")]
     Ended(RecvError),
-    /// Nothing was started.
+    /// No process was started.
     #[error("{0}")]
     Spawn(#[from] SpawnError),
-    /// Nothing can be done with the process.
+    /// The request for the process failed.
     #[error("{0}")]
     Process(#[from] ProcessError),
-    /// The process goes on.
+    /// The process still runs.
     #[error("{id} did not end within {within:?}")]
     TimedOut {
         /// The process.
         id: ProcessId,
-        /// How long it was waited for.
+        /// The time it was waited for.
         within: Duration,
     },
 }
@@ -64,11 +64,11 @@ impl From<NotConnected> for ClientError {
     }
 }
 
-/// A connection to the node's spawning service. Dropped, all that was started through it is killed; the same where this
-/// process dies, within a second.
+/// A connection to the node's spawning service. Dropping it kills all that was started through it; the same happens within a
+/// second if this process dies.
 pub struct SpawnClient {
     node: Node,
-    /// For processes of this node, and of others.
+    /// The clients for processes of this node, and of others.
     here: SpawningClient<Channel>,
     away: Lazy<SpawningClient<Channel>>,
     bell: Receiver,
@@ -96,7 +96,7 @@ impl SpawnClient {
         Ok(SpawnClient { node, here, away, bell, message })
     }
 
-    /// Which node this is.
+    /// The number of this node.
     pub fn node(&self) -> Node {
         self.node
     }
@@ -105,7 +105,7 @@ impl SpawnClient {
         if node == self.node { Ok(&mut self.here) } else { self.away.get() }
     }
 
-    /// Starts what `order` says on `node`. A worker is ready then, unless it waits for its capability
+    /// Starts the process of `order` on `node`. A worker is ready after the call, unless it waits for its capability
     /// ([`Capability::Later`]).
     pub fn spawn(&mut self, node: Node, order: &Order) -> Result<ProcessId, ClientError> {
         let bytes = order.bytes();
@@ -121,7 +121,7 @@ impl SpawnClient {
         Ok(id)
     }
 
-    /// Gives a process that was started with [`Capability::Later`] its capability; a worker is ready then.
+    /// Gives a process that was started with [`Capability::Later`] its capability; a worker is ready after the call.
     pub fn hand_over(&mut self, id: ProcessId, capability: &[u8]) -> Result<(), ClientError> {
         self.at(id.node)?.hand_over(id, capability)??;
         match self.ready(id)? {
@@ -130,21 +130,21 @@ impl SpawnClient {
         }
     }
 
-    /// Waits until a worker is ready; if it ended before, how.
+    /// Waits until a worker is ready; returns its exit if it ended before.
     fn ready(&mut self, id: ProcessId) -> Result<Option<Exit>, ClientError> {
-        // The service sees to it that it does not take for ever.
+        // The service limits the time.
         match self.until(id, None, |state| *state != State::Starting)? {
             Some(State::Ended { exit, ready: false }) => Ok(Some(exit)),
             _ => Ok(None),
         }
     }
 
-    /// How a process is doing.
+    /// The state of a process.
     pub fn state(&mut self, id: ProcessId) -> Result<State, ClientError> {
         Ok(self.at(id.node)?.state(id)??)
     }
 
-    /// Waits for a process's end, at most `timeout` (none: for ever).
+    /// Waits for a process's end, for at most `timeout` (`None`: for ever).
     pub fn wait(&mut self, id: ProcessId, timeout: Option<Duration>) -> Result<Exit, ClientError> {
         match self.until(id, timeout, |state| matches!(state, State::Ended { .. }))? {
             Some(State::Ended { exit, .. }) => Ok(exit),
@@ -152,17 +152,17 @@ impl SpawnClient {
         }
     }
 
-    /// Sends a process, and those that it started, a signal.
+    /// Sends a signal to a process and to those that it started.
     pub fn signal(&mut self, id: ProcessId, signal: i32) -> Result<(), ClientError> {
         Ok(self.at(id.node)?.signal(id, signal)??)
     }
 
-    /// Kills a process, and those that it started.
+    /// Kills a process and those that it started.
     pub fn kill(&mut self, id: ProcessId) -> Result<(), ClientError> {
         self.signal(id, rustix::process::Signal::KILL.as_raw())
     }
 
-    /// Waits until the state is what `done` says; none if it is not in time.
+    /// Waits until `done` holds for the state; `None` if it does not in time.
     fn until(
         &mut self,
         id: ProcessId,
@@ -171,7 +171,7 @@ impl SpawnClient {
     ) -> Result<Option<State>, ClientError> {
         let mut deadline = Deadline::new(timeout);
         loop {
-            // Rung before now: the state is newer.
+            // Earlier rings: the state that was read is newer.
             while self.bell.try_recv(&mut self.message).map_err(ClientError::Ended)? {}
             let state = self.state(id)?;
             if done(&state) {

@@ -1,8 +1,8 @@
-//! The loop of a node's own processes: starts them, knows how they are doing, and ends them with their orderers.
+//! The loop of a node's own processes: starts them, keeps their states, and ends them with the clients that ordered them.
 //!
-//! It asks no other node, so two nodes that start processes on each other never wait for one another; `away.rs` asks, and
-//! is a client of the other node's loop. What takes a process's time, making channels with it, is done by a thread for
-//! each. All are started by this one thread: the system kills them when it ends.
+//! The loop asks no other node, so two nodes that start processes on each other never wait for one another; `away.rs` asks, and
+//! is a client of the other node's loop. Making channels with a process takes time, so each is done by a thread. All processes
+//! are started by this one thread: the system kills them when the thread ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -23,47 +23,47 @@ use crate::spawn::reaper::Reaper;
 use atoll_transport::Channel;
 use atoll_transport::Node;
 
-/// Most processes that run at once.
+/// The most processes that run at once.
 const MOST: usize = 4096;
-/// Most ended ones that are remembered for those who may ask.
+/// The most ended processes that are remembered for clients that may ask.
 const MOST_ENDED: usize = 4096;
 
-/// What other threads hand to the loop.
+/// An event that other threads hand to the loop.
 pub(super) enum ToHere {
     /// A process of this node, or another node's service.
     Client(Box<Channel>, Bell),
     /// Another node's service, over a link for its calls.
     ClientBy(AnyLink, Bell),
-    /// Something came over such a link.
+    /// A message came over such a link.
     Link(FromLink),
     /// The process with this number has ended.
     Ended(u64),
-    /// The channels of the worker with this number were made; or not in time.
+    /// The channels of the worker with this number were made; `None` if not in time.
     Greeted(u64, Option<(Box<Channel>, Bell)>),
 }
 
-/// A process.
+/// A process, running or ended.
 struct Child {
     id: ProcessId,
     orderer: ClientId,
-    /// Until it has ended.
+    /// The system's process; `None` once it has ended.
     started: Option<Started>,
-    /// Its letter and how long it may take, as long as it waits for its capability.
+    /// The letter of a process that waits for its capability, and the time that the process may take.
     unsent: Option<Letter>,
     ready_within: Option<Duration>,
-    /// A thread makes channels with it.
+    /// Whether a thread makes channels with it.
     greeting: bool,
     ready: bool,
     late: bool,
     exit: Option<Exit>,
-    /// Who asked how it is doing.
+    /// The clients that asked for its state.
     interested: BTreeSet<ClientId>,
 }
 
 impl Child {
     fn state(&self) -> State {
         match self.exit {
-            // A worker that was ready and ended at once: which of the two was seen first is chance.
+            // For a worker that was ready and ended at once, it is chance which of the two is seen first.
             Some(exit) if !self.greeting => State::Ended { exit, ready: self.ready },
             _ if self.ready => State::Running,
             _ => State::Starting,
@@ -71,16 +71,16 @@ impl Child {
     }
 }
 
-/// The node's processes. Dropped, it ends all of them.
+/// The loop of the node's processes. Dropping it ends all of them.
 pub(super) struct Here {
     outlet: Outlet<ToHere>,
-    /// Those that come over links.
+    /// The clients that come over links.
     links: HashMap<ClientId, LinkClient>,
     bells: HashMap<ClientId, Bell>,
     processes: Processes,
 }
 
-/// All but the clients.
+/// The state apart from the clients.
 struct Processes {
     node: Node,
     directory: OsString,
@@ -91,12 +91,12 @@ struct Processes {
     running: usize,
     /// The last number given.
     serial: u64,
-    /// Those to ring for.
+    /// The clients to ring for.
     roused: BTreeSet<ClientId>,
 }
 
 impl Here {
-    /// For node `node`, whose services' sockets lie in `directory`.
+    /// The loop for node `node`, whose services' sockets lie in `directory`.
     pub(super) fn new(
         node: Node,
         directory: OsString,
@@ -107,7 +107,7 @@ impl Here {
         let reaper = Reaper::start({
             let inlet = inlet.clone();
             move |serial| {
-                // An error: the loop has ended, and its children with it.
+                // An error means that the loop has ended, and its children with it.
                 let _ = inlet.send(ToHere::Ended(serial));
             }
         })?;
@@ -126,7 +126,7 @@ impl Here {
     }
 
     fn add(&mut self, channel: Channel, bell: Bell) {
-        // An error: it is gone again, or cannot be watched; dropping its channel tells it.
+        // An error means that it is gone again, or cannot be watched; dropping its channel tells it.
         if let Ok(client) = self.outlet.clients.add(channel) {
             self.bells.insert(client, bell);
         }
@@ -135,14 +135,14 @@ impl Here {
     fn add_link(&mut self, calls: AnyLink, bell: Bell) {
         let inlet = self.processes.inlet.clone();
         let tell = move |from| inlet.send(ToHere::Link(from));
-        // An error: the system refuses a thread; dropping the link tells the other node.
+        // An error means that the system refuses a thread; dropping the link tells the other node.
         if let Ok(client) = LinkClient::start("atoll spawn link", calls, tell) {
             self.bells.insert(client.id, bell);
             self.links.insert(client.id, client);
         }
     }
 
-    /// Forgets a client that is gone, and ends what it ordered.
+    /// Forgets a client that is gone, and ends the processes that it ordered.
     fn gone(&mut self, client: ClientId) {
         self.links.remove(&client);
         self.bells.remove(&client);
@@ -198,7 +198,7 @@ impl Serving for Here {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // All at once first: each takes a moment to end.
+        // All are signalled first, as each takes a moment to end.
         for started in self.children.values().filter_map(|child| child.started.as_ref()) {
             let _ = started.signal(Signal::KILL);
         }
@@ -255,11 +255,11 @@ impl Processes {
         Ok(id)
     }
 
-    /// Gives a process its letter, and begins to wait for it if it is a worker.
+    /// Sends a process its letter, and begins to wait for it if it is a worker.
     fn send_letter(&mut self, serial: u64, capability: Vec<u8>) {
         let Some(child) = self.children.get_mut(&serial) else { return };
         let (Some(letter), Some(started)) = (child.unsent.take(), &child.started) else { return };
-        // An error: it has ended, of which we are told; or it cannot read it, and says so.
+        // An error means that it has ended, which is reported, or that it cannot read the letter, which it tells.
         let _ = Letter { capability, ..letter }.send(&started.socket);
         let (Some(within), Ok(socket)) = (child.ready_within, started.socket.try_clone()) else { return };
         let (node, here, away) = (self.node, self.inlet.clone(), self.away.clone());
@@ -270,7 +270,7 @@ impl Processes {
                 away.send(ToAway::Client(theirs, bell.clone())).ok()?;
                 Some((calls, bell))
             });
-            // An error: the loop has ended, and the process with it.
+            // An error means that the loop has ended, and the process with it.
             let _ = here.send(ToHere::Greeted(serial, made));
         });
         child.greeting = greeting.is_ok();
@@ -285,7 +285,7 @@ impl Processes {
         child.ready |= made;
         if !made && let Some(started) = &child.started {
             child.late = true;
-            // An error: it has ended, of which we are told.
+            // An error means that it has ended, which is reported.
             let _ = started.signal(Signal::KILL);
         }
         self.roused.extend(&child.interested);
@@ -308,7 +308,7 @@ impl Processes {
         }
     }
 
-    /// All that `client` ordered ends, and is forgotten.
+    /// Ends and forgets all processes that `client` ordered.
     fn orderer_gone(&mut self, client: ClientId) {
         self.roused.remove(&client);
         let mut theirs = Vec::new();
@@ -336,7 +336,7 @@ impl Processes {
     }
 }
 
-/// The node's processes, and who asks.
+/// The node's processes, and the client that asks.
 struct Asked<'a> {
     processes: &'a mut Processes,
     client: ClientId,

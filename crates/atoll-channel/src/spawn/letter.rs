@@ -1,6 +1,6 @@
-//! The letter: what a process that was started finds in the socket that it inherited, before anything else.
+//! The letter, which a started process finds in the socket that it inherited, before anything else.
 //!
-//! Written by `child.rs`, read by `parent.rs`, which believes the process that started it, but not that it is of the same
+//! Written by `child.rs`, read by `parent.rs`, which believes the process that started it, but not that it has the same
 //! version.
 //!
 //! | bytes | holds, little-endian |
@@ -21,24 +21,24 @@ use atoll_transport::decode;
 
 const MAGIC: &[u8; 8] = b"ATOLLPAR";
 const FORMAT: u32 = 1;
-/// Bytes of the contents at most.
+/// The most bytes of the contents.
 const LONGEST: usize = MOST_CAPABILITY + 64;
 
 /// The environment variable that holds the number of the inherited descriptor.
 pub(super) const VARIABLE: &str = "ATOLL_PARENT";
 
-/// The contents.
+/// The contents of a letter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Letter {
     pub(super) id: ProcessId,
     #[serde(with = "serde_bytes")]
     pub(super) capability: Vec<u8>,
-    /// The service makes channels now.
+    /// Whether the service makes channels with the process now.
     pub(super) worker: bool,
 }
 
 impl Letter {
-    /// Puts it into a socket that nothing was put into before, and so has room. A reader that is gone is an error.
+    /// Writes the letter to a socket to which nothing was written before, so that there is room. Fails if the reader is gone.
     pub(super) fn send(&self, socket: impl AsFd) -> io::Result<()> {
         let bytes = self.bytes()?;
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -59,7 +59,7 @@ impl Letter {
         Ok(bytes)
     }
 
-    /// Reads one; what is no letter is `InvalidData`.
+    /// Reads a letter; the error is `InvalidData` if the bytes are not one.
     pub(super) fn read(mut from: impl Read) -> io::Result<Letter> {
         let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
         let mut begin = [0; 16];

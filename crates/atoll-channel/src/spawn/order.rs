@@ -1,6 +1,6 @@
-//! What is to be started, and by which number it is known.
+//! Orders, which say what process to start, and the ids of started processes.
 //!
-//! A client fills it in, `child.rs` carries it out.
+//! A client fills an order in, `child.rs` carries it out.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 use crate::capability::Holder;
 use atoll_transport::Node;
 
-/// Bytes of a capability at most.
+/// The most bytes of a capability.
 pub const MOST_CAPABILITY: usize = 4096;
-/// Bytes of an order's program, arguments, environment and paths together at most.
+/// The most bytes of an order's program, arguments, environment and paths together.
 pub const MOST_WORDS: usize = 256 << 10;
 
-/// A process that was started by a spawning service, in the whole job: the paper's extended domain id.
+/// A process that a spawning service has started, unique in the whole job: the paper's extended domain id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Where it runs.
+    /// The node where it runs.
     pub node: Node,
-    /// Its number among all that were started there, from 1. No other one gets it.
+    /// The process's number among all that were started there, from 1. No other process gets it.
     pub serial: u64,
-    /// The system's number for it there. Another process may get it afterwards.
+    /// The system's process number there. Another process may get it later.
     pub process: u32,
 }
 
-/// As capabilities name it. A process that no service started, such as a node's first, can be number 0 there.
+/// The holder of a process for capabilities. A process that no service started, such as a node's first, can be number 0 there.
 impl From<ProcessId> for Holder {
     fn from(id: ProcessId) -> Holder {
         Holder { node: id.node, process: id.serial }
@@ -42,7 +42,7 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// A word of the system's: any bytes, which travel as such.
+/// A word of an order: any bytes, which are sent unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Word(#[serde(with = "serde_bytes")] Vec<u8>);
 
@@ -70,7 +70,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// Where a process's standard output or error goes.
+/// The destination of a process's standard output or error.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Output(pub(super) To);
 
@@ -83,34 +83,34 @@ pub(super) enum To {
 }
 
 impl Output {
-    /// Where the spawning service's own goes.
+    /// The spawning service's own.
     pub fn inherit() -> Output {
         Output(To::Inherit)
     }
 
-    /// Nowhere.
+    /// No destination: the output is dropped.
     pub fn nowhere() -> Output {
         Output(To::Nowhere)
     }
 
-    /// To a file on the process's node, which is emptied first; a path that does not begin with `/` is below the
-    /// process's working directory. Both outputs may go to one file.
+    /// A file on the process's node, which is emptied first; a path that does not begin with `/` is relative to the process's
+    /// working directory. Both outputs may go to one file.
     pub fn file(path: impl AsRef<Path>) -> Output {
         Output(To::File(Word::new(path.as_ref())))
     }
 }
 
-/// What a process is given to reach others' memory: a handle as bytes, at most [`MOST_CAPABILITY`].
+/// The capability by which a process reaches others' memory: a handle as bytes, at most [`MOST_CAPABILITY`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Capability {
-    /// This, which may be empty.
+    /// The bytes themselves, which may be empty.
     Now(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// What [`SpawnClient::hand_over`](super::SpawnClient::hand_over) says, once its orderer knows its id: it waits for
-    /// that.
+    /// The bytes that [`SpawnClient::hand_over`](super::SpawnClient::hand_over) gives, once its orderer knows its id; the
+    /// process waits for them.
     Later,
 }
 
-/// What is to be started.
+/// The order to start a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Order {
     pub(super) program: Word,
@@ -120,12 +120,12 @@ pub struct Order {
     pub(super) output: Output,
     pub(super) error: Output,
     pub(super) capability: Capability,
-    /// Milliseconds that a worker may take to call `parent`; none for a program.
+    /// The milliseconds that a worker may take to call `parent`; `None` for a program.
     pub(super) ready_within: Option<u64>,
 }
 
 impl Order {
-    /// Any program: a path, or a name that is found in the service's `PATH`. Its start is done when it runs.
+    /// Any program: a path, or a name that is found in the service's `PATH`. Its start is complete when it runs.
     pub fn program(program: impl AsRef<OsStr>) -> Order {
         Order {
             program: Word::new(program),
@@ -139,8 +139,8 @@ impl Order {
         }
     }
 
-    /// A program that calls [`parent`](super::parent) within `within`, counted from when it has its capability. Its start
-    /// is done then; one that is late is killed.
+    /// A program that calls [`parent`](super::parent) within the time `within`, counted from when it has its capability. Its
+    /// start is complete then; one that is late is killed.
     pub fn worker(program: impl AsRef<OsStr>, within: Duration) -> Order {
         let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         Order { ready_within: Some(within), ..Order::program(program) }
@@ -159,47 +159,47 @@ impl Order {
         arguments.into_iter().fold(self, Order::argument)
     }
 
-    /// Sets a variable beside those of the service's own environment.
+    /// Sets a variable in addition to those of the service's own environment.
     #[must_use]
     pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Order {
         self.environment.push((Word::new(name), Word::new(value)));
         self
     }
 
-    /// Sets the working directory; without, it is the service's.
+    /// Sets the working directory; the default is the service's.
     #[must_use]
     pub fn directory(mut self, directory: impl AsRef<Path>) -> Order {
         self.directory = Some(Word::new(directory.as_ref()));
         self
     }
 
-    /// Sets where its standard output goes.
+    /// Sets the destination of its standard output.
     #[must_use]
     pub fn output(mut self, output: Output) -> Order {
         self.output = output;
         self
     }
 
-    /// Sets where its standard error goes.
+    /// Sets the destination of its standard error.
     #[must_use]
     pub fn error(mut self, error: Output) -> Order {
         self.error = error;
         self
     }
 
-    /// Sets what it is given.
+    /// Sets its capability.
     #[must_use]
     pub fn capability(mut self, capability: Capability) -> Order {
         self.capability = capability;
         self
     }
 
-    /// The program, as errors name it.
+    /// The program's name in errors.
     pub(super) fn program_name(&self) -> String {
         shown(&self.program.to_string())
     }
 
-    /// Bytes of all its words.
+    /// The bytes of all its words.
     pub(super) fn bytes(&self) -> usize {
         let pairs = self.environment.iter().flat_map(|(name, value)| [name, value]);
         let outputs = [&self.output, &self.error].into_iter().filter_map(|output| match &output.0 {
@@ -211,8 +211,8 @@ impl Order {
     }
 }
 
-/// As much of a text as an error needs: an answer is to fit into an empty ring, so that no service waits for a client to
-/// take it.
+/// The part of a text that an error shows: an answer must fit into an empty ring, so that no service waits for a client to take
+/// it.
 pub(super) fn shown(text: &str) -> String {
     const MOST: usize = 200;
     match text.char_indices().nth(MOST) {

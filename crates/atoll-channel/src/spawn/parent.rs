@@ -1,7 +1,7 @@
-//! What a process that was started by a spawning service knows of it.
+//! The data that a process gets from the spawning service that started it.
 //!
-//! `child.rs` is the other side. The socket is inherited under a number that an environment variable announces; as that
-//! is inherited by grandchildren too, it counts only if the socket was made by this process's parent.
+//! `child.rs` is the other side. The socket is inherited under a number that an environment variable announces. Grandchildren
+//! inherit the variable, too, so it counts only if the socket was made by this process's parent.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -16,35 +16,35 @@ use crate::spawn::client::{ClientError, SpawnClient};
 use crate::spawn::letter::{Letter, VARIABLE};
 use crate::spawn::order::ProcessId;
 
-/// Why a process does not know its parent.
+/// The reasons why a process does not know its parent.
 #[derive(thiserror::Error, Debug)]
 pub enum ParentError {
-    /// It was started by somebody else.
+    /// This process was not started by a spawning service.
     #[error("this process was not started by a spawning service of atoll's")]
     None,
-    /// It asked before.
-    #[error("this process has taken what its spawning service gave it already")]
+    /// This process has called `parent` before.
+    #[error("this process has already taken the letter of its spawning service")]
     Taken,
-    /// What it inherited cannot be read.
-    #[error("what the spawning service gave this process cannot be read: {0}")]
+    /// The letter in the inherited socket cannot be read.
+    #[error("the letter of the spawning service to this process cannot be read: {0}")]
     Letter(#[source] io::Error),
     /// The service makes no channels with it.
     #[error("{0}")]
     Client(#[from] ClientError),
 }
 
-/// What a process was given by who started it.
+/// The data that a process was given by the service that started it.
 pub struct Parent {
-    /// Which process this is.
+    /// The id of this process.
     pub id: ProcessId,
-    /// What it was given; empty for nothing.
+    /// This process's capability; empty if it was given none.
     pub capability: Vec<u8>,
-    /// The service that started it, at this node; only a worker has a channel to it from the start.
+    /// The connection to the service that started it, at this node; only a worker has one from the start.
     pub service: Option<SpawnClient>,
 }
 
-/// Takes what the spawning service that started this process gave it; a worker is ready then. Waits until its orderer has
-/// handed the capability over, if that comes later.
+/// Takes the data that the spawning service gave to this process; a worker is then ready. Waits until its orderer has handed
+/// the capability over, if that comes later.
 pub fn parent() -> Result<Parent, ParentError> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<RawFd>().ok());
@@ -52,7 +52,7 @@ pub fn parent() -> Result<Parent, ParentError> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Err(ParentError::Taken);
     }
-    // SAFETY: only looked at, by calls that fail if it is not open, or not a socket.
+    // SAFETY: only used by calls that fail if it is not open, or not a socket.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let made_by = credentials(inherited).map_err(|_| ParentError::None)?.process;
     if made_by.is_none() || made_by != getppid() {
@@ -60,7 +60,7 @@ pub fn parent() -> Result<Parent, ParentError> {
     }
     // SAFETY: the socket that the variable announces was left open for this, and is taken once.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    // What this process starts does not get it.
+    // Processes that this one starts do not get it.
     fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(|e| ParentError::Letter(e.into()))?;
     let socket = UnixStream::from(socket);
     let letter = Letter::read(&socket).map_err(ParentError::Letter)?;

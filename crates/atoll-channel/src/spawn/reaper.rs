@@ -1,6 +1,6 @@
-//! A thread that sees processes end, whoever waits for what meanwhile.
+//! A thread that notices the ends of processes, whatever other threads wait for.
 //!
-//! `here.rs` gives it a descriptor for each process, and is told its number when it has ended.
+//! `here.rs` gives it a descriptor for each process, and gets its number when the process has ended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,19 +10,19 @@ use std::thread::{Builder, JoinHandle};
 
 use rustix::event::epoll;
 
-/// Stands for the thread's own end.
+/// The number that stands for the thread's own end.
 const STOP: u64 = u64::MAX;
 
-/// The thread. Dropped, it ends.
+/// The handle of the thread. Dropping it ends the thread.
 pub(super) struct Reaper {
     epoll: Arc<OwnedFd>,
-    /// Closed to stop it.
+    /// A socket whose closing stops the thread.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reaper {
-    /// Starts it; `ended` is told of each end.
+    /// Starts the thread; `ended` is called with the number of each process that ends.
     pub(super) fn start(ended: impl Fn(u64) + Send + 'static) -> io::Result<Reaper> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let (stop, stopped) = UnixStream::pair()?;
@@ -30,11 +30,11 @@ impl Reaper {
         let thread = Builder::new().name("atoll reaper".into()).spawn({
             let epoll = epoll.clone();
             move || {
-                // Open until the thread ends.
+                // Stays open until the thread ends.
                 let _stopped = stopped;
                 let mut events = Vec::with_capacity(64);
                 loop {
-                    // An error: interrupted.
+                    // An error means that the wait was interrupted.
                     let _ = epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None);
                     for event in events.drain(..) {
                         match event.data.u64() {
@@ -48,7 +48,7 @@ impl Reaper {
         Ok(Reaper { epoll, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Says `number` when the process has ended, once; `pidfd` can be dropped after that.
+    /// Reports `number` once when the process has ended; `pidfd` can be dropped after this call.
     pub(super) fn watch(&self, pidfd: &OwnedFd, number: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         Ok(epoll::add(&self.epoll, pidfd.as_fd(), epoll::EventData::new_u64(number), flags)?)

@@ -1,7 +1,7 @@
 //! The spawning service of a node: a door for the node's processes and for other nodes, and two loops.
 //!
-//! The loops are `here.rs` and `away.rs`; clients are `client.rs`. A process is given three channels over one socket: for
-//! each loop one, and its bell.
+//! The loops are `here.rs` and `away.rs`; clients are `client.rs`. A process gets three channels over one socket: one for each
+//! loop, and its bell.
 //!
 //! Source: the barrelfish paper, section 6.8.1.
 
@@ -23,7 +23,7 @@ use atoll_transport::{Channel, ConnectError, CreateError, Settings};
 /// The socket's name in the node's directory.
 pub(super) const SOCKET: &str = "spawn";
 
-/// Why a spawning service does not start.
+/// The reasons why a spawning service does not start.
 #[derive(thiserror::Error, Debug)]
 pub enum StartError {
     /// The directory for its socket cannot be used.
@@ -37,13 +37,13 @@ pub enum StartError {
     Os(#[from] io::Error),
 }
 
-/// Why two nodes' spawning services are not linked.
+/// The reasons why two nodes' spawning services are not linked.
 #[derive(thiserror::Error, Debug)]
 pub enum SpawnLinkError {
     /// The channel was not made.
     #[error("linking the spawning services: {0}")]
     Connect(#[from] ConnectError),
-    /// A node is not linked to itself.
+    /// The node is this one.
     #[error("the spawning service of {0} cannot be linked to itself")]
     Itself(Node),
     /// All places are taken, or the service has ended.
@@ -51,13 +51,13 @@ pub enum SpawnLinkError {
     Full,
 }
 
-/// A node's spawning service. It runs in threads of this process until it is dropped, and all that it started is killed
-/// then, or when this process dies.
+/// A node's spawning service. It runs in threads of this process until it is dropped. All that it started is killed then, or
+/// when this process dies.
 ///
 /// This process must not wait for children that it does not know (`waitpid(-1)`).
 pub struct SpawnService {
     node: Node,
-    /// Goes first, so that nobody comes in any more.
+    /// Dropped first, so that nobody comes in any more.
     door: Option<Door>,
     here: Inlet<ToHere>,
     away: Inlet<ToAway>,
@@ -65,7 +65,7 @@ pub struct SpawnService {
 }
 
 impl SpawnService {
-    /// Starts node `node`'s, for at most some `clients` processes of it, workers included, with its socket in
+    /// Starts the service of node `node`, for at most some `clients` processes of it, workers included, with its socket in
     /// `directory`.
     pub fn start(node: Node, directory: &Path, clients: u32) -> Result<SpawnService, StartError> {
         let (here, here_outlet) = inlet(client_set(clients)?)?;
@@ -79,10 +79,10 @@ impl SpawnService {
         let mut service = SpawnService { node, door: None, here, away, loops };
         let (here, away) = (service.here.clone(), service.away.clone());
         service.door = Some(Door::open(directory, SOCKET, move |stream, _| {
-            // Without: it sees by its socket that it was not let in, and has to come again.
+            // A visitor that is not admitted notices by its socket, and has to come again.
             let admitted = admit(stream, node, [&|| here.seat(), &|| away.seat()], SET_UP);
             if let Some(Admitted { calls: [calls, theirs], bell }) = admitted {
-                // Errors: the loop has ended.
+                // An error means that the loop has ended.
                 let _ = away.send(ToAway::Client(theirs, bell.clone()));
                 let _ = here.send(ToHere::Client(calls, bell));
             }
@@ -90,8 +90,8 @@ impl SpawnService {
         Ok(service)
     }
 
-    /// Lets another node's service, at the other end of `stream`, which calls
-    /// [`link_to`](SpawnService::link_to), start processes on this node. Once it is lost, they are killed.
+    /// Lets another node's service, which is at the other end of `stream` and calls [`link_to`](SpawnService::link_to), start
+    /// processes on this node. When the connection is lost, they are killed.
     pub fn admit(&self, stream: &UnixStream) -> Result<(), SpawnLinkError> {
         let seat = self.here.seat().ok_or(SpawnLinkError::Full)?;
         let calls = Channel::connect(stream, Settings::default(), Some(seat), SET_UP)?;
@@ -100,8 +100,8 @@ impl SpawnService {
         self.here.send(client).map_err(|_| SpawnLinkError::Full)
     }
 
-    /// The same over links of any transport: for calls, and for the bell. The other ends are given to
-    /// [`link_to_by`](SpawnService::link_to_by).
+    /// Lets another node's service start processes on this node over links of any type, for calls and for the bell. The other
+    /// ends are given to [`link_to_by`](SpawnService::link_to_by).
     pub fn admit_by(
         &self,
         calls: impl Link + Send + 'static,
@@ -111,15 +111,15 @@ impl SpawnService {
         self.here.send(linked).map_err(|_| SpawnLinkError::Full)
     }
 
-    /// From now on this node's processes can start others on `node`, whose service is at the other end of `stream` and
-    /// calls [`admit`](SpawnService::admit).
+    /// Lets this node's processes start others on `node`, whose service is at the other end of `stream` and calls
+    /// [`admit`](SpawnService::admit).
     pub fn link_to(&self, node: Node, stream: &UnixStream) -> Result<(), SpawnLinkError> {
         let calls = Channel::connect(stream, Settings::default(), None, SET_UP)?;
         let bell = Channel::connect(stream, bell_settings(), None, SET_UP)?;
         self.link_to_by(node, calls, bell)
     }
 
-    /// The same over links of any transport: for calls, and for the bell.
+    /// Lets this node's processes start others on `node` over links of any type, for calls and for the bell.
     pub fn link_to_by(
         &self,
         node: Node,
@@ -133,7 +133,7 @@ impl SpawnService {
         self.away.send(link).map_err(|_| SpawnLinkError::Full)
     }
 
-    /// Whose it is.
+    /// The service's node.
     pub fn node(&self) -> Node {
         self.node
     }
@@ -142,7 +142,7 @@ impl SpawnService {
 impl Drop for SpawnService {
     fn drop(&mut self) {
         self.door = None;
-        // Errors: the loop has ended already.
+        // An error means that the loop has ended already.
         let _ = self.away.stop();
         let _ = self.here.stop();
         for thread in self.loops.drain(..) {

@@ -1,6 +1,6 @@
-//! Bulk transfer: one suite for all engines, and what each of them must survive besides.
+//! Tests of bulk transfer: one suite for all engines, and mishaps that each of them must survive.
 //!
-//! It forks, so it has no test harness with its threads: `cargo test -p atoll-channel --test bulk [-- NAME]`.
+//! The program forks, so it cannot use the test harness with its threads: `cargo test -p atoll-channel --test bulk [-- NAME]`.
 //! A test that takes longer than a minute is ended by SIGALRM.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -29,7 +29,7 @@ fn main() {
     for (name, test) in mishaps::TESTS.iter().chain(manager::TESTS).chain(pools::TESTS) {
         one_by_one.run(name, test);
     }
-    // Their nodes are threads, so each has a process of its own; and UCX is not made for forks.
+    // The rigs' nodes are threads, so each rig has a process of its own; also, UCX is not made for forks.
     for (name, make) in remote::all() {
         for (what, test) in suite::TESTS {
             one_by_one.run(&format!("{name}::{what}"), || assert!(Child::run(|| test(&make)).ended_well()));

@@ -1,4 +1,4 @@
-//! The manager: what it chooses, that it sees transfers through, and what it keeps in the cache folder.
+//! Tests of the manager: which engine it chooses, that it completes transfers, and what it keeps in the cache folder.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::mishaps::forbid;
 use crate::rig::{self, End};
 use crate::suite::pattern;
 
-/// These tests.
+/// The tests of this file.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("copies_between_all_kinds_of_memory", copies_between_all_kinds_of_memory),
     ("copies_with_a_helper", copies_with_a_helper),
@@ -33,7 +33,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 const MEGABYTE: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Without measuring.
+/// A manager that measures nothing.
 fn manager() -> Manager {
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(ProcessVm)];
     match Uring::new() {
@@ -68,7 +68,7 @@ fn copies_with_a_helper() {
     manager.add_helper().unwrap();
     assert_eq!(manager.engines().filter(|name| *name == "helper").count(), 1);
     let (one, other) = (rig::own(9 * MEGABYTE), rig::own(9 * MEGABYTE));
-    // A copy that is waited for needs none.
+    // A copy that is waited for needs no helper.
     assert_eq!(manager.why(&one.memory, &other.memory, 9 * MEGABYTE).unwrap().engine, "memcpy");
     copies_between_all_kinds_by(manager);
 }
@@ -143,7 +143,7 @@ fn a_dropped_manager_says_so() {
     for (to, from) in ends(4 * MEGABYTE) {
         let mut manager = manager();
         let copying = manager.start(&to.memory, 0, &from.memory, 0, 4 * MEGABYTE).unwrap();
-        // What the page cache has can be there at once.
+        // Data in the page cache may be copied at once.
         let early = copying.outcome();
         drop((to, from));
         drop(manager);
@@ -180,7 +180,7 @@ fn the_fastest_engine_is_chosen() {
     assert_eq!(large.pieces, 32);
     assert_eq!(large.others, [("pread", Some(6400.0))]);
     manager.copy(&to.memory, 0, &from.memory, 0, 64 * MEGABYTE).unwrap();
-    // The other way nothing was measured: it goes all the same.
+    // Nothing was measured in the other direction, in which it works all the same.
     assert_eq!(manager.why(&from.memory, &to.memory, 64).unwrap().microseconds, None);
     manager.copy(&from.memory, 0, &to.memory, 0, MEGABYTE).unwrap();
     assert_eq!(manager.engines().collect::<Vec<_>>(), ["pread", "io_uring"]);
@@ -189,7 +189,7 @@ fn the_fastest_engine_is_chosen() {
     assert!(manager.engine("carrier pigeon").is_none());
 }
 
-/// Memory of another node, which is a mapping here after all; some time later.
+/// Memory of another node, which is really a mapping here; copies end some time later.
 struct Loopback {
     under_way: Vec<(u64, Memory, Memory, [u64; 3])>,
 }
@@ -218,7 +218,7 @@ impl Engine for Loopback {
     }
 
     fn progress(&mut self, finished: &mut Vec<(u64, Result<(), CopyError>)>, _: Duration) {
-        // The last first.
+        // The last transfer ends first.
         let Some((number, to, from, [to_offset, from_offset, bytes])) = self.under_way.pop() else { return };
         let mut plain = Memcpy::PLAIN;
         let transfer = Transfer::new(&to, to_offset, &from, from_offset, bytes);
@@ -247,12 +247,12 @@ fn an_engine_of_a_transport() {
     assert!(to.get(0, 9 << 20) == sent);
 }
 
-/// Checks a manager that a child made, whose cache folder is this one.
+/// Checks a manager that a child made, with this cache folder.
 fn in_folder(folder: Option<&Path>, check: impl FnOnce(Manager)) {
     prepared_in_folder(folder, || {}, check);
 }
 
-/// As `in_folder`; does something before.
+/// Does the same as `in_folder`, after calling `before`.
 fn prepared_in_folder(folder: Option<&Path>, before: impl FnOnce(), check: impl FnOnce(Manager)) {
     let child = Child::run(|| {
         before();
@@ -277,13 +277,13 @@ fn what_was_measured_is_kept() {
     };
     in_folder(Some(folder.path()), |manager| {
         assert!(here(&manager).is_some());
-        // Another one of the process need not look.
+        // Another manager of the process does not read the file again.
         assert_eq!(Manager::new().costs(), manager.costs());
     });
     let files: Vec<_> = fs::read_dir(folder.path().join("atoll")).unwrap().collect();
     assert_eq!(files.len(), 1);
     let path = files.into_iter().next().unwrap().unwrap().path();
-    // It is believed: a number that nobody would measure comes back.
+    // The file is believed: a number that no measurement yields comes back.
     let text = fs::read_to_string(&path).unwrap();
     let mut contents: serde_json::Value = serde_json::from_str(&text).unwrap();
     for curve in contents["costs"]["curves"].as_array_mut().unwrap() {
@@ -297,7 +297,7 @@ fn what_was_measured_is_kept() {
         manager.measure_again();
         assert!(here(&manager) != Some(123.5));
     });
-    // Damaged, it is measured and written again.
+    // A damaged file is measured and written again.
     fs::write(&path, &text[..text.len() / 2]).unwrap();
     in_folder(Some(folder.path()), |manager| assert!(here(&manager).is_some()));
     assert!(serde_json::from_str::<serde_json::Value>(&fs::read_to_string(&path).unwrap()).is_ok());

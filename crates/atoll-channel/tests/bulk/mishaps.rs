@@ -1,4 +1,4 @@
-//! What may go wrong with the other process and with files, for the engines that reach them.
+//! Mishaps with the other process and with files, for the engines that reach these.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use atoll_channel::bulk::{
 use crate::forked::Child;
 use crate::suite::pattern;
 
-/// These tests.
+/// The tests of this file.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_killed_process_is_an_error", a_killed_process_is_an_error),
     ("a_process_killed_under_a_transfer", a_process_killed_under_a_transfer),
@@ -38,7 +38,7 @@ fn copy(engine: &mut dyn Engine, to: &Memory, from: &Memory, bytes: u64) -> Resu
     engine.copy(&Transfer::new(to, 0, from, 0, bytes)?)
 }
 
-/// Engines for files that are to be had here.
+/// The engines for files that can be used here.
 fn file_engines() -> Vec<Box<dyn Engine>> {
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(FileIo)];
     if let Ok(ring) = Uring::new() {
@@ -47,7 +47,7 @@ fn file_engines() -> Vec<Box<dyn Engine>> {
     engines
 }
 
-/// A child with `pages` pages at an address, of which it did with what it wanted.
+/// A child with `pages` pages at an address, to which it did `first`.
 fn with_pages(pages: u64, first: impl FnOnce(*mut libc::c_void)) -> (Child, Memory) {
     let bytes = pages * PAGE;
     let memory = Memory::new(bytes).unwrap();
@@ -71,7 +71,7 @@ fn a_killed_process_is_an_error() {
     while !peer.died() {
         std::thread::yield_now();
     }
-    // Before and after it was waited for.
+    // Before and after the child was waited for.
     assert_eq!(copy(&mut ProcessVm, &here, &there, 8), Err(CopyError::Died));
     assert_eq!(copy(&mut ProcessVm, &there, &here, 8), Err(CopyError::Died));
     assert!(!child.ended_well());
@@ -174,7 +174,7 @@ fn a_full_disk() {
         let here = Memory::new(1 << 20).unwrap();
         assert_eq!(copy(&mut *engine, &full, &here, 1 << 20), Err(CopyError::NoSpace));
     }
-    // A small file system of our own, which is full in the middle of a transfer.
+    // A small file system of our own, which becomes full in the middle of a transfer.
     let at = tempfile::tempdir().unwrap();
     let child = Child::run(|| {
         // SAFETY: no pointers; a child with one thread.
@@ -227,7 +227,7 @@ fn a_file_that_may_not_grow() {
         }
     });
     assert!(child.ended_well());
-    // Sealed memory as a file.
+    // Sealed memory, used as a file.
     let (_, file) = Memory::shared(PAGE, Writers::Maker).unwrap();
     let here = Memory::new(2 * PAGE).unwrap();
     for mut engine in file_engines() {
@@ -251,13 +251,13 @@ fn a_file_open_for_reading_only() {
 fn a_file_open_for_appending() {
     let named = tempfile::NamedTempFile::new().unwrap();
     let open = || OpenOptions::new().append(true).read(true).open(named.path()).unwrap();
-    // Copies would go to its end, wherever they were meant for.
+    // Copies would go to the file's end, whatever their offset.
     let refused = Memory::of_file(open(), 0, PAGE, Access::READ_WRITE);
     assert!(matches!(refused, Err(MemoryError::Appending)));
     assert!(Memory::of_file(open(), 0, PAGE, Access::READ).is_ok());
 }
 
-/// From now on this process may not make that system call: it fails with EPERM.
+/// Forbids this process a system call, which then fails with EPERM.
 pub(crate) fn forbid(call: libc::c_long) {
     let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
@@ -302,7 +302,7 @@ fn a_ring_that_is_refused_later() {
             let transfer = Transfer::new(&back, page * PAGE, &memory, page * PAGE, PAGE).unwrap();
             assert_eq!(ring.start(&transfer, page), Ok(Started::Pending));
             if page == 4 {
-                // Half of them the kernel has, the others it never gets.
+                // The kernel gets half of them; the others it never gets.
                 ring.progress(&mut finished, Duration::ZERO);
                 forbid(libc::SYS_io_uring_enter);
             }

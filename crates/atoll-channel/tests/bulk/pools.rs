@@ -1,4 +1,4 @@
-//! Pools of buffers between processes: over one hop and two, with peers that lie and peers that die.
+//! Tests of pools of buffers between processes: over one hop and two, with peers that lie and peers that die.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use atoll_channel::{Channel, Message, Peer, SendError, Settings};
 use crate::forked::Child;
 use crate::suite::pattern;
 
-/// These tests.
+/// The tests of this file.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("buffers_go_there_and_back", buffers_go_there_and_back),
     ("a_buffer_over_two_hops", a_buffer_over_two_hops),
@@ -28,7 +28,7 @@ const SECONDS: Option<Duration> = Some(Duration::from_secs(20));
 const POOL: u16 = 17;
 const BYTES: u64 = 8192;
 
-/// Both ends of a channel and of a pool, the far ones in a child.
+/// Both ends of a channel and of a pool, of which the far ones are in a child.
 fn with_child(pool: &Pool, work: impl FnOnce(Channel, Pool, Link)) -> (Child, Channel, Link) {
     let (here, there) = UnixStream::pair().unwrap();
     let child = Child::run(|| {
@@ -103,7 +103,7 @@ fn buffers_go_there_and_back() {
 fn a_buffer_over_two_hops() {
     let pool = Pool::new(3, BYTES, Writers::Everyone).unwrap();
     let (child, mut channel, link) = with_child(&pool, |mut channel, pool, home| {
-        // The middle: hands on what comes, with the channel's other end in a child of its own.
+        // The middle process passes buffers on to a child of its own at the other end of another channel.
         let (mut last, mut further, away) = {
             let (child, channel, link) = with_child(&pool, |mut channel, _pool, home| {
                 for _ in 0..10 {
@@ -115,7 +115,7 @@ fn a_buffer_over_two_hops() {
                     home.send(&mut channel.sender, second, 8, sum, SECONDS).unwrap();
                     assert_eq!(home.give_back(&mut channel.sender, SECONDS), Ok(1));
                 }
-                // Dies with one in its hands.
+                // The child dies while it holds a buffer.
                 std::mem::forget(buffer(&mut channel, &home).0);
             });
             (Some(child), channel, link)
@@ -135,7 +135,7 @@ fn a_buffer_over_two_hops() {
         assert!(last.take().unwrap().ended_well());
         drop(away);
         assert_eq!(home.give_back(&mut channel.sender, SECONDS), Ok(1));
-        // The owner sees all of them before this ends.
+        // The owner sees all of them before this process ends.
         channel.recv(&mut Message::default(), SECONDS).unwrap();
     });
     for round in 0..10u64 {
@@ -173,7 +173,7 @@ fn given_back(numbers: &[u32]) -> Vec<u8> {
 
 fn forged_buffers_are_errors() {
     let pool = Pool::new(4, BYTES, Writers::Everyone).unwrap();
-    // The channel takes what this process gives it; the peer's messages are made up here.
+    // The channel takes messages of this process; the peer's messages are made up here.
     let (_child, mut channel, link) = with_child(&pool, |_channel, _pool, _link| {
         std::thread::sleep(Duration::from_secs(100));
     });
@@ -193,20 +193,20 @@ fn forged_buffers_are_errors() {
     }
     let too_long = ProtocolError::TooLong { used: BYTES + 1, bytes: BYTES };
     assert_eq!(refused(&forged(number, BYTES + 1)), too_long);
-    // One that it has and one that it has not: neither.
+    // One that the peer has and one that it has not: neither is accepted.
     assert_eq!(refused(&given_back(&[number, free])), ProtocolError::NotTheirs(free));
     assert_eq!(refused(&given_back(&[number, number])), ProtocolError::NotTheirs(number));
     for malformed in [&[][..], &[1, 0, 0, 0], &[9; 24], &given_back(&[]), &[2, 0, 0, 0, 1]] {
         assert_eq!(refused(malformed), ProtocolError::Malformed(malformed.len()));
     }
     assert_eq!(pool.free(), 2);
-    // Once it may, the second time it may not.
+    // The first message is valid, the second is not.
     let Arrival::Buffer { buffer, .. } = link.received(&forged(number, 5)).unwrap() else { panic!() };
     assert_eq!(refused(&forged(number, 5)), ProtocolError::NotTheirs(number));
     assert_eq!(refused(&given_back(&[number])), ProtocolError::NotTheirs(number));
     drop((buffer, held));
     assert_eq!(pool.free(), 4);
-    // The other way: an owner that sends what it has sent.
+    // The other direction: an owner that sends a buffer which it has sent before.
     let member = Pool::attach(pool.descriptor().try_clone_to_owned().unwrap()).unwrap();
     let home = member.link_home(POOL, &Peer::this().unwrap()).unwrap();
     assert!(matches!(member.link_home(POOL, &Peer::this().unwrap()), Err(PoolError::HomeTaken)));
@@ -221,7 +221,7 @@ fn forged_buffers_are_errors() {
     let member = Pool::attach(pool.descriptor().try_clone_to_owned().unwrap()).unwrap();
     let home = member.link_home(POOL, &Peer::this().unwrap()).unwrap();
     drop(home.received(&forged(3, 0)).unwrap());
-    // Dropped, and the owner was not told: it cannot have it.
+    // Dropped, and not reported to the owner, which therefore cannot have it.
     assert_eq!(home.received(&forged(3, 0)).unwrap_err(), ProtocolError::NotTheirs(3));
 }
 
@@ -268,7 +268,7 @@ fn a_killed_peer_gives_back_what_it_had() {
                 }
             }
         }
-        // What it had sent before is read still.
+        // Messages that it sent before are still read.
         while let Ok(true) = channel.receiver.try_recv(&mut message) {
             drop(link.received(&message.bytes).unwrap());
         }
@@ -312,7 +312,7 @@ fn a_buffer_in_use_is_not_sent() {
         assert_eq!(ring.start(&transfer, 1), Ok(Started::Pending));
         let unsent = link.send(&mut channel.sender, buffer, 1 << 20, 0, SECONDS).unwrap_err();
         assert_eq!(unsent.why, Why::InUse);
-        // Even dropped it is not free before the kernel has let go of it.
+        // Even a dropped buffer is not free before the kernel has released it.
         drop(unsent.buffer);
         assert_eq!(pool.free(), 1);
         let mut finished = Vec::new();

@@ -1,4 +1,4 @@
-//! Memory of another node: the rigs of the engine that puts and gets by a transport, and what only it must survive.
+//! Tests of memory of other nodes: the rigs of the engine that puts and gets by a transport, and mishaps that concern only it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,7 +18,7 @@ use crate::forked::Child;
 use crate::rig::{self, End, Make, Rig};
 use crate::suite::pattern;
 
-/// These tests.
+/// The tests of this file.
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_manager_with_memory_of_nodes", a_manager_with_memory_of_nodes),
     ("the_owner_receives_while_an_engine_copies", the_owner_receives_while_an_engine_copies),
@@ -32,12 +32,12 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 const SECOND: Duration = Duration::from_secs(1);
 const MEGABYTE: u64 = 1 << 20;
 
-/// Which transport.
+/// The transport of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Shm,
     FaultyShm,
-    /// Over TCP.
+    /// UCX over TCP.
     Ucx,
 }
 
@@ -46,7 +46,7 @@ impl By {
         if self == By::Ucx { PutGet::UCX } else { PutGet::SHM }
     }
 
-    /// Those that are to be had here.
+    /// The transports that can be used here.
     fn all() -> Vec<By> {
         let mut all = vec![By::Shm, By::FaultyShm];
         if ucx() {
@@ -56,7 +56,7 @@ impl By {
     }
 }
 
-/// Whether there is UCX here; asked in a process of its own, as it is not made for forks.
+/// Whether UCX can be used here; determined in a process of its own, as UCX is not made for forks.
 fn ucx() -> bool {
     let available = || {
         if let Err(why) = Ucx::available() {
@@ -67,27 +67,27 @@ fn ucx() -> bool {
     Child::run(available).ended_well()
 }
 
-/// What a node needs to join the other.
-enum Way {
+/// The data by which a node joins the other.
+enum Joining {
     Shm(Place, bool),
     Ucx(Node, Sender<Vec<u8>>, Receiver<Vec<u8>>),
 }
 
-impl Way {
-    /// Of the two nodes.
-    fn both(by: By) -> [Way; 2] {
+impl Joining {
+    /// The data by which each of two nodes joins.
+    fn both(by: By) -> [Joining; 2] {
         if by == By::Ucx {
             let (to_other, from_one) = channel();
             let (to_one, from_other) = channel();
-            return [Way::Ucx(Node(0), to_other, from_other), Way::Ucx(Node(1), to_one, from_one)];
+            return [Joining::Ucx(Node(0), to_other, from_other), Joining::Ucx(Node(1), to_one, from_one)];
         }
         let mut places = mesh(2).unwrap().into_iter();
-        [(); 2].map(|()| Way::Shm(places.next().unwrap(), by == By::FaultyShm))
+        [(); 2].map(|()| Joining::Shm(places.next().unwrap(), by == By::FaultyShm))
     }
 
     fn join(self) -> Box<dyn Transport> {
         match self {
-            Way::Shm(place, faulty) => {
+            Joining::Shm(place, faulty) => {
                 let shm = Shm::join(place, ShmSettings::default(), 20 * SECOND).unwrap();
                 if !faulty {
                     return Box::new(shm);
@@ -95,7 +95,7 @@ impl Way {
                 let faults = Faults { seed: 4, delayed: 300, full: 100, duplicated: 0, cut: None };
                 Box::new(Faulty::new(shm, faults))
             }
-            Way::Ucx(node, to_other, from_other) => {
+            Joining::Ucx(node, to_other, from_other) => {
                 let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
                 let ucx = Ucx::join(node, 2, settings, |mine| {
                     to_other.send(mine.clone())?;
@@ -108,7 +108,7 @@ impl Way {
     }
 }
 
-/// A node in a thread, that lets others put and get; it ends some time after this was dropped.
+/// A node in a thread, which lets others put and get; it ends some time after this value is dropped.
 struct Far {
     ends: Arc<AtomicBool>,
     pauses: Arc<AtomicBool>,
@@ -122,14 +122,14 @@ impl Drop for Far {
     }
 }
 
-/// A node of `bytes` bytes, which sends so many messages; the transport to it, and its memory.
+/// A node with `bytes` bytes of memory, which sends a number of messages; returns the transport to it, and its memory.
 fn far(
     by: By,
     bytes: u64,
     messages: u64,
     handler: impl FnMut(Event<'_>) + Send + 'static,
 ) -> (Shared, End, Far) {
-    let [here, there] = Way::both(by);
+    let [here, there] = Joining::both(by);
     let (tell, told) = channel();
     let (ends, pauses) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (end, pause) = (ends.clone(), pauses.clone());
@@ -159,10 +159,10 @@ fn far(
     (shared, rig::registered(remote, memory, Far { ends, pauses, waker }), far)
 }
 
-/// Two nodes and an engine between, that nobody else uses.
+/// Two nodes with an engine between them that nobody else uses.
 fn pair(by: By, bytes: u64) -> (PutGet, End) {
     let (shared, end, far) = far(by, bytes, 0, |_| ());
-    // The end has another one.
+    // The end keeps the node alive, too.
     std::mem::forget(far);
     (PutGet::new(by.engine(), &shared).unwrap(), end)
 }
@@ -185,7 +185,7 @@ pub(crate) fn all() -> Vec<(String, Make)> {
     all
 }
 
-/// One manager with an engine for each transport.
+/// Tests one manager with an engine for each transport.
 fn a_manager_with_memory_of_nodes() {
     let mut manager = Manager::with(vec![Box::new(Memcpy::PLAIN)], Costs::default());
     for by in By::all().into_iter().filter(|by| *by != By::FaultyShm) {
@@ -209,7 +209,7 @@ fn a_manager_with_memory_of_nodes() {
     }
 }
 
-/// The owner sleeps in the transport for as long as it likes, and is told what the engine's thread met.
+/// The owner sleeps in the transport for any time, and gets the events that the engine's thread met.
 fn the_owner_receives_while_an_engine_copies() {
     const MESSAGES: u64 = 500;
     for by in By::all() {
@@ -291,7 +291,7 @@ fn memory_of_another_transport_is_not_reached() {
         let transfer = Transfer::new(to, 0, from, 2048, 64).unwrap();
         assert!(matches!(engine.start(&transfer, 0), Err(CopyError::Unreachable { .. })));
     }
-    // Beyond the end of what the node registered, and with a key that nobody gave.
+    // A range beyond the registered memory, and a key that no node gave.
     let beyond = Transfer::new(&near.memory, 0, &there.memory, 4000, 97);
     assert!(matches!(beyond, Err(CopyError::OutOfRange { end: "source", .. })));
     let (shared, _there, _far) = far(By::Shm, 4096, 0, |_| ());
@@ -327,7 +327,7 @@ fn a_handler_that_uses_its_transport_is_refused() {
     *handle.lock().unwrap() = None;
 }
 
-/// A process with a node that registered 4 MiB, and what it takes to reach it from here.
+/// A process with a node that registered 4 MiB, the transport to it, and its key.
 fn process(by: By) -> (Child, Box<dyn Transport>, Vec<u8>) {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
@@ -346,7 +346,7 @@ fn process(by: By) -> (Child, Box<dyn Transport>, Vec<u8>) {
     let mut places = if by == By::Ucx { Vec::new() } else { mesh(2).unwrap() };
     let join = |node: u32, place: Option<Place>, stream: &UnixStream| -> Box<dyn Transport> {
         match place {
-            Some(place) => Way::Shm(place, by == By::FaultyShm).join(),
+            Some(place) => Joining::Shm(place, by == By::FaultyShm).join(),
             None => {
                 let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
                 let ucx = Ucx::join(Node(node), 2, settings, |mine| {
@@ -408,7 +408,7 @@ fn a_node_killed_under_transfers() {
                     None => true,
                     Some(Ok(())) => false,
                     Some(Err(why)) => {
-                        // UCX can tell of the operation before it knows of the node.
+                        // UCX may report the operation before it knows about the node.
                         assert!(matches!(why, CopyError::Lost(Node(1)) | CopyError::Transport), "{why}");
                         assert!(round >= 20);
                         errors += 1;
@@ -430,8 +430,8 @@ fn a_node_killed_under_transfers() {
     }
 }
 
-/// Over a network it must; an engine that is dropped does not wait for it for ever, and nothing is written to memory
-/// that is not the transfer's.
+/// Over a network the other node must make progress; an engine that is dropped does not wait for it for ever, and nothing is
+/// written to memory that does not belong to the transfer.
 fn a_node_that_does_not_answer() {
     if !ucx() {
         return;
@@ -453,7 +453,7 @@ fn a_node_that_does_not_answer() {
     drop(near);
     let (next, zeros) = (Memory::new(MEGABYTE).unwrap(), vec![0; 1 << 20]);
     far.pauses.store(false, Ordering::SeqCst);
-    // The next engine's go behind it.
+    // The next engine's operations come after it.
     let mut engine = PutGet::new(PutGet::UCX, &shared).unwrap();
     let near = rig::own(MEGABYTE);
     engine.copy(&Transfer::new(&near.memory, 0, &there.memory, 0, MEGABYTE).unwrap()).unwrap();

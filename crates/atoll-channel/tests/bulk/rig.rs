@@ -1,4 +1,4 @@
-//! Two memories and an engine that copies between them, for every engine and every pair of kinds that it
+//! Rigs of the suite: two memories and an engine that copies between them, for every engine and every pair of kinds that it
 //! reaches.
 
 use std::any::Any;
@@ -12,7 +12,7 @@ use atoll_transport::transport;
 
 use crate::forked::Child;
 
-/// One end of the transfers of a rig: the memory, and a way to it that uses no engine.
+/// One end of a rig's transfers: the memory, and access to it without an engine.
 pub(crate) struct End {
     pub(crate) memory: Memory,
     view: View,
@@ -23,7 +23,7 @@ enum View {
     /// The memory, or another mapping of it, in this process.
     Mapped(Memory),
     File(File),
-    /// What another node registered with its transport.
+    /// Memory that another node registered with its transport.
     Registered(Arc<transport::Memory>),
 }
 
@@ -47,14 +47,14 @@ impl End {
     }
 }
 
-/// What the suite tests.
+/// The two ends and the engine that the suite tests.
 pub(crate) struct Rig {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) to: End,
     pub(crate) from: End,
 }
 
-/// Makes a rig whose memories have so many bytes.
+/// Makes a rig whose memories have this number of bytes.
 pub(crate) type Make = Box<dyn Fn(u64) -> Rig>;
 
 /// Memory of this process alone.
@@ -79,7 +79,7 @@ pub(crate) fn child(bytes: u64) -> End {
     End { view: View::Mapped(memory), memory: there, _holder: Some(Box::new(holder)) }
 }
 
-/// A file on a disk, of which the memory is what lies behind its first page.
+/// A file on a disk, whose bytes after the first page are the memory.
 pub(crate) fn file(bytes: u64) -> End {
     let file = tempfile::tempfile().unwrap();
     file.set_len(bytes).unwrap();
@@ -100,7 +100,7 @@ pub(crate) fn all() -> Vec<(String, Make)> {
         from: fn(u64) -> End,
         engine: impl Fn() -> Box<dyn Engine> + 'static,
     ) -> (String, Make) {
-        // The engine last: a helper has a thread, and the ends fork.
+        // The engine is made last: a helper has a thread, and the ends fork.
         let make = move |bytes| {
             let (to, from) = (to(bytes), from(bytes));
             Rig { engine: engine(), to, from }

@@ -1,4 +1,4 @@
-//! What every engine must do, whatever it copies between.
+//! The tests that every engine must pass, whatever it copies between.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::rig::{Make, Rig};
 
 type Test = fn(&Make);
 
-/// The suite.
+/// The tests of the suite.
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("copies_sizes_around_boundaries", copies_sizes_around_boundaries),
     ("copies_at_any_alignment", copies_at_any_alignment),
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 const SECOND: Duration = Duration::from_secs(1);
 const LARGE: u64 = 2 << 20;
 
-/// Bytes that tell where they are from.
+/// Bytes that differ by their seed and position.
 pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut all = Vec::with_capacity(bytes + 8);
@@ -36,7 +36,7 @@ pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     all
 }
 
-/// Copies and looks at what arrived, and at a line before and behind it.
+/// Copies, and checks the bytes that arrived and a line before and behind them.
 fn copy_and_check(rig: &mut Rig, to: u64, from: u64, bytes: u64) {
     const AROUND: u64 = 64;
     let sent = pattern(bytes + from, bytes as usize);
@@ -76,7 +76,7 @@ fn copies_at_any_alignment(make: &Make) {
     }
 }
 
-/// Lets the engine work until so many transfers have finished.
+/// Lets the engine work until `count` transfers have finished.
 fn finish(engine: &mut dyn Engine, finished: &mut Vec<Finished>, count: usize) {
     let end = Instant::now() + 20 * SECOND;
     while finished.len() < count {
@@ -121,7 +121,7 @@ fn many_transfers_under_way(make: &Make) {
     let numbers: BTreeSet<u64> = finished.iter().map(|(number, _)| *number).collect();
     assert_eq!((numbers.len(), finished.len()), (COUNT as usize, COUNT as usize), "each finishes once");
     assert!(rig.to.get(0, sent.len()) == sent);
-    // Nothing is left: this does not wait for what will never come.
+    // Nothing is left: this call does not wait for transfers that never come.
     rig.engine.progress(&mut finished, 20 * SECOND);
     assert_eq!(finished.len(), COUNT as usize);
 }
@@ -132,7 +132,7 @@ fn memory_dropped_under_a_transfer(make: &Make) {
         let transfer = Transfer::new(&to.memory, 0, &from.memory, 0, LARGE).unwrap();
         let started = engine.start(&transfer, 9).unwrap();
         drop((to, from));
-        // What is mapped next may take the addresses; no copy may come down on it.
+        // The next mapping may get the addresses; no copy may be written to it.
         let (next, zeros) = (Memory::new(LARGE).unwrap(), vec![0; LARGE as usize]);
         if started == Started::Pending {
             let mut finished = Vec::new();

@@ -1,8 +1,8 @@
-//! Memory capabilities between real processes: mapped, copied by the system, copied by the owner, refused, revoked,
+//! Tests of memory capabilities between real processes: mapped, copied by the system, copied by the owner, refused, revoked,
 //! and with an owner that is killed.
 //!
-//! It forks, so it has no test harness with its threads: `cargo test -p atoll-channel --test capability [-- NAME]`. A
-//! test that takes longer than a minute is ended by SIGALRM.
+//! The program forks, so it cannot use the test harness with its threads: `cargo test -p atoll-channel --test capability [--
+//! NAME]`. A test that takes longer than a minute is ended by SIGALRM.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -31,7 +31,7 @@ use crate::one_by_one::OneByOne;
 
 /// The process with the memory.
 const OWNER: Holder = Holder { node: Node(0), process: 0 };
-/// The one at the other end.
+/// The process at the other end.
 const PEER: Holder = Holder { node: Node(0), process: 1 };
 
 const LENGTH: u64 = 10_000;
@@ -57,7 +57,7 @@ fn main() {
     }
 }
 
-/// The byte at `at` of every memory here.
+/// The byte at `at` of every memory in these tests.
 fn byte(at: u64) -> u8 {
     (at * 31 + 7) as u8
 }
@@ -80,7 +80,7 @@ fn whole() -> Span {
     Span { offset: 0, length: LENGTH }
 }
 
-/// All of it.
+/// Reads all bytes.
 fn read(access: &Access) -> Vec<u8> {
     let mut bytes = vec![0; access.length() as usize];
     access.read_at(0, &mut bytes).unwrap();
@@ -116,7 +116,7 @@ fn a_reader_maps_memory_and_cannot_write_it() {
         let direct = access.direct().unwrap();
         assert!(direct.as_mut_ptr().is_none());
 
-        // And a process that does not keep to that.
+        // A process that ignores the rights fails, too.
         let page = direct.as_ptr().cast_mut().cast();
         let write = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a page of our own, of which no reference exists.
@@ -139,7 +139,7 @@ fn a_reader_maps_memory_and_cannot_write_it() {
     let handle = owner.grant(OWNER, root, PEER, whole(), rights).unwrap();
     owner.export(PEER, handle, Way::Mapping).unwrap().send(&here, SECONDS).unwrap();
     assert!(child.ended_well());
-    // It is as it was.
+    // The memory is unchanged.
     let mut bytes = vec![0; LENGTH as usize];
     owner.copy_from(OWNER, root, 0, &mut bytes).unwrap();
     assert!(is_right(&bytes));
@@ -152,7 +152,7 @@ fn a_writer_and_the_owner_see_each_other() {
         let access = import(&there);
         assert!(is_right(&read(&access)));
         access.write_at(LENGTH - 5, b"hello").unwrap();
-        // Says that it is there.
+        // Tells that it is there.
         std::io::Write::write_all(&mut &there, b"!").unwrap();
         let mut word = [0; 5];
         while &word != b"world" {
@@ -214,7 +214,7 @@ fn renewed_memory_is_taken_from_who_was_revoked() {
     const OTHER: Holder = Holder { node: Node(0), process: 2 };
     let (mut owner, root) = owner(Sharing::Read);
     let (here, there) = UnixStream::pair().unwrap();
-    // It keeps what it has, and is sent a second one when the first was revoked.
+    // The holder keeps the memory that it has, and is sent a second file when the first capability was revoked.
     let hostile = Child::run(|| {
         let access = import(&there);
         assert!(is_right(&read(&access)));
@@ -274,7 +274,7 @@ fn nonsense_over_the_socket_is_an_error() {
     let (here, _there) = UnixStream::pair().unwrap();
     let late = Description::receive(&here, Some(Duration::from_millis(10)));
     assert!(matches!(late, Err(atoll_channel::capability::HandOverError::TimedOut)));
-    // Any altered byte is another description, or none; importing it is an error or gives a mapping of what came.
+    // Any altered byte makes another description, or none; importing it fails or maps the file that came.
     for at in 0..body.len() {
         for bit in 0..8 {
             let mut altered = body.clone();
@@ -287,7 +287,7 @@ fn nonsense_over_the_socket_is_an_error() {
             }
         }
     }
-    // A file that is not the one.
+    // A file that is not the one described.
     let wrong = |file: std::fs::File| {
         let file = Some(file.into());
         good.description.import(With { file, ..With::default() }).err().unwrap()

@@ -15,7 +15,7 @@ enum Request {
     CopyFrom(Handle, u64, u32),
     CopyTo(Handle, u64, Vec<u8>),
     Derive(Handle, Span, Rights),
-    /// The owner shall take back all that it gave.
+    /// Asks the owner to take back all that it gave.
     TakeBack,
 }
 
@@ -26,7 +26,7 @@ enum Answer {
     Done,
 }
 
-/// Answers until the other end closes. Who asks is whoever is at the other end.
+/// Answers requests until the other end closes. The holder is the process at the other end.
 fn serve(owner: &mut Owner, root: Handle, channel: &mut Channel) {
     let mut message = Message::default();
     while channel.recv(&mut message, SECONDS).is_ok() {
@@ -75,7 +75,7 @@ pub(crate) fn the_owner_copies_and_refuses() {
         );
         let of_owner = Handle { slot: root.slot, generation: root.generation, ..handle };
         assert_eq!(ask(Request::CopyFrom(of_owner, 0, 1)), Err(Refused::Forged));
-        // Even if it gets to know the owner's handle.
+        // This holds even if it learns the owner's handle.
         assert_eq!(ask(Request::CopyFrom(root, 0, 1)), Err(Refused::NotHolder));
 
         let Ok(Answer::Handle(less)) =

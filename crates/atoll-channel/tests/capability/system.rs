@@ -1,4 +1,4 @@
-//! Memory that the system copies between two processes, and files that it hands out by their number.
+//! Tests of memory that the system copies between two processes, and of files that it hands out by their number.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -16,8 +16,8 @@ use crate::child::SECONDS;
 use crate::forked::Child;
 use crate::{LENGTH, OWNER, PEER, byte, fill, is_right, owner, read, whole};
 
-/// An owner in a child, of `LENGTH` bytes of its heap, that exports the bytes from 1,000 to 9,000 with both rights and
-/// goes on with `then` when it hears a byte.
+/// An owner in a child, of `LENGTH` bytes of its heap, that exports the bytes from 1,000 to 9,000 with both rights, and calls
+/// `then` when it receives a byte.
 fn private_owner(then: impl FnOnce(&Owner, Handle)) -> (Child, Peer, UnixStream, Description) {
     let (here, there) = UnixStream::pair().unwrap();
     let child = Child::run(|| {
@@ -42,7 +42,7 @@ fn private_owner(then: impl FnOnce(&Owner, Handle)) -> (Child, Peer, UnixStream,
     (child, peer, here, description)
 }
 
-/// Imports by the system's permission, or says why the test is not run.
+/// Imports with the system's permission; if that is missing, marks the test as skipped.
 fn import(description: &Description, owner: &Peer) -> Option<Access> {
     match description.import(With { owner: Some(owner), ..With::default() }) {
         Ok(access) => Some(access),

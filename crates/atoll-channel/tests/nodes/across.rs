@@ -1,4 +1,5 @@
-//! Names and spawning between nodes whose services are linked over a transport: shared memory, and UCX between two hosts.
+//! Tests of names and spawning between nodes whose services are linked over a transport: shared memory, and UCX between two
+//! hosts.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -19,7 +20,7 @@ use crate::names::{SECONDS, pattern};
 use crate::role::{NodeProcess, Role, ready, stay};
 use crate::spawning::wait_until_dead;
 
-/// Nodes 0 and 1, which meet by `way`; nothing where that is not possible here.
+/// Nodes 0 and 1, which meet by the transport `way`; `None` if that is not possible here.
 fn two_nodes(way: &str) -> Option<[NodeProcess; 2]> {
     if way == "ucx" {
         let asked = Command::new(std::env::current_exe().unwrap()).arg("two hosts?").output().unwrap();
@@ -31,7 +32,7 @@ fn two_nodes(way: &str) -> Option<[NodeProcess; 2]> {
     }
     let directory = || NodeDirectory::create(&std::env::temp_dir()).unwrap();
     let directories = [directory(), directory()];
-    // Where they meet: needed until both have joined.
+    // The directory where they meet, which is needed until both have joined.
     let meeting = directory();
     let (zero, one) = UnixStream::pair().unwrap();
     let mut streams = [zero, one].into_iter();
@@ -52,7 +53,7 @@ fn two_nodes(way: &str) -> Option<[NodeProcess; 2]> {
     Some(nodes)
 }
 
-/// The role of such a node.
+/// The main function of such a node.
 pub(crate) fn node(number: u32, directory: &Path, way: &str, meeting: &Path) {
     let other = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let node = Node(number);
@@ -100,7 +101,7 @@ pub(crate) fn node(number: u32, directory: &Path, way: &str, meeting: &Path) {
     stay();
 }
 
-/// Over either transport.
+/// Runs the test over either transport.
 fn each_way(test: fn([NodeProcess; 2])) {
     for way in ["shm", "ucx"] {
         if let Some(nodes) = two_nodes(way) {
@@ -130,7 +131,7 @@ pub(crate) fn names_and_programs_reach_the_other_node() {
 
         for (here, there) in [(0, 1), (1, 0)] {
             let mut spawning = nodes[here as usize].spawning();
-            // Long for a link's queue, and answered by the bell.
+            // A message longer than a link's queue usually has, and an answer by the bell.
             let order = Order::program("sh").argument("-c").argument("exit ${#1}").argument("sh");
             let id = spawning.spawn(Node(there), &order.argument("x".repeat(100_000))).unwrap();
             assert_eq!((id.node, spawning.wait(id, SECONDS).unwrap()), (Node(there), Exit::Status(160)));
@@ -179,7 +180,7 @@ pub(crate) fn a_killed_node_0_is_told_at_node_1() {
         assert!(matches!(why, NamesError::GlobalLost(_)), "{why}");
         assert!(one.look_up(Search::Global, &pattern("own")).is_err());
         assert!(one.look_up(Search::Local, &pattern("own")).unwrap().is_some());
-        // What node 0 had started there is ended.
+        // The processes that node 0 had started there have ended.
         wait_until_dead(id.process);
     });
 }

@@ -1,6 +1,6 @@
 //! Two hosts on one machine: network namespaces with a pair of virtual Ethernet devices between them, as in `tests/transport`.
 //!
-//! A node enters one of its own at its start; nothing of it is left when the node has ended.
+//! A node enters a namespace of its own at its start; nothing of it is left when the node has ended.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use atoll_transport::transport::Ucx;
 
-/// The interface of each node.
+/// The name of the interface on each node.
 pub(crate) const DEVICE: &str = "veth-atoll";
 
-/// Says why there can be no two hosts here, if so. In a process of its own, which is changed by it.
+/// The reason why there cannot be two hosts here, if any. Runs in a process of its own, which it changes.
 pub(crate) fn missing() -> Option<String> {
     if let Err(why) = Ucx::available() {
         return Some(why.to_string());
@@ -26,10 +26,10 @@ pub(crate) fn missing() -> Option<String> {
     made.err().map(|why| format!("no network namespace with virtual Ethernet: {why}"))
 }
 
-/// Goes into a new namespace, with the view of its devices that /sys gives.
+/// Enters a new namespace, with its devices visible in /sys.
 fn enter() -> std::io::Result<()> {
     let done = |result: i32| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
-    // SAFETY: strings that live, or null where the system allows it.
+    // SAFETY: strings that live, or null where the system call allows it.
     unsafe {
         done(libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS))?;
         let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -44,7 +44,7 @@ fn ip(words: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Gives `mine` to the other node, and returns what that gave.
+/// Gives `mine` to the other node, and returns the bytes that it gave.
 pub(crate) fn exchange(mut other: &UnixStream, mine: &[u8]) -> std::io::Result<Vec<u8>> {
     other.write_all(&(mine.len() as u32).to_le_bytes())?;
     other.write_all(mine)?;
@@ -68,7 +68,7 @@ pub(crate) fn host(number: u32, other: &UnixStream) {
     ip(&format!("link set {DEVICE} up")).unwrap();
     let state = format!("/sys/class/net/{DEVICE}/operstate");
     let end = Instant::now() + Duration::from_secs(15);
-    // The kernel takes its time; until then the device counts as not connected.
+    // The kernel takes some time; until then the device counts as not connected.
     while std::fs::read_to_string(&state).unwrap().trim() != "up" {
         assert!(Instant::now() < end, "the link does not come up");
         std::thread::sleep(Duration::from_millis(10));

@@ -1,7 +1,7 @@
-//! Two nodes as two processes of one machine, with their name and spawning services, and the processes that use them.
+//! Tests of two nodes as two processes of one machine, with their name and spawning services, and the processes that use them.
 //!
-//! Services have threads, so it forks nothing: it runs itself again in other roles (`role.rs`), and so has no test harness:
-//! `cargo test -p atoll-channel --test nodes [-- NAME]`. A test that takes longer than a minute is ended by SIGALRM.
+//! Services have threads, so the program cannot fork: it runs itself again in other roles (`role.rs`), and so has no test
+//! harness: `cargo test -p atoll-channel --test nodes [-- NAME]`. A test that takes longer than a minute is ended by SIGALRM.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,7 +17,7 @@ use crate::one_by_one::OneByOne;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // SAFETY: sets a timer; its signal ends the process. Every role has it too.
+    // SAFETY: sets a timer, whose signal ends the process. Every role has one, too.
     unsafe { libc::alarm(60) };
     if role::play(&words) {
         return;

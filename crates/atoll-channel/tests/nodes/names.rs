@@ -1,4 +1,4 @@
-//! Names over processes and nodes: found, waited for, watched, lost with their owners.
+//! Tests of names over processes and nodes: found, waited for, watched, and lost with their owners.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -40,7 +40,7 @@ pub(crate) fn a_name_is_found_across_nodes() {
     for names in [&mut zero, &mut one] {
         let mut value =
             |text: &str| names.look_up(Search::Global, &pattern(text)).unwrap().map(|entry| entry.value);
-        // The questions of section 6.8.2: this instance, any at a node, any at all.
+        // The questions of section 6.8.2: one instance, any at a node, any at all.
         assert_eq!(value("dma@1.1").unwrap(), b"one, second");
         assert_eq!(value("dma@1").unwrap(), b"one, first");
         assert_eq!(value("dma").unwrap(), b"zero");
@@ -63,13 +63,13 @@ pub(crate) fn levels_are_apart() {
     assert!(zero.look_up(Search::Either, &own).unwrap().is_none());
     assert!(one.look_up(Search::Global, &own).unwrap().is_none());
     assert_eq!(one.look_up(Search::Local, &own).unwrap().unwrap().value, b"local");
-    // The same name can be on both levels; the local one is seen first.
+    // The same name can be on both levels; the local entry is found first.
     one.register(Level::Global, &name("own@1.0"), b"global").unwrap();
     assert_eq!(one.look_up(Search::Either, &own).unwrap().unwrap().value, b"local");
     assert_eq!(zero.look_up(Search::Either, &own).unwrap().unwrap().value, b"global");
     one.unregister(Level::Local, &name("own@1.0")).unwrap();
     assert_eq!(one.look_up(Search::Either, &own).unwrap().unwrap().value, b"global");
-    // At node 0, which keeps them, too.
+    // The same holds at node 0, which keeps the global names.
     zero.register(Level::Local, &name("own@0.0"), b"").unwrap();
     assert!(one.look_up(Search::Either, &pattern("own@0")).unwrap().is_none());
     assert!(zero.look_up(Search::Global, &pattern("own@0")).unwrap().is_none());
@@ -102,7 +102,7 @@ pub(crate) fn a_name_registered_twice_says_by_whom() {
 pub(crate) fn a_look_up_that_nobody_answers_times_out() {
     let nodes = two_nodes();
     let mut one = nodes[1].names();
-    // More of them than may wait at once: each is taken back.
+    // More waiting look-ups than allowed at once: each is cancelled.
     for round in 0..300 {
         for search in [Search::Local, Search::Global, Search::Either] {
             let timeout = Duration::from_millis(if round == 0 { 50 } else { 0 });
@@ -137,7 +137,7 @@ pub(crate) fn a_look_up_waits_across_nodes() {
     }
 }
 
-/// More than node 0 can name in one message.
+/// More clients than node 0 can name in one message.
 pub(crate) fn an_event_rouses_two_hundred_waiters() {
     let nodes = two_nodes();
     let waiters: Vec<_> = (0..200)
@@ -167,7 +167,7 @@ pub(crate) fn entries_of_a_killed_owner_disappear() {
         wait_until_gone(&mut one, search, &what);
         println!("     {level}: gone {:.2} s after its owner was killed", begin.elapsed().as_secs_f64());
         assert!(zero.look_up(Search::Either, &what).unwrap().is_none());
-        // One that is dropped is gone as well, and the name is free again.
+        // The name of a dropped connection is gone as well, and free again.
         let mut names = nodes[1].names();
         let level = if search == Search::Local { Level::Local } else { Level::Global };
         names.register(level, &name("mortal@1.0"), b"").unwrap();
@@ -195,7 +195,7 @@ pub(crate) fn a_node_0_that_hangs_holds_up_no_local_names() {
     for _ in 0..100 {
         assert!(one.look_up(Search::Local, &pattern("here")).unwrap().is_some());
     }
-    // Somebody who comes meanwhile, too.
+    // A process that connects meanwhile is served, too.
     assert!(nodes[1].names().look_up(Search::Either, &pattern("here")).unwrap().is_some());
     assert!(!done.load(std::sync::atomic::Ordering::SeqCst));
     nodes[0].role.signal(libc::SIGCONT);
@@ -248,7 +248,7 @@ pub(crate) fn without_node_0_local_names_go_on() {
     let mut other = nodes[1].names();
     one.register(Level::Local, &name("here@1.0"), b"").unwrap();
     one.register(Level::Global, &name("there@1.0"), b"").unwrap();
-    // Somebody waits while it dies.
+    // A process waits while it dies.
     let waiter =
         std::thread::spawn(move || other.wait_for(Search::Either, &pattern("never"), SECONDS).unwrap_err());
     std::thread::sleep(Duration::from_millis(50));
@@ -297,11 +297,11 @@ pub(crate) fn a_watch_misses_nothing_or_says_so() {
             other => panic!("{other:?}"),
         }
         assert!(matches!(next(&mut watcher), Change::Removed { name: gone, .. } if gone == name("w@1.0")));
-        // Its owner goes with what is left.
+        // The names' owner goes with the remaining names.
         drop(names);
         assert!(matches!(next(&mut watcher), Change::Removed { name: gone, .. } if gone == name("w@1.1")));
 
-        // Nobody listens for longer than the service keeps.
+        // Changes are not fetched for longer than the service keeps them.
         let mut names = nodes[1].names();
         for _ in 0..400 {
             names.register(level, &name("w@1.2"), b"").unwrap();
@@ -330,7 +330,7 @@ pub(crate) fn pages_of_entries_are_whole() {
 
 pub(crate) fn strangers_do_no_harm() {
     let nodes = two_nodes();
-    // One that says nothing, and one that talks nonsense.
+    // One visitor that sends nothing, and one that sends invalid bytes.
     let socket = nodes[1].directory.path().join("names");
     let _silent = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     let mut loud = std::os::unix::net::UnixStream::connect(&socket).unwrap();

@@ -1,4 +1,4 @@
-//! The other processes of a test: this program, run again as a node, or as somebody who registers a name.
+//! The other processes of a test: this program, run again as a node, or as a process that registers a name.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ pub(crate) struct Role {
 }
 
 impl Role {
-    /// Starts this program as `words`, with `stdin`, and waits until it says that it is ready.
+    /// Starts this program with the arguments `words` and with `stdin`, and waits until it reports that it is ready.
     pub(crate) fn start(words: &[&str], stdin: Stdio) -> Role {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(words)
@@ -37,7 +37,7 @@ impl Role {
         Role { child, said }
     }
 
-    /// Its process's number.
+    /// The number of the role's process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -58,7 +58,7 @@ impl Role {
         assert!(stopped > 0 && libc::WIFSTOPPED(status), "{status}");
     }
 
-    /// The next line that it says.
+    /// The next line that it prints.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
@@ -103,7 +103,7 @@ impl NodeProcess {
         SpawnClient::connect(self.directory.path()).unwrap()
     }
 
-    /// A process that registers `name` there, and stays.
+    /// A process that registers `name` at this node, and stays.
     pub(crate) fn holder(&self, level: &str, name: &str) -> Role {
         Role::start(&["hold", self.directory.path().to_str().unwrap(), level, name], Stdio::null())
     }
@@ -116,7 +116,7 @@ pub(crate) fn two_nodes() -> [NodeProcess; 2] {
     [NodeProcess::start(0, OwnedFd::from(zero).into()), NodeProcess::start(1, OwnedFd::from(one).into())]
 }
 
-/// Plays the role that `words` say, if they say one.
+/// Plays the role in `words`, if there is one; returns whether it did.
 pub(crate) fn play(words: &[String]) -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -153,7 +153,7 @@ pub(crate) fn play(words: &[String]) -> bool {
         ["restless", directory, number] => restless(Path::new(directory), number.parse().unwrap()),
         ["copy", socket] => copy(Path::new(socket)),
         ["family"] => {
-            // Not asked by this process, so the descriptor is inherited by its child.
+            // This process has not taken the descriptor, so its child inherits it.
             let child = Command::new(std::env::current_exe().unwrap()).arg("orphan").status().unwrap();
             let given = parent().unwrap();
             assert!(given.service.is_none());
@@ -205,19 +205,19 @@ fn node(node: Node, directory: &Path) {
     stay();
 }
 
-/// Node alone: its standard input is no socket.
+/// Whether the file is a socket; the standard input of a node alone is none.
 fn is_socket(file: &OwnedFd) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::File::from(file.try_clone().unwrap()).metadata().unwrap().file_type().is_socket()
 }
 
-/// Memory whose owner copies for those that have a capability.
+/// Memory whose owner copies for holders of a capability.
 #[atoll_channel::interface(version = 1)]
 pub(crate) trait Copies {
     fn copy_from(&mut self, handle: Handle, offset: u64, length: u32) -> Result<Vec<u8>, Refused>;
 }
 
-/// Has the memory that it was given a capability to copied to itself, and says so by its exit status.
+/// Has the memory of its capability copied to itself, and reports by its exit status.
 fn copy(socket: &Path) {
     let given = parent().unwrap();
     let handle: Handle = postcard::from_bytes(&given.capability).unwrap();
@@ -241,7 +241,7 @@ fn restless(directory: &Path, number: u32) {
         let (watch, _) = names.watch(level, &"restless*".parse().unwrap()).unwrap();
         match names.register(level, &name, &[1; 2000]) {
             Ok(_) => {}
-            // Of the one before that had this number: its death was not seen yet, or just now.
+            // The name is still that of the earlier process with this number, whose death was not seen yet.
             Err(NamesError::Register(RegisterError::Taken { .. })) => {}
             Err(why) => panic!("{why}"),
         }

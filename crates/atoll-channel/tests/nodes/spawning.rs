@@ -1,4 +1,4 @@
-//! Spawning over processes and nodes: what starts, what cannot, and that nothing is left behind.
+//! Tests of spawning over processes and nodes: what starts, what cannot, and that nothing is left behind.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -38,7 +38,7 @@ fn shell(script: &str) -> Order {
     Order::program("/bin/sh").arguments(["-c", script])
 }
 
-/// It is there, and no zombie.
+/// Whether the process exists and is not a zombie.
 fn lives(process: u32) -> bool {
     let about = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     about.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
@@ -52,7 +52,7 @@ pub(crate) fn wait_until_dead(process: u32) {
     }
 }
 
-/// Reads a process's number that something writes to a file.
+/// Reads the process number that some process writes to a file.
 fn number_in(file: &std::path::Path) -> u32 {
     let begin = Instant::now();
     loop {
@@ -83,7 +83,7 @@ pub(crate) fn a_program_runs_on_either_node() {
         let id = spawning.spawn(node, &order).unwrap();
         assert_eq!(id.node, node);
         assert_eq!(spawning.wait(id, SECONDS).unwrap(), Exit::Status(3));
-        // Still known.
+        // The process is still known.
         assert_eq!(spawning.state(id).unwrap(), State::Ended { exit: Exit::Status(3), ready: true });
         let read = |name: &str| std::fs::read_to_string(files.path().join(name)).unwrap();
         assert_eq!((read("out").as_str(), read("err").as_str()), ("argument variable\n", "error\n"));
@@ -138,7 +138,7 @@ pub(crate) fn what_cannot_start_is_one_clear_error() {
         let long = why(&sleep().capability(Capability::Now(vec![0; 5000])));
         assert!(matches!(long, SpawnError::LongCapability { bytes: 5000 }), "{long}");
 
-        // It starts, and dies before it is ready; or is never ready.
+        // A program that starts and dies before it is ready, or is never ready.
         let within = Duration::from_secs(20);
         let died = why(&Order::worker("/bin/sh", within).arguments(["-c", "exit 7"]));
         assert_eq!(
@@ -183,7 +183,7 @@ pub(crate) fn a_capability_can_come_later() {
     let mut spawning = nodes[0].spawning();
     let id = spawning.spawn(Node(1), &worker().capability(Capability::Later)).unwrap();
     assert_eq!(spawning.state(id).unwrap(), State::Starting);
-    // Made out to it: its id is in it.
+    // The capability contains the worker's id.
     let capability = format!("for {id}");
     spawning.hand_over(id, capability.as_bytes()).unwrap();
     assert_eq!(spawning.state(id).unwrap(), State::Running);
@@ -191,7 +191,7 @@ pub(crate) fn a_capability_can_come_later() {
     assert_eq!(entry.value, capability.as_bytes());
     let why = spawning.hand_over(id, b"again").unwrap_err();
     assert!(matches!(why, ClientError::Process(ProcessError::HandedOver(_))), "{why}");
-    // One that died while it waited.
+    // A worker that died while it waited.
     let id = spawning.spawn(Node(1), &worker().capability(Capability::Later)).unwrap();
     spawning.kill(id).unwrap();
     assert_eq!(spawning.wait(id, SECONDS).unwrap(), KILLED);
@@ -199,7 +199,7 @@ pub(crate) fn a_capability_can_come_later() {
     assert!(matches!(why, ClientError::Process(ProcessError::Ended { .. })), "{why}");
 }
 
-/// The owner of some memory, and who is at the other end of the channel.
+/// The owner of some memory, and the holder at the other end of the channel.
 struct Memories<'a> {
     owner: &'a Owner,
     by: Holder,
@@ -226,7 +226,7 @@ pub(crate) fn a_worker_reaches_memory_that_it_was_given() {
     let root = owner.add(Memory::Shared(memory)).unwrap();
     owner.copy_to(this, root, 4, b"shared").unwrap();
 
-    // Not a worker to this test, which could not serve it while it waits for it to be ready.
+    // Not started as a worker, since this test could not serve it while it waits for it to be ready.
     let order = Order::program(this_program()).argument("copy").argument(&socket);
     let id = spawning.spawn(Node(1), &order.capability(Capability::Later)).unwrap();
     let all = Span { offset: 0, length: 4096 };
@@ -235,10 +235,10 @@ pub(crate) fn a_worker_reaches_memory_that_it_was_given() {
 
     let (stream, _) = listener.accept().unwrap();
     let channel = Channel::connect(&stream, Settings::default(), None, SECONDS).unwrap();
-    // Whoever else has the handle cannot use it.
+    // Another process that has the handle cannot use it.
     let why = owner.copy_from(this, handle, 0, &mut [0; 4]).unwrap_err();
     assert!(matches!(why, Refused::NotHolder), "{why}");
-    // Done when it exits: closed, or dead.
+    // The client is done when it exits: the channel is closed, or its process is dead.
     let _ = serve(channel, CopiesService(&mut Memories { owner: &owner, by: id.into() }), SECONDS);
     assert_eq!(spawning.wait(id, SECONDS).unwrap(), Exit::Status(77));
 }
@@ -255,7 +255,7 @@ pub(crate) fn a_killed_process_takes_its_group_along() {
     let nodes = two_nodes();
     let files = scratch();
     let mut spawning = nodes[0].spawning();
-    // Once by a kill, once by its own end.
+    // Ended once by a kill, and once by itself.
     for (script, exit) in [("sleep 100 & echo $!; wait", KILLED), ("sleep 100 & echo $!", Exit::Status(0))] {
         let id = spawning.spawn(Node(1), &shell(script).directory(files.path()).output(Output::file("out")));
         let id = id.unwrap();
@@ -279,12 +279,12 @@ pub(crate) fn what_somebody_ordered_ends_with_him() {
         orderer.kill();
         wait_until_dead(process);
     }
-    // Dropped.
+    // The connection is dropped.
     let mut spawning = nodes[0].spawning();
     let ids = [Node(0), Node(1)].map(|node| spawning.spawn(node, &sleep()).unwrap());
     drop(spawning);
     ids.iter().for_each(|id| wait_until_dead(id.process));
-    // What a worker ordered goes with the worker.
+    // Processes that a worker ordered end with the worker.
     let files = scratch();
     let mut spawning = nodes[0].spawning();
     let order = Order::worker(this_program(), Duration::from_secs(20)).argument("delegate");
@@ -304,12 +304,12 @@ pub(crate) fn no_child_survives_its_service() {
     std::thread::sleep(Duration::from_millis(50));
     nodes[1].role.kill();
     ids[1..].iter().for_each(|id| wait_until_dead(id.process));
-    // Who waited for one is told, and nothing starts there any more.
+    // A client that waited for one is told, and nothing starts there any more.
     let why = waiter.join().unwrap();
     assert!(matches!(why, ClientError::Process(ProcessError::Unreachable(_))), "{why}");
     let why = spawning.spawn(Node(1), &sleep()).unwrap_err();
     assert!(matches!(why, ClientError::Spawn(SpawnError::Unreachable(_))), "{why}");
-    // This node goes on.
+    // This node's processes go on.
     assert_eq!(spawning.state(ids[0]).unwrap(), State::Running);
     nodes[0].role.kill();
     wait_until_dead(ids[0].process);
@@ -337,7 +337,7 @@ pub(crate) fn only_what_was_started_can_be_killed() {
         assert!(matches!(why, ClientError::Process(ProcessError::NoSignal(_))), "{why}");
     }
     assert!(lives(bystander.id()) && lives(id.process));
-    // Any process of the user's may ask and kill, as it could without.
+    // Any process of the user may ask for it and kill it, as it could without the service.
     nodes[1].spawning().kill(id).unwrap();
     assert_eq!(spawning.wait(id, SECONDS).unwrap(), KILLED);
     bystander.kill().unwrap();

@@ -9,7 +9,7 @@ use crate::forked::Child;
 
 pub(crate) const SECONDS: Option<Duration> = Some(Duration::from_secs(20));
 
-/// A child that has the other end of a channel made over a socket, and this end.
+/// A child with the other end of a channel made over a socket, and this end.
 pub(crate) fn with_child(settings: Settings, work: impl FnOnce(Channel)) -> (Child, Channel) {
     let (here, there) = UnixStream::pair().unwrap();
     let child = Child::run(|| {

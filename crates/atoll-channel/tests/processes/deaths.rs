@@ -1,4 +1,4 @@
-//! Peers that are killed: before, between and in the middle of messages.
+//! Tests with peers that are killed before, between and in the middle of messages.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use crate::child::{SECONDS, with_child};
 use crate::forked::Child;
 use crate::words::{Random, check, message};
 
-/// Within this a death must show: a second by design (`SLICE` in `peer.rs`), and what a busy machine takes on top.
+/// The time within which a death must be noticed: a second by design (`SLICE` in `peer.rs`), plus the delays of a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) fn a_killed_sender_is_an_error_soon() {
     for outgoing in [Placement::Sender, Placement::Receiver] {
         let settings = Settings { outgoing, incoming: outgoing, ..Settings::default() };
-        // In the middle of a message that is longer than the ring; and before anything was sent.
+        // Killed in the middle of a message that is longer than the ring, and before anything was sent.
         for begun in [true, false] {
             for sleeping in [true, false] {
                 let (child, mut channel) = with_child(settings, move |mut channel| {
@@ -64,7 +64,7 @@ pub(crate) fn a_killed_receiver_is_an_error_soon() {
         let why = if waiting {
             channel.send(0, &[1; 100_000], None)
         } else {
-            // Slowly, so that the ring is not full: it must show all the same.
+            // Slowly, so that the ring is not full: the death must be noticed all the same.
             loop {
                 if let Err(why) = channel.send(0, b"x", None) {
                     break Err(why);

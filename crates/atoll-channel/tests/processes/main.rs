@@ -1,8 +1,8 @@
-//! Channels between real processes: checksums, random sizes, both placements, peers that are killed at any moment,
+//! Tests of channels between real processes: checksums, random sizes, both placements, peers that are killed at any moment, and
 //! 10,000 channels in a set.
 //!
-//! It forks, so it has no test harness with its threads: `cargo test -p atoll-channel --test processes [-- NAME]`. A
-//! test that takes longer than a minute is ended by SIGALRM.
+//! The program forks, so it cannot use the test harness with its threads: `cargo test -p atoll-channel --test processes [--
+//! NAME]`. A test that takes longer than a minute is ended by SIGALRM.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -69,7 +69,7 @@ fn random_sizes_in_all_placements() {
         for incoming in [Placement::Sender, Placement::Receiver] {
             for (lines, spins) in [(60, 2000), (3, 0)] {
                 let settings = Settings { lines, spins, outgoing, incoming, ..Settings::default() };
-                // The child sends back what it gets, a little later; both ends sleep and are full at times.
+                // The child sends back each message a little later; both ends are asleep or full at times.
                 let (child, mut channel) = with_child(settings, |mut channel| {
                     let mut received = Message::default();
                     loop {
@@ -85,7 +85,7 @@ fn random_sizes_in_all_placements() {
                 let (mut sent, mut back) = (0, 0);
                 let count = if spins == 0 { MESSAGES / 10 } else { MESSAGES };
                 while back < count {
-                    // Never more under way than both rings take, so that neither end waits for the other.
+                    // Never more bytes are under way than both rings hold, so that neither end waits for the other.
                     while sent < count && sent - back < 4 {
                         message(sent, &mut bytes);
                         match channel.sender.try_send(sent as u16, &bytes) {
@@ -176,7 +176,7 @@ fn ten_thousand_channels_in_a_set() {
             let at = random.next() as usize % channels.len();
             channels[at].send(at as u16, &number.to_le_bytes(), SECONDS).unwrap();
         }
-        // Until the parent is done.
+        // Waits until the parent is done.
         let mut message = Message::default();
         assert_eq!(channels[0].recv(&mut message, SECONDS), Err(RecvError::Closed));
     });
@@ -190,7 +190,7 @@ fn ten_thousand_channels_in_a_set() {
         senders.push(channel.sender);
         of.insert(set.add(channel.receiver).unwrap(), number as u16);
     }
-    // One descriptor for the peer, none a channel.
+    // There is one descriptor for the peer, and none for each channel.
     assert!(open_files() < files + 10, "{} more open files", open_files() - files);
     let begin = Instant::now();
     let mut message = Message::default();
@@ -245,7 +245,7 @@ fn a_channel_takes_8_kib_and_leaves_nothing() {
     drop((near, far));
     assert_eq!(mapped(), before);
     assert_eq!(open_files(), files - 2);
-    // A peer that died leaves nothing either.
+    // A peer that died leaves nothing behind either.
     let (child, mut channel) = with_child(Settings::default(), |_| ());
     let _ = channel.recv(&mut Message::default(), SECONDS);
     drop(channel);
@@ -253,7 +253,7 @@ fn a_channel_takes_8_kib_and_leaves_nothing() {
     assert_eq!((mapped(), open_files()), (before, files - 2));
 }
 
-/// Mappings of rings in this process.
+/// The number of mappings of rings in this process.
 fn mapped() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains("atoll-ring")).count()

@@ -1,4 +1,4 @@
-//! Services and clients in processes of their own, killed in the middle of calls.
+//! Tests of services and clients in processes of their own, killed in the middle of calls.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use atoll_channel::{
 use crate::child::{SECONDS, with_child};
 use crate::forked::Child;
 
-/// Within this a death must show, on a busy machine too.
+/// The time within which a death must be noticed, on a busy machine, too.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What the processes below say to each other.
+/// The calls between the processes below.
 #[interface(version = 1)]
 trait Echo {
     fn echo(&mut self, bytes: Vec<u8>) -> Vec<u8>;
@@ -58,7 +58,7 @@ pub(crate) fn a_service_killed_in_a_call_is_an_error_soon() {
     assert_eq!(why, Err(CallError::Link { method: "hang", why: LinkError::Died }));
     assert!(killed.elapsed() < SOON, "{:?}", killed.elapsed());
     assert!(!child.ended_well());
-    // And ever after.
+    // All later calls fail, too.
     assert_eq!(echo.echo(vec![]), Err(CallError::Link { method: "echo", why: LinkError::Died }));
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn clients_killed_at_random_end_nothing_but_themselves() {
         let parent = parent.clone();
         let child = Child::run(move || {
             let mut echo = EchoClient::bind(far.attach(parent).unwrap(), SECONDS).unwrap();
-            // Until it is killed; the last one goes by itself.
+            // Each calls until it is killed; the last one ends by itself.
             for round in 0u32.. {
                 let bytes = vec![number; (round as usize * 97) % 9000];
                 assert_eq!(echo.echo(bytes.clone()).unwrap(), bytes);

@@ -1,6 +1,6 @@
-//! Builds programs with the compilers there are, and looks at their regions.
+//! Builds programs with the installed compilers, and examines their regions.
 
-// Each test binary uses a part of this.
+// Each test binary uses only a part of this.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use atoll_code::{Code, Reach, elf};
 
-/// The repository.
+/// The repository's root.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -19,7 +19,7 @@ pub(crate) fn installed(command: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(command).is_file())
 }
 
-/// Builds `source` to `out`; the compiler's words where it does not build.
+/// Builds `source` to `out`; the error has the compiler's messages.
 pub(crate) fn build(compiler: &str, options: &[&str], source: &Path, out: &Path) -> Result<(), String> {
     let result = Command::new(compiler)
         .args(options)
@@ -32,7 +32,7 @@ pub(crate) fn build(compiler: &str, options: &[&str], source: &Path, out: &Path)
     if result.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&result.stderr).into_owned()) }
 }
 
-/// A program or library with the libraries it was linked against that can be found, each at an address of its own.
+/// A program or library with those libraries it is linked against that can be found, each at an address of its own.
 pub(crate) fn objects(path: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![(path.display().to_string(), std::fs::read(path).unwrap())];
     for library in ["libgomp.so.1", "libm.so.6", "libc.so.6", "libstdc++.so.6", "libgcc_s.so.1"] {
@@ -68,7 +68,7 @@ pub(crate) fn regions(code: &Code<'_>, wanted: impl Fn(&str) -> bool) -> Vec<(St
     found
 }
 
-/// Is it a function that a compiler made of a region or task?
+/// Whether a compiler made the function of a region or task.
 pub(crate) fn is_outlined(name: &str) -> bool {
     (name.contains("._omp_fn.") || name.contains(".omp_outlined") || name.contains(".omp_task_entry"))
         && !name.ends_with(".cold")

@@ -66,7 +66,7 @@ void atomic_lock_by_hand(volatile int *lock) {
     __sync_lock_release(lock);
 }
 
-/* From here on loads are ordinary: only the loop shows. */
+/* Loads are ordinary from here on, so only the loop shows the wait. */
 
 int atomic_acquire_spin(void) {
     int seen;
@@ -118,7 +118,7 @@ int atomic_spin_by_comparing(const char *message) {
     return data;
 }
 
-/* What is tested is chosen between two loads. */
+/* The tested value is chosen between two loads. */
 int atomic_spin_on_a_choice(volatile int *a, volatile int *b) {
     int seen;
     do {
@@ -134,7 +134,7 @@ void atomic_mutex(pthread_mutex_t *lock) {
     pthread_mutex_unlock(lock);
 }
 
-/* One loop over all flags: it moves on only when it has seen one. */
+/* One loop over all flags, which advances only when it has seen one set. */
 int atomic_gathers(volatile int *ready, int n) {
     int i = 0;
     while (i < n)

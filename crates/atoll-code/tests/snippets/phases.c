@@ -48,7 +48,7 @@ KEPT void phases_01_behind_a_loop_of_barriers(double *a, long n) {
     add(n);
 }
 
-/* Some workers may take the one way, others the other. */
+/* Some workers may take one branch, others the other. */
 KEPT void phases_011_either(double *a, long n) {
     if (omp_get_thread_num() & 1) {
         a[0] = 1;

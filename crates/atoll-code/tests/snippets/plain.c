@@ -18,7 +18,7 @@ double plain_sum(const double *a, long n) {
     return s;
 }
 
-/* Bounds that are globals, read again in each round. */
+/* The bounds are globals, read again in each round. */
 void plain_global_bounds(double *a) {
     for (int i = 0; i < limit; i++)
         for (int j = 0; j < global_count; j++) a[i * 64 + j] += global_sum[j];

@@ -1,4 +1,4 @@
-/* Functions of which it cannot be said what they do: all must be found unknown at every level. */
+/* Functions whose behaviour cannot be determined: all must be found unknown at every level. */
 #include <unistd.h>
 
 typedef double (*step)(double);
@@ -22,7 +22,7 @@ long unknown_system_call(void) {
     return result;
 }
 
-/* Ends when somebody changes the residual; whether the stores do cannot be told. */
+/* Ends when the residual changes; whether the loop's own stores change it cannot be determined. */
 void unknown_wait(struct solver *s) {
     int i = 0;
     while (s->residual > 0.5) {

@@ -1,9 +1,8 @@
-//! Chosen bytes of a word, side by side: what a diff holds of a word that changed in part.
+//! Packs chosen bytes of a word side by side, as a diff holds a word that changed in part.
 //!
-//! `diff` packs and spreads one word after the other. Where the processor can (BMI2) that is one instruction each; the choice is
-//! made once for a page.
+//! `diff` packs and spreads one word after the other. With BMI2 each is one instruction; the choice is made once for a page.
 
-/// How bytes of words are packed and spread.
+/// The operations that pack and spread bytes of words.
 pub(super) trait Pack: Copy {
     /// The bytes of `word` where `bytes` is 0xff, from the lowest place on.
     fn pack(self, word: u64, bytes: u64) -> u64;
@@ -11,7 +10,7 @@ pub(super) trait Pack: Copy {
     fn spread(self, packed: u64, bytes: u64) -> u64;
 }
 
-/// Byte by byte: for every processor.
+/// Packs byte by byte, on every processor.
 #[derive(Clone, Copy)]
 pub(super) struct Plain;
 
@@ -27,7 +26,7 @@ impl Pack for Plain {
     }
 }
 
-/// The places of the bytes that are 0xff, in bits, ascending.
+/// The positions in bits of the bytes that are 0xff, ascending.
 #[inline(always)]
 fn places(bytes: u64) -> impl Iterator<Item = u32> {
     let mut left = bytes & LOWEST;
@@ -38,34 +37,34 @@ fn places(bytes: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The lowest bit of each byte.
+/// A word with the lowest bit of each byte set.
 const LOWEST: u64 = 0x0101_0101_0101_0101;
 
 /// 0xff in each byte whose bit is set in `mask`.
 #[inline(always)]
 pub(super) fn expand(mask: u8) -> u64 {
-    // Bit i to the lowest bit of byte i: seven bits by one product, which do not meet, and the last.
+    // Moves bit i to the lowest bit of byte i: seven bits by one product, in which they do not meet, and then the last.
     let low = u64::from(mask & 0x7f).wrapping_mul(0x0002_0408_1020_4081) & LOWEST;
     (low | u64::from(mask >> 7) << 56) * 0xff
 }
 
-/// Is a byte 0?
+/// Whether a byte of the word is 0.
 #[inline(always)]
 pub(super) fn has_zero(word: u64) -> bool {
     word.wrapping_sub(LOWEST) & !word & LOWEST << 7 != 0
 }
 
-/// By BMI2.
+/// Packs by BMI2.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod bmi2 {
     use super::Pack;
 
-    /// Made only where the processor has BMI2.
+    /// A value that exists only where the processor has BMI2.
     #[derive(Clone, Copy)]
     pub(in super::super) struct Bmi2(());
 
     impl Bmi2 {
-        /// If the processor has it.
+        /// The value, if the processor has BMI2.
         #[inline]
         pub(in super::super) fn here() -> Option<Bmi2> {
             std::arch::is_x86_feature_detected!("bmi2").then_some(Bmi2(()))
@@ -75,7 +74,7 @@ pub(super) mod bmi2 {
     impl Pack for Bmi2 {
         #[inline(always)]
         fn pack(self, word: u64, bytes: u64) -> u64 {
-            // SAFETY: there is one only where the processor has the instruction.
+            // SAFETY: the value exists only where the processor has the instruction.
             unsafe { std::arch::x86_64::_pext_u64(word, bytes) }
         }
 

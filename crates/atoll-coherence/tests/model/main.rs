@@ -1,8 +1,9 @@
 //! Model checking: every interleaving of small programs on two and three nodes, with real agents and the real tables.
 //!
-//! A program is a list of reads, writes and barriers for each node; the network keeps the order between two nodes and no
-//! other. Checked in every state: no protocol step is impossible, no read is stale, no page has two writers outside
-//! regions of many writers. Checked in every end: all programs came to theirs, so nothing deadlocks and no write is lost.
+//! A program is a list of reads, writes and barriers for each node; the network keeps only the order of messages between two
+//! nodes. In every state the checker verifies that no protocol step is impossible, no read is stale, and no page has two
+//! writers outside regions of many writers. At every end it verifies that all programs ended, so that nothing deadlocks and no
+//! write is lost.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod memory;
@@ -32,7 +33,7 @@ fn every_interleaving_of_every_program_is_right() {
     println!("{all} states in all");
 }
 
-/// As many of them as take some seconds.
+/// Runs as many random programs as take some seconds.
 #[test]
 fn every_interleaving_of_programs_nobody_thought_of_is_right() {
     let mut all = (0, 0);
@@ -44,7 +45,7 @@ fn every_interleaving_of_programs_nobody_thought_of_is_right() {
     println!("{} programs, {} states", all.0, all.1);
 }
 
-/// The checker sees what it is there for: without invalidations a read is stale.
+/// Checks the checker: without invalidations, a read must be stale.
 #[test]
 fn a_broken_protocol_is_found() {
     let mut system = System::new(&PROGRAMS[0]);

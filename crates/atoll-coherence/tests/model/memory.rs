@@ -1,4 +1,4 @@
-//! Pages of two words, for the model.
+//! The memory of the model's nodes: pages of two words.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use atoll_coherence::agent::Memory;
 use atoll_coherence::merge::Page;
 use atoll_coherence::nodes::Node;
 
-/// Words of a page.
+/// The number of words of a page.
 pub(crate) const WORDS: usize = 2;
 
 pub(crate) type Data = [u8; WORDS];
-/// Words that changed, with what they became.
+/// The words that changed, with their new values.
 pub(crate) type Diff = [Option<u8>; WORDS];
 
-/// One node's memory: what is there, who may write, twins.
+/// One node's memory: the pages that are there, their permissions, and twins.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Pages {
     pages: BTreeMap<Page, Data>,
     twins: BTreeMap<Page, Data>,
     pub(crate) writable: BTreeMap<Page, bool>,
-    /// Pages whose waiting worker may try again.
+    /// The pages whose waiting worker may try again.
     pub(crate) resumed: Vec<Page>,
 }
 
 impl Pages {
-    /// `pages`, full of zeros, to be written.
+    /// Memory with `pages`, all zeros and writable.
     pub(crate) fn with(pages: impl IntoIterator<Item = Page>) -> Self {
         let mut all = Self::default();
         for page in pages {

@@ -1,29 +1,30 @@
-//! What the modelled nodes do.
+//! The programs of the modelled nodes.
 
 use atoll_coherence::agent::{Layout, Mode};
 use atoll_coherence::merge::Page;
 
-/// One step of a node.
+/// A step of a node's program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// Reads a word, which must be what was written there last.
+    /// Reads a word, which must have the value that was written last.
     Read(Page, usize),
     /// Writes a word.
     Write(Page, usize, u8),
-    /// Waits for all; the region after it is of this mode.
+    /// Waits for all nodes; the region after the barrier has this mode.
     Barrier(Mode),
-    /// Behind a barrier: read or written by a thread that does not wait for it, before it is over or after.
+    /// After a barrier step: a read, or a write of the value, by a thread that does not wait for the barrier, before it is over
+    /// or after.
     Late(Page, usize, Option<u8>),
-    /// Asks to write, and goes on at once, as workers that walk along pages have it done for them.
+    /// Asks for the page to write, and goes on at once, as is done for workers that walk along pages.
     Ahead(Page),
-    /// The origin begins a region of this mode; the others begin it when they hear of it.
+    /// The origin begins a region of this mode; the others begin it when they are told.
     Begin(Mode),
 }
 
 use Mode::{Many, Single};
 use Step::{Ahead, Barrier, Begin, Late, Read, Write};
 
-/// A program: steps by node. It begins in a region of one writer.
+/// A program: the steps of each node. It begins in a region of one writer.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) layout: Layout,
@@ -35,8 +36,8 @@ const fn layout(nodes: u8, stretch: u64) -> Layout {
     Layout::new(nodes, 0, stretch)
 }
 
-/// Programs of one writer may race: then a read must see what was written last in that interleaving. Programs of many
-/// writers are free of races, as theirs is no order but the barriers'.
+/// The programs. Programs of one writer may race: a read must then see the last write of that interleaving. Programs of many
+/// writers have no races, since only barriers give them an order.
 pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "two nodes write and read one page",
@@ -103,7 +104,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        name: "three nodes, the default owner merges, one writes on at once",
+        name: "three nodes, the origin merges, one writes on at once",
         layout: layout(3, 0),
         pages: 1,
         nodes: &[

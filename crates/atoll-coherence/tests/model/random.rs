@@ -1,11 +1,11 @@
-//! Programs nobody thought of: all short ones of two nodes, and random ones of three.
+//! Generated programs: all short ones of two nodes, and random ones of three.
 
 use atoll_coherence::agent::{Layout, Mode};
 
 use crate::memory::WORDS;
 use crate::programs::{Program, Step};
 
-/// Numbers in a fixed order.
+/// A generator of numbers in a fixed order.
 struct Numbers(u64);
 
 impl Numbers {
@@ -15,14 +15,14 @@ impl Numbers {
     }
 }
 
-/// For as long as the tests run, which is what the checker asks of a model.
+/// Keeps a program for as long as the tests run, which the checker asks of a model.
 fn keep(name: &str, layout: Layout, pages: u64, nodes: Vec<Vec<Step>>) -> &'static Program {
     let nodes: Vec<&'static [Step]> = nodes.into_iter().map(|steps| &*steps.leak()).collect();
     let name: &'static str = name.to_owned().leak();
     Box::leak(Box::new(Program { name, layout, pages, nodes: nodes.leak() }))
 }
 
-/// Every program of two nodes, two pages and two steps each, of one writer at a time.
+/// Every program of two nodes with two pages and two steps each, of one writer at a time.
 pub(crate) fn all_short() -> impl Iterator<Item = &'static Program> {
     let step = |code: usize, value: u8| match code {
         0 | 1 => Step::Read(code as u64, 0),
@@ -55,8 +55,8 @@ pub(crate) fn racing(count: usize) -> impl Iterator<Item = &'static Program> {
     })
 }
 
-/// Random programs of two or three nodes in which threads that are at no barrier read and write what nobody else uses in the phases
-/// before and behind it.
+/// Random programs of two or three nodes in which threads that are at no barrier read and write words that nobody else uses in
+/// the phases before and after it.
 pub(crate) fn late(count: usize) -> impl Iterator<Item = &'static Program> {
     let mut numbers = Numbers(3);
     (0..count).map(move |number| {
@@ -75,7 +75,7 @@ pub(crate) fn late(count: usize) -> impl Iterator<Item = &'static Program> {
             let writes = numbers.below(2) == 0;
             let (late, other) = (numbers.below(all), numbers.below(all));
             for (node, steps) in steps.iter_mut().enumerate() {
-                // Two, as what comes late may come before one of them.
+                // Two barriers, as a late access may come before one of them.
                 steps.extend([Step::Barrier(Mode::Many), Step::Barrier(mode)]);
                 if node == late {
                     value += 1;
@@ -100,8 +100,8 @@ pub(crate) fn late(count: usize) -> impl Iterator<Item = &'static Program> {
     })
 }
 
-/// Random programs of three nodes without races: in each of two regions of many writers each word has at most one writer, whom
-/// nobody else reads; at the end everybody reads something.
+/// Random programs of three nodes without races: in each of two regions of many writers each word has at most one writer, and
+/// no other node reads it; at the end every node reads something.
 pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program> {
     let mut numbers = Numbers(2);
     (0..count).map(move |number| {
@@ -117,7 +117,7 @@ pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program>
                             value += 1;
                             nodes[writer].push(Step::Write(page, word, value));
                         }
-                        // Nobody writes it, so anybody may read it.
+                        // Nobody writes the word, so any node may read it.
                         3 => nodes[numbers.below(3)].push(Step::Read(page, word)),
                         _ => {}
                     }
@@ -129,10 +129,10 @@ pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program>
             steps.push(Step::Read(numbers.below(pages as usize) as u64, numbers.below(WORDS)));
         }
         let mut layout = Layout::new(3, (number % 3) as u8, number as u64 / 2 % 2);
-        // Some with the first page taken back at each barrier, some with pages that another node has at first.
+        // In some, the first page is taken back at each barrier; in some, another node has pages at first.
         layout.reclaim = (0, number as u64 % 2);
         layout.areas[1].each = u64::from(number % 4 == 3);
-        // In some races are looked for.
+        // In some, races are looked for.
         layout.watched = number % 5 < 2;
         keep("random, many writers", layout, pages, nodes)
     })

@@ -1,4 +1,4 @@
-//! The modelled job: agents, memories, messages under way, and where each program stands.
+//! The modelled job: agents, memories, messages under way, and the progress of each program.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use stateright::{Model, Property};
 use crate::memory::{Data, Diff, Pages, WORDS};
 use crate::programs::{Program, Step, first_mode};
 
-/// What nodes say to each other.
+/// The messages between nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Sent {
     Protocol(Message<Data, Diff>),
@@ -21,10 +21,10 @@ pub(crate) enum Sent {
     Begin,
 }
 
-/// What stateright explores.
+/// The system that stateright explores.
 pub(crate) struct System {
     program: &'static Program,
-    /// For the test of the checker itself.
+    /// Whether invalidations are lost, for the test of the checker itself.
     pub(crate) loses_invalidations: bool,
 }
 
@@ -34,29 +34,29 @@ impl System {
     }
 }
 
-/// What a node waits for.
+/// The reasons why a node waits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Waits {
     Nothing,
     Page,
     Barrier,
-    /// At a barrier: a thread that is not there waits for a page, or until it may ask for it.
+    /// At a barrier: a thread that is not at it waits for a page, or until it may ask for one.
     Late,
     Leave,
 }
 
-/// A node.
+/// The state of a node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Place {
     agent: Agent<Data, Diff>,
     memory: Pages,
-    /// The next step.
+    /// The number of the next step.
     at: usize,
     waits: Waits,
     mode: Mode,
-    /// That of the region behind the barrier.
+    /// The mode of the region after the barrier.
     next: Mode,
-    /// Regions that it was told of and has not begun.
+    /// The number of regions that it was told of and has not begun.
     told: u8,
 }
 
@@ -64,7 +64,7 @@ struct Place {
 pub(crate) struct State {
     places: Vec<Place>,
     network: BTreeMap<(Node, Node), VecDeque<Sent>>,
-    /// What was written last, by page.
+    /// The values written last, by page.
     last: Vec<[u8; WORDS]>,
     stale: bool,
     impossible: bool,
@@ -72,9 +72,9 @@ pub(crate) struct State {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Move {
-    /// The node does its next step, or faults.
+    /// The node makes its next step, or faults.
     Run(Node),
-    /// The oldest message from one to the other arrives.
+    /// The oldest message from the first node to the second arrives.
     Deliver(Node, Node),
 }
 
@@ -93,7 +93,7 @@ impl Place {
         matches!(self.waits, Waits::Barrier | Waits::Late | Waits::Leave)
     }
 
-    /// Its agent has done something: is the barrier over, or may the thread that is not there ask?
+    /// Checks, after an action of the agent, whether the barrier is over, or a thread that is not at it may ask.
     fn look(&mut self, program: &Program) -> Result<(), Impossible> {
         if !self.is_at_barrier() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Place {
         self.look(program)
     }
 
-    /// The next step is that of a thread which does not wait where the others of its node do.
+    /// Makes the next step, which is that of a thread that does not wait where the others of its node do.
     fn late(&mut self, page: Page, write: bool, program: &Program) -> Result<(), Impossible> {
         let fault = if write { Fault::Write } else { Fault::Read };
         if self.agent.withdraw(&mut self.memory)? {
@@ -126,7 +126,7 @@ impl Place {
         }
     }
 
-    /// Behind a barrier.
+    /// Begins the region after a barrier.
     fn begin(&mut self, program: &Program) -> Result<(), Impossible> {
         match self.mode {
             _ if !program.layout.watched => Ok(()),
@@ -144,7 +144,7 @@ impl State {
     fn send(&mut self, system: &System, from: Node) {
         for (to, message) in self.places[usize::from(from)].agent.take_outbox() {
             if system.loses_invalidations && matches!(message, Message::Invalidate(_)) {
-                // As if the other had said that it dropped its copy, and kept it.
+                // As if the other node had reported that it dropped its copy, and kept it.
                 let Message::Invalidate(page) = message else { continue };
                 let dropped = Sent::Protocol(Message::Dropped(page));
                 self.network.entry((to, from)).or_default().push_back(dropped);
@@ -305,7 +305,7 @@ impl Model for System {
             Property::always("no step is impossible", |_, state: &State| !state.impossible),
             Property::always("one writer, or many by leave", |system: &Self, state: &State| {
                 (0..system.program.pages).all(|page| {
-                    // What a node has that waits at a barrier nobody there reads; its orders are under way.
+                    // Nobody reads the pages of a node that waits at a barrier; its orders are under way.
                     let awake = || state.places.iter().filter(|place| !place.is_at_barrier());
                     let copies = || awake().map(|place| place.agent.state(page));
                     let exclusive = copies().filter(|copy| *copy == Copy::Exclusive);
@@ -316,7 +316,7 @@ impl Model for System {
                     }
                 })
             }),
-            // Of a node that may twin it is not: see `Memory::lend`.
+            // A page of a node that may have a twin is exempt: see `Memory::lend`.
             Property::always("what is lent stays as it was lent", |system: &Self, state: &State| {
                 let many = |step: &Step| matches!(step, Step::Barrier(Mode::Many) | Step::Begin(Mode::Many));
                 let lends = |node: Node| {

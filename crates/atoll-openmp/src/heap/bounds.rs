@@ -1,6 +1,6 @@
-//! Where large blocks end and, in a segment, small ones begin: two bounds that move towards each other.
+//! Where large blocks end and, in a segment, small blocks begin: two bounds that move towards each other.
 //!
-//! `large` raises the lower one, `small` lowers the upper one, which no lock of either could guard: small blocks are
+//! `large` raises the lower bound and `small` lowers the upper one. A lock could not guard both: small blocks are also
 //! allocated under the lock of `large`. Outside a segment `place` says where large blocks end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use super::place;
 
 const GRANULE: usize = 4096;
 
-/// The upper bound in the upper half, the lower in the lower: granules from the arena's start. 0 outside a segment.
+/// The upper bound in the upper 32 bits, the lower in the lower 32, in granules from the arena's start. 0 outside a segment.
 static BOUNDS: AtomicU64 = AtomicU64::new(0);
 
 const fn pack(lower: usize, upper: usize) -> u64 {
@@ -23,22 +23,23 @@ fn unpack(bounds: u64) -> (usize, usize) {
     (granules(bounds & 0xffff_ffff), granules(bounds >> 32))
 }
 
-/// Everything lies in `layout::ARENA..end` from now on (`end` a multiple of 4K). Before the first block.
+/// Sets the segment's end: all blocks lie in `layout::ARENA..end` (`end` a multiple of 4K). Called before the first block is
+/// made.
 pub(crate) fn set_end(end: usize) {
     BOUNDS.store(pack(0, end - layout::ARENA), Ordering::Relaxed);
 }
 
-/// Where large blocks end and small ones begin.
+/// Where large blocks end now, and where small ones begin.
 pub(crate) fn now() -> (usize, usize) {
     unpack(BOUNDS.load(Ordering::Relaxed))
 }
 
-/// Large blocks reach up to `end` (a multiple of 4K); `false` if that is not free.
+/// Raises the end of large blocks to `end` (a multiple of 4K); `false` if that memory is not free.
 pub(crate) fn raise(end: usize) -> bool {
     if BOUNDS.load(Ordering::Relaxed) == 0 {
         return end <= place::large().end;
     }
-    // Relaxed: the bounds alone are handed over; what is between them holds zeros.
+    // Relaxed: only the bounds are handed over; the memory between them holds zeros.
     let raised = BOUNDS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bounds| {
         let (lower, upper) = unpack(bounds);
         (end <= upper).then(|| pack(lower.max(end) - layout::ARENA, upper - layout::ARENA))

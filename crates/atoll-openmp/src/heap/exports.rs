@@ -1,7 +1,7 @@
-//! The malloc family, interposed: decides by size and address who serves a block.
+//! The malloc family, interposed: size and address of a block decide which allocator serves it.
 //!
-//! Called by the program and its libraries, libc's own calls included. Before the program is managed, and for
-//! blocks from that time, libc's allocator answers.
+//! The program and its libraries call it, and so does libc. Until the program is managed libc's allocator answers, and goes on
+//! to answer for the blocks of that time.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -40,22 +40,24 @@ fn from_large(size: usize, alignment: usize) -> *mut c_void {
 }
 
 thread_local! {
-    /// Are blocks that libc asks for the program's own?
+    /// Whether blocks that libc asks for are to be allocated as the program's own.
     static TRAVELS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether what libc asks for in this thread from now on is the program's own; returns whether it was. On several nodes.
+/// Sets whether what libc allocates in this thread is the program's own from now on; returns the setting before. For several
+/// nodes.
 pub(crate) fn set_travels(on: bool) -> bool {
     TRAVELS.replace(on)
 }
 
-/// Does libc ask for something of its own, or a library that works on libc's private data?
+/// Whether the code at `caller` is libc's, or that of a library that works on libc's private data, so that its blocks are
+/// private to the node.
 #[inline]
 pub(super) fn is_private(caller: usize) -> bool {
     objects::is_private_code(caller) && !TRAVELS.get()
 }
 
-/// On several nodes: a block as the program itself would get one.
+/// Allocates a block as the program itself would get one, where there are several nodes.
 pub(crate) fn program_block(size: usize) -> Option<*mut c_void> {
     if size >= large::LEAST {
         large::allocate(size, 16).map(|at| at as *mut c_void)
@@ -64,7 +66,7 @@ pub(crate) fn program_block(size: usize) -> Option<*mut c_void> {
     }
 }
 
-/// A block of the heap that serves this size and caller: the address of the code that asks.
+/// Allocates a block from the heap that serves this size and `caller`, the address of the code that asks.
 fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut c_void {
     foreign::drain();
     if let Some(block) = streams::take(size) {
@@ -97,7 +99,7 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
     if block.is_null() { no_memory() } else { block }
 }
 
-/// Entry points that pass on who calls them: `$entry` jumps to `$body` with its return address in `$register`.
+/// Entry points that pass on their caller's address: `$entry` jumps to `$body` with its return address in `$register`.
 macro_rules! with_caller {
     ($($(#[$doc:meta])* $entry:ident to $body:ident in $register:literal;)*) => {$(
         $(#[$doc])*
@@ -130,10 +132,10 @@ with_caller! {
     pvalloc to pvalloc_for in "rsi";
 }
 
-/// Do we serve blocks? The program asks for `size` bytes, which may be what has it managed.
+/// Whether the runtime serves blocks. A request of `size` bytes may be the one that makes the program managed.
 #[inline]
 fn is_ready(size: usize, caller: usize) -> bool {
-    // While another thread has the process managed, large blocks wait until they can be paged.
+    // While another thread makes the process managed, requests for large blocks wait until these can be paged.
     if state::heap_ready() && !(size >= large::LEAST && take_over::is_watched()) {
         return true;
     }
@@ -152,7 +154,7 @@ extern "C" fn malloc_for(size: usize, caller: usize) -> *mut c_void {
 /// C's `free`.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     if block.is_null() {
@@ -164,11 +166,11 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the block is given back to whom it came from.
     unsafe {
         if streams::contains(block) {
-            // There are few of these, for good.
+            // Blocks of this kind are few and stay for good.
         } else if small::contains(block) || overflow::contains(block) {
             small::mi_free(block);
         } else if layout::in_arena(block as usize) {
-            // Before it is gone: its memory may be another's at once.
+            // Told before the block is free, because another thread may get its memory at once.
             journal::free(block as usize);
             if !large::free(block as usize) {
                 state::give_up(134, "free(): this pointer is not the start of a block");
@@ -219,7 +221,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
             }
             large::size(block as usize).unwrap_or(0)
         } else if size >= large::LEAST && is_ready(size, caller) && state::pager().is_some() {
-            // A block of libc's from before the program was managed: as it grows, it becomes one of ours.
+            // A block that libc allocated before the program was managed becomes one of ours as it grows.
             malloc_usable_size(block)
         } else {
             return __libc_realloc(block, size);
@@ -254,7 +256,7 @@ unsafe extern "C" fn posix_memalign_for(
     if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<usize>()) {
         return libc::EINVAL;
     }
-    // SAFETY: errno is this thread's and not to be changed; to by the caller.
+    // SAFETY: errno is this thread's and must not change; the rest is the caller's promise.
     unsafe {
         let errno = *libc::__errno_location();
         let block = memalign_for(alignment, size, caller);
@@ -282,7 +284,7 @@ unsafe extern "C" fn reallocarray_for(
     caller: usize,
 ) -> *mut c_void {
     match n.checked_mul(size) {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         Some(bytes) => unsafe { realloc_for(block, bytes, caller) },
         None => no_memory(),
     }
@@ -307,7 +309,8 @@ pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize 
         } else if layout::in_arena(block as usize) {
             large::size(block as usize).unwrap_or(0)
         } else {
-            // A chunk of glibc's: its size word, without flag bits and header, which is longer where it is a mapping of its own.
+            // The block is a chunk of glibc's: its size word, without flag bits and header; the header is longer where the
+            // chunk is a mapping of its own.
             let word = *block.cast::<usize>().sub(1);
             (word & !7).saturating_sub(if word & MAPPED != 0 { 16 } else { 8 })
         }

@@ -1,7 +1,7 @@
-//! Blocks of other nodes' heaps: freed here, given back there.
+//! Blocks of other nodes' heaps that this node's program frees: each is sent home as a message.
 //!
-//! Called by `exports`. Each node has its own part of the address ranges that blocks lie in (`place`), and only its own
-//! workers touch its allocators' state; a block that another node frees travels home as a message.
+//! Called by `exports`. Each node has its own part of the address ranges of blocks (`place`), and only its own workers touch
+//! its allocators' state.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ use atoll_nodes::ask;
 static RETURNED: Spin<Vec<usize>> = Spin::new(Vec::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// The node to which `block` belongs, if that is another one.
+/// The node that `block` belongs to, if it is another one.
 #[inline]
 pub(super) fn owner(block: usize) -> Option<u32> {
     let (node, nodes) = atoll_nodes::several()?;
@@ -36,13 +36,13 @@ pub(super) fn free(block: usize, owner: u32) {
     ask::free(block, owner);
 }
 
-/// For the agent, which was told that `block`, of this node, is free: workers give it back.
+/// Notes that another node has freed `block`, of this node. The agent calls this; a worker frees the block later.
 pub(crate) fn give_back(block: usize) {
     RETURNED.lock().push(block);
     ANY.store(true, Ordering::Release);
 }
 
-/// Frees what other nodes gave back.
+/// Frees the blocks that other nodes sent back.
 #[inline]
 pub(super) fn drain() {
     if ANY.load(Ordering::Relaxed) {

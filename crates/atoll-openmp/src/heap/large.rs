@@ -1,8 +1,7 @@
 //! Large blocks and anonymous mappings: extents of arena pages, best fit, joined when freed.
 //!
-//! Used by `exports` and `mapping`. What is free reads as zeros: freed pages are released at once, so a block is
-//! new memory as if from the kernel. Extents are whole 4K granules whatever the page size; the bookkeeping is in
-//! pinned memory.
+//! Used by `exports` and `mapping`. Free memory reads as zeros: freed pages are released at once, so a block is as new as if it
+//! came from the kernel. Extents are whole 4K granules whatever the page size; the bookkeeping is in pinned memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,31 +18,31 @@ pub(crate) const LEAST: usize = 64 << 10;
 const GRANULE: usize = 4096;
 
 struct Extents {
-    /// Start → bytes of live extents.
+    /// Live extents: start address → bytes.
     live: BTreeMap<usize, usize>,
-    /// Start → bytes of free extents below `top`; no two touch.
+    /// Free extents below `top`, no two of which touch: start address → bytes.
     free: BTreeMap<usize, usize>,
-    /// The same by (bytes, start).
+    /// The free extents again, ordered by (bytes, start).
     by_size: BTreeSet<(usize, usize)>,
-    /// Nothing beyond this was ever used.
+    /// The end of the highest extent that was ever used.
     top: usize,
 }
 
 static EXTENTS: Spin<Extents> =
     Spin::new(Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: 0 });
 
-/// The lock, with signals blocked: a handler of the program that faults must not find us inside.
+/// Takes the lock, with signals blocked: a handler of the program's that faults must not find this thread inside.
 fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
     let blocked = SignalsBlocked::new();
     (EXTENTS.lock(), blocked)
 }
 
-/// Nobody changes what is free and what is not while it lives.
+/// A guard that keeps the sets of live and free extents unchanged while it lives.
 pub(crate) struct Kept {
     _extents: Held<'static, Extents>,
 }
 
-/// Keeps others out, for a fork. The caller blocks signals.
+/// Locks the extents for a fork. The caller blocks signals.
 pub(crate) fn keep() -> Kept {
     Kept { _extents: EXTENTS.lock() }
 }
@@ -53,7 +52,7 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
     let pager = state::pager()?;
     let page = pager.page_bytes();
     let len = bytes.max(1).checked_next_multiple_of(GRANULE)?;
-    // A block of a page or more has its pages to itself as far as possible.
+    // A block of a page or more shares its pages with no other block, as far as possible.
     let alignment = alignment.max(if len >= page { page } else { GRANULE });
     let (start, used) = {
         let (mut extents, _blocked) = lock();
@@ -61,12 +60,12 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
         (extents.take(len, alignment)?, used)
     };
     if pager.is_segment() || place::nodes() > 1 {
-        // Nothing is given back: in a segment all pages stay, and other nodes may have copies of what lay there. What was in
-        // use before is zeroed when it is used again.
+        // No memory is given back here: in a segment all pages stay, and other nodes may have copies of earlier content. Memory
+        // that was used before is zeroed when it is used again.
         clear(start, used.min(start + len));
         return Some(start);
     }
-    // Parts of pages shared with neighbours may hold what an earlier block left there.
+    // A page shared with a neighbour may hold what an earlier block left there.
     let (inner_start, inner_end) = whole_pages(start, start + len, page);
     clear(start, inner_start.min(start + len));
     clear(inner_end.max(start), start + len);
@@ -75,7 +74,7 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
 
 fn clear(start: usize, end: usize) {
     if start < end {
-        // SAFETY: within an extent that is the caller's and nobody else's.
+        // SAFETY: the range lies in an extent that only the caller uses.
         unsafe { std::ptr::write_bytes(start as *mut u8, 0, end - start) };
     }
 }
@@ -86,7 +85,7 @@ fn whole_pages(start: usize, end: usize, page: usize) -> (usize, usize) {
     if a < b { (a, b) } else { (end, end) }
 }
 
-/// Bytes of the live extent that begins at `start`.
+/// The bytes of the live extent that begins at `start`.
 pub(crate) fn size(start: usize) -> Option<usize> {
     let (extents, _blocked) = lock();
     extents.live.get(&start).copied()
@@ -191,7 +190,7 @@ pub(crate) fn zero(start: usize, end: usize) {
     clear(b.max(start), end);
 }
 
-/// Something else lies over `start..end` from now on: the arena's pages there hold nothing, and are not to be touched.
+/// Notes that another mapping lies over `start..end` from now on: the arena's pages there hold nothing and must not be touched.
 pub(super) fn let_go(start: usize, end: usize) {
     let Some(pager) = state::pager() else { return };
     let (a, b) = whole_pages(start, end, pager.page_bytes());
@@ -200,10 +199,11 @@ pub(super) fn let_go(start: usize, end: usize) {
     pager.release(a, b, figures);
 }
 
-/// In a process that the program forked, whose arena is private memory: what lay there reads as zeros.
+/// Drops the content of `start..end` in a process that the program forked, whose arena is private memory; the range then reads
+/// as zeros.
 fn forget(start: usize, end: usize) {
     if take_over::is_heap_private() && start < end {
-        // SAFETY: whoever had the memory gives its content up.
+        // SAFETY: the owner of the memory gives its content up.
         let _ = unsafe {
             let advice = libc::MADV_DONTNEED as usize;
             sys::syscall(libc::SYS_madvise, [start, end - start, advice, 0, 0, 0])
@@ -262,7 +262,7 @@ impl Extents {
         Some(at)
     }
 
-    /// Frees an extent that is no longer live: releases its pages, also those it shared with free neighbours.
+    /// Frees an extent that is no longer live: releases its pages, also those it shares with free neighbours.
     fn give(&mut self, start: usize, len: usize, _blocked: SignalsBlocked) {
         let (mut a, mut b) = (start, start + len);
         if let Some((&s, &l)) = self.free.range(..start).next_back()

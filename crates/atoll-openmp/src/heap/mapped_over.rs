@@ -1,6 +1,6 @@
 //! Files that the program maps, shared, over a part of its anonymous memory (`MAP_FIXED`), as ring buffers and loaders do.
 //!
-//! Called by `mapping`. Such a part of the arena is the file's until the program unmaps it or maps anonymous memory there: then
+//! Called by `mapping`. Such a part of the arena is the file's until the program unmaps it or maps anonymous memory there. Then
 //! the arena's own pages are put back, here and in the other workers.
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use atoll_memory::sys::Errno;
 use crate::state::{self, SignalsBlocked};
 use crate::wrap::replay;
 
-/// Start → end of what files lie over.
+/// The ranges that files lie over: start → end.
 static OVER: Spin<BTreeMap<usize, usize>> = Spin::new(BTreeMap::new());
 
-/// A file lies over `start..end` from now on.
+/// Notes that a file lies over `start..end` from now on.
 pub(super) fn note(start: usize, end: usize) {
     let _blocked = SignalsBlocked::new();
     let mut over = OVER.lock();
@@ -22,22 +22,22 @@ pub(super) fn note(start: usize, end: usize) {
     over.insert(start, end);
 }
 
-/// Nobody lays anything over the arena while it lives.
+/// A guard that keeps these ranges unchanged while it lives.
 pub(crate) struct Kept(Held<'static, BTreeMap<usize, usize>>);
 
-/// Keeps others out, for a fork. The caller blocks signals.
+/// Locks the ranges for a fork. The caller blocks signals.
 pub(crate) fn keep() -> Kept {
     Kept(OVER.lock())
 }
 
 impl Kept {
-    /// What of `start..end` is the arena's own.
+    /// The parts of `start..end` that are the arena's own.
     pub(crate) fn between(&self, start: usize, end: usize) -> Vec<(usize, usize)> {
         gaps(&self.0, start, end)
     }
 }
 
-/// What of `start..end` is the arena's own.
+/// The parts of `start..end` that are the arena's own.
 pub(crate) fn between(start: usize, end: usize) -> Vec<(usize, usize)> {
     let _blocked = SignalsBlocked::new();
     gaps(&OVER.lock(), start, end)
@@ -58,7 +58,7 @@ fn gaps(over: &BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<(usize, 
     gaps
 }
 
-/// Takes `start..end` out of the stretches; what of it was in them.
+/// Removes `start..end` from the ranges; returns the parts of it that were in them.
 fn take_out(over: &mut BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<(usize, usize)> {
     let touched: Vec<_> = over.range(..end).filter(|(_, b)| **b > start).map(|(a, b)| (*a, *b)).collect();
     for &(a, b) in &touched {
@@ -73,10 +73,10 @@ fn take_out(over: &mut BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<
     touched.into_iter().map(|(a, b)| (a.max(start), b.min(end))).collect()
 }
 
-/// The arena's own pages lie at `start..end` again.
+/// Maps the arena's own pages at `start..end` again.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(super) fn put_back(start: usize, end: usize) -> Result<(), Errno> {
     let _blocked = SignalsBlocked::new();
     let parts = take_out(&mut OVER.lock(), start, end);

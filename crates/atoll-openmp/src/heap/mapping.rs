@@ -1,7 +1,7 @@
 //! `mmap` and its relatives, interposed: anonymous memory of the program lies in the arena.
 //!
-//! Called by the program and its libraries (not by libc itself, whose stacks and file mappings stay its own), and
-//! by mimalloc inside this library, whose few pages of bookkeeping come from `os`.
+//! Called by the program, by its libraries except libc, whose stacks and file mappings stay its own, and by mimalloc inside
+//! this library, whose few pages of bookkeeping come from `os`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +46,7 @@ unsafe extern "C" fn map(
     caller: usize,
 ) -> *mut c_void {
     let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
-    // In a segment nothing faults: what else is mapped is filled at once.
+    // In a segment nothing faults, so other mappings are filled at once.
     let filled = if segment::is_on() { libc::MAP_POPULATE } else { 0 };
     let kernel = || {
         let _set_up = segment::SetUp::begin(None);
@@ -100,7 +100,7 @@ unsafe extern "C" fn map(
     if take_over::is_taken() && stays_with_kernel(len, prot, flags) {
         return kernel();
     }
-    // Stacks the kernel writes to, and code that others run: near, and the same in all workers.
+    // The kernel writes to stacks and other processes run code: both stay near and are the same in all workers.
     if flags & libc::MAP_STACK != 0 || prot & libc::PROT_EXEC != 0 {
         let separate = state::are_workers_processes() && !segment::is_on();
         return if separate { result(unpaged::map(len, prot)) } else { kernel() };
@@ -112,16 +112,17 @@ unsafe extern "C" fn map(
     result(at.ok_or(Errno(libc::ENOMEM)))
 }
 
-/// In a program that had no OpenMP at its start: memory that processes share after a fork, small mappings, which are often protected to
-/// stop threads by signals, and addresses that are only reserved.
+/// Whether a mapping stays the kernel's in a program that had no OpenMP at its start: memory that processes share after a fork;
+/// small mappings, which are often protected to stop threads by signals; and addresses that are only reserved.
 fn stays_with_kernel(len: usize, prot: c_int, flags: c_int) -> bool {
     flags & libc::MAP_SHARED != 0 || len < large::LEAST || prot == libc::PROT_NONE
 }
 
-/// In such a program a part of the arena that is to be protected becomes a mapping of the kernel's, with what it holds.
+/// Replaces a part of the arena that is to be protected by a mapping of the kernel's with the same content. For programs that
+/// had no OpenMP at their start.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn take_out(at: usize, len: usize, prot: c_int) -> Result<(), Errno> {
     let Some(end) = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(4096)) else {
         return Err(Errno(libc::EINVAL));
@@ -132,10 +133,10 @@ pub(crate) fn take_out(at: usize, len: usize, prot: c_int) -> Result<(), Errno> 
     };
     let parts = mapped_over::between(at, end);
     for &(a, b) in &parts {
-        // From here on nobody writes what is copied.
+        // From here on nobody writes to the memory that is copied.
         protect(a, b - a, libc::PROT_READ)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping, which then takes the place of what it is a copy of.
+        // SAFETY: a new mapping, which then takes the place of the memory it is a copy of.
         unsafe {
             let copy = sys::mmap(0, b - a, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)?;
             std::ptr::copy_nonoverlapping(a as *const u8, copy as *mut u8, b - a);
@@ -148,11 +149,11 @@ pub(crate) fn take_out(at: usize, len: usize, prot: c_int) -> Result<(), Errno> 
         mapped_over::note(a, b);
         large::let_go(a, b);
     }
-    // What had been taken out before.
+    // The parts that were replaced before.
     protect(at, end - at, prot).map(drop)
 }
 
-/// `MAP_FIXED` over a part of the arena, or of a mapping that is not paged; `None`: what is there is the kernel's.
+/// Serves `MAP_FIXED` over a part of the arena, or of a mapping that is not paged; `None` if the memory there is the kernel's.
 fn map_over(
     at: usize,
     len: usize,
@@ -214,14 +215,14 @@ pub(crate) fn free_everywhere(
     if room > part.len() {
         return None;
     }
-    // Addresses are used again after terabytes: then some may be taken still.
+    // Addresses are reused after terabytes, so the one chosen may still be taken.
     (0..16).find_map(|_| {
         let at = NEXT.fetch_add(room, Ordering::Relaxed) % (part.len() - room + 4096);
         map(part.start + at, libc::MAP_FIXED_NOREPLACE).ok()
     })
 }
 
-/// A private writable mapping of a file, for a team of processes: each would get a copy of its own of what it
+/// Serves a private writable mapping of a file for a team of processes. Each process would get a copy of its own of what it
 /// writes, so the file's content is read into the arena instead. `None`: not needed, or the file cannot be read.
 fn copy_of_file(len: usize, fd: c_int, offset: i64) -> Option<usize> {
     state::control().filter(|c| !c.settings.shared_tables())?;
@@ -233,11 +234,11 @@ fn copy_of_file(len: usize, fd: c_int, offset: i64) -> Option<usize> {
     Some(at)
 }
 
-/// Reads `len` bytes of a file to `at`, in the arena; what lies beyond the file's end stays zero.
+/// Reads `len` bytes of a file to `at`, in the arena; memory beyond the file's end stays zero.
 fn read_file(at: usize, len: usize, fd: c_int, offset: i64) -> Result<(), Errno> {
     let mut done = 0;
     while done < len {
-        // SAFETY: an extent that is ours.
+        // SAFETY: the extent was allocated by the caller and nobody else uses it.
         let n = unsafe { crate::wrap::pread64(fd as usize, at + done, len - done, offset as usize + done) };
         match n {
             0 => break,
@@ -249,10 +250,10 @@ fn read_file(at: usize, len: usize, fd: c_int, offset: i64) -> Result<(), Errno>
     Ok(())
 }
 
-/// C's `mmap`: passes the return address on, by which calls from inside this library are told apart.
+/// C's `mmap`: passes the return address on, which tells calls from inside this library from the program's.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap(
@@ -273,10 +274,10 @@ pub(crate) unsafe extern "C" fn mmap(
     )
 }
 
-/// The same under its large-file name.
+/// C's `mmap64`: `mmap` under its large-file name.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap64(
@@ -293,7 +294,7 @@ pub(crate) unsafe extern "C" fn mmap64(
 /// C's `munmap`.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let start = at as usize;
@@ -310,7 +311,7 @@ pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     if unpaged::contains(start) {
         return status(unpaged::unmap(start, len).map(|()| 0));
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let unmapped = unsafe { sys::syscall(libc::SYS_munmap, [start, len, 0, 0, 0, 0]) };
     if unmapped.is_ok() {
         crate::wrap::replay::unmapped(start, len);
@@ -322,7 +323,7 @@ pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
 /// C's `mremap` (its variadic fifth argument arrives like any other).
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mremap(
     at: *mut c_void,
@@ -333,7 +334,7 @@ pub(crate) unsafe extern "C" fn mremap(
 ) -> *mut c_void {
     let start = at as usize;
     if !in_arena(start, old) {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         let moved =
             unsafe { sys::syscall(libc::SYS_mremap, [start, old, new, flags as usize, to as usize, 0]) };
         if let Ok(at) = moved {
@@ -367,7 +368,7 @@ pub(crate) unsafe extern "C" fn mremap(
     moved as *mut c_void
 }
 
-/// In a process that the program forked there is no arena to take memory from.
+/// Maps private memory in a process that the program forked, where no arena memory can be taken.
 fn elsewhere(bytes: usize) -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping.
@@ -378,7 +379,7 @@ fn elsewhere(bytes: usize) -> Option<usize> {
 /// C's `madvise`.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let start = at as usize;
@@ -402,14 +403,14 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
         }
         return 0;
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     status(unsafe { sys::syscall(libc::SYS_madvise, [start, len, advice as usize, 0, 0, 0]) })
 }
 
-/// C's `mlock`: arena memory is near or it is not, the pager decides.
+/// C's `mlock`: succeeds for arena memory without doing anything, since the pager decides what is near.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
     if in_arena(at as usize, len) {
@@ -417,6 +418,6 @@ pub(crate) unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
         let locked = state::pager().is_some_and(atoll_memory::pager::Pager::is_segment);
         return status(if locked { Ok(0) } else { Err(Errno(libc::ENOMEM)) });
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     status(unsafe { sys::syscall(libc::SYS_mlock, [at as usize, len, 0, 0, 0, 0]) })
 }

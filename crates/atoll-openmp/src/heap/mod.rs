@@ -1,10 +1,10 @@
 //! The program's heap: small blocks in pinned shared memory, large blocks and anonymous mappings in the arena.
 //!
-//! `small` is mimalloc on pinned memory, `overflow` the same in the arena when pinned memory takes too much,
-//! `large` our extents of whole pages, `bounds` where both end in a segment, `exports` the malloc family that the
-//! program's calls are interposed with, `mapping` mmap and its relatives, which put stacks
-//! and code to `unpaged` and keep in `mapped_over` where files lie in the arena. `place` says which addresses are this
-//! node's where there are several, `foreign` gives other nodes' blocks back, `streams` holds the standard streams.
+//! `small` is mimalloc on pinned memory, `overflow` the same in the arena when pinned memory takes too much, `large` allocates
+//! extents of whole pages, and `bounds` says where both end in a segment. `exports` is the malloc family that the program's
+//! calls reach. `mapping` is mmap and its relatives, which send stacks and code to `unpaged` and note in `mapped_over` where
+//! files lie over the arena. `place` says which addresses are this node's where there are several, `foreign` sends other nodes'
+//! blocks home, and `streams` holds the standard streams.
 
 pub(crate) mod bounds;
 pub(crate) mod exports;

@@ -1,7 +1,7 @@
-//! Pinned shared memory for mimalloc's own bookkeeping, taken where it would call the kernel's `mmap`.
+//! Pinned shared memory for mimalloc's own bookkeeping, where mimalloc would call the kernel's `mmap`.
 //!
-//! Used by `mapping` for calls from inside this library. mimalloc's blocks come from the one arena that `small`
-//! gives it; what arrives here is a few pages a worker, kept in free lists by size.
+//! Used by `mapping` for calls from inside this library. mimalloc's blocks come from the arena that `small` gives it; only a
+//! few pages a worker come from here, kept in free lists by size.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use atoll_memory::spin::Spin;
 
 use super::place;
 
-/// In a segment: its part for this, and for the program break. Empty outside of one.
+/// The segment's stretches for this memory and for the program break, as start and end; empty outside a segment.
 static IN_SEGMENT: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
 
-/// Takes pieces from `pieces` from now on, stretches of a segment; the program break moves in `program_break`. Before the
+/// Takes pieces from `pieces`, a stretch of the segment, and moves the program break in `program_break`. Called before the
 /// first piece.
 pub(crate) fn use_segment(pieces: Range<usize>, program_break: Range<usize>) {
     for (place, range) in IN_SEGMENT.iter().zip([pieces, program_break]) {
@@ -22,13 +22,13 @@ pub(crate) fn use_segment(pieces: Range<usize>, program_break: Range<usize>) {
     }
 }
 
-/// One of the two parts, in a segment.
+/// One of the two stretches of [`IN_SEGMENT`], if the program is in a segment.
 fn in_segment(part: usize) -> Option<Range<usize>> {
     let [start, end] = IN_SEGMENT[part].each_ref().map(|bound| bound.load(Ordering::Relaxed));
     (end != 0).then_some(start..end)
 }
 
-/// The last quarter of pinned memory, but for what `brk` has.
+/// The addresses of this memory: the last quarter of pinned memory without the part of `brk`.
 fn range() -> Range<usize> {
     if let Some(pieces) = in_segment(0) {
         return pieces;
@@ -37,8 +37,8 @@ fn range() -> Range<usize> {
     pinned.start + pinned.len() / 4 * 3..pinned.start + pinned.len() / 8 * 7
 }
 
-/// The program break's own stretch, up to what `unpaged` has: the kernel's would be private to each worker. Empty where there are several nodes: it
-/// would be private to each.
+/// The program break's own stretch, which ends where `unpaged` begins; the kernel's break would be private to each worker.
+/// Empty on several nodes, where a break would be private to each node.
 pub(crate) fn program_break() -> Range<usize> {
     if let Some(stretch) = in_segment(1) {
         return stretch;
@@ -50,19 +50,20 @@ pub(crate) fn program_break() -> Range<usize> {
 
 struct Os {
     next: usize,
-    /// Freed pieces of one, two, .. 16 pages: heads of lists linked through their first word.
+    /// Freed pieces of 1 to 16 pages: the heads of lists linked through each piece's first word.
     free: [usize; 17],
 }
 
 static OS: Spin<Os> = Spin::new(Os { next: 0, free: [0; 17] });
 
-/// `len` bytes of zeroed pinned memory, page-aligned; `None` when all is used.
+/// Allocates `len` bytes of zeroed pinned memory, page-aligned; `None` when all is used.
 pub(crate) fn map(len: usize) -> Option<usize> {
     let pages = len.div_ceil(4096);
     let mut os = OS.lock();
     if pages < os.free.len() && os.free[pages] != 0 {
         let at = os.free[pages];
-        // SAFETY: a freed piece's first word is the list's link; then it is ours and becomes zero again.
+        // SAFETY: the first word of a freed piece is the list's link; the piece now belongs to the caller and becomes zero
+        // again.
         unsafe {
             os.free[pages] = *(at as *const usize);
             std::ptr::write_bytes(at as *mut u8, 0, pages * 4096);
@@ -77,12 +78,12 @@ pub(crate) fn map(len: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Is the piece from here?
+/// Whether the piece was allocated here.
 pub(crate) fn contains(at: usize) -> bool {
     range().contains(&at)
 }
 
-/// Gives a piece back.
+/// Frees a piece.
 pub(crate) fn unmap(at: usize, len: usize) {
     let pages = len.div_ceil(4096);
     let mut os = OS.lock();

@@ -1,11 +1,11 @@
-//! Small blocks in the arena, once pinned ones take more of the near limit than they should.
+//! Small blocks in the arena, used once pinned blocks take more of the near limit than they should.
 //!
-//! Called by `exports`. A program may hold most of its data in small blocks: rows of a matrix, nodes of a map. While
-//! there are few they stay pinned (`small`), as the kernel may write into any of them; the more near memory they take,
-//! the smaller the blocks that are paged from then on. libc's own blocks stay pinned whatever their number: it
-//! hands them to system calls that nobody can interpose.
+//! Called by `exports`. A program may hold most of its data in small blocks, such as rows of a matrix or nodes of a map. While
+//! they are few they stay pinned (`small`), as the kernel may write into any of them. The more near memory they take, the
+//! smaller the blocks that are paged from then on. libc's own blocks stay pinned whatever their number, since libc hands them
+//! to system calls that nobody can interpose.
 //!
-//! Each thread has a second mimalloc heap for these, bound to the last eighth of the arena. What mimalloc writes into
+//! Each thread has a second mimalloc heap for paged blocks, bound to the last eighth of the arena. What mimalloc writes into
 //! free blocks is paged like the rest.
 
 use std::cell::Cell;
@@ -24,41 +24,42 @@ unsafe extern "C" {
     fn mi_heap_new_in_arena(arena: c_int) -> *mut mi::mi_heap_t;
 }
 
-/// Where they lie.
+/// The addresses of paged small blocks.
 pub(crate) const AREA: Range<usize> =
     layout::ARENA + layout::ARENA_BYTES / 8 * 7..layout::ARENA + layout::ARENA_BYTES;
 
 /// Blocks of libc's below this size are never paged: no buffer that it passes to the kernel is larger.
 pub(crate) const LIBC_LEAST: usize = 16 << 20;
 
-/// A thread looks at pinned memory again when it has allocated this many bytes of small blocks.
+/// The bytes of small blocks that a thread allocates before it looks at the amount of pinned memory again.
 const LOOK_BYTES: usize = 256 << 10;
 
-/// Small blocks of this many bytes or more are paged.
+/// The least size in bytes of a small block that is paged.
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// mimalloc's number of the area; below 0 as long as it has none.
+/// mimalloc's number of the area; negative until it has one.
 static AREA_ID: AtomicI32 = AtomicI32::new(-1);
 
 thread_local! {
     static HEAP: Cell<*mut mi::mi_heap_t> = const { Cell::new(std::ptr::null_mut()) };
-    /// Bytes allocated since the last look.
+    /// Bytes that this thread allocated since it last looked.
     static SINCE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Is a small block of this size, asked for by the code at `caller`, to be paged?
+/// Whether a small block of `size` bytes, asked for by the code at `caller`, is to be paged.
 #[inline]
 pub(crate) fn wants(size: usize, caller: usize) -> bool {
     size >= LEAST.load(Ordering::Relaxed) && !exports::is_private(caller) && !objects::is_own_code(caller)
 }
 
-/// All small blocks are paged from now on but libc's: they are kept coherent between nodes.
+/// Pages all small blocks from now on except libc's, so that they are kept coherent between nodes. Returns whether mimalloc has
+/// the area.
 pub(crate) fn page_all() -> bool {
     let ready = area().is_some();
     LEAST.store(if ready { 0 } else { usize::MAX }, Ordering::Relaxed);
     ready
 }
 
-/// A pinned block of `size` bytes was asked for.
+/// Counts `size` bytes of a pinned block, and looks at pinned memory when enough have been counted.
 #[inline]
 pub(crate) fn note(size: usize) {
     let since = SINCE.get() + size + 16;
@@ -69,12 +70,12 @@ pub(crate) fn note(size: usize) {
     }
 }
 
-/// Looks how much of near memory is pinned.
+/// Looks at how much of near memory is pinned, and sets from which size blocks are paged.
 #[cold]
 fn look() {
     let Some(pager) = state::pager() else { return };
     let near = pager.control().settings.near_bytes;
-    // Without a limit, too, the most that was pinned is to be known.
+    // Recorded without a limit, too, since the run's record tells the most that was pinned.
     let pinned = pager.pinned_bytes();
     if near == u64::MAX {
         return;
@@ -85,7 +86,7 @@ fn look() {
     }
 }
 
-/// The least size of a small block to be paged when `pinned` of `near` bytes are pinned.
+/// The least size of a small block that is paged when `pinned` of `near` bytes are pinned.
 fn least(pinned: u64, near: u64) -> usize {
     match pinned {
         _ if pinned > near / 2 => 16,
@@ -95,7 +96,7 @@ fn least(pinned: u64, near: u64) -> usize {
     }
 }
 
-/// The area's number, which mimalloc gets now if it does not know it.
+/// mimalloc's number of the area; mimalloc is given the area first if it has none.
 fn area() -> Option<c_int> {
     static GIVING: atoll_memory::spin::Spin<()> = atoll_memory::spin::Spin::new(());
     let _blocked = state::SignalsBlocked::new();
@@ -118,12 +119,12 @@ fn area() -> Option<c_int> {
             &raw mut id,
         )
     };
-    // Release: pairs with the Acquire of those who use the number.
+    // Release: pairs with the Acquire of the threads that use the number.
     AREA_ID.store(if taken { id } else { -1 }, Ordering::Release);
     taken.then_some(id)
 }
 
-/// This thread's heap.
+/// This thread's heap in the area.
 fn heap() -> Option<*mut mi::mi_heap_t> {
     let heap = HEAP.get();
     if !heap.is_null() {
@@ -139,7 +140,7 @@ fn heap() -> Option<*mut mi::mi_heap_t> {
     (!heap.is_null()).then_some(heap)
 }
 
-/// A paged block; `None` if there can be none, so that a pinned one is to serve.
+/// Allocates a paged block; `None` if that is impossible, so that a pinned one has to serve.
 pub(crate) fn allocate(size: usize, alignment: usize, zeroed: bool) -> Option<*mut c_void> {
     let heap = heap()?;
     // SAFETY: the heap is this thread's own.
@@ -154,7 +155,7 @@ pub(crate) fn allocate(size: usize, alignment: usize, zeroed: bool) -> Option<*m
     (!block.is_null()).then_some(block)
 }
 
-/// Is the block one of these?
+/// Whether the block is a paged small block.
 #[inline]
 pub(crate) fn contains(block: *const c_void) -> bool {
     AREA.contains(&(block as usize))

@@ -1,6 +1,6 @@
-//! Which part of each address range is this node's: all of it, unless there are several nodes.
+//! This node's part of each address range: the whole range, unless there are several nodes.
 //!
-//! Set once by the constructor, before the first block; `small`, `os`, `overflow` and `large` take their addresses from here.
+//! The constructor sets it once, before the first block; `small`, `os`, `overflow` and `large` take their addresses from here.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use super::overflow;
 static NODE: AtomicU32 = AtomicU32::new(0);
 static NODES: AtomicU32 = AtomicU32::new(1);
 
-/// This is node `node` of `nodes`.
+/// Sets that this is node `node`, from 0, of `nodes`.
 pub(crate) fn set(node: u32, nodes: u32) {
     NODE.store(node, Ordering::Relaxed);
     NODES.store(nodes, Ordering::Relaxed);
@@ -30,7 +30,7 @@ fn part(start: usize, bytes: usize) -> Range<usize> {
     start + offset..start + offset + len
 }
 
-/// Pinned memory.
+/// This node's part of pinned memory.
 #[inline]
 pub(crate) fn pinned() -> Range<usize> {
     part(layout::PINNED, layout::PINNED_BYTES)
@@ -48,19 +48,19 @@ pub(crate) fn stacks() -> Range<usize> {
     part(layout::STACKS, layout::STACKS_BYTES)
 }
 
-/// Large blocks.
+/// This node's part of the large blocks.
 #[inline]
 pub(super) fn large() -> Range<usize> {
     part(layout::ARENA, overflow::AREA.start - layout::ARENA)
 }
 
-/// Small blocks that are paged.
+/// This node's part of the small blocks that are paged.
 #[inline]
 pub(super) fn overflow() -> Range<usize> {
     part(overflow::AREA.start, overflow::AREA.len())
 }
 
-/// Is it in one of this node's parts?
+/// Whether the address is in one of this node's parts.
 pub(super) fn is_own(at: usize) -> bool {
     [pinned(), large(), overflow()].iter().any(|part| part.contains(&at))
 }

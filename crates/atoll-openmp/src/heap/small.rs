@@ -1,7 +1,7 @@
 //! Small blocks: mimalloc over one arena of pinned shared memory, the same in every worker.
 //!
-//! mimalloc's state lies in this library's data and in memory it got from us, both shared, and it tells threads
-//! apart by their TLS address, which is unique in the team: so it serves processes as it serves threads.
+//! mimalloc's state lies in this library's data and in memory it got from us, both shared. It tells threads apart by their TLS
+//! address, which is unique in the team, so it serves processes as it serves threads.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
@@ -31,14 +31,14 @@ unsafe extern "C" {
     fn __libc_free(p: *mut c_void);
 }
 
-/// Option numbers of mimalloc 2.x that its crate does not name.
+/// Option numbers of mimalloc 2.x that the `libmimalloc-sys` crate does not name.
 const OPTION_LIMIT_OS_ALLOC: mi::mi_option_t = mi::mi_option_limit_os_alloc;
 const OPTION_ARENA_RESERVE: mi::mi_option_t = 23;
 
-/// Milliseconds after which unused memory goes back; -1: never.
+/// The option for the milliseconds after which unused memory is given back; -1 means never.
 const OPTION_PURGE_DELAY: mi::mi_option_t = 15;
 
-/// Gives mimalloc its arena. Once, before the first block.
+/// Gives mimalloc its arena. Called once, before the first block; `false` if mimalloc refuses it.
 pub(crate) fn init() -> bool {
     // SAFETY: the range is mapped, zeroed and used by nobody else; options are set before first use.
     unsafe {
@@ -46,7 +46,7 @@ pub(crate) fn init() -> bool {
         mi::mi_option_set(mi::mi_option_use_numa_nodes, 1);
         mi::mi_option_set(mi::mi_option_show_errors, 0);
         if place::nodes() > 1 {
-            // What it gives back to the system would be gone on this node only.
+            // Memory that mimalloc gave back to the kernel would be gone on this node only.
             mi::mi_option_set(OPTION_PURGE_DELAY, -1);
         }
         let mut id = 0;
@@ -63,19 +63,19 @@ pub(crate) fn init() -> bool {
     }
 }
 
-/// mimalloc's unit: no piece of memory given to it is smaller or aligned to less, and every thread takes one.
+/// mimalloc's unit in bytes: no piece of memory given to it is smaller or aligned to less, and every thread takes one.
 pub(crate) const UNIT: usize = 32 << 20;
-/// In a segment: where small blocks begin, and where they end. Nowhere outside of one.
+/// Where small blocks begin and end in a segment; an empty range outside a segment.
 static IN_SEGMENT: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
 
-/// Gives mimalloc its first memory in a segment: `bytes` of what `bounds` has. Instead of [`init`].
+/// Gives mimalloc its first memory in a segment, `bytes` from `bounds`. Called instead of [`init`].
 pub(crate) fn init_in_segment(bytes: usize, end: usize) -> bool {
     // SAFETY: options are set before first use.
     unsafe {
         mi::mi_option_set(OPTION_LIMIT_OS_ALLOC, 1);
         mi::mi_option_set(mi::mi_option_use_numa_nodes, 1);
         mi::mi_option_set(mi::mi_option_show_errors, 0);
-        // Memory that is never given back is refused to a thread's first blocks otherwise.
+        // mimalloc would otherwise refuse memory that is never given back to a thread's first blocks.
         mi::mi_option_set(mi::mi_option_eager_commit_delay, 0);
         mi::mi_option_set(OPTION_PURGE_DELAY, -1);
         // More memory comes from `more`.
@@ -85,17 +85,17 @@ pub(crate) fn init_in_segment(bytes: usize, end: usize) -> bool {
     more(bytes.next_multiple_of(UNIT))
 }
 
-/// Gives mimalloc `bytes` more of the segment, a multiple of its unit.
+/// Gives mimalloc `bytes` more of the segment, a multiple of [`UNIT`].
 fn more(bytes: usize) -> bool {
     let Some(at) = bounds::lower(bytes, UNIT) else { return false };
     IN_SEGMENT[0].fetch_min(at, Ordering::Relaxed);
     let mut id = 0;
-    // SAFETY: the stretch is the segment's, reads as zeros and is used by nobody else. What is said to be large is never
-    // given back, which would only cost time here.
+    // SAFETY: the stretch is the segment's, reads as zeros and is used by nobody else. Memory declared as large is never given
+    // back, which would only cost time here.
     unsafe { mi_manage_os_memory_ex(at as *mut c_void, bytes, true, true, true, -1, false, &raw mut id) }
 }
 
-/// Makes a block of `size` bytes with `make`, once more if there was no room and there is more in the segment.
+/// Makes a block of `size` bytes with `make`; on failure tries once more with more memory of the segment, if there is some.
 #[inline]
 pub(super) fn or_with_more(size: usize, make: impl Fn() -> *mut c_void) -> *mut c_void {
     let block = make();
@@ -109,7 +109,7 @@ fn is_segment() -> bool {
 
 #[cold]
 fn enlarge(size: usize) -> bool {
-    // As mimalloc knows only so many pieces, they are not too small.
+    // mimalloc knows a limited number of pieces, so each must be large enough.
     const PIECES: usize = 64;
     let whole = IN_SEGMENT[1].load(Ordering::Relaxed) - layout::ARENA;
     let needed = size.saturating_add(UNIT).next_multiple_of(UNIT);
@@ -117,7 +117,7 @@ fn enlarge(size: usize) -> bool {
     more(needed.max(share)) || more(needed)
 }
 
-/// Is the block mimalloc's?
+/// Whether the block is mimalloc's.
 #[inline]
 pub(crate) fn contains(block: *const c_void) -> bool {
     let at = block as usize;
@@ -127,7 +127,7 @@ pub(crate) fn contains(block: *const c_void) -> bool {
 
 pub(crate) use mi::{mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_usable_size, mi_zalloc};
 
-/// The runtime itself cannot go on without a small block.
+/// Ends the run because the runtime itself cannot go on without a small block.
 #[cold]
 fn full() -> ! {
     state::give_up(
@@ -140,7 +140,7 @@ fn full() -> ! {
     )
 }
 
-/// The allocator of this library's own Rust code: pinned and shared as soon as there is such memory.
+/// The allocator of this library's own Rust code: its blocks are pinned and shared as soon as there is such memory.
 pub(crate) struct Pinned;
 
 // SAFETY: blocks come from mimalloc or, before it is ready, from libc; both keep the contract, and `dealloc`

@@ -1,7 +1,7 @@
 //! Anonymous mappings of the program's that are never paged: stacks, which the kernel writes to, and code.
 //!
-//! Called by `mapping`, where workers are processes: the kernel's own mapping would be private to the process that made it. Each
-//! piece is pinned shared memory with the protection that the program asks for.
+//! Called by `mapping`, where workers are processes: the kernel's own mapping would be private to the process that made it.
+//! Each piece is pinned shared memory with the protection that the program asks for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,26 +15,26 @@ use crate::wrap::replay;
 
 struct Pieces {
     next: usize,
-    /// Start → bytes of what the program has.
+    /// Pieces that the program uses: start → bytes.
     live: BTreeMap<usize, usize>,
-    /// Bytes → starts of what it gave back.
+    /// Pieces that the program gave back: bytes → starts.
     free: BTreeMap<usize, Vec<usize>>,
 }
 
 static PIECES: Spin<Pieces> = Spin::new(Pieces { next: 0, live: BTreeMap::new(), free: BTreeMap::new() });
 
-/// The last sixteenth of pinned memory.
+/// The addresses of these pieces: the last sixteenth of pinned memory.
 fn area() -> Range<usize> {
     let pinned = place::pinned();
     pinned.end - pinned.len() / 16..pinned.end
 }
 
-/// Is the address in such a piece, or where one may be?
+/// Whether the address is in such a piece, or where one may be.
 pub(crate) fn contains(at: usize) -> bool {
     area().contains(&at)
 }
 
-/// A new piece of `len` bytes that reads as zeros, protected as `prot` says.
+/// Maps a new piece of `len` bytes that reads as zeros, protected as `prot` says.
 ///
 /// # Errors
 /// `ENOMEM` where there is no room, or the kernel's.
@@ -61,19 +61,19 @@ fn take(bytes: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Makes `at..at + len` read as zeros, protected as `prot` says: what `MAP_FIXED` does to a part of a piece.
+/// Makes `at..at + len` read as zeros, protected as `prot` says, as `MAP_FIXED` does to a part of a piece.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn renew(at: usize, len: usize, prot: i32) -> Result<(), Errno> {
     clear(at, len);
     replay::protect(at, len, prot)
 }
 
-/// Takes `at..at + len` back. A part of a piece gives its memory back; its addresses stay unused.
+/// Unmaps `at..at + len`. A part of a piece gives its memory back; its addresses stay unused.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn unmap(at: usize, len: usize) -> Result<(), Errno> {
     let bytes = len.next_multiple_of(4096);
     clear(at, bytes);
@@ -89,7 +89,7 @@ pub(crate) fn unmap(at: usize, len: usize) -> Result<(), Errno> {
     replay::protect(at, bytes, libc::PROT_NONE)
 }
 
-/// Gives the memory back: shared memory by a hole in its file.
+/// Gives the memory of `at..at + len` back by a hole in the shared file.
 fn clear(at: usize, len: usize) {
     // SAFETY: the program says that the content is worthless.
     let _ = unsafe { sys::syscall(libc::SYS_madvise, [at, len, libc::MADV_REMOVE as usize, 0, 0, 0]) };

@@ -1,6 +1,6 @@
-//! What the program asks about places, and the affinity format.
+//! The calls by which the program asks about places, and the affinity format.
 //!
-//! Stands on `places`, which binds threads.
+//! `places` binds the threads.
 
 use super::env;
 use super::places;
@@ -38,11 +38,12 @@ pub(crate) extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_get_place_num() -> i32 {
     let thread = me();
-    // The first thread is bound only when its first region begins: its place is the first until then.
+    // The first thread is bound only when its first region begins: until then it is said to be on the first place.
     if thread.place.get() < 0 && places::count() > 0 { 0 } else { thread.place.get() }
 }
 
-/// Partitions are all places: members are placed in them, but do not pass a part on.
+/// The numbers of the places in the partition, which is always all of them: members are bound to places but do not pass on a
+/// part.
 pub(crate) fn place_numbers() -> impl Iterator<Item = i32> {
     me();
     0..places::count() as i32
@@ -61,7 +62,7 @@ pub(crate) extern "C" fn omp_get_partition_place_nums(numbers: *mut i32) {
     }
 }
 
-/// The format in force; empty means the one below.
+/// The affinity format that the program or the environment set; empty means [`USUAL`].
 static FORMAT: Lock<Vec<u8>> = Lock::new(Vec::new());
 const USUAL: &str = "level %L thread %i affinity %A";
 
@@ -79,7 +80,7 @@ pub(crate) fn omp_get_affinity_format_text() -> Vec<u8> {
     env::variable("OMP_AFFINITY_FORMAT").unwrap_or_else(|| USUAL.to_owned()).into_bytes()
 }
 
-/// The value of one field, by its short name.
+/// The value of one field of the format, by its short name.
 fn field(thread: &Thread, team: &Team, short: char) -> Option<String> {
     let number = |number: u32| Some(number.to_string());
     match short {
@@ -109,7 +110,7 @@ fn host() -> String {
     CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// `0-3,5`.
+/// CPU numbers as text, such as `0-3,5`.
 fn ranges(cpus: &[usize]) -> String {
     let mut text = String::new();
     let mut at = 0;
@@ -142,7 +143,7 @@ const LONG_NAMES: [(&str, char); 10] = [
     ("thread_affinity", 'A'),
 ];
 
-/// The format with its fields filled in: `%[0][.][width](name or letter)`.
+/// Fills in the fields of `format`, which are written `%[0][.][width](name or letter)`.
 pub(crate) fn omp_capture_affinity_text(format: &[u8]) -> Vec<u8> {
     let thread = me();
     let team = thread.team();
@@ -183,7 +184,7 @@ pub(crate) fn omp_capture_affinity_text(format: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The value in a field of `width`: zeros go between a number's sign, or its `0x`, and its digits, as libgomp puts them.
+/// Pads the value to a field of `width`: zeros go between a number's sign, or its `0x`, and its digits, as libgomp puts them.
 fn padded(value: &str, width: usize, right: bool, zeros: bool) -> String {
     if zeros {
         let digits =
@@ -201,7 +202,7 @@ pub(crate) fn omp_display_affinity_text(format: &[u8]) {
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
 }
 
-/// A C string, or nothing.
+/// The bytes of a C string; empty for null.
 fn text<'a>(start: *const libc::c_char) -> &'a [u8] {
     if start.is_null() {
         return &[];
@@ -210,7 +211,7 @@ fn text<'a>(start: *const libc::c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(start) }.to_bytes()
 }
 
-/// Fills a C buffer; returns the length of all there was.
+/// Copies `text` into a C buffer as far as it fits; returns the length of the whole text.
 fn fill(buffer: *mut u8, size: usize, text: &[u8]) -> usize {
     if size > 0 {
         let fits = text.len().min(size - 1);

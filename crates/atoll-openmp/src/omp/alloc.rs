@@ -1,6 +1,6 @@
-//! `omp_alloc` and its family, and allocators: of their traits alignment, pool size and fallback count.
+//! `omp_alloc` and its family, and allocators; of an allocator's traits, alignment, pool size and fallback count.
 //!
-//! Memory comes from the program's `malloc`, so that it is the arena's like any other; plain `free` would free it.
+//! Memory comes from the program's `malloc`, so it is in the arena like any other and could be freed by plain `free`.
 
 use super::pools::Pools;
 use super::spread;
@@ -10,7 +10,8 @@ use atoll_memory::futex::Lock;
 use std::ptr;
 
 const DEFAULT: usize = 1;
-/// Handles up to this are predefined allocators, all alike here: OpenMP's, and, with some between that are none, LLVM's.
+/// The greatest handle of a predefined allocator, all of which are alike here: OpenMP's and LLVM's, with unused numbers between
+/// them.
 const LAST_PREDEFINED: usize = 102;
 
 const TRAIT_ALIGNMENT: i32 = 2;
@@ -30,13 +31,14 @@ pub(crate) struct Trait {
 }
 
 impl Trait {
-    /// Trait `key`, by its number, with this value.
+    /// The trait with the number `key` and this value.
     pub(super) const fn new(key: i32, value: usize) -> Self {
         Trait { key, value }
     }
 }
 
-/// What a handle that the program made points to: memory as the program's own, which other nodes see, and never changed.
+/// An allocator that the program made, which its handle points to. It is memory of the program's own, which other nodes see,
+/// and never changes.
 #[derive(Clone, Copy)]
 struct Allocator {
     alignment: usize,
@@ -45,10 +47,10 @@ struct Allocator {
     other: usize,
 }
 
-/// Where all workers share memory; on several nodes the origin has them.
+/// The pools of all allocators, where workers share memory; on several nodes the origin keeps them.
 static POOLS: Lock<Pools> = Lock::new(Pools::new());
 
-/// There is room in the pool of `handle` for a block of so many bytes, and it counts from now on.
+/// Counts `bytes` of `block` against the pool of `handle`; false if the pool has no room for them.
 fn take(handle: usize, block: usize, bytes: usize) -> bool {
     if atoll_nodes::active() {
         spread::pools::take(handle, block, bytes)
@@ -57,19 +59,19 @@ fn take(handle: usize, block: usize, bytes: usize) -> bool {
     }
 }
 
-/// The block is free; if it counted against a pool, whose that is.
+/// Notes that the block is free; returns the handle whose pool it counted against, if any.
 fn give(block: usize) -> Option<usize> {
     if atoll_nodes::active() { spread::pools::give(block) } else { POOLS.lock().give(block) }
 }
 
-/// Whose pool the block counts against.
+/// The handle whose pool the block counts against, if any.
 fn owner(block: usize) -> Option<usize> {
     if atoll_nodes::active() { spread::pools::of(block) } else { POOLS.lock().of(block) }
 }
 
-/// The program's allocator behind a handle; none for predefined ones.
+/// The program's allocator behind a handle; `None` for predefined ones.
 fn made<'a>(handle: usize) -> Option<&'a Allocator> {
-    // SAFETY: other handles than the predefined ones are from `omp_init_allocator`.
+    // SAFETY: all handles but the predefined ones are from `omp_init_allocator`.
     (handle > LAST_PREDEFINED).then(|| unsafe { &*(handle as *const Allocator) })
 }
 
@@ -77,7 +79,7 @@ fn or_default(handle: usize) -> usize {
     if handle == 0 { omp_get_default_allocator() } else { handle }
 }
 
-/// Memory of the program's, to be freed by `free`; null where there is none.
+/// Allocates memory of the program's, to be freed by `free`; null where there is none.
 pub(super) fn plain(align: usize, size: usize, zeroed: bool) -> *mut u8 {
     // On several nodes small blocks that this library asks for are its node's own.
     if atoll_nodes::active()
@@ -121,7 +123,7 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
     } else if size <= allocator.pool {
         let memory = plain(align, size, zeroed);
         if !memory.is_null() {
-            // Memory has to fit with what the C library adds to it.
+            // The pool is charged with what the C library's block takes, not only with what was asked for.
             if take(or_default(handle), memory as usize, usable(memory)) {
                 return memory;
             }
@@ -157,7 +159,7 @@ extern "C" fn omp_aligned_calloc(align: usize, count: usize, size: usize, handle
     count.checked_mul(size).map_or(ptr::null_mut(), |size| allocate(align, size, handle, true))
 }
 
-/// Gives memory back. The allocator that it was from is known, whatever the program says of it.
+/// Frees a block. The runtime knows which allocator it came from, whatever handle the program gives.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_free(memory: *mut u8, handle: usize) {
     if memory.is_null() {
@@ -187,12 +189,12 @@ pub(crate) extern "C" fn omp_realloc(
         omp_free(memory, free_handle);
         return ptr::null_mut();
     }
-    // Without a handle the block stays with the allocator that it is from.
+    // Without a handle the new block comes from the allocator of the old one.
     let from = || owner(memory as usize).unwrap_or(free_handle);
     let handle = if handle == 0 { from() } else { handle };
     let new = allocate(0, size, handle, false);
     if !new.is_null() {
-        // SAFETY: both are at least as long, and apart.
+        // SAFETY: both blocks are at least that long, and do not overlap.
         unsafe { new.copy_from_nonoverlapping(memory, usable(memory).min(size)) };
         omp_free(memory, free_handle);
     }
@@ -218,7 +220,7 @@ pub(crate) extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
     let _ = space;
     let mut new = Allocator { alignment: 1, pool: usize::MAX, fallback: FALLBACK_DEFAULT, other: DEFAULT };
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the program gives as many traits as it says.
+        // SAFETY: the program passes as many traits as it says.
         let Trait { key, value } = unsafe { &*traits.add(index) };
         let given = *value != usize::MAX;
         match *key {
@@ -255,7 +257,7 @@ pub(crate) extern "C" fn omp_destroy_allocator(handle: usize) {
         if made(handle).is_some_and(|allocator| allocator.pool != usize::MAX) {
             if atoll_nodes::active() { spread::pools::forget(handle) } else { POOLS.lock().forget(handle) }
         }
-        // SAFETY: from `omp_init_allocator`, and not used any more.
+        // SAFETY: the allocator is from `omp_init_allocator` and not used any more.
         unsafe { libc::free(handle as *mut libc::c_void) };
     }
 }
@@ -270,7 +272,7 @@ pub(crate) extern "C" fn omp_get_default_allocator() -> usize {
     me().icv().allocator
 }
 
-/// What a handle that `omp_init_allocator` made stands for, in the words of `OMP_ALLOCATOR`.
+/// An allocator that `omp_init_allocator` made, in the syntax of `OMP_ALLOCATOR`.
 pub(super) fn describe(handle: usize) -> String {
     let Some(allocator) = made(handle) else { return String::new() };
     let pool =

@@ -1,7 +1,7 @@
 //! `OMP_ALLOCATOR`: the allocator that programs use where they name none.
 //!
-//! `env` asks once; `alloc` makes the allocator. The variable names a predefined allocator, or a memory space and, behind a
-//! colon, traits (OpenMP 5.1, section 6.22).
+//! `env` reads it once; `alloc` makes the allocator. The variable names a predefined allocator, or a memory space with traits
+//! behind a colon (OpenMP 5.1, section 6.22).
 
 use super::alloc::{self, Trait};
 
@@ -24,7 +24,7 @@ const SPACES: [&str; 5] = [
     "omp_low_lat_mem_space",
 ];
 
-/// The traits by number, from 1, and the named values they may have.
+/// The traits, the first of which has number 1, and their named values.
 const TRAITS: [(&str, &[(&str, usize)]); 8] = [
     ("sync_hint", &[("contended", 3), ("uncontended", 4), ("serialized", 5), ("private", 6)]),
     ("alignment", &[]),
@@ -39,9 +39,9 @@ const TRAITS: [(&str, &[(&str, usize)]); 8] = [
 /// An allocator as the environment describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Described {
-    /// The handle of a predefined one.
+    /// The handle of a predefined allocator.
     Predefined(usize),
-    /// A memory space's number, and traits: number and value.
+    /// The number of a memory space, and traits as number and value.
     Made(usize, Vec<(i32, usize)>),
 }
 
@@ -49,7 +49,7 @@ fn position(list: &[&str], name: &str) -> Option<usize> {
     list.iter().position(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Reads the variable's value; `None` if it means nothing.
+/// Parses the variable's value; `None` if it is not valid.
 pub(super) fn parse(value: &str) -> Option<Described> {
     let value = value.trim();
     if let Some(at) = position(&ALLOCATORS, value) {
@@ -77,7 +77,7 @@ fn one_trait(text: &str) -> Option<(i32, usize)> {
     Some((at as i32 + 1, number))
 }
 
-/// The handle of an allocator as described; 0 where its traits contradict each other.
+/// Makes the allocator described; returns its handle, 0 where its traits contradict each other.
 pub(super) fn make(described: &Described) -> usize {
     match described {
         Described::Predefined(handle) => *handle,

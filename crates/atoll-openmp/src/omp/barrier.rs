@@ -1,6 +1,6 @@
 //! Barriers: the team's members meet, and execute the team's tasks until none is left.
 //!
-//! `parallel` ends regions with one of these; `tasks` tells when the last task is complete.
+//! `parallel` ends regions with one of these; `tasks` reports when the last task is complete.
 
 use super::hooks;
 use super::spread;
@@ -9,15 +9,15 @@ use super::team::{Team, Thread, me};
 use crate::wrap::replay;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts arrivals. It opens by a new generation, once all members have come and no task is pending: a state
-/// that then lasts until somebody opens it, since only tasks make tasks while all members wait.
+/// Counts the members that arrive. It opens by advancing its generation, once all members have come and no task is pending.
+/// That state lasts until a member opens the barrier, since only tasks make tasks while all members wait.
 pub(crate) struct Barrier {
     arrived: Line<AtomicU32>,
-    /// One more than the generation that a member has begun to end: it alone opens the barrier.
+    /// One more than the last generation that a member has claimed; only the member that claims a generation opens the barrier.
     claimed: AtomicU32,
     generation: Line<AtomicU32>,
-    /// The generation at the region's start. Generations go on over regions, because a member may be late to
-    /// see the last one.
+    /// The generation at the region's start. Generations continue from region to region, because a member may be late to see
+    /// the last one.
     base: AtomicU32,
 }
 
@@ -34,7 +34,7 @@ impl Barrier {
         }
     }
 
-    /// Forgets arrivals. Leader only, between regions.
+    /// Forgets arrivals. Only the leader calls this, between regions.
     pub(crate) fn restart(&self) {
         self.arrived.0.store(0, Ordering::Relaxed);
         let generation = self.generation.0.load(Ordering::Relaxed);
@@ -46,15 +46,15 @@ impl Barrier {
         self.generation.0.load(Ordering::Acquire)
     }
 
-    /// Is it the caller's to open? It is one member's, once all have arrived in generation `seen` and no task is pending.
-    /// A member that is late to see it opened, and may find the team's next region half made, is refused: that generation
-    /// has been claimed.
+    /// Whether the caller is the one member that opens the barrier, once all have arrived in generation `seen` and no task is
+    /// pending. A member that is late to see it opened, and may find the team's next region half made, is refused, because that
+    /// generation has been claimed.
     #[inline]
     fn claim(&self, team: &Team, seen: u32) -> bool {
         let rounds = seen.wrapping_sub(self.base.load(Ordering::Relaxed)).wrapping_add(1);
         let full = team.size.get().wrapping_mul(rounds);
-        // Other side of both loads: the addition in `wait`, the subtraction in `tasks::complete`. Arrivals are
-        // looked at first: no task can appear once all have come and none is pending.
+        // Other side of both loads: the addition in `wait`, the subtraction in `tasks::complete`. Arrivals are read first: no
+        // task can appear once all members have come and no task is pending.
         self.arrived.0.load(Ordering::SeqCst) == full
             && team.pending.load(Ordering::SeqCst) == 0
             && self
@@ -63,13 +63,13 @@ impl Barrier {
                 .is_ok()
     }
 
-    /// Opens the barrier if all have arrived in generation `seen`, no task is pending, and nobody else does.
+    /// Opens the barrier if all have arrived in generation `seen`, no task is pending, and no other member opens it.
     #[inline]
     fn try_open(&self, team: &Team, seen: u32) {
         if !self.claim(team, seen) {
             return;
         }
-        // The region lasts while the barrier is closed: it is this one that spans the nodes or does not.
+        // The region lasts while the barrier is closed, so `spans` is asked of this region and not of the next.
         if team.spans() {
             // One member meets the other nodes for all; the others wait for the generation.
             spread::barrier(team.site.swap(0, Ordering::Relaxed), std::ptr::eq(self, &team.join));
@@ -79,18 +79,17 @@ impl Barrier {
         team.gate.notify();
     }
 
-    /// Waits for all members, executing tasks meanwhile. With `cancellable`, also returns, with true, once the
-    /// region is cancelled.
+    /// Waits for all members and executes tasks meanwhile. With `cancellable`, returns true as soon as the region is cancelled.
     pub(crate) fn wait(&self, thread: &Thread, team: &'static Team, cancellable: bool) -> bool {
-        // Cannot advance before this member arrives.
+        // The generation cannot advance before this member arrives.
         let seen = self.generation.0.load(Ordering::Relaxed);
-        // Other side: `try_open`; what members did before is visible after.
+        // Other side: `try_open`; all that members did before it is visible after it.
         self.arrived.0.fetch_add(1, Ordering::SeqCst);
         let open = || self.generation() != seen;
         loop {
-            // Read before the looks below. Other side: `tasks::complete`, for the last pending task.
+            // Read before the checks below. Other side: `tasks::complete`, for the last pending task.
             let events = team.events.load(Ordering::Acquire);
-            // Only members that wait here open the barrier: others may be late, and the region another one.
+            // Only members that wait here open the barrier: others may be late, and the team in another region.
             self.try_open(team, seen);
             if open() {
                 return cancellable && team.is_cancelled();
@@ -98,8 +97,8 @@ impl Barrier {
             if cancellable && team.is_cancelled() {
                 return true;
             }
-            // A member late to see that the region is over may find the next one's tasks, which are not for it:
-            // taking a queue's lock shows it whatever came before the task.
+            // A member late to see that the region is over may find tasks of the next one, which it must not execute: taking a
+            // queue's lock shows it everything that came before the task.
             if tasks::execute_any(thread, team, || !open()) {
                 continue;
             }
@@ -113,20 +112,21 @@ impl Barrier {
     }
 }
 
-/// The barrier inside a region, or outside of any. What members mapped before it is there for all behind it.
+/// Waits at the barrier inside a region, or outside of any. Memory that a member mapped before it is mapped in all members
+/// behind it.
 pub(crate) fn meet(thread: &Thread) {
     let team = thread.team();
     team.barrier.wait(thread, team, false);
     replay::catch_up();
 }
 
-/// The barrier at the end of a construct that can be cancelled; true if the region is.
+/// Waits at the barrier that ends a cancellable construct; returns true if the region is cancelled.
 pub(crate) fn meet_cancellable(thread: &Thread) -> bool {
     let team = thread.team();
     team.barrier.wait(thread, team, true)
 }
 
-/// The end of the region for one member: tells the hooks, then waits for all.
+/// Ends the region for one member: tells the hooks, then waits for all members.
 pub(crate) fn join(thread: &Thread, team: &'static Team) {
     hooks::region_leave();
     if team.spans() {
@@ -140,19 +140,19 @@ pub(crate) fn join(thread: &Thread, team: &'static Team) {
     thread.leaving.set(false);
 }
 
-/// A barrier that the program asks for, and from which it goes on at `site`.
+/// Waits at a barrier that the program asks for, and from which it goes on at `site`.
 pub(crate) extern "C" fn meet_from(site: usize) {
     let thread = me();
     let team = thread.team();
     if team.spans() {
-        // All members come from the same place.
+        // All members come from the same call site.
         team.site.store(site, Ordering::Relaxed);
     }
     meet(thread);
     hooks::barrier_passed(site);
 }
 
-/// `void GOMP_barrier(void)`: passes on where it returns to.
+/// `void GOMP_barrier(void)`: passes its return address on.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_barrier() {

@@ -10,7 +10,7 @@ const PARALLEL: i32 = 1;
 const LOOP_OR_SECTIONS: i32 = 2 | 4;
 const TASKGROUP: i32 = 8;
 
-/// The work-sharing constructs of the present barrier generation, as a mark that cannot be 0.
+/// The present barrier generation, which tells work-sharing constructs apart, as a mark that cannot be 0.
 fn mark(thread: &Thread) -> u64 {
     u64::from(thread.team().barrier.generation()) + 1
 }
@@ -49,13 +49,13 @@ pub(super) extern "C" fn GOMP_cancel(what: i32, really: bool) -> bool {
         atoll_nodes::unsupported("cancelling a region");
     }
     if what & LOOP_OR_SECTIONS != 0 {
-        // Other side: `GOMP_cancellation_point`. The mark is void after the next barrier.
+        // Other side: `GOMP_cancellation_point`. The mark is no longer valid after the next barrier.
         team.share_cancelled.store(mark(thread), Ordering::Release);
     } else if what & TASKGROUP != 0 {
         // SAFETY: the current task's group is open.
         let Some(mut group) = (unsafe { thread.task().group.get().as_ref() }) else { return true };
         if group.workshare {
-            // SAFETY: the group around is open as long.
+            // SAFETY: the enclosing group is open as long as the inner one.
             if let Some(outer) = unsafe { group.outer.as_ref() } {
                 group = outer;
             }

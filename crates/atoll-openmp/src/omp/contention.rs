@@ -1,17 +1,17 @@
-//! Contention groups: an initial thread and all that it and its descendants begin regions with. A thread limit bounds how many they are
-//! together, on all nodes.
+//! Contention groups: an initial thread and all threads of the regions that it and its descendants begin. A thread limit bounds
+//! their number, on all nodes together.
 //!
-//! `parallel` asks before it gathers a team, and gives back at a region's end. A group whose region is spread over nodes is counted
-//! by the origin's agent (`spread::served`).
+//! `parallel` reserves threads before it gathers a team, and gives them back at a region's end. If a region of the group is
+//! spread over nodes, the origin's agent counts the group (`nodes::threads`).
 
 use super::spread;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// One group: kept in the team of its initial thread.
 pub(crate) struct Contention {
-    /// Threads besides the initial one.
+    /// The number of threads besides the initial one.
     more: AtomicU32,
-    /// Are they on several nodes?
+    /// Whether the group has threads on several nodes.
     spread: AtomicBool,
 }
 
@@ -20,13 +20,13 @@ impl Contention {
         Contention { more: AtomicU32::new(0), spread: AtomicBool::new(false) }
     }
 
-    /// So many of `wanted` threads more that all are `limit` at most: they count from now on.
+    /// Reserves up to `wanted` more threads, as many as keep the group at `limit` threads at most; returns their number.
     pub(crate) fn reserve(&self, wanted: u32, limit: u32) -> u32 {
         if self.spread.load(Ordering::Relaxed) {
             return spread::reserve_threads(wanted, limit);
         }
         let mut granted = 0;
-        // Nobody orders anything by it.
+        // Relaxed: no other memory is ordered by this count.
         let _ = self.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |more| {
             granted = room(more, wanted, limit);
             Some(more + granted)
@@ -34,7 +34,7 @@ impl Contention {
         granted
     }
 
-    /// They do not count any more.
+    /// Gives back threads that were reserved.
     pub(crate) fn give_back(&self, threads: u32) {
         if threads == 0 {
             return;
@@ -46,14 +46,14 @@ impl Contention {
         }
     }
 
-    /// A region of the group's initial thread is spread over nodes from now on, or it is over. Its own threads are counted by whoever
-    /// counts those of its nested regions.
+    /// Sets whether a region of the group's initial thread is spread over nodes. The region's own threads are counted where
+    /// those of its nested regions are.
     pub(crate) fn set_spread(&self, spread: bool) {
         self.spread.store(spread, Ordering::Relaxed);
     }
 }
 
-/// How many of `wanted` threads there is room for beside an initial thread and `more`.
+/// The number of threads, up to `wanted`, for which there is room beside an initial thread and `more` others.
 pub(crate) fn room(more: u32, wanted: u32, limit: u32) -> u32 {
     wanted.min(limit.saturating_sub(1).saturating_sub(more))
 }

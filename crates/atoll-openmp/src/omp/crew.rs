@@ -1,6 +1,6 @@
-//! Workers: claimed for a region, sent to work, idle again after it; started when too few exist.
+//! Workers: claimed for a region, sent to work, idle again after it, and started when there are too few.
 //!
-//! `parallel` asks here for a team's members; `crate::workers` makes a worker exist.
+//! `parallel` asks here for a team's members; `crate::workers` makes the worker's thread or process.
 
 use super::barrier;
 use super::env;
@@ -15,9 +15,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// A worker: never freed, and always the same thread (or process).
+/// A worker: never freed, and always the same thread or process.
 pub(crate) struct Worker {
-    /// Leads nobody and works for nobody: only who sets this may send it a team.
+    /// Set while the worker leads or serves a team: only the thread that sets it may send the worker a team.
     claimed: Claim,
     mail: Mail,
     thread: Cell<*const Thread>,
@@ -26,22 +26,22 @@ pub(crate) struct Worker {
 #[repr(align(64))]
 struct Claim(AtomicBool);
 
-/// What the leader tells the worker.
+/// The message from a leader to the worker.
 #[repr(align(64))]
 struct Mail {
     gate: Gate,
-    /// Regions sent so far.
+    /// The number of regions sent so far.
     sent: AtomicU32,
     team: AtomicPtr<Team>,
     id: AtomicU32,
 }
 
-// SAFETY: `thread` is set before the worker is known to others.
+// SAFETY: `thread` is set before other threads know the worker.
 unsafe impl Sync for Worker {}
 
-/// The most workers there can be.
+/// The most workers that there can be.
 const MOST: usize = 4096;
-/// Worker `n` is at index `n - 1`.
+/// All workers: worker `n`, counted from 1, is at index `n - 1`.
 static WORKERS: [AtomicPtr<Worker>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Held while a worker starts.
@@ -73,8 +73,8 @@ fn worker(index: usize) -> Option<&'static Worker> {
     unsafe { WORKERS.get(index)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// Claims the worker that shall be member `id` of `leader`'s team: the one it was before if it is idle, for the
-/// program's first thread worker `id`, else any idle one, else a new one. None if no more can be started.
+/// Claims the worker that becomes member `id` of `leader`'s team: the one that was that member before if it is idle; for the
+/// program's first thread, worker `id`; else any idle one; else a new one. `None` if no more can be started.
 fn claim(leader: &Thread, id: usize) -> Option<&'static Worker> {
     // SAFETY: only its own thread uses a descriptor's list; workers are never freed.
     let before = unsafe { (&*leader.mates.get()).get(id - 1).map(|mate| &**mate) };
@@ -93,7 +93,7 @@ fn claim(leader: &Thread, id: usize) -> Option<&'static Worker> {
     start()
 }
 
-/// Starts one more worker, claimed by the caller.
+/// Starts one more worker, already claimed for the caller.
 fn start() -> Option<&'static Worker> {
     let _starting = STARTING.lock();
     let index = COUNT.load(Ordering::Relaxed);
@@ -120,11 +120,11 @@ fn start() -> Option<&'static Worker> {
     Some(worker)
 }
 
-/// In a process that the program forked: none of the workers is here, and nobody is to wait for them.
+/// Forgets all workers, in a process that the program forked, where none of them exists.
 pub(crate) fn forget() {
     for place in &WORKERS[..COUNT.swap(0, Ordering::AcqRel).min(MOST)] {
         let worker = place.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: workers are never freed. Whoever had this one in his team before never claims it again.
+        // SAFETY: workers are never freed. A leader that had this worker in its team never claims it again.
         if let Some(worker) = unsafe { worker.as_ref() } {
             worker.claimed.0.store(true, Ordering::Release);
         }
@@ -147,7 +147,7 @@ pub(crate) fn muster(leader: &Thread, team: &Team, wanted: u32) -> u32 {
     crew.len() as u32
 }
 
-/// A worker's life.
+/// The main function of a worker.
 extern "C" fn work(argument: *mut c_void) -> *mut c_void {
     // SAFETY: the argument is a worker, never freed.
     let worker = unsafe { &*argument.cast::<Worker>() };
@@ -165,7 +165,7 @@ extern "C" fn work(argument: *mut c_void) -> *mut c_void {
     }
 }
 
-/// One region, as its member `id` other than the leader.
+/// Executes one region as its member `id`, which is not the leader.
 fn take_part(thread: &Thread, team: &'static Team, id: u32) {
     thread.state.set(team.state_of(id));
     places::bind_member(thread, team, id);

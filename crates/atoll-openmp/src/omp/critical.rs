@@ -1,6 +1,6 @@
-//! `critical`, named and not, and the lock for atomic operations that have no instruction.
+//! `critical`, named and unnamed, and the lock for atomic operations that have no instruction.
 //!
-//! A name is a word in program memory; `atoll_memory::futex`'s parking lot holds those who wait for it.
+//! A name is a word in program memory; threads that wait for it sleep in `crate::futex`'s parking lot.
 
 use super::spread;
 use super::word_lock::{word_lock, word_unlock};

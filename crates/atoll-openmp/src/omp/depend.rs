@@ -1,7 +1,7 @@
 //! Dependences between sibling tasks, by the addresses in their `depend` clauses.
 //!
-//! Each parent has a table of its children's addresses; `tasks` asks here whether a task may begin, and tells
-//! when one is complete.
+//! Each parent has a table of the addresses of its children; `tasks` asks here whether a task may begin, and reports when one
+//! is complete.
 
 use super::task::Task;
 use super::tasks::{self, Recipe};
@@ -11,14 +11,14 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What one task depends on, and what depends on it.
+/// The dependences of one task, in both directions.
 pub(crate) struct Links {
     addresses: Vec<usize>,
-    /// It comes behind all siblings with dependences, and before all that come later.
+    /// Whether the task comes behind all earlier siblings with dependences, and before all later ones.
     all: bool,
-    /// Tasks not complete that must be; one more while it is being registered.
+    /// The number of incomplete tasks that this one waits for; one more while it is being registered.
     missing: AtomicU32,
-    /// Guarded by the parent's table.
+    /// The tasks that wait for this one; guarded by the parent's table.
     successors: UnsafeCell<Vec<*const Task>>,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Table(Lock<Siblings>);
 #[derive(Default)]
 struct Siblings {
     entries: BTreeMap<usize, Entry>,
-    /// The last one that came behind all.
+    /// The last task that came behind all others.
     all: Option<*const Task>,
 }
 
-/// One address: the tasks that wrote it last, together; the tasks after those that read it; and after these, tasks that will write
-/// it together, while no other comes.
+/// The tasks of one address: those that wrote it last, together; those that read it after that; and those after these that will
+/// write it together, while no other task comes.
 #[derive(Default)]
 struct Entry {
     writers: Vec<*const Task>,
@@ -42,10 +42,10 @@ struct Entry {
 }
 
 impl Entry {
-    /// The task comes behind the ones that `follow` is called with.
+    /// Adds the task to this address; calls `follow` with each task that it comes behind.
     fn join(&mut self, task: *const Task, access: Access, mut follow: impl FnMut(*const Task)) {
         if access != Access::Together && !self.set.is_empty() {
-            // They came behind the others.
+            // The tasks of the set came behind the others, so they are the last writers now.
             self.writers = std::mem::take(&mut self.set);
             self.readers.clear();
         }
@@ -64,7 +64,7 @@ impl Entry {
         }
     }
 
-    /// The task is complete; is nobody left?
+    /// Removes the complete task; returns true if no task is left.
     fn leave(&mut self, task: *const Task) -> bool {
         for list in [&mut self.writers, &mut self.readers, &mut self.set] {
             list.retain(|other| !std::ptr::eq(*other, task));
@@ -77,28 +77,28 @@ impl Entry {
     }
 }
 
-/// What a task does with an address. The strictest comes first.
+/// The access of a task to an address, the strictest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     Write,
-    /// Writes it, in any order or at once with others that do so (`inoutset`).
+    /// Writes the address, in any order or at once with others that do so (`inoutset`).
     Together,
     Read,
 }
 
-/// What a task shall come behind.
+/// All that a task must come behind.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) list: Vec<(usize, Access)>,
-    /// All that there is (`omp_all_memory`).
+    /// Whether the task depends on all memory (`omp_all_memory`).
     pub(crate) all: bool,
 }
 
-/// `omp_depend_t` kinds.
+/// The kinds of `omp_depend_t`.
 const KIND_IN: usize = 1;
 
-/// The addresses of a `depend` argument, each with what the task does. Everything else than `in` counts as written: `mutexinoutset` is
-/// ordered like `inout`, which it may be.
+/// The addresses of a `depend` argument, each with the task's access. Every kind but `in` counts as written: `mutexinoutset` is
+/// ordered like `inout`, which the specification allows.
 pub(crate) fn wanted(depend: *const *mut u8) -> Wanted {
     // SAFETY: the program gives an array as described at GOMP_task: either the numbers of all and of written
     // addresses, then these; or 0, the number of all, of out/inout, of mutexinoutset and of in, then these, then
@@ -110,7 +110,7 @@ pub(crate) fn wanted(depend: *const *mut u8) -> Wanted {
         let (all, written) = (word(0), word(1));
         list.extend((0..all).map(|index| (word(2 + index), access(index >= written))));
     } else {
-        // A clause of iterators may name no address at all: then nothing follows the two words that both forms have.
+        // A clause with iterators may name no address at all: then nothing follows the two words that both forms have.
         let all = word(1);
         let (written, readers) = if all == 0 { (0, 0) } else { (word(2) + word(3), word(4)) };
         for index in 0..all {
@@ -127,9 +127,9 @@ pub(crate) fn wanted(depend: *const *mut u8) -> Wanted {
     Wanted { list, all: false }
 }
 
-/// Puts the task behind those siblings it depends on. True if there are none, so that it may begin.
+/// Registers the task behind the siblings it depends on. Returns true if there are none, so that the task may begin.
 pub(crate) fn register(task: &'static Task, parent: &Task, mut wanted: Wanted) -> bool {
-    // Of several clauses for one address the strictest decides, so it comes first.
+    // Of several clauses for one address the strictest decides, so it is sorted to the front.
     wanted.list.sort_unstable();
     wanted.list.dedup_by_key(|(address, _)| *address);
     let links = Links {
@@ -138,7 +138,7 @@ pub(crate) fn register(task: &'static Task, parent: &Task, mut wanted: Wanted) -
         missing: AtomicU32::new(1),
         successors: UnsafeCell::new(Vec::new()),
     };
-    // SAFETY: nobody else knows the task yet.
+    // SAFETY: no other thread knows the task yet.
     unsafe { *task.links.get() = Some(Box::new(links)) };
     // SAFETY: only this thread, which executes the parent, makes the table; children complete only after.
     let table = unsafe { &mut *parent.table.get() }
@@ -171,11 +171,11 @@ pub(crate) fn register(task: &'static Task, parent: &Task, mut wanted: Wanted) -
 }
 
 fn links_of(task: &Task) -> Option<&Links> {
-    // SAFETY: set before the task is known to others; the successors, which change, are only used under the lock.
+    // SAFETY: set before other threads know the task; the successors, which change, are only used under the lock.
     unsafe { (*task.links.get()).as_deref() }
 }
 
-/// The task is complete: lets those begin that waited only for it.
+/// Notes that the task is complete, and lets those tasks begin that waited only for it.
 pub(crate) fn complete(team: &Team, task: &'static Task) {
     let Some(links) = links_of(task) else { return };
     // SAFETY: the task's reference keeps its parent, and the table was made before the task's links.
@@ -195,11 +195,11 @@ pub(crate) fn complete(team: &Team, task: &'static Task) {
         std::mem::take(unsafe { &mut *links.successors.get() })
     };
     for successor in successors {
-        // SAFETY: it has not begun, for this task was missing.
+        // SAFETY: the successor has not begun, because this task was missing.
         let successor = unsafe { &*successor };
         let deferred = successor.deferred.get();
         let Some(links) = links_of(successor) else { continue };
-        // Other side: the same subtraction for the other tasks it waits for, and `wait_until_ready`.
+        // Other side: the same subtraction for the other tasks that the successor waits for, and `wait_until_ready`.
         if links.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             if deferred {
                 tasks::enqueue(team, successor);
@@ -221,7 +221,8 @@ pub(crate) fn wait_until_ready(thread: &Thread, team: &'static Team, task: &Task
 
 extern "C" fn nothing(_: *mut u8) {}
 
-/// Waits until what the current task's next child would come behind is complete; with `later` only has what comes later wait.
+/// Waits until the tasks are complete that the current task's next child would come behind; with `later`, only makes later
+/// tasks wait.
 pub(crate) fn wait_for(wanted: Wanted, later: bool) {
     let thread = me();
     let (team, parent) = (thread.team(), thread.task());

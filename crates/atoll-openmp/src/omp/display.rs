@@ -1,4 +1,4 @@
-//! `omp_display_env`: prints what the environment came to.
+//! `omp_display_env`: prints the values of the control variables.
 //!
 //! `env` calls it for OMP_DISPLAY_ENV, `routines` for the program.
 

@@ -1,23 +1,23 @@
 //! Doacross loops: iterations that wait for earlier ones (`ordered depend(sink: …)`).
 //!
-//! Part of the loop's work share. What one member executes one after the other shares a word that tells how far
-//! it has come; `loop_calls` makes these when the loop starts.
+//! Part of the loop's work share. Iterations that one member executes in sequence share a word that tells how far the member
+//! has come; `loop_calls` makes these words when the loop starts.
 
 use super::loops::{Deal, Plan};
 use super::team::{Team, Thread, me};
 use super::workshare;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far the iterations of one loop are.
+/// The progress of one loop's iterations.
 pub(crate) struct Doacross {
-    /// The iterations of each nested loop.
+    /// The number of iterations of each nested loop.
     counts: Vec<u64>,
-    /// For each block or chunk of the outermost loop: one more than the last iteration posted, counted over the
+    /// For each block or chunk of the outermost loop, one more than the number of the last iteration posted, counted over the
     /// whole nest.
     posted: Box<[AtomicU64]>,
-    /// Outermost iterations to a word; 0 where each member has one block.
+    /// The number of outermost iterations for each word; 0 where each member has one block.
     chunk: u64,
-    /// For blocks: the iterations of each, and how many blocks have one more.
+    /// For blocks: the iterations of each block, and the number of blocks that have one more.
     block: (u64, u64),
 }
 
@@ -27,7 +27,7 @@ impl Doacross {
         let (chunk, words) = match plan.deal {
             Deal::Blocks => (0, threads),
             Deal::Turns | Deal::Dynamic => (plan.chunk, plan.count.div_ceil(plan.chunk)),
-            // Chunks of all sizes: a word for each iteration.
+            // Chunks differ in size, so each iteration has a word.
             Deal::Guided | Deal::GuidedEven => (1, plan.count),
         };
         Doacross {
@@ -38,7 +38,7 @@ impl Doacross {
         }
     }
 
-    /// The word for an iteration, and its number in the nest.
+    /// The word for an iteration, and the iteration's number in the nest.
     fn locate(&self, at: impl Fn(usize) -> u64) -> Option<(&AtomicU64, u64)> {
         let outer = at(0);
         let (each, more) = self.block;
@@ -59,7 +59,7 @@ fn current(thread: &Thread) -> Option<&Doacross> {
     unsafe { (*workshare::current(thread).doacross.get()).as_deref() }
 }
 
-/// Iterations of other nodes are not seen here.
+/// Ends the run if the team spans nodes, whose iterations are not seen here.
 fn check(team: &Team) {
     if team.spans() {
         atoll_nodes::unsupported("a loop with dependences between iterations");
@@ -83,7 +83,7 @@ extern "C" fn post(iteration: *const u64) {
     }
 }
 
-/// Waits for the iteration whose numbers are the first six in `registers`, then in `stack`.
+/// Waits for the iteration whose numbers are the first six in `registers`, then those in `stack`.
 extern "C" fn wait(registers: *const u64, stack: *const u64) {
     let thread = me();
     let team = thread.team();
@@ -117,7 +117,7 @@ extern "C" fn GOMP_doacross_ull_post(iteration: *const u64) {
 
 macro_rules! variadic_wait {
     ($($name:ident)*) => {$(
-        /// `void wait(first, ...)`: lays out the registers' arguments and passes on where the others are.
+        /// `void wait(first, ...)`: stores the register arguments and passes on where the others lie.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {

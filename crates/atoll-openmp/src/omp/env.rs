@@ -1,7 +1,7 @@
-//! What the environment says: read once, before the first thing that depends on it.
+//! The environment's variables, read once, before anything depends on them.
 //!
-//! Gives the first task's control variables (`icv`) and the few that are the program's as a whole; `display`
-//! prints them and `places` reads its own part.
+//! Gives the first task's control variables (`icv`) and the few that belong to the program as a whole; `display` prints them
+//! and `places` reads its own part.
 
 use super::allocator_variable;
 use super::display;
@@ -16,7 +16,7 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// A level's entry in a list of the environment; levels beyond the list's end have none.
+/// The greatest number of nesting levels in a list of the environment; deeper levels have no entry.
 const LEVELS: usize = 16;
 static THREADS: [AtomicU32; LEVELS] = [const { AtomicU32::new(0) }; LEVELS];
 static BINDS: [AtomicU32; LEVELS] = [const { AtomicU32::new(u32::MAX) }; LEVELS];
@@ -37,7 +37,7 @@ const READING: u32 = 1;
 const READ: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
 
-/// Reads the environment, unless that is done.
+/// Reads the environment, unless that was done.
 pub(crate) fn init() {
     match STATE.compare_exchange(UNREAD, READING, Ordering::Acquire, Ordering::Acquire) {
         Ok(_) => {
@@ -56,22 +56,22 @@ pub(crate) fn initial_icv() -> Icv {
     *INITIAL.lock()
 }
 
-/// The CPUs this program may use.
+/// The number of CPUs that this program may use.
 pub(crate) fn cpus() -> u32 {
     CPUS.load(Ordering::Relaxed)
 }
 
-/// Workers that are made from now on have such stacks.
+/// Sets the size of the stacks of workers made from now on.
 pub(crate) fn set_stack_bytes(bytes: usize) {
     STACK.store(bytes, Ordering::Relaxed);
 }
 
-/// The stack of a new worker; 0 for the system's choice.
+/// The stack size of a new worker in bytes; 0 for the system's choice.
 pub(crate) fn stack_bytes() -> usize {
     STACK.load(Ordering::Relaxed)
 }
 
-/// Does a thread that has made many tasks execute the next ones at once?
+/// Whether a thread that has made many tasks executes the next ones at once.
 #[inline]
 pub(crate) fn throttles_tasks() -> bool {
     THROTTLES_TASKS.load(Ordering::Relaxed)
@@ -90,17 +90,17 @@ pub(crate) fn wait_policy() -> i32 {
     WAIT_POLICY.load(Ordering::Relaxed)
 }
 
-/// GOMP_SPINCOUNT, where given.
+/// The value of GOMP_SPINCOUNT, where given.
 pub(crate) fn spin_count() -> Option<u64> {
     Some(SPIN_COUNT.load(Ordering::Relaxed)).filter(|count| *count != u64::MAX)
 }
 
-/// How many threads a region gets that is met at nesting `level`, if the environment gave a list that long.
+/// The number of threads for a region at nesting `level`, if the environment gave a list that long.
 pub(crate) fn threads_at(level: u32) -> Option<u32> {
     THREADS.get(level as usize).map(|entry| entry.load(Ordering::Relaxed)).filter(|threads| *threads != 0)
 }
 
-/// The binding policy for regions met at nesting `level`, likewise.
+/// The binding policy for regions at nesting `level`, if the environment gave a list that long.
 pub(crate) fn bind_at(level: u32) -> Option<u8> {
     BINDS
         .get(level as usize)
@@ -126,7 +126,7 @@ fn invalid(name: &str, value: &str) {
     super::say(&format!("Invalid value for environment variable {name}: {value}"));
 }
 
-/// The value of a variable as `parse` understands it; complains where it does not.
+/// The value of a variable as `parse` understands it; prints a complaint where it is not valid.
 fn parsed<T>(name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     let value = variable(name)?;
     let result = parse(&value);
@@ -144,7 +144,7 @@ fn truth(value: &str) -> Option<bool> {
     }
 }
 
-/// What LLVM's own variables take besides.
+/// A switch as LLVM's own variables take it.
 fn switch(value: &str) -> Option<bool> {
     match value {
         "1" => Some(true),
@@ -157,12 +157,12 @@ fn positive(value: &str) -> Option<u32> {
     value.parse::<u32>().ok().filter(|number| *number > 0)
 }
 
-/// A size such as `64k`; kilobytes where no unit is given.
+/// Parses a size such as `64k` to bytes; without a unit it is in kilobytes.
 fn size(value: &str) -> Option<usize> {
     size_of_unit(value, 10)
 }
 
-/// The same, where no unit means 2 to the power of `shift` bytes.
+/// Parses a size to bytes, where no unit means a unit of 2 to the power of `shift` bytes.
 fn size_of_unit(value: &str, shift: u32) -> Option<usize> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let number = value[..digits].parse::<usize>().ok()?;
@@ -177,7 +177,7 @@ fn size_of_unit(value: &str, shift: u32) -> Option<usize> {
     number.checked_mul(1 << shift)
 }
 
-/// `[modifier:]kind[,chunk]`.
+/// Parses a schedule, `[modifier:]kind[,chunk]`.
 fn schedule(value: &str) -> Option<(u32, i32)> {
     let lower = value.to_ascii_lowercase();
     let (modifier, rest) = match lower.split_once(':') {
@@ -224,8 +224,8 @@ fn threads(value: &str) -> Option<Vec<u32>> {
     value.split(',').map(|entry| positive(entry.trim())).collect()
 }
 
-/// How often a waiter can look in 200 µs. A sleeper takes some 70 µs to wake: whoever spins for less than that
-/// falls asleep before the one it wakes comes round to wake it, and so at every barrier from then on.
+/// The number of checks that a waiter makes in 200 µs. A sleeper takes some 70 µs to wake. A thread that spins for less than
+/// that falls asleep before the one it woke comes round to wake it, and so at every barrier from then on.
 fn patience() -> u32 {
     const LOOKS: u32 = 200;
     let quickest = (0..3)
@@ -239,8 +239,8 @@ fn patience() -> u32 {
     (200_000u32.saturating_mul(LOOKS) / nanoseconds).clamp(1_000, 100_000)
 }
 
-/// How long waiters spin, with and without a CPU for each: not for long, since a spinner may keep a CPU from
-/// whoever it waits for, unless the user asks otherwise.
+/// How often waiters check before they sleep, with and without a CPU for each. The number is small without one, since a spinner
+/// may keep a CPU from the thread it waits for, unless the user asks otherwise.
 fn spins() -> (u32, u32) {
     let given = spin_count().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     match (given, wait_policy()) {
@@ -256,7 +256,7 @@ fn read() {
     CPUS.store(cpus, Ordering::Relaxed);
     let mut icv = Icv::initial(cpus);
     if kmp::is_alone() {
-        // LLVM's programs begin with another schedule than gcc's.
+        // Programs of LLVM's compilers start with another schedule than gcc's.
         (icv.schedule, icv.chunk) = (SCHED_STATIC, 0);
     }
     let mut nests = None;
@@ -279,7 +279,7 @@ fn read() {
         icv.thread_limit = limit;
     }
     if let Some((schedule, chunk)) = parsed("OMP_SCHEDULE", schedule) {
-        // LLVM's runtime tells the user's schedule without what it implies.
+        // LLVM's runtime reports the user's schedule without the modifiers it implies.
         let says = variable("OMP_SCHEDULE").is_some_and(|value| value.contains(':'));
         let implied = kmp::is_alone() && !says && schedule & !SCHED_MONOTONIC == SCHED_STATIC;
         let schedule = if implied { SCHED_STATIC } else { schedule };
@@ -313,7 +313,7 @@ fn read() {
         icv.max_active_levels = levels.min(SUPPORTED_ACTIVE_LEVELS);
     }
     let stack = || ["OMP_STACKSIZE", "GOMP_STACKSIZE"].into_iter().find_map(|name| parsed(name, size));
-    // Intel's and LLVM's own variable counts in bytes where it has no unit.
+    // The variable of Intel's and LLVM's runtimes is in bytes where it has no unit.
     if let Some(bytes) = stack().or_else(|| parsed("KMP_STACKSIZE", |value| size_of_unit(value, 0))) {
         STACK.store(bytes, Ordering::Relaxed);
     }

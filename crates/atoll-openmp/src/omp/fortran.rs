@@ -1,6 +1,6 @@
 //! `omp_*` under Fortran's names: a trailing underscore, arguments by address, `_8_` for 8-byte ones.
 //!
-//! Each passes on to the C function of `routines`, `affinity` or `alloc`; `locks` has its own.
+//! Each function passes on to the C function of `routines`, `affinity` or `alloc`; `locks` has Fortran names of its own.
 
 use super::affinity::place_numbers;
 use super::affinity::{
@@ -59,7 +59,7 @@ queries! {
     omp_get_default_allocator_ omp_get_default_allocator -> usize;
 }
 
-/// A Fortran integer of 8 bytes as the 4-byte one that C wants.
+/// Converts an 8-byte Fortran integer to the 4-byte one that C takes.
 fn narrow(value: i64) -> i32 {
     i32::try_from(value).unwrap_or(if value < 0 { i32::MIN } else { i32::MAX })
 }
@@ -161,7 +161,7 @@ extern "C" fn omp_pause_resource_all_(kind: *const i32) -> i32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn omp_fulfill_event_(event: *const Task) {
-    // By value, unlike the others.
+    // The event is passed by value, unlike other arguments.
     omp_fulfill_event(event);
 }
 
@@ -189,14 +189,14 @@ extern "C" fn omp_set_default_allocator_(allocator: *const usize) {
     omp_set_default_allocator(unsafe { *allocator });
 }
 
-/// A Fortran string, without the blanks at its end.
+/// The bytes of a Fortran string, without the blanks at its end.
 fn text<'a>(start: *const u8, length: usize) -> &'a [u8] {
     // SAFETY: Fortran passes a string's address and length.
     let text = unsafe { std::slice::from_raw_parts(start, length) };
     &text[..text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1)]
 }
 
-/// Fills a Fortran string, with blanks at its end; returns the length of all there was.
+/// Copies `text` into a Fortran string and pads it with blanks; returns the length of the whole text.
 fn fill(buffer: *mut u8, length: usize, text: &[u8]) -> i32 {
     // SAFETY: Fortran passes a string's address and length.
     let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, length) };

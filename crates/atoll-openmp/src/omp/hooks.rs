@@ -1,6 +1,7 @@
-//! What the rest of the runtime wants to know about regions: called where they begin, pass barriers and end.
+//! The events of regions that the rest of the runtime follows: `omp` calls these functions, which pass them on to the pager,
+//! the journal and the nodes.
 //!
-//! Every function runs in the worker it speaks of, outside of any lock of the OpenMP runtime.
+//! Each function runs in the worker that it is about, and holds no lock of the OpenMP runtime.
 
 use atoll_memory::control::{Figures, MAX_WORKERS};
 use atoll_memory::region_counts::Key;
@@ -8,13 +9,13 @@ use atoll_memory::region_counts::Key;
 use super::spread::measure;
 use crate::{journal, start, state, wrap};
 
-/// The calling worker is about to send a team off; the team does not run yet.
+/// Called when the worker is about to start a team, before the team runs.
 #[inline]
 pub(super) fn before_region() {
     start::late::share();
 }
 
-/// The calling worker starts its part of the region of `key`.
+/// Called when the worker starts its part of the region of `key`.
 #[inline]
 pub(super) fn region_enter(key: Key) {
     if let Some(pager) = state::pager() {
@@ -22,7 +23,7 @@ pub(super) fn region_enter(key: Key) {
         let control = pager.control();
         Figures::add(&control.figures[index].regions, 1);
         if control.settings.count_regions != 0 {
-            // Where memory is shared, a function is a region wherever it is called from.
+            // Where memory is shared, a function is one region wherever it is called from.
             let alike = Key { function: key.function, ..Key::default() };
             let key = if control.settings.several_nodes() { key } else { alike };
             control.regions.enter(index, key, &control.figures[index]);
@@ -36,7 +37,7 @@ pub(super) fn region_enter(key: Key) {
     }
 }
 
-/// The calling worker has passed a barrier, from which it returns to `site` (0 where the entry point does not tell).
+/// Called when the worker has passed a barrier, from which it returns to `site` (0 where the entry point does not tell).
 #[inline]
 pub(super) fn barrier_passed(site: usize) {
     if let Some(pager) = state::pager()
@@ -46,13 +47,13 @@ pub(super) fn barrier_passed(site: usize) {
     }
 }
 
-/// Two addresses in one number, which differ where the addresses do, or nearly always.
+/// Combines two addresses in one number, which nearly always differs where the addresses differ.
 #[inline]
 fn number(one: usize, other: usize) -> u32 {
     one.wrapping_mul(0x9e37_79b1).wrapping_add(other) as u32
 }
 
-/// The calling worker has ended its part of the region; it has not yet told the team.
+/// Called when the worker has ended its part of the region but has not yet told the team.
 #[inline]
 pub(super) fn region_leave() {
     let Some(pager) = state::pager() else { return };

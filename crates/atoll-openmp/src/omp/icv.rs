@@ -4,20 +4,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `omp_sched_static` and its siblings.
+/// The schedule kinds, `omp_sched_static` and its siblings.
 pub(crate) const SCHED_STATIC: u32 = 1;
 pub(crate) const SCHED_DYNAMIC: u32 = 2;
 pub(crate) const SCHED_GUIDED: u32 = 3;
 pub(crate) const SCHED_AUTO: u32 = 4;
-/// Guided, in multiples of the chunk: not one that a program names.
+/// Guided in multiples of the chunk, which programs cannot name.
 pub(crate) const SCHED_GUIDED_EVEN: u32 = 5;
 /// The modifier bit of a schedule.
 pub(crate) const SCHED_MONOTONIC: u32 = 0x8000_0000;
 
-/// The most active levels that nest; as libgomp has it.
+/// The greatest number of active levels that nest, as in libgomp.
 pub(crate) const SUPPORTED_ACTIVE_LEVELS: u32 = 255;
 
-/// `omp_proc_bind_t`.
+/// The values of `omp_proc_bind_t`.
 pub(crate) const BIND_FALSE: u8 = 0;
 pub(crate) const BIND_TRUE: u8 = 1;
 pub(crate) const BIND_PRIMARY: u8 = 2;
@@ -29,7 +29,7 @@ pub(crate) const BIND_SPREAD: u8 = 4;
 pub(crate) struct Icv {
     pub(crate) threads: u32,
     pub(crate) thread_limit: u32,
-    /// Schedule with its modifier bit, as `omp_get_schedule` returns it.
+    /// The schedule with its modifier bit, as `omp_get_schedule` returns it.
     pub(crate) schedule: u32,
     pub(crate) chunk: i32,
     pub(crate) max_active_levels: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Icv {
 }
 
 impl Icv {
-    /// The values when the environment says nothing, on a machine with so many CPUs.
+    /// The values when the environment sets none, on a machine with `cpus` CPUs.
     pub(crate) const fn initial(cpus: u32) -> Self {
         Icv {
             threads: cpus,

@@ -1,7 +1,7 @@
 //! `omp_lock_t` and `omp_nest_lock_t`, for C and Fortran.
 //!
-//! A lock is its own word, in program memory; `atoll_memory::futex`'s parking lot holds those who wait for it. Variables for nested locks have
-//! 16 bytes in gcc's C and 8 elsewhere: they hold an address.
+//! A lock is a word in program memory; threads that wait for it sleep in `crate::futex`'s parking lot. Variables for nested
+//! locks have 16 bytes in gcc's C and 8 elsewhere, so they hold an address.
 
 use super::alloc;
 use super::task::Task;
@@ -21,10 +21,11 @@ fn task() -> *mut Task {
 }
 
 impl NestLock {
-    /// Takes the lock once more, for the task that has it or if `acquire` gets it; returns how often it is taken.
+    /// Takes the lock once more, if the task has it already or `acquire` gets it; returns how often it is taken, 0 if it is
+    /// another's.
     fn take(&self, acquire: impl FnOnce(&AtomicU32) -> bool) -> i32 {
         let task = task();
-        // Only the owner can find itself here: nobody else writes it while it is.
+        // Only the owner can find itself here: nobody else writes the word while the task owns the lock.
         if self.owner.load(Ordering::Relaxed) != task {
             if !acquire(&self.word) {
                 return 0;
@@ -47,7 +48,7 @@ fn acquire(word: &AtomicU32) -> bool {
     true
 }
 
-/// Defines the C form and the Fortran form of one function on a plain lock: both get the lock's address.
+/// Defines the C and the Fortran form of one function on a plain lock; both get the lock's address.
 macro_rules! lock_calls {
     ($($c:ident $fortran:ident $(-> $result:ty)?, $body:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -77,7 +78,7 @@ lock_calls! {
     omp_test_lock omp_test_lock_ -> i32, |word: &AtomicU32| i32::from(word_try_lock(word));
 }
 
-/// Defines both forms of one function on a nested lock: the program's variable holds the address of one.
+/// Defines the C and the Fortran form of one function on a nested lock; the program's variable holds the lock's address.
 macro_rules! nest_lock_calls {
     ($($c:ident $fortran:ident $(-> $result:ty)?, $body:expr;)*) => {$(
         #[unsafe(no_mangle)]

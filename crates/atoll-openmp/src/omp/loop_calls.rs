@@ -1,6 +1,6 @@
 //! The ABI of loop constructs: libgomp's many names for starting a loop, taking its next chunk and ending it.
 //!
-//! `loops` deals iterations; `loops_ull` holds the unsigned names, `parallel_loops` the combined constructs.
+//! `loops` deals out iterations; `loops_ull` has the unsigned names, `parallel_loops` the combined constructs.
 
 use super::barrier;
 use super::doacross::Doacross;
@@ -13,18 +13,18 @@ use super::team::{Thread, me};
 use super::workshare::{self, WorkShare};
 use std::ptr;
 
-/// What a construct can ask for beside its iterations.
+/// The requests of a construct beside its iterations.
 #[derive(Clone, Copy)]
 pub(crate) struct Extras {
-    /// Reductions over tasks, or null.
+    /// The array of the reductions over tasks, or null.
     pub(crate) reductions: *mut usize,
-    /// In: a number of bytes; out: that much zeroed memory. Or null.
+    /// Null, or a pointer that holds a number of bytes and receives the address of as much zeroed memory.
     pub(crate) memory: *mut *mut u8,
 }
 
 pub(crate) const NOTHING: Extras = Extras { reductions: ptr::null_mut(), memory: ptr::null_mut() };
 
-/// The calling member meets a construct with this plan.
+/// Makes the calling member meet a construct with this plan.
 pub(crate) fn meet(thread: &Thread, plan: Plan, extras: Extras, counts: &[u64]) -> &'static WorkShare {
     let team = thread.team();
     let threads = team.size.get();
@@ -73,7 +73,7 @@ pub(crate) fn meet(thread: &Thread, plan: Plan, extras: Extras, counts: &[u64]) 
     share
 }
 
-/// Gives a chunk to the program; false where there is none.
+/// Writes a chunk's bounds for the program; false where there is no chunk.
 #[inline]
 fn give(plan: &Plan, chunk: Option<(u64, u64)>, from: *mut u64, to: *mut u64) -> bool {
     let Some(chunk) = chunk else { return false };
@@ -86,7 +86,7 @@ fn give(plan: &Plan, chunk: Option<(u64, u64)>, from: *mut u64, to: *mut u64) ->
     true
 }
 
-/// The next chunk of the loop the calling member is in.
+/// Takes the next chunk of the loop that the calling member is in.
 #[inline]
 pub(crate) fn next(from: *mut u64, to: *mut u64) -> bool {
     let thread = me();
@@ -95,7 +95,7 @@ pub(crate) fn next(from: *mut u64, to: *mut u64) -> bool {
     give(&share.plan.get(), chunk, from, to)
 }
 
-/// The same where the chunk's ordered regions take turns.
+/// Takes the next chunk of a loop whose ordered regions take turns.
 pub(crate) fn next_ordered(from: *mut u64, to: *mut u64) -> bool {
     let thread = me();
     ordered::pass_on(thread);
@@ -105,13 +105,13 @@ pub(crate) fn next_ordered(from: *mut u64, to: *mut u64) -> bool {
     give(&share.plan.get(), chunk, from, to)
 }
 
-/// Starts a loop and takes the first chunk, where the program wants one.
+/// Starts a loop and takes the first chunk, if the program wants one.
 pub(crate) fn start(plan: Plan, extras: Extras, counts: &[u64], from: *mut u64, to: *mut u64) -> bool {
     meet(me(), plan, extras, counts);
     from.is_null() || next(from, to)
 }
 
-/// The same where the chunk's ordered regions take turns.
+/// Starts a loop whose ordered regions take turns, and takes the first chunk.
 pub(crate) fn start_ordered(plan: Plan, extras: Extras, from: *mut u64, to: *mut u64) -> bool {
     meet(me(), plan, extras, &[]);
     from.is_null() || next_ordered(from, to)
@@ -123,7 +123,7 @@ pub(crate) fn runtime() -> (u32, i64) {
     (icv.schedule & !SCHED_MONOTONIC, i64::from(icv.chunk))
 }
 
-/// The schedule that a general start function is given: 0 is `runtime`.
+/// The schedule that a general start function is given, of which 0 means `runtime`.
 pub(crate) fn given(schedule: i64, chunk: i64) -> (u32, i64) {
     match schedule as u32 & !SCHED_MONOTONIC {
         0 => runtime(),
@@ -216,7 +216,7 @@ extern "C" fn GOMP_loop_ordered_start(
     start_ordered(Plan::signed(a, b, step, schedule, chunk), Extras { reductions, memory }, from, to)
 }
 
-/// A loop whose iterations wait for each other: its outermost of `dimensions` loops is dealt out.
+/// Starts a loop whose iterations wait for each other: the outermost of its `dimensions` loops is dealt out.
 pub(crate) fn start_doacross(
     dimensions: u32,
     counts: *const u64,

@@ -1,7 +1,7 @@
-//! Loop constructs: iterations dealt to the members of a team.
+//! Loop constructs: their iterations are dealt out to the members of a team.
 //!
-//! A `Plan` counts iterations from 0, whatever the program's bounds; `loop_calls` is the ABI on top of it, for
-//! signed and unsigned bounds, and `ordered` and `doacross` add order between iterations.
+//! A `Plan` counts iterations from 0, whatever the program's bounds. `loop_calls` is the ABI on top of it, for signed and
+//! unsigned bounds; `ordered` and `doacross` add order between iterations.
 
 use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_GUIDED_EVEN, SCHED_MONOTONIC, SCHED_STATIC};
 use super::spread;
@@ -10,22 +10,22 @@ use super::team::{State, Team, Thread};
 use super::workshare::WorkShare;
 use std::sync::atomic::Ordering;
 
-/// How iterations are dealt.
+/// The ways to deal out iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deal {
     /// One block of iterations for each member.
     Blocks,
-    /// Chunks in turn.
+    /// Chunks in turn to the members.
     Turns,
-    /// Chunks to who asks.
+    /// Chunks to whichever member asks.
     Dynamic,
-    /// Shrinking chunks to who asks.
+    /// Shrinking chunks to whichever member asks.
     Guided,
-    /// The same, all of them multiples of the smallest.
+    /// Shrinking chunks to whichever member asks, all multiples of the smallest.
     GuidedEven,
 }
 
-/// One loop: `count` iterations that begin at `start` and go by `step`, until `end`.
+/// One loop: `count` iterations from `start` by `step`, up to `end`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) start: u64,
@@ -41,12 +41,12 @@ impl Plan {
         Plan { start: 0, step: 1, end: 0, count: 0, chunk: 1, deal: Deal::Blocks }
     }
 
-    /// As words, for other nodes.
+    /// The plan as words, for other nodes.
     pub(crate) fn to_words(self) -> [u64; 6] {
         [self.start, self.step, self.end, self.count, self.chunk, self.deal as u64]
     }
 
-    /// From another node's words.
+    /// The plan in another node's words.
     pub(crate) fn from_words([start, step, end, count, chunk, deal]: [u64; 6]) -> Plan {
         let deal = match deal {
             1 => Deal::Turns,
@@ -82,7 +82,7 @@ impl Plan {
         Plan::new(start, end, step, count, schedule, chunk)
     }
 
-    /// A loop of so many iterations, over numbers of any type.
+    /// A loop of `count` iterations over numbers of any type.
     pub(crate) fn counted(start: u64, step: i64, count: u64, schedule: u32, chunk: u64) -> Plan {
         let step = step as u64;
         Plan::new(start, start.wrapping_add(count.wrapping_mul(step)), step, count, schedule, chunk)
@@ -104,7 +104,8 @@ impl Plan {
         block(self.count, id, size)
     }
 
-    /// The same in a team over several nodes: the node's part by its weight, in blocks for its members.
+    /// The iterations of a member's block in a team over several nodes: the node's part by its weight, in blocks for its
+    /// members.
     fn block_of_part(&self, id: u64, size: u64, part: Share) -> (u64, u64) {
         let at =
             |weight: u32| (u128::from(self.count) * u128::from(weight) / u128::from(part.of.max(1))) as u64;
@@ -113,10 +114,10 @@ impl Plan {
         (first + from, first + to)
     }
 
-    /// The bounds, as the program counts, of iterations `from` to `to`.
+    /// The bounds of iterations `from` to `to`, as the program counts.
     pub(crate) fn bounds(&self, (from, to): (u64, u64)) -> (u64, u64) {
         let at = |iteration: u64| self.start.wrapping_add(iteration.wrapping_mul(self.step));
-        // The last chunk ends where the program says: the next step might overflow.
+        // The last chunk ends where the program says, because one step further might overflow.
         (at(from), if to == self.count { self.end } else { at(to) })
     }
 }
@@ -128,7 +129,7 @@ fn block(count: u64, id: u64, size: u64) -> (u64, u64) {
     (from, from + each + u64::from(id < more))
 }
 
-/// The next iterations for the calling member.
+/// Takes the calling member's next iterations; `None` when none are left.
 #[inline]
 pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
     let plan = share.plan.get();
@@ -165,15 +166,15 @@ fn next_static(plan: &Plan, id: u64, size: u64, trip: u64) -> Option<(u64, u64)>
     (from < plan.count).then(|| (from, from + plan.chunk.min(plan.count - from)))
 }
 
-/// Iterations that go to who asks, in a team over several nodes: the node takes enough for its workers from the origin, and
-/// deals them out.
+/// Takes iterations that go to whichever member asks, in a team over several nodes: the node takes enough for its workers from
+/// the origin and deals them out.
 fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)> {
     let mut batch = share.batch.lock();
     if batch.0 == batch.1 {
         let workers = u64::from(team.size.get());
-        // At the end all nodes should have something left to do.
+        // Chunks are limited so that near the loop's end all nodes have something left to do.
         let fair = (plan.count / (u64::from(team.threads()) * 16)).max(1);
-        // At most four times the most workers of a node.
+        // A node takes at most four times the most workers of a node.
         let chunks = workers.saturating_mul(4).min(fair.max(workers)) as u16;
         *batch = spread::take_chunk(share.number.get(), plan.count, plan.chunk, chunks, false)?;
     }
@@ -186,10 +187,10 @@ fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, 
 #[inline]
 fn next_dynamic(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)> {
     let cursor = &share.cursor.next;
-    // Every member adds once too often; where that might overflow, iterations are taken with more care.
+    // Every member adds once too often; where that might overflow, iterations are taken by compare and exchange.
     let room = (u64::MAX - plan.count) / plan.chunk;
     if room > u64::from(team.size.get()) {
-        // Members order nothing by this: what the plan holds came with the share itself.
+        // Relaxed: members order nothing by this; the plan came with the share itself.
         let from = cursor.fetch_add(plan.chunk, Ordering::Relaxed);
         return (from < plan.count).then(|| (from, from + plan.chunk.min(plan.count - from)));
     }

@@ -1,6 +1,6 @@
 //! The ABI of loop constructs over unsigned 64-bit numbers, upwards or downwards.
 //!
-//! As `loop_calls`, which it stands on, with other types; the doacross forms are there, being alike.
+//! Stands on `loop_calls` and differs in the types; the doacross forms of both are there, being alike.
 
 use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_STATIC};
 use super::loop_calls::{self as calls, Extras, NOTHING, next, next_ordered};

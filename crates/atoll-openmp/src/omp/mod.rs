@@ -1,4 +1,4 @@
-//! libgomp's ABI: what `gcc -fopenmp` programs call instead of libgomp once this library is preloaded; and in `kmp` that of LLVM.
+//! libgomp's ABI, which `gcc -fopenmp` programs call instead of libgomp once this library is preloaded; in `kmp`, LLVM's.
 //!
 //! `team` holds the structures, `parallel` and `barrier` the regions; each family of entry points has a file.
 //! Workers may be processes: everything here lives in runtime memory and sleeps through `atoll_memory::futex`.
@@ -47,16 +47,16 @@ mod workshare;
 pub(crate) use crew::forget as forget_workers;
 pub(crate) use team::retire;
 
-/// Writes a line to standard error, as libgomp words it but with our name, without any buffer or lock of std.
+/// Writes a line to standard error, in libgomp's words with our name, without any buffer or lock of std.
 pub(crate) fn say(message: &str) {
     let line = format!("\natoll: {message}\n");
     // SAFETY: the pointer and length are of one live string.
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
 }
 
-/// Says why and ends the program.
+/// Prints why and ends the program.
 pub(crate) fn fatal(message: &str) -> ! {
     say(message);
-    // SAFETY: leaves without running anything of ours.
+    // SAFETY: ends the process without running anything of ours.
     unsafe { libc::exit(libc::EXIT_FAILURE) }
 }

@@ -1,6 +1,6 @@
-//! `ordered` regions of loops with the `ordered` clause: each chunk's turn comes when all before it are through.
+//! `ordered` regions of loops with the `ordered` clause: a chunk's turn comes when all chunks before it are done.
 //!
-//! The work share holds the iteration whose turn it is; `loop_calls` passes it on at each chunk's end.
+//! The work share holds the iteration whose turn it is; `loop_calls` passes the turn on at each chunk's end.
 
 use super::team::{Thread, me};
 use super::workshare;
@@ -22,7 +22,7 @@ pub(super) fn wait_for_turn(thread: &Thread) {
     }
 }
 
-/// The calling member's chunk is through: the turn goes to the next.
+/// Ends the calling member's chunk and passes the turn to the next.
 pub(crate) fn pass_on(thread: &Thread) {
     let (from, to) = thread.state.get().chunk;
     if from == to {

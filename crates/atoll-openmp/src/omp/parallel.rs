@@ -1,7 +1,7 @@
 //! Parallel regions: opened by a leader, executed by a team, closed by the leader again.
 //!
-//! `crew` finds the members; `barrier::join` ends their part. The combined constructs of `loops` and `sections`
-//! fill the team's first work share between opening and launching.
+//! `crew` finds the members; `barrier::join` ends their part. The combined constructs of `loops` and `sections` fill the team's
+//! first work share between `open` and `launch`.
 
 use super::barrier;
 use super::crew;
@@ -21,8 +21,8 @@ use atoll_memory::region_counts::Key;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many threads a region gets that asks for `asked` (0: does not say), and how many of them its contention group counts besides the
-/// leader: none where there is no limit.
+/// The number of threads for a region that asks for `asked` (0: it does not say), and how many of them its contention group
+/// counts besides the leader: none where there is no limit.
 fn resolve(thread: &Thread, asked: u32) -> (u32, u32) {
     let icv = thread.icv();
     let team = thread.team();
@@ -45,7 +45,7 @@ fn resolve(thread: &Thread, asked: u32) -> (u32, u32) {
     (counted + 1, counted)
 }
 
-/// A region's data lies on a stack that only its own process sees.
+/// Says that a region has one thread because its data lies on a stack that only its own process sees.
 #[cold]
 fn say_alone() {
     static SAID: AtomicBool = AtomicBool::new(false);
@@ -57,15 +57,15 @@ fn say_alone() {
     }
 }
 
-/// What tells a region apart from others: its function, where it is called from, and the loop that it is.
+/// The key of a region, which tells it apart from others: its function, where it is called from, and its loop.
 pub(crate) fn key(outlined: usize, call_site: usize, plan: Option<&Plan>) -> Key {
     let extent =
         plan.map_or(0, |plan| 1 + (u64::from(64 - plan.count.leading_zeros()) << 2 | plan.deal as u64));
     Key { function: outlined as u64, call_site: call_site as u64, extent }
 }
 
-/// The whole of which a region of `wanted` threads is the origin's part, and the threads of that part: where there are several
-/// nodes, over which it is spread.
+/// Spreads a region of `wanted` threads over the nodes, where there are several. Returns the whole of which the origin's part
+/// is one, and the number of threads in that part.
 fn span(thread: &Thread, wanted: u32, key: Key) -> (Span, u32) {
     match atoll_nodes::several() {
         Some((atoll_nodes::ORIGIN, nodes)) if thread.first && !thread.team().is_within() => {
@@ -94,7 +94,7 @@ pub(crate) fn open(thread: &Thread, key: Key, asked: u32, flags: u32) -> &'stati
     team
 }
 
-/// The same on the calling thread's node alone, for what cannot be spread.
+/// Opens a region on the calling thread's node alone, for what cannot be spread.
 pub(crate) fn open_here(thread: &Thread, asked: u32, flags: u32) -> &'static Team {
     let (threads, counted) = resolve(thread, asked);
     let team = open_part(thread, threads, flags, Span::default());
@@ -103,7 +103,7 @@ pub(crate) fn open_here(thread: &Thread, asked: u32, flags: u32) -> &'static Tea
     team
 }
 
-/// The team's contention group has counted so many threads for it: those that were not to be had do not count.
+/// Records how many threads the team's contention group counts for it; those that could not be had are given back.
 fn count(team: &Team, counted: u32) {
     let there = counted.min(team.threads() - 1);
     team.contention().give_back(counted - there);
@@ -150,7 +150,7 @@ fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static T
     team
 }
 
-/// Sends the members off and makes the leader one of them. Its part of the region is still to be called.
+/// Sends the members to work and makes the leader a member. The leader's own part of the region is still to be called.
 pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site: usize) {
     hooks::before_region();
     team.body.set(Some(body));
@@ -173,7 +173,7 @@ pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site
     hooks::region_enter(team.key());
 }
 
-/// What the other nodes must know of a region that begins.
+/// The order for the other nodes, with all that they must know about a region that begins.
 fn order(thread: &Thread, team: &Team, body: Body, way: Way) -> Order {
     let key = team.key();
     // SAFETY: the first share is this team's, and nobody else uses it yet.
@@ -194,7 +194,7 @@ fn order(thread: &Thread, team: &Team, body: Body, way: Way) -> Order {
     }
 }
 
-/// On another node than the origin: the node's part of a region.
+/// Executes this node's part of a region, on another node than the origin.
 pub(crate) fn take_part_of_region(order: Order) {
     let Some((node, _)) = atoll_nodes::several() else { return };
     let thread = me();
@@ -207,7 +207,7 @@ pub(crate) fn take_part_of_region(order: Order) {
     spread_region::begin_part(team.size.get(), order.cpu);
     // SAFETY: nobody works in the team yet.
     unsafe { &*team.first_share.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
-    // SAFETY: the origin runs the same program at the same addresses: compared when the nodes met.
+    // SAFETY: the origin runs the same program at the same addresses, which was compared when the nodes met.
     let function = unsafe { std::mem::transmute::<usize, Function>(order.entry as usize) };
     let body = Body { function, data: order.data as *mut u8, outlined: order.function as usize };
     launch(thread, team, body, order.call_site as usize);
@@ -216,13 +216,13 @@ pub(crate) fn take_part_of_region(order: Order) {
     spread_region::end_part(order.key());
 }
 
-/// The leader's own part of a region.
+/// Calls the leader's own part of a region.
 pub(crate) fn call(team: &Team, body: Body) {
     let Body { function, data, .. } = body;
     if team.spans() { atoll_nodes::stack::call_below(function, data) } else { function(data) }
 }
 
-/// Ends the region that the thread leads: waits for all, and is outside again.
+/// Ends the region that the thread leads: waits for all members and restores the leader's state outside the region.
 pub(crate) fn close(thread: &Thread) {
     let team = thread.team();
     let Some(outside) = team.outside.take() else { return };
@@ -245,14 +245,14 @@ pub(crate) fn close(thread: &Thread) {
     team.contention().give_back(team.counted.take());
     workshare::close(team);
     team.cancelled.store(false, Ordering::Relaxed);
-    // What members mapped is there for the leader after the region.
+    // The leader maps what members mapped in the region.
     crate::wrap::replay::catch_up();
     thread.state.set(outside);
     places::bind_back(thread, team);
     team.put_back(thread);
 }
 
-/// A whole region.
+/// Executes a whole region.
 pub(crate) fn region(body: Body, asked: u32, flags: u32, call_site: usize) {
     let thread = me();
     let team = open(thread, key(body.outlined, call_site, None), asked, flags);
@@ -278,7 +278,7 @@ extern "C" fn parallel_reductions(
     let reductions = unsafe { *data.cast::<*mut usize>() };
     let group = Group::open(ptr::null(), false);
     taskgroup::register(reductions, ptr::null_mut(), ptr::null(), team.size.get() as usize);
-    // SAFETY: just opened.
+    // SAFETY: the group was just opened.
     unsafe { &*group }.reductions.set(reductions);
     team.group.set(group);
     launch(thread, team, Body::plain(function, data), call_site);
@@ -290,21 +290,21 @@ extern "C" fn parallel_reductions(
     size
 }
 
-/// `void GOMP_parallel(fn, data, num_threads, flags)`: passes on where it was called from.
+/// `void GOMP_parallel(fn, data, num_threads, flags)`: passes its return address on.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel(function: Function, data: *mut u8, asked: u32, flags: u32) {
     std::arch::naked_asm!("mov r8, [rsp]", "jmp {body}", body = sym parallel)
 }
 
-/// `unsigned GOMP_parallel_reductions(fn, data, num_threads, flags)`, likewise.
+/// `unsigned GOMP_parallel_reductions(fn, data, num_threads, flags)`: passes its return address on.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_reductions(function: Function, data: *mut u8, asked: u32, flags: u32) -> u32 {
     std::arch::naked_asm!("mov r8, [rsp]", "jmp {body}", body = sym parallel_reductions)
 }
 
-/// The older form of regions, in which the program calls the leader's part itself.
+/// Opens a region in the older form, in which the program calls the leader's part itself.
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_start(function: Function, data: *mut u8, asked: u32) {
     let thread = me();

@@ -1,7 +1,7 @@
 //! The combined constructs: a parallel region that is one loop, or one set of sections.
 //!
-//! The leader fills the team's first work share before it sends the members off (`parallel`), who take chunks
-//! from it without a start of their own.
+//! The leader fills the team's first work share before it sends the members to work (`parallel`); these take chunks from it
+//! without a start of their own.
 
 use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_STATIC};
 use super::loop_calls::runtime;
@@ -9,7 +9,7 @@ use super::loops::Plan;
 use super::parallel;
 use super::team::{Body, Function, Team, me};
 
-/// Makes the plan the team's first work share.
+/// Puts the plan in the team's first work share.
 fn prepare(team: &Team, plan: Plan) {
     // SAFETY: nobody works in the team yet.
     unsafe { &*team.first_share.get() }.plan.set(plan);
@@ -48,8 +48,8 @@ macro_rules! regions {
         ) {
             region(function, data, asked, flags, call_site, Plan::signed(a, b, step, $schedule, chunk));
         }
-        /// `void (fn, data, num_threads, start, end, incr, chunk, flags)`: repeats the two arguments on the stack
-        /// and adds where it was called from.
+        /// `void (fn, data, num_threads, start, end, incr, chunk, flags)`: repeats the two arguments on the stack and adds its
+        /// return address.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
@@ -95,7 +95,8 @@ extern "C" fn parallel_runtime(
 
 macro_rules! runtime_regions {
     ($($name:ident)*) => {$(
-        /// `void (fn, data, num_threads, start, end, incr, flags)`: as above, with one argument on the stack.
+        /// `void (fn, data, num_threads, start, end, incr, flags)`: repeats the argument on the stack and adds its return
+        /// address.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
@@ -159,7 +160,7 @@ extern "C" fn GOMP_parallel_loop_runtime_start(
     launch(function, data, asked, Plan::signed(a, b, step, schedule, chunk));
 }
 
-/// Sections are a dynamic loop over their numbers, from 1.
+/// The plan of `count` sections, which are a dynamic loop over their numbers, from 1.
 pub(crate) fn sections(count: u32) -> Plan {
     Plan::signed(1, i64::from(count) + 1, 1, SCHED_DYNAMIC, 1)
 }
@@ -175,7 +176,7 @@ extern "C" fn parallel_sections(
     region(function, data, asked, flags, call_site, sections(count));
 }
 
-/// `void GOMP_parallel_sections(fn, data, num_threads, count, flags)`: adds where it was called from.
+/// `void GOMP_parallel_sections(fn, data, num_threads, count, flags)`: passes its return address on.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_parallel_sections() {

@@ -33,11 +33,11 @@ fn bind_to(cpus: &[usize]) {
         // SAFETY: the indices were found in, or checked against, such a set.
         unsafe { libc::CPU_SET(*cpu, &mut set) };
     }
-    // SAFETY: the set is as large as said. Failure leaves the thread where it may run, which is right too.
+    // SAFETY: the set is as large as said. Failure leaves the thread where it may run, which is right, too.
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
 }
 
-/// Reads the places, now that the binding policy is known; returns the policy that holds.
+/// Reads the places, now that the binding policy is known; returns the policy in force.
 pub(crate) fn init(bind: u8) -> u8 {
     let allowed = allowed_cpus();
     let named = env::variable("OMP_PLACES").and_then(|text| {
@@ -72,7 +72,7 @@ fn keep_allowed(places: Vec<Vec<usize>>, allowed: &[usize]) -> Vec<Vec<usize>> {
     places.into_iter().map(keep).filter(|place| !place.is_empty()).collect()
 }
 
-/// How many places there are; 0 where nobody asked for any.
+/// The number of places; 0 where nobody asked for any.
 pub(crate) fn count() -> u32 {
     COUNT.load(Ordering::Relaxed)
 }
@@ -82,12 +82,12 @@ pub(crate) fn cpus_of(place: i32) -> Vec<usize> {
     usize::try_from(place).ok().and_then(|place| PLACES.lock().get(place).cloned()).unwrap_or_default()
 }
 
-/// The place of member `id` among `size` members whose leader is at `leader`, of `count` places.
+/// The place, below `count`, of member `id` among `size` members whose leader is at place `leader`.
 fn place_for(bind: u8, leader: u32, id: u32, size: u32, count: u32) -> u32 {
     let offset = match bind {
         BIND_PRIMARY => 0,
         BIND_SPREAD if size <= count => (u64::from(id) * u64::from(count) / u64::from(size)) as u32,
-        // More members than places: neighbours share.
+        // With more members than places, neighbours share a place.
         _ if size > count => (u64::from(id) * u64::from(count) / u64::from(size)) as u32,
         BIND_CLOSE | BIND_TRUE => id,
         _ => id,
@@ -119,7 +119,7 @@ fn move_to(thread: &Thread, place: i32) {
     }
 }
 
-/// The leader is outside of the region again, and where it was before.
+/// Binds the leader to its earlier place again, after a region.
 #[inline]
 pub(crate) fn bind_back(thread: &Thread, team: &Team) {
     if count() != 0 {
@@ -127,7 +127,7 @@ pub(crate) fn bind_back(thread: &Thread, team: &Team) {
     }
 }
 
-/// OMP_PLACES: an abstract name with perhaps a number, or a list of places.
+/// Parses OMP_PLACES: an abstract name, which a number may follow, or a list of places.
 fn parse(text: &str, allowed: &[usize]) -> Option<Vec<Vec<usize>>> {
     let text = text.trim().to_ascii_lowercase();
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -151,7 +151,7 @@ fn parse(text: &str, allowed: &[usize]) -> Option<Vec<Vec<usize>>> {
     parse_list(&text)
 }
 
-/// The allowed CPUs grouped by what a file in each CPU's sysfs directory says.
+/// Groups the allowed CPUs by the content of a file in each CPU's sysfs directory.
 fn group_by(allowed: &[usize], file: &str, other: &str) -> Vec<Vec<usize>> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     for cpu in allowed {
@@ -165,7 +165,7 @@ fn group_by(allowed: &[usize], file: &str, other: &str) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// `{0,1},{2:2},…`, each perhaps with `:number[:stride]`.
+/// Parses a list of places, `{0,1},{2:2},…`, each of which `:number[:stride]` may follow.
 fn parse_list(text: &str) -> Option<Vec<Vec<usize>>> {
     let mut places: Vec<Vec<usize>> = Vec::new();
     let mut rest = text.trim();
@@ -213,7 +213,7 @@ fn parse_list(text: &str) -> Option<Vec<Vec<usize>>> {
     }
 }
 
-/// The CPUs in braces: numbers, `first:number[:stride]`, and `!` for those to leave out.
+/// Parses the CPUs in braces: numbers, `first:number[:stride]`, and `!` before those to leave out.
 fn parse_cpus(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for entry in text.split(',') {
@@ -235,7 +235,7 @@ fn parse_cpus(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// GOMP_CPU_AFFINITY: CPUs or ranges `first-last[:stride]`, by blanks or commas.
+/// Parses GOMP_CPU_AFFINITY: CPUs or ranges `first-last[:stride]`, separated by blanks or commas.
 fn parse_affinity(text: &str) -> Option<Vec<Vec<usize>>> {
     let mut places = Vec::new();
     for entry in text.split([' ', ',', '\t']).filter(|entry| !entry.is_empty()) {

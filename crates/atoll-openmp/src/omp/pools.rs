@@ -1,21 +1,21 @@
-//! Pools of allocators: how much of each the program has, and in which blocks.
+//! The memory pools of allocators: how much of each is in use, and which blocks count against it.
 //!
-//! `alloc` asks; on several nodes the origin keeps them for all (`spread::pools`).
+//! `alloc` asks; on several nodes the origin's agent keeps the pools for all (`nodes::pools`).
 
 use std::collections::BTreeMap;
 
-/// What a pool's blocks may take together, and what they take.
+/// The bytes that a pool's blocks may take together, and those that they take.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pool {
     limit: usize,
     used: usize,
 }
 
-/// By the handles of their allocators.
+/// All pools, by the handles of their allocators.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
     pools: BTreeMap<usize, Pool>,
-    /// The handle and the bytes that each block counts against, by its address.
+    /// The handle and the bytes that each block counts against it, by the block's address.
     blocks: BTreeMap<usize, (usize, usize)>,
 }
 
@@ -24,18 +24,18 @@ impl Pools {
         Pools { pools: BTreeMap::new(), blocks: BTreeMap::new() }
     }
 
-    /// An allocator was made.
+    /// Adds the pool of a new allocator.
     pub(crate) fn make(&mut self, handle: usize, limit: usize) {
         self.pools.insert(handle, Pool { limit, used: 0 });
     }
 
-    /// It is gone; its blocks are the program's.
+    /// Removes the pool of an allocator; its blocks stay the program's.
     pub(crate) fn forget(&mut self, handle: usize) {
         self.pools.remove(&handle);
         self.blocks.retain(|_, (of, _)| *of != handle);
     }
 
-    /// Is there room for a block of so many bytes? If so it counts from now on.
+    /// Counts `bytes` of a block against the pool, if there is room for them; returns whether there is.
     pub(crate) fn take(&mut self, handle: usize, block: usize, bytes: usize) -> bool {
         let Some(pool) = self.pools.get_mut(&handle) else { return false };
         let used = pool.used.saturating_add(bytes);
@@ -47,7 +47,7 @@ impl Pools {
         true
     }
 
-    /// A block is free; if it counted, against which allocator's pool.
+    /// Removes a block that was freed; returns the handle of the allocator it counted against, if any.
     pub(crate) fn give(&mut self, block: usize) -> Option<usize> {
         let (handle, bytes) = self.blocks.remove(&block)?;
         if let Some(pool) = self.pools.get_mut(&handle) {
@@ -56,7 +56,7 @@ impl Pools {
         Some(handle)
     }
 
-    /// Whose pool a block counts against.
+    /// The handle of the allocator that a block counts against, if any.
     pub(crate) fn of(&self, block: usize) -> Option<usize> {
         self.blocks.get(&block).map(|(handle, _)| *handle)
     }

@@ -1,6 +1,6 @@
-//! `omp_get_*` and `omp_set_*`: what the program asks about its team, and the control variables it sets.
+//! `omp_get_*` and `omp_set_*`: the program's questions about its team, and the control variables it sets.
 //!
-//! `fortran` has the same functions under Fortran's names; `affinity` those about places.
+//! `fortran` has the same functions under Fortran's names; `affinity` has those about places.
 
 use super::display;
 use super::env;
@@ -145,7 +145,7 @@ pub(crate) extern "C" fn omp_display_env(verbose: i32) {
     display::environment(&env::initial_icv(), verbose != 0);
 }
 
-/// Nothing is held that could be given back; -1 for devices that do not exist.
+/// Does nothing, as nothing is held that could be given back; -1 for devices that do not exist.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
     if (1..=2).contains(&kind) && device == 0 { 0 } else { -1 }
@@ -156,12 +156,12 @@ pub(crate) extern "C" fn omp_pause_resource_all(kind: i32) -> i32 {
     omp_pause_resource(kind, 0)
 }
 
-/// Writes the program's message, as for `#pragma omp error at(execution)`.
+/// The program's message, as for `#pragma omp error at(execution)`.
 pub(super) fn message(kind: &str, text: *const u8, length: usize) -> String {
     if text.is_null() {
         return format!("{kind} directive encountered");
     }
-    // SAFETY: the program gives a text, ending in 0 where it says no length.
+    // SAFETY: the program passes a text, which ends in 0 where no length is given.
     let bytes = unsafe {
         let length = if length == usize::MAX { libc::strlen(text.cast()) } else { length };
         std::slice::from_raw_parts(text, length)

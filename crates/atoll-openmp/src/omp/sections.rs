@@ -1,6 +1,6 @@
 //! `sections` and `scope`.
 //!
-//! Sections are a dynamic loop over their numbers (`loops`), from 1; 0 means that none is left.
+//! Sections are a dynamic loop (`loops`) over their numbers, from 1; 0 means that none is left.
 
 use super::barrier;
 use super::loop_calls::{self, Extras, NOTHING};

@@ -1,13 +1,13 @@
 //! `single`, with and without `copyprivate`.
 //!
-//! Needs no work share: members count the constructs they meet, and the first to reach a number has it.
+//! No work share is needed: members count the constructs they meet, and the first to reach a number executes that one.
 
 use super::barrier;
 use super::spread;
 use super::team::{Thread, me};
 use std::sync::atomic::Ordering;
 
-/// Is the calling member the first at its next `single`?
+/// Whether the calling member is the first to meet its next `single`, and so executes it.
 #[inline]
 pub(super) fn first(thread: &Thread) -> bool {
     let mine = thread.state.get().singles;
@@ -18,7 +18,7 @@ pub(super) fn first(thread: &Thread) -> bool {
         // The origin's members will come as well: asking who was first would cost more.
         return false;
     }
-    // Members order nothing by this; a barrier follows where the program needs it.
+    // Relaxed: members order nothing by this; a barrier follows where the program needs it.
     let first = team.singles.compare_exchange(mine, mine + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     first && (!span.first_come || spread::take_single(mine))
 }
@@ -32,7 +32,8 @@ extern "C" fn GOMP_single_start() -> bool {
 extern "C" fn GOMP_single_copy_start() -> *mut u8 {
     let thread = me();
     if thread.team().spans() {
-        // What is copied lies on the stack of who executes it, and all nodes can read the first thread's. Nobody counts it.
+        // The copied variables lie on the stack of the executing thread, and all nodes can read the first thread's. Constructs
+        // are not counted.
         if thread.number() == 0 {
             return std::ptr::null_mut();
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 const MAP_FIRSTPRIVATE: u16 = 0x0c;
 
-// The words of a target region's further arguments.
+// The first words of a target region's further arguments.
 const ARGUMENT_DEVICE: usize = 0x7f;
 const ARGUMENT_IN_NEXT: usize = 1 << 7;
 const ARGUMENT_WHAT: usize = 0xff << 8;
@@ -19,7 +19,7 @@ const ARGUMENT_THREAD_LIMIT: usize = 2 << 8;
 /// The thread limit among a target region's further arguments; 0 where there is none.
 fn thread_limit(mut arguments: *const usize) -> u32 {
     let mut limit = 0;
-    // SAFETY: where not null, a list of words that ends in 0; a marked one is followed by its value.
+    // SAFETY: where not null, a list of words that ends in 0; a word with a mark is followed by its value.
     unsafe {
         while !arguments.is_null() && *arguments != 0 {
             let word = *arguments;
@@ -87,7 +87,7 @@ extern "C" fn GOMP_target_ext(
     arguments: *const usize,
 ) {
     wait(depend);
-    // Copies of what the region has as its own: with room in front of each to be aligned.
+    // The firstprivate copies, with room in front of each so that it can be aligned.
     let mut copies: Vec<Vec<u8>> = Vec::new();
     for index in 0..count {
         // SAFETY: the program gives three arrays of `count`; the kind's upper byte is an alignment's logarithm.
@@ -96,7 +96,7 @@ extern "C" fn GOMP_target_ext(
             if kind & 0xff != MAP_FIRSTPRIVATE {
                 continue;
             }
-            // An optional argument that is absent has no address and stays so.
+            // An optional argument that is absent has a null address, which is passed on.
             let original = *addresses.add(index);
             if original.is_null() {
                 continue;
@@ -172,7 +172,7 @@ macro_rules! data_motions {
 
 data_motions! { GOMP_target_update_ext GOMP_target_enter_exit_data }
 
-/// `teams` inside `target`: this thread is each team's initial thread in turn.
+/// `teams` inside `target`: the calling thread is each team's initial thread in turn.
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_teams4(low: u32, _high: u32, thread_limit: u32, first: bool) -> bool {
     let thread = me();
@@ -205,7 +205,7 @@ extern "C" fn GOMP_teams_reg(function: Function, data: *mut u8, number: u32, thr
     league(number, thread_limit, || function(data));
 }
 
-/// The same for any `body`; 0 for a number or a limit that nobody gave.
+/// Calls `body` once for each of `number` teams; 0 for a number or a thread limit that is not given.
 pub(super) fn league(number: u32, thread_limit: u32, body: impl Fn()) {
     let thread = me();
     let asked = if number == 0 { env::TEAMS.load(Ordering::Relaxed) as u32 } else { number };
@@ -224,7 +224,7 @@ pub(super) fn league(number: u32, thread_limit: u32, body: impl Fn()) {
 
 macro_rules! nothing {
     ($($name:ident)*) => {$(
-        /// Device code in the program: there is no device to load it to.
+        /// Registers device code of the program; there is no device to load it to.
         #[unsafe(no_mangle)]
         extern "C" fn $name() {}
     )*};
@@ -269,7 +269,7 @@ extern "C" fn omp_target_memcpy(
     if to_device != 0 || from_device != 0 {
         return libc::EINVAL;
     }
-    // SAFETY: the program gives two places of that length; they may overlap.
+    // SAFETY: the program passes two places of that length, which may overlap.
     unsafe { to.add(to_offset).copy_from(from.add(from_offset), length) };
     0
 }
@@ -285,7 +285,7 @@ unsafe fn copy_box(
     dimensions: i32,
     [volume, to_offset, from_offset, to_size, from_size]: [*const usize; 5],
 ) {
-    // SAFETY: as the caller promises; one dimension less each time.
+    // SAFETY: the caller's promise, with one dimension less at each call.
     unsafe {
         if dimensions == 1 {
             let bytes = element * *volume;
@@ -322,13 +322,13 @@ extern "C" fn omp_target_memcpy_rect(
     from_device: i32,
 ) -> i32 {
     if to.is_null() && from.is_null() {
-        // The question how many dimensions there may be.
+        // The program asks how many dimensions there may be.
         return i32::MAX;
     }
     if to_device != 0 || from_device != 0 || dimensions < 1 {
         return libc::EINVAL;
     }
-    // SAFETY: the program promises what `copy_box` asks.
+    // SAFETY: the program promises what `copy_box` demands.
     unsafe {
         copy_box(to, from, element, dimensions, [volume, to_offset, from_offset, to_size, from_size]);
     }

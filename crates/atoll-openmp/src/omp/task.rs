@@ -1,6 +1,6 @@
-//! Tasks and task groups: their descriptors and how long those live.
+//! Tasks and task groups: their descriptors, and how long these live.
 //!
-//! `tasks` makes, queues and executes them; `depend` orders them; `taskgroup` waits for them.
+//! `tasks` makes, queues and executes tasks; `depend` orders them; `taskgroup` waits for them.
 
 use super::depend::{Links, Table};
 use super::icv::Icv;
@@ -16,53 +16,53 @@ pub(crate) const DETACHABLE: u32 = 1;
 pub(crate) const BODY_ENDED: u32 = 2;
 pub(crate) const FULFILLED: u32 = 4;
 
-/// A task: implicit ones lie in their team, explicit ones on the heap before their arguments.
+/// A task. Implicit tasks lie in their team, explicit ones on the heap in front of their arguments.
 pub(crate) struct Task {
-    /// One for the task itself until it is complete, one for each child that still knows it as parent.
+    /// One reference for the task itself until it is complete, and one for each child that still knows it as its parent.
     references: AtomicU32,
     pub(crate) parent: Cell<*const Task>,
-    /// Children that are not complete, and those among them that nobody has begun.
+    /// The number of children that are not complete, and of those among them that no thread has begun.
     pub(crate) children: AtomicU32,
     pub(crate) unbegun: AtomicU32,
-    /// The task group for children made now; and the one this task was made in.
+    /// The task group for children made now, and the one that this task was made in.
     pub(crate) group: Cell<*const Group>,
     pub(crate) made_in: Cell<*const Group>,
     pub(crate) icv: Cell<Icv>,
     pub(crate) is_final: Cell<bool>,
-    /// Counted as pending, and queued once its dependences are met.
+    /// Whether the task is counted as pending, and queued once its dependences are met.
     pub(crate) deferred: Cell<bool>,
-    /// Its arguments were made by the program's copy function: its body must run, to destroy them.
+    /// Whether the program's copy function made the arguments, so that the body must run to destroy them.
     pub(crate) copied: Cell<bool>,
     pub(crate) priority: Cell<i32>,
     pub(crate) team: Cell<*const Team>,
-    /// The member that made it.
+    /// The member that made the task.
     pub(crate) home: Cell<u32>,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut u8>,
     pub(crate) detach: AtomicU32,
-    /// Called once its body is over, or will not run.
+    /// The function called once the body is over, or will not run.
     pub(crate) ending: Cell<Option<Function>>,
-    /// It may be queued again by its own body, to go on elsewhere; and how often it is queued or executed now.
+    /// Whether the body may queue the task again, to go on in another thread; and how often it is queued or executed now.
     pub(crate) untied: Cell<bool>,
     pub(crate) parts: AtomicU32,
-    /// What it depends on and what depends on it; and the same for its children, by address.
+    /// The task's dependences on siblings, and the table of its children's, by address.
     pub(crate) links: UnsafeCell<Option<Box<Links>>>,
     pub(crate) table: UnsafeCell<Option<Box<Table>>>,
     layout: Layout,
 }
 
-// SAFETY: cells are set by the maker before the task is queued, and later only by the thread executing it.
+// SAFETY: the maker sets cells before the task is queued; later only the thread that executes the task does.
 unsafe impl Sync for Task {}
 
-/// A task group: counts its tasks, and its tasks' tasks.
+/// A task group: counts its tasks and all their descendants.
 pub(crate) struct Group {
     pub(crate) outer: *const Group,
     pub(crate) count: AtomicU32,
     pub(crate) cancelled: AtomicBool,
-    /// Made for the reductions of a work-sharing construct, not by the program.
+    /// Whether the runtime made the group for the reductions of a work-sharing construct.
     pub(crate) workshare: bool,
     pub(crate) reductions: Cell<*mut usize>,
-    /// Those of LLVM's ABI.
+    /// The reductions of LLVM's ABI.
     pub(crate) kmp_reductions: Cell<*mut kmp::Reductions>,
 }
 
@@ -88,11 +88,11 @@ impl Group {
     /// # Safety
     /// The group comes from `open`, and no task refers to it.
     pub(crate) unsafe fn close(group: *const Group) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises it.
         drop(unsafe { Box::from_raw(group.cast_mut()) });
     }
 
-    /// Is the group, or the one its work-sharing construct is in, cancelled?
+    /// Whether the group is cancelled, or the one that its work-sharing construct is in.
     pub(crate) fn is_cancelled(&self) -> bool {
         if self.cancelled.load(Ordering::Acquire) {
             return true;
@@ -131,12 +131,12 @@ impl Task {
         }
     }
 
-    /// An implicit task, to lie in a team.
+    /// Makes an implicit task, which lies in a team.
     pub(crate) fn implicit() -> Task {
         Task::new(Layout::new::<Task>())
     }
 
-    /// Starts an implicit task. Its last region's children are all complete.
+    /// Starts an implicit task. All children of its last region are complete.
     pub(crate) fn begin_implicit(&self, icv: Icv, group: *const Group) {
         self.icv.set(icv);
         self.group.set(group);
@@ -144,7 +144,7 @@ impl Task {
         unsafe { *self.table.get() = None };
     }
 
-    /// A child of `parent` with room for `size` bytes of arguments, aligned to `align`.
+    /// Makes a child of `parent` with room for `size` bytes of arguments, aligned to `align`.
     pub(crate) fn explicit(parent: &Task, size: usize, align: usize) -> *const Task {
         let arguments = Layout::from_size_align(size, align.max(1)).unwrap_or(Layout::new::<u128>());
         let Ok((layout, offset)) = Layout::new::<Task>().extend(arguments) else {
@@ -169,7 +169,7 @@ impl Task {
         memory.cast::<Task>()
     }
 
-    /// Is `ancestor` this task's parent, or a parent's parent?
+    /// Whether `ancestor` is this task's parent or a further ancestor.
     pub(crate) fn descends_from(&self, ancestor: *const Task) -> bool {
         let mut at = self.parent.get();
         while !at.is_null() {
@@ -182,13 +182,13 @@ impl Task {
         false
     }
 
-    /// Gives up one reference to an explicit task; with the last, frees it, and so on to its parents.
+    /// Gives up one reference to an explicit task. The last one frees the task and gives up its reference to its parent.
     ///
     /// # Safety
-    /// The reference is the caller's, who does not use the task any more.
+    /// The reference is the caller's, who no longer uses the task.
     pub(crate) unsafe fn release(task: *const Task) {
         let mut at = task;
-        // SAFETY: each turn gives up one reference that was held: the caller's, then a freed child's.
+        // SAFETY: each turn gives up one reference that was held: the caller's, then that of the task just freed.
         unsafe {
             while !at.is_null() && (*at).references.fetch_sub(1, Ordering::AcqRel) == 1 {
                 let parent = (*at).parent.get();

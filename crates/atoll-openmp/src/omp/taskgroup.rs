@@ -1,6 +1,6 @@
 //! Task groups, and the reductions over the tasks of a group.
 //!
-//! `tasks` counts a group's tasks; `workshare` users register reductions here for `reduction(task, …)`.
+//! `tasks` counts a group's tasks; constructs with `reduction(task, …)` register their reductions here.
 
 use super::barrier;
 use super::kmp;
@@ -11,23 +11,23 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-// The words of the array that the compiler passes for a set of reductions.
-/// How many reductions it has.
+// Indices of words in the array that the compiler passes for a set of reductions.
+/// The number of reductions.
 const COUNT: usize = 0;
 /// The bytes of one thread's private copies.
 const STRIDE: usize = 1;
-/// The alignment wanted; once registered, the address of the first thread's copies.
+/// The alignment wanted; after registration, the address of the first thread's copies.
 const BASE: usize = 2;
-/// The next array: of the same construct, then of the group around.
+/// The address of the next array: first those of the same construct, then those of the enclosing group.
 const NEXT: usize = 4;
-/// Once registered: 1 in the first array of a construct, 0 in others.
+/// After registration, 1 in the first array of a construct and 0 in the others.
 const HEAD: usize = 5;
-/// Once registered: the end of the last thread's copies.
+/// After registration, the end of the last thread's copies.
 const END: usize = 6;
-/// Three words a reduction: the original's address, its offset in a thread's copies, and one unused.
+/// The first reduction's words. Each has three: the original's address, its offset in a thread's copies, and one unused.
 const FIRST: usize = 7;
 
-/// The allocation's size and alignment lie before it, so that unregistering needs no more than its address.
+/// The bytes before an allocation, which hold its size and alignment, so that freeing it needs only its address.
 const HEADER: usize = 2 * size_of::<usize>();
 
 fn allocate(align: usize, size: usize) -> usize {
@@ -48,7 +48,7 @@ fn allocate(align: usize, size: usize) -> usize {
     }
 }
 
-/// Frees it; returns the alignment it had.
+/// Frees an allocation; returns the alignment it had.
 fn free(base: usize) -> usize {
     // SAFETY: `base` is from `allocate`.
     unsafe {
@@ -59,8 +59,8 @@ fn free(base: usize) -> usize {
     }
 }
 
-/// Gives the reductions in `data` memory for each of `threads`, or that of `shared`, which another member
-/// registered for the same construct; `outer` are those of the group around.
+/// Gives the reductions in `data` memory for each of `threads` threads, or the memory of `shared`, which another member
+/// registered for the same construct. `outer` are the reductions of the enclosing group.
 pub(crate) fn register(data: *mut usize, outer: *mut usize, mut shared: *const usize, threads: usize) {
     let mut at = data;
     // SAFETY: the arrays are the compiler's, in the form described above.
@@ -86,10 +86,10 @@ pub(crate) fn register(data: *mut usize, outer: *mut usize, mut shared: *const u
     }
 }
 
-/// Frees what `register` allocated; with `restore`, makes the arrays as they were before it.
+/// Frees what `register` allocated; with `restore`, sets the arrays back to their content before it.
 pub(crate) fn unregister(data: *mut usize, restore: bool) {
     let mut at = data;
-    // SAFETY: the arrays were registered; the next construct's begins with a head.
+    // SAFETY: the arrays were registered; the next construct's first array has its head word set.
     unsafe {
         loop {
             let align = free(*at.add(BASE));
@@ -130,12 +130,12 @@ pub(super) fn leave(thread: &Thread) {
     unsafe { Group::close(group) };
 }
 
-/// A work-sharing construct with task reductions begins: a group for each member's tasks.
+/// Begins a work-sharing construct with task reductions: opens a group for each member's tasks.
 pub(crate) fn enter_workshare(thread: &Thread) {
     enter(thread, true);
 }
 
-/// The reductions around the current group.
+/// The reductions of the current group, which enclose those registered next.
 pub(crate) fn outer_reductions(thread: &Thread) -> *mut usize {
     // SAFETY: the current task's group is open.
     unsafe { thread.task().group.get().as_ref() }.map_or(ptr::null_mut(), |group| group.reductions.get())
@@ -162,7 +162,7 @@ pub(crate) extern "C" fn GOMP_taskgroup_end() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GOMP_taskgroup_reduction_register(data: *mut usize) {
     let thread = me();
-    // The program goes through the copies of all threads that it sees, of other nodes, too.
+    // The program goes through the copies of all threads, those of other nodes included.
     let threads = thread.team().threads() as usize;
     register(data, outer_reductions(thread), ptr::null(), threads);
     set_reductions(thread, data);
@@ -186,8 +186,8 @@ extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
     }
 }
 
-/// Replaces each of `count` addresses, of an original or of any thread's copy, by that of the calling thread's
-/// copy; for the first `originals` also tells the original's address.
+/// Replaces each of `count` addresses, of an original or of any thread's copy, by that of the calling thread's copy; for the
+/// first `originals` also stores the original's address.
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, pointers: *mut usize) {
     let thread = me();
@@ -215,7 +215,7 @@ fn find(reductions: *const usize, address: usize, id: usize) -> Option<(usize, u
     let mut at = reductions;
     // SAFETY: the arrays are registered and form a list.
     unsafe {
-        // Originals first, the innermost construct's before others'.
+        // The originals of the innermost construct come first.
         while !at.is_null() {
             let entries = (0..*at.add(COUNT)).map(|entry| at.add(FIRST + 3 * entry));
             for entry in entries {

@@ -1,6 +1,6 @@
 //! Task loops: a loop's iterations dealt out to tasks.
 //!
-//! Stands on `tasks` and `taskgroup`; the signed and the unsigned loop differ only in how many iterations they have.
+//! Stands on `tasks` and `taskgroup`; the signed and the unsigned loop differ only in how their iterations are counted.
 
 use super::taskgroup::{GOMP_taskgroup_end, GOMP_taskgroup_reduction_register, GOMP_taskgroup_start};
 use super::tasks::{self, Copier, Recipe};
@@ -13,12 +13,12 @@ const FLAG_NOGROUP: u32 = 1 << 11;
 const FLAG_REDUCTION: u32 = 1 << 12;
 pub(super) const FLAG_STRICT: u32 = 1 << 14;
 
-/// How many tasks a loop of `iterations` gets, and how many iterations the first ones and the others have:
-/// (tasks, tasks that are longer, iterations of the longer, of the others).
+/// How many tasks a loop of `iterations` gets, and how long they are: (tasks, tasks that are longer, iterations of each longer
+/// one, of each other one).
 pub(super) fn deal(iterations: u64, flags: u32, wanted: u64, threads: u64) -> (u64, u64, u64, u64) {
     let wanted = wanted.max(u64::from(flags & FLAG_GRAINSIZE != 0));
     if flags & FLAG_GRAINSIZE != 0 && flags & FLAG_STRICT != 0 {
-        // Every task has the grain size but the last, which has what is left.
+        // Every task but the last has the grain size; the last has what is left.
         let tasks = iterations.div_ceil(wanted);
         let rest = iterations - (tasks - 1) * wanted;
         return (tasks, tasks - 1, wanted, rest);
@@ -33,7 +33,7 @@ pub(super) fn deal(iterations: u64, flags: u32, wanted: u64, threads: u64) -> (u
     (tasks, more, each + 1, each)
 }
 
-/// One loop to be made into tasks.
+/// A loop that becomes tasks.
 struct Loop {
     start: u64,
     step: u64,
@@ -49,7 +49,7 @@ fn run(recipe: Recipe, data: *mut u8, wanted: u64, bounds: Loop) {
     let reductions = || unsafe { *data.cast::<*mut usize>().add(2) };
     if bounds.iterations == 0 || tasks::is_cancelled(team, thread.task().group.get()) {
         if grouped && flags & FLAG_REDUCTION != 0 {
-            // Tells the program that nothing was registered.
+            // The word tells the program that no reduction was registered.
             // SAFETY: the array is the program's, of more than three words.
             unsafe { *reductions().add(2) = 0 };
         }

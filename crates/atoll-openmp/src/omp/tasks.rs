@@ -1,7 +1,7 @@
 //! Explicit tasks: made, queued, stolen, executed, completed; `taskwait` and detached tasks.
 //!
-//! Each member queues what it makes, takes its own newest first and others' oldest first. A thread that waits
-//! inside a task executes only descendants of that task, so that what it holds cannot be waited for.
+//! Each member queues the tasks it makes, and takes its own newest first and others' oldest first. A thread that waits inside a
+//! task executes only descendants of that task, so that no task it takes can wait for something that it holds.
 
 use super::depend::{self, Wanted};
 use super::env;
@@ -18,7 +18,7 @@ pub(crate) const FLAG_DETACH: u32 = 1 << 13;
 /// The program's function that copies a task's arguments.
 pub(crate) type Copier = extern "C" fn(*mut u8, *mut u8);
 
-/// What a task is made of, but for its arguments.
+/// The properties of a new task, except its arguments.
 pub(crate) struct Recipe {
     pub(crate) function: Function,
     pub(crate) copier: Option<Copier>,
@@ -28,7 +28,7 @@ pub(crate) struct Recipe {
     pub(crate) priority: i32,
 }
 
-/// Are tasks that `task` makes cancelled before they begin?
+/// Whether tasks made in `group` are cancelled before they begin.
 pub(crate) fn is_cancelled(team: &Team, group: *const Group) -> bool {
     if !env::cancellation() {
         return false;
@@ -37,21 +37,21 @@ pub(crate) fn is_cancelled(team: &Team, group: *const Group) -> bool {
     team.is_cancelled() || unsafe { group.as_ref() }.is_some_and(Group::is_cancelled)
 }
 
-/// May the member queue a task, or must it execute it at once?
+/// Whether the member may queue a task; otherwise it has to execute the task at once.
 pub(crate) fn may_defer(team: &Team, parent: &Task) -> bool {
     team.size.get() > 1
         && !parent.is_final.get()
         && (team.pending.load(Ordering::Relaxed) <= 64 * team.size.get() || !env::throttles_tasks())
 }
 
-/// Is a task of that kind, whose maker does not wait for it, left for later?
+/// Whether a task is left for later that its maker does not wait for.
 pub(crate) fn shall_defer(team: &Team, parent: &Task, detachable: bool, depends: bool) -> bool {
-    // In a team of one, only what waits for an event, or for a task that does, is.
+    // In a team of one, only tasks are deferred that wait for an event, or for a task that does.
     let unfinished = depends && team.size.get() == 1 && parent.children.load(Ordering::Relaxed) != 0;
     may_defer(team, parent) || (detachable || unfinished) && !parent.is_final.get()
 }
 
-/// Sends off a task that has its arguments, behind those that it depends on; executes it now where it is not to be deferred.
+/// Starts a task that has its arguments: queues it behind those it depends on, or executes it now where it is not deferred.
 pub(crate) fn launch(thread: &Thread, task: &'static Task, defer: bool, dependences: Option<Wanted>) {
     let (team, parent) = (thread.team(), thread.task());
     if defer {
@@ -70,7 +70,7 @@ pub(crate) fn launch(thread: &Thread, task: &'static Task, defer: bool, dependen
     }
 }
 
-/// Makes a child of the current task, with its arguments still to be copied.
+/// Makes a child of the current task; its arguments are still to be copied.
 pub(crate) fn make(thread: &Thread, recipe: &Recipe, room: bool) -> &'static Task {
     let parent = thread.task();
     let (size, align) = if room { (recipe.size, recipe.align) } else { (0, 1) };
@@ -96,7 +96,7 @@ pub(crate) fn copy_arguments(task: &Task, recipe: &Recipe, data: *mut u8) {
     }
 }
 
-/// The task will be complete later: counts it where somebody may wait for it.
+/// Counts a task that will be complete later, wherever a thread may wait for it.
 pub(crate) fn count(team: &Team, task: &Task) {
     task.deferred.set(true);
     // SAFETY: the parent is the current task.
@@ -110,7 +110,7 @@ pub(crate) fn count(team: &Team, task: &Task) {
     team.pending.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Lets anybody begin a counted task whose dependences are met.
+/// Queues a counted task whose dependences are met, so that any member may begin it.
 pub(crate) fn enqueue(team: &Team, task: &Task) {
     if task.priority.get() > 0 {
         let serial = team.urgent_serial.fetch_add(1, Ordering::Relaxed);
@@ -119,27 +119,27 @@ pub(crate) fn enqueue(team: &Team, task: &Task) {
     } else {
         team.members[task.home.get() as usize].queue.lock().push_back(task);
     }
-    // Other side: waiters' looks at `queued` and `events`.
+    // Other side: waiters' reads of `queued` and `events`.
     team.queued.fetch_add(1, Ordering::SeqCst);
     team.announce();
 }
 
-/// The task leaves its queue.
+/// Notes that a task has left its queue and begins.
 fn begin(team: &Team, task: *const Task) -> &'static Task {
     team.queued.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: a counted task lives until it completes.
     let task = unsafe { &*task };
-    // SAFETY: and keeps its parent.
+    // SAFETY: the task keeps its parent alive.
     unsafe { &*task.parent.get() }.unbegun.fetch_sub(1, Ordering::Relaxed);
     task
 }
 
-/// Takes the first queued task for which `fits` holds; `deep` looks through all of the own queue.
+/// Takes the first queued task for which `fits` holds; `deep` searches all of the member's own queue.
 fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) -> Option<&'static Task> {
     if team.queued.load(Ordering::Acquire) == 0 {
         return None;
     }
-    // SAFETY: queued tasks are not complete, and so alive.
+    // SAFETY: queued tasks are not complete, and so they are alive.
     let fits = |task: &*const Task| fits(unsafe { &**task });
     if team.urgent_count.load(Ordering::Acquire) != 0 {
         let mut urgent = team.urgent.lock();
@@ -170,8 +170,8 @@ fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) 
     None
 }
 
-/// Executes any queued task of the team; false where there is none. `belongs` tells, with the task's queue locked,
-/// whether the thread still has a part in the region.
+/// Executes any queued task of the team; false where there is none. `belongs` tells, with the task's queue locked, whether the
+/// thread still has a part in the region.
 pub(crate) fn execute_any(thread: &Thread, team: &'static Team, belongs: impl Fn() -> bool) -> bool {
     match take(thread, team, false, |_| belongs()) {
         Some(task) => {
@@ -182,13 +182,13 @@ pub(crate) fn execute_any(thread: &Thread, team: &'static Team, belongs: impl Fn
     }
 }
 
-/// Executes a task that was counted, and completes it unless its event is still to come.
+/// Executes a counted task, and completes it unless its event is still to come.
 pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task) {
     let skip = !task.copied.get() && is_cancelled(team, task.made_in.get());
     if !skip {
         run_body(thread, team, task);
     }
-    // Other side: the addition in `go_on`. A part that comes after this one ends the task.
+    // Other side: the addition in `go_on`. A later part of the task ends it.
     if task.untied.get() && task.parts.fetch_sub(1, Ordering::AcqRel) != 1 {
         return;
     }
@@ -196,7 +196,7 @@ pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task)
         ending(task.data.get());
     }
     if task.detach.load(Ordering::Acquire) & DETACHABLE != 0 && !skip {
-        // Other side: `omp_fulfill_event`. Whoever comes second completes the task.
+        // Other side: `omp_fulfill_event`. The thread that comes second completes the task.
         let before = task.detach.fetch_or(BODY_ENDED, Ordering::AcqRel);
         if before & FULFILLED == 0 {
             return;
@@ -205,7 +205,7 @@ pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task)
     complete(team, task);
 }
 
-/// The body of an untied task asks for its next part to be executed, by whoever comes to it, and will return.
+/// Queues the next part of an untied task for any member to execute. The task's body asks for this, and then returns.
 pub(crate) fn go_on(thread: &Thread, team: &'static Team, task: &'static Task) {
     task.parts.fetch_add(1, Ordering::AcqRel);
     if task.deferred.get() && team.size.get() > 1 {
@@ -214,12 +214,12 @@ pub(crate) fn go_on(thread: &Thread, team: &'static Team, task: &'static Task) {
         enqueue(team, task);
     } else {
         run_body(thread, team, task);
-        // The part that asked goes on, and so the task does.
+        // The part that asked goes on, so the task is not over.
         task.parts.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// A task that was made shall not run.
+/// Discards a task that was made and shall not run.
 pub(crate) fn drop_unbegun(team: &Team, task: &'static Task) {
     if let Some(ending) = task.ending.get() {
         ending(task.data.get());
@@ -227,12 +227,12 @@ pub(crate) fn drop_unbegun(team: &Team, task: &'static Task) {
     complete(team, task);
 }
 
-/// The task's body begins in the calling thread, which goes on with it itself.
+/// Begins the body of a task in the calling thread, which executes the body itself.
 pub(crate) fn begin_here(thread: &Thread, task: &'static Task) {
     thread.set_task(task);
 }
 
-/// A body that was begun so is over; the maker of the task goes on.
+/// Ends a body that `begin_here` began; the maker of the task goes on.
 pub(crate) fn end_here(thread: &Thread, team: &'static Team, task: &'static Task) {
     thread.update(|state| state.task = task.parent.get());
     finish_at_once(thread, team, task);
@@ -242,7 +242,7 @@ fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
     let outer = thread.state.get().task;
     let leaving = thread.leaving.replace(false);
     if leaving {
-        // The region is left already: the task's touches belong to it all the same.
+        // The region was left already, but the pages that the task touches still belong to it.
         hooks::region_enter(team.key());
     }
     thread.set_task(task);
@@ -256,19 +256,19 @@ fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
     }
 }
 
-/// The task is complete: tells all who may wait for it.
+/// Completes a task: tells all threads that may wait for it.
 fn complete(team: &Team, task: &'static Task) {
     depend::complete(team, task);
     if !task.deferred.get() {
-        // SAFETY: the task's own reference, not used any more.
+        // SAFETY: the task's own reference, which is not used any more.
         unsafe { Task::release(task) };
         return;
     }
     // SAFETY: the task's reference keeps its parent.
     let parent = unsafe { &*task.parent.get() };
-    // Other side: `wait_for_children`'s look.
+    // Other side: the read in `wait_for_children`.
     let mut last = parent.children.fetch_sub(1, Ordering::SeqCst) == 1;
-    // SAFETY: the group stays open until its count is 0; it is not used after.
+    // SAFETY: the group stays open until its count is 0, and is not used after that.
     if let Some(group) = unsafe { task.made_in.get().as_ref() } {
         last |= group.count.fetch_sub(1, Ordering::SeqCst) == 1;
     }
@@ -285,7 +285,7 @@ fn complete(team: &Team, task: &'static Task) {
 pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -> bool) {
     let current = thread.task();
     loop {
-        // Read before the looks below: what comes after them changes it.
+        // Read before the checks below: any later event changes it.
         let events = team.events.load(Ordering::Acquire);
         if done() {
             return;
@@ -299,7 +299,8 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
     }
 }
 
-/// Executes another task, if there is one that the thread may execute now: outside of explicit tasks any, in one its descendants.
+/// Executes another task, if there is one that the thread may execute now: outside explicit tasks any, inside one only its
+/// descendants.
 pub(crate) fn yield_to_another(thread: &Thread) {
     let (team, current) = (thread.team(), thread.task());
     let any = current.parent.get().is_null();
@@ -316,14 +317,14 @@ pub(crate) fn wait_for_children(thread: &Thread) {
     }
 }
 
-/// Executes a task that was not counted, with its maker waiting.
+/// Executes a task that was not counted, while its maker waits.
 pub(crate) fn execute_at_once(thread: &Thread, team: &'static Team, task: &'static Task) {
     depend::wait_until_ready(thread, team, task);
     run_body(thread, team, task);
     finish_at_once(thread, team, task);
 }
 
-/// The body of a task that was not counted is over.
+/// Ends the body of a task that was not counted.
 fn finish_at_once(thread: &Thread, team: &'static Team, task: &'static Task) {
     if let Some(ending) = task.ending.get() {
         ending(task.data.get());
@@ -334,7 +335,7 @@ fn finish_at_once(thread: &Thread, team: &'static Team, task: &'static Task) {
     complete(team, task);
 }
 
-/// The priority that a task gets of the one it asks for.
+/// The priority that a task gets when it asks for `asked`.
 pub(crate) fn priority(flags: u32, asked: i32) -> i32 {
     if flags & FLAG_PRIORITY == 0 { 0 } else { asked.min(env::max_task_priority()) }
 }

@@ -1,6 +1,6 @@
 //! The structures of the runtime: a thread's descriptor and the team it works in.
 //!
-//! `crew` fills teams with workers, `parallel` opens and closes them; all other files work on what is here.
+//! `crew` fills teams with workers, `parallel` opens and closes them; all other files work on these structures.
 
 use super::barrier::Barrier;
 use super::contention::Contention;
@@ -23,38 +23,38 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 /// An outlined function of the program.
 pub(crate) type Function = extern "C" fn(*mut u8);
 
-/// What each member of a region executes.
+/// The code that each member of a region executes.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
     pub(crate) function: Function,
     pub(crate) data: *mut u8,
-    /// The program's own function, which tells the region apart: the same, or what it calls.
+    /// The program's own function, which tells the region apart: `function` itself, or a function that it calls.
     pub(crate) outlined: usize,
 }
 
 impl Body {
-    /// The program's function is called as it is.
+    /// A body that is the program's function itself.
     pub(crate) fn plain(function: Function, data: *mut u8) -> Body {
         Body { function, data, outlined: function as usize }
     }
 }
 
-/// Where in its team a thread is: what a region saves on entry and restores at its end.
+/// A thread's place in its team, which a region saves on entry and restores at its end.
 #[derive(Clone, Copy)]
 pub(crate) struct State {
     pub(crate) team: *const Team,
     /// `omp_get_thread_num`.
     pub(crate) id: u32,
     pub(crate) task: *const Task,
-    /// The work share of the construct met last.
+    /// The work share of the construct that the thread met last.
     pub(crate) share: *const WorkShare,
-    /// `single` constructs met in this region.
+    /// The number of `single` constructs met in this region.
     pub(crate) singles: u64,
-    /// Chunks of the present static loop taken.
+    /// The number of chunks taken of the present static loop.
     pub(crate) trip: u64,
     /// The iterations of an ordered loop this thread has at present.
     pub(crate) chunk: (u64, u64),
-    /// What `kmp` keeps of the constructs that the thread is in.
+    /// The state of `kmp` for the constructs that the thread is in.
     pub(crate) kmp: kmp::Present,
 }
 
@@ -64,17 +64,17 @@ pub(crate) struct Thread {
     pub(crate) state: Cell<State>,
     /// The team this thread led last, kept for its next region.
     pub(crate) spare: Cell<*const Team>,
-    /// Workers that served as thread 1, 2, … of this thread's regions: asked again first.
+    /// The workers that served as thread 1, 2, … of this thread's regions, which are asked first again.
     pub(crate) mates: UnsafeCell<Vec<*const Worker>>,
-    /// Runs the rest of a region's tasks after `hooks::region_leave`.
+    /// Whether the thread executes the rest of a region's tasks, after `hooks::region_leave`.
     pub(crate) leaving: Cell<bool>,
     /// The place this thread is bound to, from 0; -1 for none.
     pub(crate) place: Cell<i32>,
-    /// Is this the program's first thread?
+    /// Whether this is the program's first thread.
     pub(crate) first: bool,
-    /// No other process sees this thread's stack: its regions have no other member.
+    /// Whether no other process sees this thread's stack, so that its regions have no other member.
     pub(crate) alone: bool,
-    /// What `kmp` keeps of the thread.
+    /// The state of `kmp` for the thread.
     pub(crate) kmp: kmp::Kept,
 }
 
@@ -93,10 +93,10 @@ pub(crate) fn me() -> &'static Thread {
     unsafe { &*me }
 }
 
-/// Descriptors of threads of the program's that are gone.
+/// Descriptors of those threads of the program that have ended.
 static SPARE_THREADS: Lock<Vec<&'static Thread>> = Lock::new(Vec::new());
 
-/// Makes the descriptor of a thread that we did not start.
+/// Makes the descriptor of a thread that the runtime did not start.
 #[cold]
 fn introduce() -> &'static Thread {
     env::init();
@@ -105,7 +105,7 @@ fn introduce() -> &'static Thread {
     let spare = if own { SPARE_THREADS.lock().pop() } else { None };
     let thread = spare.unwrap_or_else(|| {
         let first = state::is_first_thread();
-        // Who leads another node's part of regions is a worker.
+        // The thread that leads another node's part of regions is a worker.
         let alone = !state::is_worker() && !own && state::are_workers_processes();
         let thread = Thread::new(first, alone);
         thread.state.set(State { team: Team::with_capacity(1), ..thread.state.get() });
@@ -119,11 +119,11 @@ fn introduce() -> &'static Thread {
     thread
 }
 
-/// The thread of the program's with the descriptor at this address, or 0 for none, is gone.
+/// Keeps the descriptor at this address for another thread, as its thread has ended; 0 means none.
 pub(crate) fn retire(descriptor: usize) {
     // SAFETY: descriptors are never freed.
     let Some(thread) = (unsafe { (descriptor as *const Thread).as_ref() }) else { return };
-    // One that ended inside a region left a team that waits for it.
+    // A thread that ended inside a region left a team that waits for it.
     if thread.team().level.get() == 0 {
         SPARE_THREADS.lock().push(thread);
     }
@@ -168,13 +168,13 @@ impl Thread {
         self.state.get().id
     }
 
-    /// Its number in the whole team: `omp_get_thread_num`.
+    /// The thread's number in the whole team: `omp_get_thread_num`.
     #[inline]
     pub(crate) fn number(&self) -> u32 {
         self.id() + self.team().span.get().first
     }
 
-    /// The task the thread executes. It lives at least as long as the thread does so.
+    /// The task that the thread executes. It lives at least as long as the thread executes it.
     #[inline]
     pub(crate) fn task(&self) -> &'static Task {
         // SAFETY: a thread's current task is alive; callers keep the reference no longer than it is current.
@@ -210,15 +210,15 @@ impl Thread {
 /// One thread's part of a team.
 #[repr(align(64))]
 pub(crate) struct Member {
-    /// The implicit task.
+    /// The member's implicit task.
     pub(crate) task: Task,
-    /// Tasks this member made that nobody has begun.
+    /// Tasks that this member made and no thread has begun.
     pub(crate) queue: Lock<VecDeque<*const Task>>,
-    /// The work share the member met last in the region; for the leader, after the join.
+    /// The work share that the member met last in the region; for the leader, after the join.
     pub(crate) last_share: AtomicPtr<WorkShare>,
 }
 
-/// A team's size: as the cells beside it, but a member late to leave the last region may read it at any time.
+/// A team's size. It is set like the cells beside it, but a member late to leave the last region may read it at any time.
 pub(crate) struct Size(AtomicU32);
 
 impl Size {
@@ -232,83 +232,83 @@ impl Size {
     }
 }
 
-/// A team's part of a larger one, whose other parts are on other nodes.
+/// A team that is one node's part of a larger one, whose other parts are on other nodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Span {
-    /// The number that this part's first thread has in the whole.
+    /// The number that this part's first thread has in the whole team.
     pub(crate) first: u32,
-    /// Threads of the whole. 0: this team is all.
+    /// The number of threads of the whole team; 0 if this team is the whole.
     pub(crate) threads: u32,
-    /// Its part where the runtime deals out blocks of iterations.
+    /// This part's share where the runtime deals out blocks of iterations.
     pub(crate) iterations: Share,
-    /// The first thread that comes to a `single` has it, and not the first of the origin.
+    /// Whether the first thread of any node that comes to a `single` executes it, instead of the origin's first.
     pub(crate) first_come: bool,
-    /// It is a region, or a part of one, that is measured.
+    /// Whether the region is being measured.
     pub(crate) measured: bool,
 }
 
 impl Span {
-    /// A node's part of a region.
+    /// One node's part of a region.
     pub(crate) fn part(threads: Share, iterations: Share, first_come: bool) -> Span {
         Span { first: threads.first, threads: threads.of, iterations, first_come, measured: true }
     }
 }
 
-/// The threads that execute a region together, and all they share. Never freed, but used again: a member that
-/// is slow to leave the last barrier still reads it.
+/// The threads that execute a region together, and all that they share. A team is never freed, only used again, as a member
+/// that is slow to leave the last barrier still reads it.
 pub(crate) struct Team {
-    // Set by the leader between regions, read by members; the leader's release of a worker (`crew::Worker::send`)
-    // orders the two.
+    // The fields from here on are set by the leader between regions and read by members; the leader's release of a worker
+    // (`crew::Worker::send`) orders the two.
     pub(crate) size: Size,
     pub(crate) span: Cell<Span>,
-    /// Where members return to from the barrier they are at, of a team over several nodes; 0: not told.
+    /// For a team over several nodes, the address to which members return from the barrier they are at; 0 if unknown.
     pub(crate) site: AtomicUsize,
     pub(crate) level: Cell<u32>,
     pub(crate) active_level: Cell<u32>,
-    /// Is it within a region though its level is 0? That of a `target` construct may be.
+    /// Whether the team is within a region though its level is 0, as that of a `target` construct may be.
     pub(crate) within: Cell<bool>,
-    /// The contention group that its threads are of: this team's own, if it is an initial thread's.
+    /// The contention group of the team's threads; null if it is this team's own, whose leader is an initial thread.
     pub(crate) contention: Cell<*const Contention>,
     own_contention: Contention,
-    /// Its threads that the group counts besides the leader.
+    /// The number of its threads that the group counts besides the leader.
     pub(crate) counted: Cell<u32>,
-    /// The team that met the region, and as which of its threads.
+    /// The team that met the region, and the number of the thread of it that did.
     pub(crate) parent: Cell<*const Team>,
     pub(crate) parent_id: Cell<u32>,
     pub(crate) body: Cell<Option<Body>>,
     pub(crate) call_site: Cell<usize>,
-    /// See `region_counts::Key::extent`.
+    /// The region's extent, as `region_counts::Key::extent` defines it.
     pub(crate) extent: Cell<u64>,
     pub(crate) icv: Cell<Icv>,
-    /// `omp_get_num_teams` and `omp_get_team_num`.
+    /// The values of `omp_get_num_teams` and `omp_get_team_num`.
     pub(crate) teams: Cell<(u32, u32)>,
     /// The binding policy, and the leader's place when the region began.
     pub(crate) bind: Cell<u8>,
     pub(crate) leader_place: Cell<i32>,
     /// The task group of the region's reductions.
     pub(crate) group: Cell<*const Group>,
-    /// The leader's state outside of the region; leader only.
+    /// The leader's state outside the region; only the leader uses it.
     pub(crate) outside: Cell<Option<State>>,
-    /// The workers that are members 1, 2, …; leader only.
+    /// The workers that are members 1, 2, …; only the leader uses them.
     pub(crate) crew: UnsafeCell<Vec<*const Worker>>,
     pub(crate) members: Box<[Member]>,
 
-    // Shared during the region.
+    // The fields from here on are shared during the region.
     pub(crate) barrier: Barrier,
     pub(crate) join: Barrier,
-    /// Where members wait, for whatever it be.
+    /// The gate at which members wait, for any reason.
     pub(crate) gate: Gate,
     pub(crate) singles: AtomicU64,
     pub(crate) copy_private: AtomicPtr<u8>,
     pub(crate) cancelled: AtomicBool,
     /// One more than the barrier generation whose work-sharing construct is cancelled.
     pub(crate) share_cancelled: AtomicU64,
-    /// Deferred tasks not yet complete, and those that wait in queues.
+    /// The number of deferred tasks that are not complete, and of those that wait in queues.
     pub(crate) pending: AtomicU32,
     pub(crate) queued: AtomicU32,
-    /// Counts events that may concern somebody waiting in a task.
+    /// The number of events so far that may concern a member waiting in a task.
     pub(crate) events: AtomicU32,
-    /// Tasks with a priority, first the highest, then the oldest; and how many there are.
+    /// Tasks with a priority, ordered by falling priority and then by age; and their number.
     pub(crate) urgent: Lock<BTreeMap<(i32, u64), *const Task>>,
     pub(crate) urgent_count: AtomicU32,
     pub(crate) urgent_serial: AtomicU64,
@@ -321,11 +321,11 @@ pub(crate) struct Team {
 // atomic or locked.
 unsafe impl Sync for Team {}
 
-/// Teams no leader has at present.
+/// Teams that no leader has at present.
 static SPARE_TEAMS: Lock<Vec<&'static Team>> = Lock::new(Vec::new());
 
 impl Team {
-    /// A team that can have up to `capacity` members.
+    /// Makes a team of up to `capacity` members.
     pub(crate) fn with_capacity(capacity: usize) -> &'static Team {
         let members = (0..capacity)
             .map(|_| Member {
@@ -376,23 +376,23 @@ impl Team {
         team
     }
 
-    /// A team for `size` members, led by `leader`: its spare one, another's, or a new one.
+    /// A team for `size` members, led by `leader`: the leader's spare one, another's, or a new one.
     pub(crate) fn obtain(leader: &Thread, size: usize) -> &'static Team {
         let team = Team::obtain_used(leader, size);
-        // It may have been a part of a larger one in its last region.
+        // The team may have been a part of a larger one in its last region.
         team.span.set(Span::default());
         team.within.set(false);
         team.contention.set(ptr::null());
         team
     }
 
-    /// The contention group of its threads.
+    /// The contention group of the team's threads.
     pub(crate) fn contention(&self) -> &Contention {
         // SAFETY: null, or that of an ancestor: teams are never freed.
         unsafe { self.contention.get().as_ref() }.unwrap_or(&self.own_contention)
     }
 
-    /// Is a thread of this team in a region?
+    /// Whether a thread of this team is in a region.
     pub(crate) fn is_within(&self) -> bool {
         self.level.get() > 0 || self.within.get()
     }
@@ -413,19 +413,19 @@ impl Team {
         }
     }
 
-    /// What tells the region apart that it is in.
+    /// The key of the region that the team is in.
     pub(crate) fn key(&self) -> Key {
         let function = self.body.get().map_or(0, |body| body.outlined as u64);
         Key { function, call_site: self.call_site.get() as u64, extent: self.extent.get() }
     }
 
-    /// Is it a part of a team over several nodes?
+    /// Whether this is a part of a team over several nodes.
     #[inline]
     pub(crate) fn spans(&self) -> bool {
         self.span.get().threads != 0
     }
 
-    /// Threads of the whole team: `omp_get_num_threads`.
+    /// The number of threads of the whole team: `omp_get_num_threads`.
     #[inline]
     pub(crate) fn threads(&self) -> u32 {
         match self.span.get().threads {
@@ -434,7 +434,7 @@ impl Team {
         }
     }
 
-    /// The leader's region is over: keeps the team for its next, or somebody else's.
+    /// Keeps the team for the leader's next region, or for another leader, at the end of a region.
     pub(crate) fn put_back(&'static self, leader: &Thread) {
         let other = leader.spare.replace(self);
         // SAFETY: teams are never freed.
@@ -443,7 +443,7 @@ impl Team {
         }
     }
 
-    /// Prepares for a region of `size` members. Leader only, while no other member runs.
+    /// Prepares the team for a region of `size` members. Only the leader calls this, while no other member runs.
     pub(crate) fn settle(&self, size: u32, icv: Icv) {
         self.size.set(size);
         self.icv.set(icv);
@@ -456,7 +456,7 @@ impl Team {
         unsafe { &*self.first_share.get() }.rewind();
     }
 
-    /// What member `id` starts a region with.
+    /// The state with which member `id` starts a region.
     pub(crate) fn state_of(&self, id: u32) -> State {
         let task = &self.members[id as usize].task;
         task.begin_implicit(self.icv.get(), self.group.get());
@@ -477,14 +477,14 @@ impl Team {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Something happened that a member waiting in a task may wait for.
+    /// Counts an event that a member waiting in a task may wait for, and wakes those members.
     pub(crate) fn announce(&self) {
         self.events.fetch_add(1, Ordering::Release);
         self.gate.notify();
     }
 
-    /// The ancestor of this team at nesting `level`, and the number its thread had there that led to `id` here: in the whole
-    /// team, where it is a part of one.
+    /// The ancestor of this team at nesting `level`, and the number there of the thread that led to `id` here, counted in the
+    /// whole team.
     pub(crate) fn ancestor(&self, id: u32, level: i32) -> Option<(&Team, u32)> {
         let mut at = (self, id);
         if level < 0 || level as u32 > self.level.get() {

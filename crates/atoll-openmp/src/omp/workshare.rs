@@ -1,6 +1,6 @@
-//! Work shares: what a team's members share about one work-sharing construct.
+//! Work shares: the data of one work-sharing construct that a team's members share.
 //!
-//! They form a list that members walk each at its own pace, so that any number may be in flight (`nowait`).
+//! Work shares form a list along which each member moves at its own pace, so any number may be in use at once (`nowait`).
 //! `loops`, `sections`, `ordered` and `doacross` fill and use them.
 
 use super::doacross::Doacross;
@@ -11,32 +11,32 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// One work-sharing construct in execution.
+/// One work-sharing construct that is being executed.
 #[repr(align(64))]
 pub(crate) struct WorkShare {
-    /// The construct after this one; set once by whichever member gets there first.
+    /// The construct after this one; set once, by the member that gets there first.
     next: AtomicPtr<WorkShare>,
-    // Set before the share is published, constant after.
+    // The fields from here on are set before the share is published, and constant after that.
     pub(crate) plan: Cell<Plan>,
     pub(crate) reductions: Cell<*mut usize>,
     /// Zeroed memory that the compiler asked for.
     pub(crate) memory: UnsafeCell<Vec<u64>>,
     pub(crate) doacross: UnsafeCell<Option<Box<Doacross>>>,
     pub(crate) cursor: Cursor,
-    /// Members that have gone on to the next construct.
+    /// The number of members that have gone on to the next construct.
     passed: AtomicU32,
-    /// How many such constructs came before it in the region: the same on all nodes.
+    /// The number of such constructs before this one in the region, which is the same on all nodes.
     pub(crate) number: Cell<u64>,
-    /// Of a team over several nodes: iterations that this node has and has not dealt out.
+    /// For a team over several nodes: iterations that this node has taken and not yet dealt out.
     pub(crate) batch: Lock<(u64, u64)>,
 }
 
-/// The words members contend for, on a line of their own.
+/// The words that members contend for, on a cache line of their own.
 #[repr(align(64))]
 pub(crate) struct Cursor {
-    /// Iterations given out.
+    /// The number of iterations given out.
     pub(crate) next: AtomicU64,
-    /// The iteration whose ordered region may run.
+    /// The number of the iteration whose ordered region may run.
     pub(crate) ordered: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Cursor {
 unsafe impl Sync for WorkShare {}
 
 impl WorkShare {
-    /// A share, never to be freed but perhaps recycled.
+    /// Allocates a share, which is never freed but may be recycled.
     pub(crate) fn allocate() -> *mut WorkShare {
         Box::into_raw(Box::new(WorkShare {
             next: AtomicPtr::new(ptr::null_mut()),
@@ -59,7 +59,7 @@ impl WorkShare {
         }))
     }
 
-    /// Makes the share as new. Only while no other member can reach it.
+    /// Sets the share back to its initial state. Called only while no other member can reach it.
     pub(crate) fn rewind(&self) {
         self.next.store(ptr::null_mut(), Ordering::Relaxed);
         self.passed.store(0, Ordering::Relaxed);
@@ -68,20 +68,20 @@ impl WorkShare {
         self.cursor.next.store(0, Ordering::Relaxed);
         self.cursor.ordered.store(0, Ordering::Relaxed);
         self.reductions.set(ptr::null_mut());
-        // SAFETY: nobody else can reach the share.
+        // SAFETY: no other thread can reach the share.
         unsafe {
             (*self.memory.get()).clear();
             *self.doacross.get() = None;
         }
     }
 
-    /// Zeroed memory of `bytes` for the construct; before publication.
+    /// Reserves `bytes` of zeroed memory for the construct, before the share is published.
     pub(crate) fn reserve(&self, bytes: usize) {
         // SAFETY: the share is not published yet.
         unsafe { (*self.memory.get()).resize(bytes.div_ceil(8), 0) };
     }
 
-    /// The memory reserved, for all members.
+    /// The memory reserved, which all members use.
     pub(crate) fn memory(&self) -> *mut u8 {
         // SAFETY: the vector itself is not changed any more; its contents are the program's.
         unsafe { (*self.memory.get()).as_ptr().cast_mut().cast() }
@@ -115,9 +115,9 @@ fn give_share(team: &Team, share: *mut WorkShare) {
     drop(unsafe { Box::from_raw(share) });
 }
 
-/// The calling member meets its next work-sharing construct. The first to do so fills it with `fill`, before
-/// any other sees it; two that race both fill, and one is thrown away (`spill` undoes what `fill` did elsewhere).
-/// True where the returned share is the caller's own.
+/// Moves the calling member to its next work-sharing construct. The first member to come fills the share with `fill` before any
+/// other sees it; two that race both fill one, and one share is thrown away (`spill` undoes what `fill` did elsewhere). Returns
+/// the share, and true where it is the one the caller filled.
 pub(crate) fn meet(
     thread: &Thread,
     team: &Team,
@@ -130,7 +130,7 @@ pub(crate) fn meet(
     let mut first = false;
     if share.is_null() {
         let own = take_share(team);
-        // SAFETY: nobody else can reach it yet.
+        // SAFETY: no other thread can reach the share yet.
         unsafe {
             (*own).number.set(last.number.get() + 1);
             fill(&*own);
@@ -142,7 +142,7 @@ pub(crate) fn meet(
                 first = true;
             }
             Err(other) => {
-                // SAFETY: still our own alone.
+                // SAFETY: the share is still this thread's alone.
                 spill(unsafe { &*own });
                 give_share(team, own);
                 share = other;
@@ -157,19 +157,19 @@ pub(crate) fn meet(
         state.share = share;
         state.trip = 0;
     });
-    // SAFETY: stays until all members, this one among them, have passed it.
+    // SAFETY: the share stays until all members, this one among them, have passed it.
     (unsafe { &*share }, first)
 }
 
-/// The share of the construct the thread is in.
+/// The share of the construct that the thread is in.
 #[inline]
 pub(crate) fn current(thread: &Thread) -> &'static WorkShare {
-    // SAFETY: stays until this member has passed it.
+    // SAFETY: the share stays until this member has passed it.
     unsafe { &*thread.state.get().share }
 }
 
-/// The region is over: the team's next one starts from the share met last. Leader only, after the join.
-/// All members are at that share, unless the region was cancelled: then the shares between are recycled.
+/// Makes the share met last the first one of the team's next region. Only the leader calls this, after the join. All members
+/// are at that share, unless the region was cancelled: then the shares between are recycled.
 pub(crate) fn close(team: &Team) {
     let size = team.size.get() as usize;
     let follower = |share: *const WorkShare| {

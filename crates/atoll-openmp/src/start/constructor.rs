@@ -1,8 +1,8 @@
 //! The constructor: the first code that runs in the process, called by the dynamic linker with argc, argv, envp.
 //!
-//! It decides whether this process is the program that `atoll run` means, and if so moves its memory and starts the
-//! pager. A process that is not (a launcher in front of the program) is left exactly as it was, environment
-//! included, so that its children are looked at in turn.
+//! The constructor decides whether this process is the program that `atoll run` is to manage; if so, it moves the process's
+//! memory and starts the pager. Any other process, such as a launcher in front of the program, is left exactly as it was,
+//! environment included, so that its children are examined in turn.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering;
@@ -39,17 +39,17 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     {
         return take_over::watch(fd);
     }
-    // A second OpenMP program of the same run (one after another in a script) has workers of its own; only one
-    // at a time can use the control block.
+    // A second OpenMP program of the same run (one after another in a script) has workers of its own, but only one program at a
+    // time can use the control block.
     let me = std::process::id() as i32;
     if control.program.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_err() {
         let limit =
             if control.settings.near_bytes == u64::MAX { "" } else { ", and --near is not applied to it" };
         sys::complain(&format!(
-            "atoll: a second OpenMP program of this run is left alone: one program a run{limit}\n"
+            "atoll: a second OpenMP program of this run is left alone, as atoll manages one program a run{limit}\n"
         ));
         if control.settings.require != 0 {
-            sys::complain("atoll: --require: so it is not started\n");
+            sys::complain("atoll: --require is given, so it is not started\n");
             control.failure.store(EXIT_SETUP, Ordering::Release);
             // SAFETY: ends the process before main.
             unsafe { libc::_exit(EXIT_SETUP) };
@@ -83,14 +83,15 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     }
 }
 
-/// Runs `work` on a stack of its own: the main stack may be as small as the shell's limit makes it, and is moved meanwhile.
+/// Runs `work` on a stack of its own, since the main stack may be as small as the shell's limit makes it, and is moved
+/// meanwhile.
 pub(super) fn on_large_stack(work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     const BYTES: usize = 1 << 20;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, which nobody else knows.
     let stack = unsafe { sys::mmap(0, BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     let stack = stack.map_err(|e| format!("cannot make a stack for the set-up: {e}"))?;
-    // SAFETY: as above; afterwards nobody is on it.
+    // SAFETY: the mapping is new, and nobody is on that stack afterwards.
     unsafe {
         let result = on_stack(stack + BYTES, work);
         let _ = sys::syscall(libc::SYS_munmap, [stack, BYTES, 0, 0, 0, 0]);
@@ -155,7 +156,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     Ok(())
 }
 
-/// The descriptor by which faults are served.
+/// Opens the userfaultfd descriptor by which faults are served.
 pub(super) fn open_faults(control: &Control) -> Result<uffd::Uffd, String> {
     let delivery =
         if control.settings.fault_thread() { uffd::Delivery::Message } else { uffd::Delivery::Signal };
@@ -167,14 +168,19 @@ pub(super) fn open_faults(control: &Control) -> Result<uffd::Uffd, String> {
     })
 }
 
-/// The first thread gets its stack for signals; workers to come will hear of this process's end, and find libc's lists.
+/// Gives the first thread its signal stack. Also prepares for workers: how they hear of this process's end, and where glibc's
+/// thread lists are.
 pub(super) fn use_signal_stack() -> Result<(), String> {
     lifeline::begin();
     thread_list::find();
-    if process::make_alternate_stack(0) { Ok(()) } else { Err("there is no room for stacks".into()) }
+    if process::make_alternate_stack(0) {
+        Ok(())
+    } else {
+        Err("there is no room for the workers' stacks".into())
+    }
 }
 
-/// The same for a program whose memory is a segment: nothing is paged, no fault is served.
+/// Sets up a program whose memory is a segment: nothing is paged and no fault is served.
 fn set_up_segment(
     control: &'static Control,
     objects: &[objects::Object],
@@ -222,7 +228,7 @@ pub(super) fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
     }
 }
 
-/// Where the main stack lies, with room to grow as the limit says (1 GiB where there is none).
+/// The range of the main stack, with room to grow as the limit says (1 GiB where there is none).
 pub(super) fn main_stack(in_stack: usize) -> Result<Stack, sys::Errno> {
     let mappings = share::mappings();
     let Some(i) = mappings.iter().position(|m| m.start <= in_stack && in_stack < m.end) else {
@@ -241,7 +247,7 @@ pub(super) fn main_stack(in_stack: usize) -> Result<Stack, sys::Errno> {
 
 /// The value of environment variable `name`.
 unsafe fn variable<'a>(envp: *mut *mut c_char, name: &str) -> Option<&'a CStr> {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         let mut at = envp;
         while !(*at).is_null() {
@@ -257,10 +263,9 @@ unsafe fn variable<'a>(envp: *mut *mut c_char, name: &str) -> Option<&'a CStr> {
     }
 }
 
-/// Takes what `atoll run` put there out of the environment, so that children run untouched: LD_PRELOAD becomes
-/// what it was before.
+/// Removes what `atoll run` put there from the environment, so that children run untouched: LD_PRELOAD gets its earlier value.
 unsafe fn clean(envp: *mut *mut c_char) {
-    // SAFETY: by the caller; entries are only moved within the array.
+    // SAFETY: the caller's promise; entries are only moved within the array.
     unsafe {
         let mut from = envp;
         let mut to = envp;
@@ -269,7 +274,7 @@ unsafe fn clean(envp: *mut *mut c_char) {
             let is =
                 |name: &str| entry.strip_prefix(name.as_bytes()).is_some_and(|r| r.first() == Some(&b'='));
             if is(control::ENVIRONMENT_PRELOAD) {
-                // "ATOLL_SAVED_LD_PRELOAD=x" ends in "LD_PRELOAD=x".
+                // The entry "ATOLL_SAVED_LD_PRELOAD=x" ends in "LD_PRELOAD=x".
                 *to = (*from).add(control::ENVIRONMENT_PRELOAD.len() - "LD_PRELOAD".len());
                 to = to.add(1);
             } else if !is(control::ENVIRONMENT) && !is(atoll_profile_wire::ENVIRONMENT) && !is("LD_PRELOAD") {

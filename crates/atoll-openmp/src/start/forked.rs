@@ -1,10 +1,11 @@
-//! Processes that a taken-over program forks (`take_over`): each gets a copy of what is paged, and goes on by itself, not managed.
+//! Processes that a taken-over program forks (`take_over`): each gets a copy of all paged memory and goes on by itself, not
+//! managed.
 //!
-//! The arena is shared memory, of which a fork would make no copy, and whose absent pages nobody would fetch in the new process. So
-//! the parent first copies all that the arena holds to private memory of the same layout, the mirror; the new process moves that to
-//! the arena's place, and lets go of the rest. What is pinned, and the stacks, are private memory: the kernel copies those when they are
-//! written. libc's handlers of forks call us: being registered before the program's first instruction, ours come next to the fork
-//! itself on both sides.
+//! The arena is shared memory, which a fork does not copy, and whose absent pages nobody would fetch in the new process. So the
+//! parent first copies all that the arena holds to private memory of the same layout, the mirror; the new process moves the
+//! mirror to the arena's place. Pinned memory and stacks are private there, so the kernel copies them when they are written.
+//! libc's handlers of forks call this module. They are registered before the program's first instruction, so they run next to
+//! the fork itself on both sides.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +19,17 @@ use crate::heap::{large, mapped_over};
 use crate::state::SignalsBlocked;
 use crate::{omp, state};
 
-/// The arena's bytes are copied in pieces of this size at most.
+/// The greatest number of bytes of the arena that are copied at once.
 const PIECE: usize = 1 << 20;
 
-/// Where the mirror is; 0: there is none.
+/// The address of the mirror; 0 if there is none.
 static MIRROR: AtomicUsize = AtomicUsize::new(0);
-/// Is the copy made, so that the new process has to take it?
+/// Not 0 if the copy is made, so that the new process has to take it.
 static FILLED: AtomicUsize = AtomicUsize::new(0);
-/// One thread forks at a time.
+/// A lock that lets one thread fork at a time.
 static FORKING: Mutex<()> = Mutex::new(());
 
-/// What nobody may be changing at the moment of the fork.
+/// Locks held during the fork, so that no other thread is in the middle of a change.
 struct Locks {
     _extents: large::Kept,
     _over: mapped_over::Kept,
@@ -38,31 +39,31 @@ struct Locks {
 
 static LOCKS: Spin<Option<Locks>> = Spin::new(None);
 
-/// The process is watched: we want to hear of its forks, before everybody else.
+/// Registers the handlers of forks, before anybody else does. Called when the process begins to be watched.
 pub(super) fn begin() {
-    // SAFETY: functions that stay. Refused for want of memory, a fork is refused later.
+    // SAFETY: the functions stay. If memory is too short to register them, a fork is refused later.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// Why a process cannot be forked.
+/// The reasons why a process cannot be forked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForkError {
-    /// The copy is larger than what is free.
+    /// The copy needs more memory than is free.
     #[error(
-        "a process that is forked gets a copy of all that is paged, {need} MiB, and this machine has {have} MiB left"
+        "a forked process gets a copy of all paged memory, which is {need} MiB, and this machine has {have} MiB free"
     )]
     NoMemory {
-        /// Megabytes of the copy.
+        /// The size of the copy in MiB.
         need: u64,
-        /// Megabytes that are free.
+        /// Free memory in MiB.
         have: u64,
     },
-    /// No addresses.
-    #[error("there are no addresses for a copy of what is paged: {0}")]
+    /// There is no free address range.
+    #[error("there is no free address range for a copy of the paged memory: {0}")]
     NoAddresses(Errno),
 }
 
-/// Forks with `call`, whose result is 0 in the new process. `handlers`: libc calls its handlers of forks meanwhile.
+/// Forks with `call`, which returns 0 in the new process. `handlers`: libc calls its handlers of forks during the call.
 ///
 /// # Errors
 /// See [`ForkError`].
@@ -95,13 +96,13 @@ fn reserve() -> Result<(), ForkError> {
     Ok(())
 }
 
-/// Before the fork, after everybody else's handlers.
+/// Prepares the fork, after all other handlers.
 extern "C" fn before() {
     let Some(pager) = state::pager().filter(|_| take_over::is_taken()) else { return };
     if MIRROR.load(Ordering::Relaxed) == 0
         && let Err(e) = reserve()
     {
-        // libc forks by itself, and cannot be told.
+        // libc makes this fork itself, and there is no way to refuse it.
         state::give_up(atoll_memory::control::EXIT_SETUP, &format!("fork: {e}"));
     }
     let mirror = MIRROR.load(Ordering::Relaxed);
@@ -125,12 +126,12 @@ extern "C" fn before() {
     FILLED.store(1, Ordering::Relaxed);
 }
 
-/// Copies `start..end` of the arena to its place in the mirror. What is far comes near for it, a page at a time.
+/// Copies `start..end` of the arena to its place in the mirror. Far pages come near for it, a page at a time.
 fn copy(start: usize, end: usize, mirror: usize) {
     for from in (start..end).step_by(PIECE) {
         let to = (from + PIECE).min(end);
         for (a, b) in mapped_over::between(from, to) {
-            // SAFETY: the arena's own pages, which are readable; the mirror is nobody else's.
+            // SAFETY: the arena's own pages, which are readable; only this thread uses the mirror.
             unsafe {
                 std::ptr::copy_nonoverlapping(a as *const u8, (mirror + a - layout::ARENA) as *mut u8, b - a);
             }
@@ -138,7 +139,7 @@ fn copy(start: usize, end: usize, mirror: usize) {
     }
 }
 
-/// After the fork, in the program.
+/// Unmaps the mirror after the fork, in the program.
 extern "C" fn in_parent() {
     FILLED.store(0, Ordering::Relaxed);
     drop(LOCKS.lock().take());
@@ -152,7 +153,7 @@ extern "C" fn in_parent() {
     }
 }
 
-/// After the fork, in the new process, which has one thread.
+/// Takes the copy after the fork, in the new process, which has one thread.
 extern "C" fn in_child() {
     omp::forget_workers();
     take_over::stop_starting();
@@ -165,12 +166,12 @@ extern "C" fn in_child() {
     let locks = LOCKS.lock().take();
     for (a, b) in locks.iter().flat_map(|locks| locks._over.between(arena, end)) {
         let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
-        // SAFETY: the copy takes the place of what it is a copy of.
+        // SAFETY: the copy takes the place of the memory it is a copy of.
         let moved =
             unsafe { sys::syscall(libc::SYS_mremap, [mirror + a - arena, b - a, b - a, flags, a, 0]) };
         if moved.is_err() {
             sys::complain(
-                "atoll: a process that was forked cannot have its copy of paged memory in its place: it ends\n",
+                "atoll: a forked process cannot move its copy of paged memory to its place, so it ends\n",
             );
             // SAFETY: ends this process.
             unsafe { libc::_exit(atoll_memory::control::EXIT_SETUP) };
@@ -180,6 +181,6 @@ extern "C" fn in_child() {
     state::manage_no_more();
     take_over::leave();
     drop(locks);
-    // The parent's pages are to go with the parent.
+    // Closed so that the parent's pages are freed when the parent ends.
     files.into_iter().flatten().for_each(sys::close);
 }

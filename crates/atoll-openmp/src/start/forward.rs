@@ -1,18 +1,18 @@
-//! Signals that somebody sends to a process of the program which is not the master: they are the program's.
+//! Signals sent to a process of the program other than the master, which are meant for the program.
 //!
-//! A worker's helper thread (`process`) takes those of its process and sends them on to the master; on another node than the origin the
-//! agent (`atoll_nodes::agent`) takes those of the node's first process, for the origin. What the program has a handler for is
-//! not sent on: who signals a group of processes, or all of a name, has reached the master, too, where the handler is to run
-//! once.
+//! A worker's helper thread (`process`) takes those of its process and sends them on to the master. On another node than the
+//! origin, the agent (`nodes::agent`) takes those of the node's first process for the origin. A signal for which the program
+//! has a handler is not sent on: whoever signals a group of processes, or all of a name, has reached the master, too, where the
+//! handler is to run once.
 //!
-//! Rules: no allocation, no thread-locals, no errno, no libc: a helper may have another worker's.
+//! Rules: no allocation, no thread-locals, no errno, no libc: a helper may use another worker's thread-local storage.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use atoll_memory::control::Control;
 use atoll_memory::sys::{self, Errno};
 
-/// Signals by which somebody ends a program.
+/// Signals by which programs are usually ended.
 const ENDING: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -23,17 +23,18 @@ const ENDING: [i32; 8] = [
     libc::SIGPIPE,
     libc::SIGXCPU,
 ];
-/// Signals of timers, which are the process's that set them.
+/// Signals of timers, which belong to the process that set the timer.
 const TIMERS: [i32; 3] = [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF];
 
 fn bits(signals: &[i32]) -> u64 {
     signals.iter().fold(0, |all, signal| all | 1 << (signal - 1))
 }
 
-/// Readable while a signal has come for the process that looks. Shared by all workers, as all descriptors are.
+/// A signalfd, readable while a signal is pending for the process that polls it. All workers share it, as they share all
+/// descriptors.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
-/// In the program's first process, before there are others.
+/// Opens the descriptor in the program's first process, before there are others.
 pub(super) fn begin() {
     let set = bits(&ENDING) | bits(&TIMERS);
     let flags = (libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) as usize;
@@ -43,12 +44,12 @@ pub(super) fn begin() {
     DESCRIPTOR.store(made.map_or(-1, |fd| sys::out_of_the_way(fd as i32)), Ordering::Release);
 }
 
-/// See [`begin`]; negative where there is none.
+/// The descriptor that [`begin`] opened; negative where there is none.
 pub(super) fn descriptor() -> i32 {
     DESCRIPTOR.load(Ordering::Acquire)
 }
 
-/// What `poll` said of the descriptor to a worker's helper.
+/// Handles the events that `poll` reported for the descriptor to a worker's helper.
 pub(super) fn see(control: &Control, events: i16) {
     if events & libc::POLLNVAL != 0 {
         // The program closed it.
@@ -59,7 +60,7 @@ pub(super) fn see(control: &Control, events: i16) {
     }
 }
 
-/// A signal of those that came for this process and that no thread takes, and whether the kernel itself sent it.
+/// Takes a pending signal of this process that no thread takes; also tells whether the kernel itself sent it.
 pub(crate) fn take() -> Option<(i32, bool)> {
     let set = bits(&ENDING) | bits(&TIMERS);
     let time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -67,13 +68,13 @@ pub(crate) fn take() -> Option<(i32, bool)> {
     let words = [(&raw const set) as usize, info.as_mut_ptr() as usize, (&raw const time) as usize, 8, 0, 0];
     // SAFETY: a set of eight bytes, room for the kernel's description of a signal, and a time.
     match unsafe { sys::syscall(libc::SYS_rt_sigtimedwait, words) } {
-        // The description begins with number, error and code.
+        // The kernel's description begins with the signal's number, errno and code.
         Ok(signal) => Some((signal as i32, info[2] == libc::SI_KERNEL)),
         Err(Errno(_)) => None,
     }
 }
 
-/// Does the signal end this process if it comes? Asked of the kernel.
+/// Whether the signal would end this process, by the kernel's answer.
 pub(crate) fn is_fatal(signal: i32) -> bool {
     let mut action = [0u64; 4];
     let words = [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0];
@@ -86,7 +87,7 @@ pub(crate) fn is_fatal(signal: i32) -> bool {
 fn send_on(control: &Control) {
     let Some((signal, by_kernel)) = take() else { return };
     let is_timer = TIMERS.contains(&signal);
-    // A terminal's come to the master, too.
+    // A signal of the terminal reaches the master itself, too.
     if is_timer || (is_fatal(signal) && !by_kernel) {
         let master = control.program.load(Ordering::Relaxed);
         // SAFETY: values only.

@@ -1,7 +1,8 @@
-//! What the loaded objects ask of each other: which libraries the executable names itself, and whether anybody calls `fork`.
+//! The symbols and libraries that loaded objects import: which libraries the executable itself names, and whether any object
+//! calls `fork`.
 //!
-//! `constructor` asks before it has the program managed: an interpreter whose libraries bring OpenMP, as R's and Octave's do, starts
-//! other programs by `fork`, which processes that share their memory with workers cannot (`wrap::process`).
+//! `constructor` asks before it makes the program managed: an interpreter whose libraries bring OpenMP, as R's and Octave's do,
+//! starts other programs by `fork`, which is impossible for processes that share their memory with workers (`wrap::process`).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -19,18 +20,18 @@ const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 
-/// What is known of all objects.
+/// The findings over all objects.
 #[derive(Default)]
 struct Found {
-    /// How many objects were looked at.
+    /// The number of objects examined.
     objects: usize,
-    /// The executable names an OpenMP runtime.
+    /// Whether the executable itself names an OpenMP runtime.
     openmp_of_executable: bool,
-    /// An object that is no part of libc calls `fork`.
+    /// Whether an object that is no part of libc calls `fork`.
     forks: bool,
 }
 
-/// Does OpenMP come with libraries only, in a program that may fork?
+/// Whether only libraries bring OpenMP, to a program that may fork.
 pub(super) fn is_interpreter() -> bool {
     let mut found = Found::default();
     // SAFETY: the callback gets the structure it expects.
@@ -57,7 +58,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
     0
 }
 
-/// Parts of a dynamic section.
+/// The parts of a dynamic section that matter here.
 struct Dynamic {
     needed: Vec<usize>,
     strings: usize,
@@ -67,10 +68,10 @@ struct Dynamic {
 
 impl Dynamic {
     /// # Safety
-    /// The dynamic section of an object that the dynamic linker has loaded: it has made the addresses in it real ones.
+    /// The entries are the dynamic section of an object that the dynamic linker has loaded, so addresses in it are relocated.
     unsafe fn read(mut entry: *const Entry) -> Dynamic {
         let mut dynamic = Dynamic { needed: Vec::new(), strings: 0, symbols: 0, hash: 0 };
-        // SAFETY: by the caller; the last entry has tag 0.
+        // SAFETY: the caller's promise; the last entry has tag 0.
         unsafe {
             while (*entry).tag != 0 {
                 match (*entry).tag {
@@ -92,7 +93,7 @@ impl Dynamic {
         if self.strings == 0 {
             return;
         }
-        // SAFETY: by the caller: offsets into the object's strings.
+        // SAFETY: the caller's promise: offsets into the object's strings.
         let text =
             |offset: usize| unsafe { CStr::from_ptr((self.strings + offset) as *const c_char).to_bytes() };
         if is_executable {
@@ -103,7 +104,8 @@ impl Dynamic {
         if self.symbols == 0 || self.hash == 0 || found.forks {
             return;
         }
-        // SAFETY: by the caller. The second word of the table is the first symbol that is defined; what is asked for comes before.
+        // SAFETY: the caller's promise. The second word of the hash table is the first symbol that is defined; imported symbols
+        // come before it.
         let asked = unsafe {
             let count = *(self.hash as *const u32).add(1) as usize;
             std::slice::from_raw_parts(self.symbols as *const Elf64_Sym, count)

@@ -1,8 +1,8 @@
-//! Libraries that come late: loaded with `dlopen`, before or after workers exist; and libraries that go.
+//! Libraries that are loaded with `dlopen`, before or after workers exist, and libraries that are closed.
 //!
-//! `wrap::replay` notes that the program called `dlopen` or `dlclose`; before the next region starts, the master moves new
-//! libraries' data to shared memory, as the constructor did for the first ones, and has their mappings repeated
-//! by the workers that exist (`wrap::replay`), which also take over what the dynamic linker knows (`linker_state`).
+//! `wrap::replay` notes that the program called `dlopen` or `dlclose`. Before the next region starts, the master moves new
+//! libraries' data to shared memory, as the constructor did for the first ones. Existing workers repeat the libraries' mappings
+//! (`wrap::replay`), and take over the dynamic linker's state (`linker_state`).
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,26 +20,26 @@ use crate::wrap::replay;
 static PENDING: AtomicBool = AtomicBool::new(false);
 static HERE_ALONE: AtomicBool = AtomicBool::new(false);
 static FILE: Spin<Option<PinnedFile>> = Spin::new(None);
-/// Where the objects that are shared already are loaded.
+/// The load addresses of the objects that are shared already.
 static KNOWN: Spin<Vec<usize>> = Spin::new(Vec::new());
 
-/// The constructor is done: what is loaded now is known, and `file` takes what comes.
+/// Starts when the constructor is done: `objects` are known, and `file` takes the data of later ones.
 pub(super) fn begin(file: PinnedFile, objects: &[Object]) {
     *FILE.lock() = Some(file);
     *KNOWN.lock() = objects.iter().map(|o| o.base).collect();
 }
 
-/// On several nodes: has a library been loaded that the other nodes do not have?
+/// Whether a library has been loaded that the other nodes do not have; false on one node.
 pub(crate) fn is_here_alone() -> bool {
     HERE_ALONE.load(Ordering::Relaxed)
 }
 
-/// The program is about to load a library in the master.
+/// Notes that the program is about to load a library in the master.
 pub(crate) fn expect() {
     PENDING.store(true, Ordering::Relaxed);
 }
 
-/// The program has closed a library in the master: another one may be loaded to its place.
+/// Notes that the program has closed a library in the master, in whose place another one may be loaded.
 pub(crate) fn closed() {
     let loaded = objects::loaded();
     let _blocked = SignalsBlocked::new();
@@ -47,7 +47,7 @@ pub(crate) fn closed() {
     PENDING.store(true, Ordering::Relaxed);
 }
 
-/// Shares what was loaded since the last time. The master calls it when no other worker runs.
+/// Shares the libraries loaded since the last call. The master calls it when no other worker runs.
 #[inline]
 pub(crate) fn share() {
     if PENDING.load(Ordering::Relaxed) && state::table() == 0 {
@@ -91,7 +91,8 @@ fn share_new() {
     }
 }
 
-/// No worker exists yet: the library's data becomes shared as that of the first ones did, large globals in the arena.
+/// Shares a library while no worker exists: its data becomes shared as that of the first libraries did, large globals in the
+/// arena.
 fn share_first(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
     let Some(pager) = state::pager() else { return Ok(()) };
     let mut contents = Vec::new();
@@ -101,7 +102,7 @@ fn share_first(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Workers exist: their mappings have to follow.
+/// Shares a library while workers exist, which repeat its mappings.
 fn share_one(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
     for m in share::mappings() {
         if !object.segments.iter().any(|s| s.start <= m.start && m.end <= s.end) {
@@ -110,10 +111,10 @@ fn share_one(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
         let prot = if m.writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         let in_data = object.segments.iter().any(|s| s.writable && s.start <= m.start && m.end <= s.end);
         if in_data && !object.is_private() {
-            // Also what is read-only after relocation: its content is not the file's.
+            // Data that is read-only after relocation is shared, too: its content is not the file's.
             let offset = file.move_here(m.start, m.end)?;
             if !m.writable {
-                // SAFETY: as it was before.
+                // SAFETY: sets the protection that the memory had.
                 unsafe {
                     sys::syscall(libc::SYS_mprotect, [m.start, m.end - m.start, prot as usize, 0, 0, 0])?;
                 }

@@ -1,7 +1,7 @@
-//! The lifeline: how a worker's process hears that the program has ended, however it ended.
+//! The lifeline: by it a worker's process hears that the program has ended, in whatever way.
 //!
-//! Each worker's process has a thread that does nothing else, or little (`process::help`), and waits here. The kernel's signal for
-//! a parent's death is of no use, as it comes when the *thread* that made the process ends, which may be any thread of the program.
+//! Each worker's process has a helper thread (`process::help`), which waits here. The kernel's signal for a parent's death is
+//! of no use, as it comes when the *thread* ends that made the process, which may be any thread of the program.
 //!
 //! Rules: no allocation, no locks, no thread-local data (the waiting thread runs with another thread's), no libc.
 
@@ -12,15 +12,17 @@ use atoll_memory::sys::{self, Errno};
 
 use super::forward;
 
-/// A descriptor of the program's first process, readable once it has ended. Shared by all workers, as all descriptors are.
+/// A descriptor of the program's first process, readable once that has ended. All workers share it, as they share all
+/// descriptors.
 static PROGRAM: AtomicI32 = AtomicI32::new(-1);
-/// The number of that process.
+/// The process number of that process.
 static NUMBER: AtomicI32 = AtomicI32::new(0);
 
-/// Where the kernel has no such descriptor, or the program closed it, the process is looked for this often.
+/// The interval, in nanoseconds, at which the process is looked for where the kernel has no such descriptor, or the program
+/// closed it.
 const LOOK_NS: i64 = 100_000_000;
 
-/// The calling process is the program's first.
+/// Records that the calling process is the program's first.
 pub(super) fn begin() {
     // SAFETY: values only.
     let opened = unsafe {
@@ -32,8 +34,8 @@ pub(super) fn begin() {
     PROGRAM.store(opened.map_or(-1, |fd| sys::out_of_the_way(fd as i32)), Ordering::Release);
 }
 
-/// Waits until `fd` (if it is not negative) can be read or `ns` nanoseconds are over; whether `fd` can be read. Ends the
-/// calling process once the program has ended. With the control block, also sends on the process's signals, and may come back
+/// Waits until `fd` (if it is not negative) can be read or `ns` nanoseconds are over; returns whether `fd` can be read. Ends
+/// the calling process once the program has ended. With a control block it also sends on the process's signals, and may return
 /// sooner for them.
 pub(super) fn wait(fd: i32, ns: i64, signals_of: Option<&Control>) -> bool {
     let program = PROGRAM.load(Ordering::Acquire);
@@ -48,7 +50,7 @@ pub(super) fn wait(fd: i32, ns: i64, signals_of: Option<&Control>) -> bool {
         sys::syscall(libc::SYS_ppoll, [polled, 3, (&raw const timeout) as usize, 0, 8, 0])
     };
     if polled[0].revents & libc::POLLNVAL != 0 {
-        // The program closed it; the number may be another file's soon.
+        // The program closed the descriptor; its number may soon be another file's.
         PROGRAM.store(-1, Ordering::Release);
     } else if polled[0].revents != 0 || program < 0 && is_gone() {
         end();
@@ -59,7 +61,7 @@ pub(super) fn wait(fd: i32, ns: i64, signals_of: Option<&Control>) -> bool {
     ready.is_ok() && polled[1].revents & libc::POLLIN != 0
 }
 
-/// Is there no process of the program's number? One that has ended and was not waited for yet still counts.
+/// Whether there is no process of the program's number. A process that has ended and was not yet waited for still counts.
 fn is_gone() -> bool {
     let number = NUMBER.load(Ordering::Relaxed) as usize;
     // SAFETY: values only; signal 0 asks.

@@ -1,9 +1,9 @@
-//! What the dynamic linker knows of loaded libraries, carried from the first process to the workers.
+//! The dynamic linker's state about loaded libraries, carried from the first process to the workers.
 //!
-//! `late` calls it when the program has loaded or closed a library in the first process after workers were made. Each process has a
-//! copy of the dynamic linker's data as it was when the process was cloned; with that of the first process a worker finds
-//! the library's thread-local variables, its exception tables and its symbols. What belongs to the process itself, its lists of
-//! threads (`thread_list`), stays.
+//! `late` calls it when the program has loaded or closed a library in the first process after workers were made. Each process
+//! has a copy of the dynamic linker's data from when the process was cloned. With the data of the first process a worker finds
+//! the library's thread-local variables, its exception tables and its symbols. A process's lists of threads (`thread_list`) are
+//! left as they are.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -17,18 +17,18 @@ use super::objects::Object;
 use super::{share, thread_list};
 use crate::state::{self, SignalsBlocked};
 
-/// A stretch of the dynamic linker's memory as the first process has it.
+/// A stretch of the dynamic linker's memory, with the first process's content.
 struct Piece {
     at: usize,
     content: Vec<u8>,
 }
 
-/// Thread-local variables that every thread has at the same distance from its control block: a library's.
+/// A library's thread-local variables that every thread has at the same distance from its control block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct StaticTls {
-    /// Bytes below the thread's control block.
+    /// The distance in bytes below the thread's control block.
     below: usize,
-    /// Where the variables' first values lie, and how many bytes of them; the rest up to `bytes` begins as zeros.
+    /// The address of the variables' initial values and their bytes; the rest up to `bytes` begins as zeros.
     image: usize,
     image_bytes: usize,
     bytes: usize,
@@ -36,32 +36,32 @@ struct StaticTls {
 
 struct Known {
     pieces: Vec<Piece>,
-    /// With the version since which they are known.
+    /// The variables of late libraries, each with the version since which they are known.
     variables: Vec<(usize, StaticTls)>,
 }
 
 static KNOWN: Spin<Known> = Spin::new(Known { pieces: Vec::new(), variables: Vec::new() });
-/// Counts changes; 0: workers know what the first process knew when they were made.
+/// The number of changes; at 0, workers know what the first process knew when they were made.
 static VERSION: AtomicUsize = AtomicUsize::new(0);
-/// By page table: the version that its process has.
+/// For each page table, the version that its process has.
 static APPLIED: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WORKERS];
-/// By page table: its process has loaded libraries of its own, which must not be forgotten.
+/// For each page table, whether its process has loaded libraries of its own, which must not be forgotten.
 static OWN: [AtomicBool; MAX_WORKERS] = [const { AtomicBool::new(false) }; MAX_WORKERS];
 
-/// The calling worker loads a library that nobody else has.
+/// Notes that the calling worker loads a library that no other process has.
 pub(crate) fn keep_own() {
     OWN[state::table()].store(true, Ordering::Relaxed);
 }
 
-/// A new process, of page table `table`, knows what its maker knew, of page table `maker`.
+/// Records that the new process of page table `table` has the state of its maker, of page table `maker`.
 pub(super) fn inherit(table: usize, maker: usize) {
     let known = if maker == 0 { &VERSION } else { &APPLIED[maker] };
     APPLIED[table].store(known.load(Ordering::Acquire), Ordering::Relaxed);
     OWN[table].store(OWN[maker].load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Notes what the first process knows now, for the others. `objects` are loaded; `is_new` says of a base whether the object there
-/// is one that was not.
+/// Notes the state of the first process for the others. `objects` are loaded; `is_new` tells of a base address whether the
+/// object there is new.
 pub(super) fn note(objects: &[Object], is_new: &dyn Fn(usize) -> bool) {
     let mut places: Vec<Range<usize>> = Vec::new();
     for object in objects.iter().filter(|object| object.file_name().starts_with("ld-linux")) {
@@ -70,7 +70,7 @@ pub(super) fn note(objects: &[Object], is_new: &dyn Fn(usize) -> bool) {
     let mappings = share::mappings();
     for map in link_maps() {
         let known = layout::in_pinned(map) || places.iter().any(|place| place.contains(&map));
-        // Descriptions of the first libraries lie in memory that the dynamic linker mapped before there was an allocator.
+        // The descriptions of the first libraries lie in memory that the dynamic linker mapped before there was an allocator.
         let mapping = mappings.iter().find(|m| m.start <= map && map < m.end && m.writable && m.inode == 0);
         if let Some(mapping) = mapping.filter(|_| !known) {
             places.push(mapping.start..mapping.end);
@@ -93,9 +93,10 @@ pub(super) fn note(objects: &[Object], is_new: &dyn Fn(usize) -> bool) {
     VERSION.store(version, Ordering::Release);
 }
 
-/// Addresses of the dynamic linker's descriptions of all loaded libraries.
+/// The addresses of the dynamic linker's descriptions of all loaded libraries.
 fn link_maps() -> Vec<usize> {
-    /// What debuggers read (`<link.h>`): a version, then the first description; in each a base, a name, a dynamic section, the next.
+    /// Indices of words in what debuggers read (`<link.h>`): a version, then the first description; each has a base, a name, a
+    /// dynamic section, the next.
     const FIRST: usize = 1;
     const NEXT: usize = 3;
     let mut maps = Vec::new();
@@ -112,7 +113,7 @@ fn link_maps() -> Vec<usize> {
 }
 
 unsafe extern "C" {
-    /// The calling thread's variable of the module with that number, so many bytes from the module's first.
+    /// The address of the calling thread's variable in the module `index[0]`, at `index[1]` bytes from the module's first.
     fn __tls_get_addr(index: &[usize; 2]) -> usize;
 }
 
@@ -122,7 +123,8 @@ struct Search<'a> {
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
-    /// A library that is loaded late has its variables in the little that glibc keeps free for such, or elsewhere.
+    /// The greatest distance of static variables: a late library has them in the small room that glibc keeps free, or
+    /// elsewhere.
     const FARTHEST: usize = 1 << 20;
     // SAFETY: the dynamic linker's description of one object; `search` is the one below.
     unsafe {
@@ -131,7 +133,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
         if let Some(header) = headers.iter().find(|header| header.p_type == libc::PT_TLS)
             && (search.is_new)(info.dlpi_addr as usize)
         {
-            // The list itself names the place only once it was used.
+            // The list itself names the place only after its first use.
             let at = __tls_get_addr(&[info.dlpi_tls_modid, 0]);
             let below = share::thread_pointer().wrapping_sub(at);
             if below > FARTHEST {
@@ -148,8 +150,8 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
     0
 }
 
-/// Variables of new libraries that lie beside every thread's control block. Those of other libraries are made when a thread first
-/// uses them.
+/// The variables of new libraries that lie beside every thread's control block. Those of other libraries are made when a thread
+/// first uses them.
 fn new_variables(is_new: &dyn Fn(usize) -> bool) -> Vec<StaticTls> {
     let mut search = Search { is_new, found: Vec::new() };
     // SAFETY: the callback gets the search above, alive for the call.
@@ -157,7 +159,7 @@ fn new_variables(is_new: &dyn Fn(usize) -> bool) -> Vec<StaticTls> {
     search.found
 }
 
-/// The calling worker takes over what the first process has noted. Costs two loads if that is nothing.
+/// Makes the calling worker take over the state that the first process noted. Costs two loads if there is none.
 #[inline]
 pub(crate) fn catch_up() {
     let table = state::table();
@@ -198,10 +200,10 @@ fn apply(table: usize, version: usize) {
 }
 
 impl StaticTls {
-    /// Gives the calling thread's variables their first values.
+    /// Sets the calling thread's variables to their initial values.
     unsafe fn begin(self) {
         let at = (share::thread_pointer() - self.below) as *mut u8;
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         unsafe {
             std::ptr::copy_nonoverlapping(self.image as *const u8, at, self.image_bytes);
             std::ptr::write_bytes(at.add(self.image_bytes), 0, self.bytes - self.image_bytes);

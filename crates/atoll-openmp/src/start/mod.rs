@@ -1,12 +1,13 @@
-//! What happens before the program's first own instruction: decide whether it is ours, and move its memory.
+//! All that happens before the program's first own instruction: decide whether this is the program to manage, and move its
+//! memory.
 //!
-//! `constructor` is called by the dynamic linker before any other (this library is linked `initfirst`), so nothing
-//! has run yet but relocation. `objects` knows the loaded libraries, `share` moves globals, TLS and the main stack to
-//! memory that workers share, `signal` takes the faults, `process` starts
-//! workers, whose stacks lie in `slots` and who end by `lifeline`, `forward` sends on signals that reach them, `segment` is for
-//! programs that are not paged at all, `unmanaged` for processes that are left alone, `take_over` for those of them that need memory, `imports` for what tells interpreters, and `forked` for what they fork, `late` for libraries that are loaded later, `own_threads` for threads that the
-//! program makes, `nodes` for
-//! runs on several nodes, with `main_stack` and `program` (what the runtime does for its node), `newer_libc` has what only newer glibcs have.
+//! `constructor` is called by the dynamic linker before any other (this library is linked `initfirst`), so nothing has run yet
+//! but relocation. `objects` knows the loaded libraries, and `imports` which of them belong to interpreters. `share` moves
+//! globals, TLS and the main stack to memory that workers share; `late` does so for libraries that are loaded later. `signal`
+//! handles the faults. `process` starts workers, whose stacks lie in `slots`, which hear of the program's end by `lifeline`,
+//! and whose signals `forward` sends on. `own_threads` makes the program's own threads. `segment` is for programs that are not
+//! paged at all, `nodes` for runs on several nodes. `unmanaged` is about processes that are left alone, `take_over` about those
+//! of them that need memory, `forked` about what these fork. `newer_libc` looks up what only newer glibcs have.
 
 pub(crate) mod constructor;
 pub(crate) mod copies_for_others;

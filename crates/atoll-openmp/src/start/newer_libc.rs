@@ -1,6 +1,7 @@
-//! Variables of glibc that only newer ones have: asked for by name, so that the library can be loaded with glibc 2.28.
+//! Variables that only newer glibcs have, looked up by name, so that the library can be loaded with glibc 2.28.
 //!
-//! `wrap` has them found while the master has one thread; `process` asks in a new worker, where nothing can be looked up.
+//! `wrap` has them looked up while the master has one thread; `process` uses them in a new worker, where nothing can be looked
+//! up.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
 static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
 static RSEQ_SIZE: AtomicU32 = AtomicU32::new(0);
 
-/// From this minor version of glibc 2 on, its own locks look at `__libc_single_threaded` and not at the thread.
+/// The minor version of glibc 2 from which its own locks read `__libc_single_threaded` instead of the thread's own flag.
 const ASKS_THE_VARIABLE: u32 = 35;
 
 fn variable<T>(name: &CStr) -> Option<*mut T> {
@@ -17,7 +18,7 @@ fn variable<T>(name: &CStr) -> Option<*mut T> {
     (!found.is_null()).then_some(found.cast())
 }
 
-/// 36 of "2.36".
+/// The minor version of glibc, 36 for "2.36".
 fn minor_version() -> u32 {
     // SAFETY: a string that stays.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
@@ -25,7 +26,7 @@ fn minor_version() -> u32 {
     minor.unwrap_or(u32::MAX)
 }
 
-/// Looks up what `rseq_area` tells.
+/// Looks up the values for [`rseq_area`].
 pub(crate) fn find() {
     let (offset, size) = (variable::<isize>(c"__rseq_offset"), variable::<u32>(c"__rseq_size"));
     if let (Some(offset), Some(size)) = (offset, size) {
@@ -36,13 +37,14 @@ pub(crate) fn find() {
     }
 }
 
-/// Where glibc registered restartable sequences with the kernel, counted from the thread pointer; none where it did not.
+/// The offset from the thread pointer of the area for restartable sequences that glibc registered with the kernel; `None` if it
+/// registered none.
 pub(super) fn rseq_area() -> Option<isize> {
     (RSEQ_SIZE.load(Ordering::Relaxed) > 0).then(|| RSEQ_OFFSET.load(Ordering::Relaxed))
 }
 
-/// Takes back libc's promise that there is one thread, by which libstdc++ leaves atomics (reference counts, guards of
-/// static locals) and wake-ups out, and libc its own locks. The calling thread's word goes to its copies.
+/// Takes back libc's promise that there is one thread, by which libstdc++ leaves out atomics (reference counts, guards of
+/// static locals) and wake-ups, and libc its own locks. Copies of the calling thread, as workers are, inherit its flag.
 pub(crate) fn not_single_threaded() {
     if let Some(single) = variable::<u8>(c"__libc_single_threaded") {
         // SAFETY: a byte that libc itself clears when a thread is made.
@@ -50,7 +52,8 @@ pub(crate) fn not_single_threaded() {
     }
     if minor_version() < ASKS_THE_VARIABLE {
         let many: c_int = 1;
-        // SAFETY: `multiple_threads` of the thread's head (sysdeps/x86_64/nptl/tls.h), which libc itself sets when a thread is made.
+        // SAFETY: `multiple_threads` of the thread's head (sysdeps/x86_64/nptl/tls.h), which libc itself sets when a thread is
+        // made.
         unsafe {
             std::arch::asm!("mov dword ptr fs:[0x18], {0:e}", in(reg) many, options(nostack, preserves_flags));
         };

@@ -1,5 +1,5 @@
-//! The constructor's second half on each of several nodes: everything the program's workers share is paged, so that it can be
-//! kept coherent, and every node but the origin ends here and serves.
+//! The constructor's second half on each of several nodes: all memory that the program's workers share is paged, so that it can
+//! be kept coherent. Every node but the origin serves from here on and never returns.
 //!
 //! Called by `constructor`; the agent that it starts is `atoll_nodes::agent`, which calls the program through `program`.
 
@@ -55,7 +55,7 @@ pub(super) fn set_up(
     let (node, nodes) = (control.settings.node, control.settings.nodes);
     check(control, pager)?;
     state::manage(pager);
-    // While the program's variables are still this process's own.
+    // Called while the program's variables are still this process's own.
     wrap::init();
     let mut contents = Vec::new();
     for object in objects.iter().filter(|o| !o.is_private()) {
@@ -105,7 +105,7 @@ pub(super) fn set_up(
     main_stack::sleep_for_ever()
 }
 
-/// What is known of this node while it is set up.
+/// The data of this node's set-up.
 #[derive(Clone, Copy)]
 struct Node {
     control: &'static Control,
@@ -115,7 +115,7 @@ struct Node {
 }
 
 impl Node {
-    /// This process serves its faults, and is known to the launcher.
+    /// Makes this process serve its faults, and tells the launcher of it.
     fn attach(&self) -> Result<(), String> {
         let Node { control, pager, faults, main_stack } = *self;
         if control.settings.node == ORIGIN {
@@ -133,7 +133,8 @@ impl Node {
         process::master_helper(pager, faults)
     }
 
-    /// Who has which page at first, and what the origin takes back. From here on faults need the agent, where races are looked for.
+    /// The pages that each node has at first, and those that the origin takes back. From here on, faults need the agent if
+    /// races are looked for.
     fn layout(&self) -> atoll_coherence::agent::Layout {
         let nodes = self.control.settings.nodes;
         let mut layout = self
@@ -149,7 +150,7 @@ impl Node {
         layout
     }
 
-    /// On another node than the origin, in the agent's thread, once the first thread sleeps.
+    /// Runs on another node than the origin, in the agent's thread, once the first thread sleeps.
     fn serve(self) -> Result<atoll_coherence::agent::Layout, String> {
         keep_environment(self.pager);
         main_stack::wait_for_sleep();
@@ -170,8 +171,8 @@ unsafe extern "C" {
     static ENVIRON: AtomicPtr<*mut c_char>;
 }
 
-/// Copies the environment to memory that stays: the strings lie on the stack that becomes the origin's. Where the program has
-/// a variable of its own for it, that will be the origin's, too.
+/// Copies the environment to memory that stays, because its strings lie on the stack that becomes the origin's. If `environ` is
+/// a paged variable of the program's, it will be the origin's, too, and is left alone.
 fn keep_environment(pager: &Pager) {
     // SAFETY: libc's variable, which nobody changes meanwhile.
     let variable = unsafe { &ENVIRON };

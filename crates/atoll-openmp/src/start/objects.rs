@@ -1,4 +1,5 @@
-//! The objects the dynamic linker loaded: which are libc's own, where their writable data lies, which globals are large.
+//! The objects that the dynamic linker loaded: which are libc's own, where their writable data lies, and which globals are
+//! large.
 //!
 //! Used by the constructor, and by the mapping wrappers to know calls from inside this library.
 
@@ -10,23 +11,23 @@ use object::read::elf::{ElfFile64, FileHeader as _, Sym as _};
 
 static OWN: Code = Code::unknown();
 static LIBC: Code = Code::unknown();
-/// Objects whose data is private, the dynamic linker and libc among them.
+/// The code of the objects whose data is private, the dynamic linker and libc among them.
 static PRIVATE: [Code; 16] = [const { Code::unknown() }; 16];
 
-/// A loaded object's writable data.
+/// A loaded object and its writable data.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
-    /// Path; empty for the executable.
+    /// The file's path; empty for the executable.
     pub(crate) name: String,
-    /// Where it is loaded.
+    /// The address it is loaded to.
     pub(crate) base: usize,
-    /// Writable stretches that stay writable after relocation: start, end.
+    /// Writable stretches that stay writable after relocation, as start and end.
     pub(crate) data: Vec<(usize, usize)>,
-    /// All stretches it is loaded to, as whole pages.
+    /// All stretches that the object is loaded to, in whole pages.
     pub(crate) segments: Vec<Segment>,
 }
 
-/// Where an object's code lies; nowhere until [`loaded`] has seen it.
+/// The range of an object's code; empty until [`loaded`] has seen the object.
 struct Code {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -57,7 +58,7 @@ impl Code {
 pub(crate) struct Segment {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Before relocation was over, at least.
+    /// Whether the stretch is writable, at least until relocation is over.
     pub(crate) writable: bool,
 }
 
@@ -67,8 +68,8 @@ impl Object {
         self.name.rsplit('/').next().unwrap_or("")
     }
 
-    /// Does its data stay private to each worker? libc and what belongs to it keep state that means something to
-    /// one process only (locks by private futex, thread lists); the caches of libgcc_s are guarded by those.
+    /// Whether the object's data stays private to each worker. libc and what belongs to it keep state that means something to
+    /// one process only (locks by private futex, thread lists); the caches of libgcc_s are guarded by such locks.
     pub(crate) fn is_private(&self) -> bool {
         const PRIVATE: [&str; 8] = [
             "ld-linux",
@@ -83,12 +84,12 @@ impl Object {
         self.is_openmp() || PRIVATE.iter().any(|p| self.file_name().starts_with(p))
     }
 
-    /// Does an OpenMP runtime serve programs of LLVM's compilers and Intel's?
+    /// Whether this is the OpenMP runtime of LLVM's or Intel's compilers.
     pub(crate) fn is_llvm(&self) -> bool {
         !self.file_name().starts_with("libgomp.so")
     }
 
-    /// Is it an OpenMP runtime in whose place this library stands: gcc's, LLVM's or Intel's?
+    /// Whether this is an OpenMP runtime that this library replaces: gcc's, LLVM's or Intel's.
     pub(crate) fn is_openmp(&self) -> bool {
         const RUNTIMES: [&str; 4] = ["libgomp.so", "libomp.so", "libomp5.so", "libiomp5.so"];
         RUNTIMES.iter().any(|runtime| self.file_name().starts_with(runtime))
@@ -126,7 +127,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
                 writable: h.p_flags & libc::PF_W != 0,
             });
             if h.p_flags & libc::PF_W != 0 {
-                // What is read-only after relocation is page-aligned at its end and stays as it is.
+                // Data that is read-only after relocation ends at a page boundary and stays as it is.
                 let from =
                     relro.map_or(
                         start,
@@ -163,7 +164,7 @@ pub(crate) fn loaded() -> Vec<Object> {
     list
 }
 
-/// Is the address in this library's code?
+/// Whether the address is in this library's code.
 #[inline]
 pub(crate) fn is_own_code(address: usize) -> bool {
     OWN.contains(address)
@@ -180,14 +181,14 @@ pub(crate) fn is_private_code(address: usize) -> bool {
     PRIVATE.iter().any(|code| code.contains(address))
 }
 
-/// Is the address in libc's code?
+/// Whether the address is in libc's code.
 #[inline]
 pub(crate) fn is_libc_code(address: usize) -> bool {
     LIBC.contains(address)
 }
 
-/// The object's large globals, by its symbol table: start, end, ascending. An object without symbols has its
-/// whole zero-initialised data taken for one if that is large.
+/// The object's large globals by its symbol table, as start and end, ascending. For an object without symbols, all of its
+/// zero-initialised data counts as one global if that is large.
 pub(crate) fn large_globals(object: &Object, least: usize) -> Vec<(usize, usize)> {
     let path = if object.name.is_empty() { "/proc/self/exe" } else { &object.name };
     let total: usize = object.data.iter().map(|(a, b)| b - a).sum();
@@ -229,7 +230,7 @@ pub(crate) fn large_globals(object: &Object, least: usize) -> Vec<(usize, usize)
         }
     }
     found.sort_unstable();
-    // Symbols may alias or lie next to each other: join what touches or nearly does.
+    // Symbols may alias or lie next to each other: stretches that touch, or nearly do, are joined.
     let mut joined: Vec<(usize, usize)> = Vec::new();
     for (start, end) in found {
         match joined.last_mut() {

@@ -1,9 +1,9 @@
 //! The program's own threads: each has its stack, and with it its thread-local storage, where all workers see it.
 //!
-//! `wrap::threads` makes them for the program. A region that such a thread begins finds its variables in every worker, as it does
-//! when the first thread begins it; a thread faults as the worker does whose page table it shares, with an executor and a signal
-//! stack of its own. All of that is given to the next thread once this one is gone: after it was joined, or, where nobody joins
-//! it, once the kernel knows it no more.
+//! `wrap::threads` makes them for the program. A region that such a thread begins finds the thread's variables in every worker,
+//! as it does when the first thread begins it. A thread faults as the worker does whose page table it shares, with an executor
+//! and a signal stack of its own. The next thread gets all of these once this one has ended: after it was joined, or, where
+//! nobody joins it, once the kernel no longer knows it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,36 +19,36 @@ use crate::omp;
 use crate::state::{self, SignalsBlocked};
 use atoll_nodes::stack;
 
-/// What a thread of the program runs.
+/// The main function of a thread of the program's.
 pub(crate) type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Creates the thread, by libc: where its number goes, attributes, routine, argument. The status is libc's.
+/// Creates a thread by libc, from the place for its handle, attributes, routine and argument; returns libc's status.
 pub(crate) type Create<'a> =
     &'a dyn Fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Routine, *mut c_void) -> c_int;
 
 /// A thread of the program's own.
 struct Own {
     slot: Slot,
-    /// A stack in paged memory that the program brought: pinned as long as the thread lives.
+    /// The address and bytes of a stack in paged memory that the program brought, which is pinned as long as the thread lives.
     pinned: Option<(usize, usize)>,
     table: usize,
     routine: Routine,
     argument: AtomicPtr<c_void>,
-    /// The signal mask that it inherits.
+    /// The signal mask that the thread inherits.
     mask: u64,
     /// The kernel's number of the thread; 0 before it runs.
     kernel: AtomicI32,
-    /// One more than its executor; 0: it has none yet.
+    /// One more than the number of its executor; 0 if it has none yet.
     executor: AtomicUsize,
-    /// What the OpenMP runtime keeps of it, for [`omp::retire`].
+    /// The address of the OpenMP runtime's descriptor of the thread, for [`omp::retire`].
     openmp: AtomicUsize,
 }
 
-/// Threads that were made and not yet taken apart.
+/// Threads that were made and not yet cleaned up after.
 struct Threads {
-    /// Those that somebody may join, by their `pthread_t`.
+    /// Threads that can be joined, by their `pthread_t`.
     joinable: BTreeMap<usize, Box<Own>>,
-    /// Those that nobody joins.
+    /// Threads that nobody joins.
     #[expect(clippy::vec_box, reason = "each thread keeps the address of its own part")]
     detached: Vec<Box<Own>>,
 }
@@ -58,7 +58,7 @@ static THREADS: Spin<Threads> = Spin::new(Threads { joinable: BTreeMap::new(), d
 /// Makes a thread of the program's.
 ///
 /// # Safety
-/// As `pthread_create`.
+/// The same as for `pthread_create`.
 pub(crate) unsafe fn create(
     thread: *mut libc::pthread_t,
     attributes: *const libc::pthread_attr_t,
@@ -66,7 +66,7 @@ pub(crate) unsafe fn create(
     argument: *mut c_void,
     create: Create<'_>,
 ) -> c_int {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let mut wanted = match unsafe { Wanted::read(attributes) } {
         Ok(wanted) => wanted,
         Err(error) => return error,
@@ -79,8 +79,8 @@ pub(crate) unsafe fn create(
     // SAFETY: attributes that are initialised; the stack is the thread's own from here on.
     unsafe { libc::pthread_attr_setstack(&raw mut attributes, stack as *mut c_void, bytes) };
     let mut made = 0;
-    // Held until the thread is entered: it may be joined, or end, before this returns. A process that is cloned meanwhile would
-    // find libc's own locks held.
+    // Held until the thread is entered, since it may be joined, or end, before this returns. A process that is cloned meanwhile
+    // would find libc's own locks held.
     let mut threads = THREADS.lock();
     let own = Box::into_raw(own);
     let status = create(&raw mut made, &raw const attributes, begin, own.cast());
@@ -96,19 +96,19 @@ pub(crate) unsafe fn create(
     }
     wanted.give_back();
     if status == 0 {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         unsafe { *thread = made };
     }
     status
 }
 
-/// What the program wants of a new thread.
+/// The attributes of a new thread.
 struct Wanted {
     attributes: libc::pthread_attr_t,
-    /// libc's defaults, which are to be given back.
+    /// Whether these are libc's defaults, which must be destroyed.
     is_default: bool,
     stack_bytes: usize,
-    /// The stack that the program brings: address and bytes.
+    /// The stack that the program brings, as address and bytes.
     stack: Option<(usize, usize)>,
     detached: bool,
 }
@@ -119,13 +119,13 @@ unsafe extern "C" {
 }
 
 impl Wanted {
-    /// Reads what `attributes` say; null for libc's defaults. An error is libc's.
+    /// Reads `attributes`; null stands for libc's defaults. The error is libc's.
     ///
     /// # Safety
-    /// Null, or attributes that are initialised.
+    /// `attributes` is null or initialised.
     unsafe fn read(attributes: *const libc::pthread_attr_t) -> Result<Wanted, c_int> {
         let mut copy = std::mem::MaybeUninit::<libc::pthread_attr_t>::zeroed();
-        // SAFETY: by the caller; what a copy refers to stays the original's.
+        // SAFETY: by the caller's promise; what a copy refers to stays the original's.
         let copy = unsafe {
             if attributes.is_null() {
                 match pthread_getattr_default_np(copy.as_mut_ptr()) {
@@ -144,7 +144,7 @@ impl Wanted {
             libc::pthread_attr_getstacksize(&raw const copy, &raw mut stack_bytes);
             pthread_attr_getdetachstate(&raw const copy, &raw mut state);
         }
-        // Without a stack of the program's glibc answers with the negative of the size.
+        // Without a stack of the program's, glibc answers with the negative of the size.
         let stack = (stack as isize > 0).then_some((stack as usize, bytes));
         Ok(Wanted {
             attributes: copy,
@@ -155,11 +155,12 @@ impl Wanted {
         })
     }
 
-    /// The thread's own part: a slot with a stack, unless the program brings one that can serve.
+    /// Makes the thread's own part: a slot with a stack, unless the program brings a stack that can serve.
     fn make(&mut self, routine: Routine, argument: *mut c_void, mask: u64) -> Option<Box<Own>> {
         let pinned = self.stack.filter(|stack| is_paged(*stack));
         if pinned.is_some_and(|stack| !pin(stack)) {
-            // What the kernel itself writes to a stack must be there: the thread gets another stack of that size.
+            // The kernel itself writes to this stack, so it must be pinned: if that fails the thread gets another stack of the
+            // same size.
             self.stack = None;
         }
         let pinned = pinned.filter(|_| self.stack.is_some());
@@ -197,7 +198,7 @@ fn is_paged((start, bytes): (usize, usize)) -> bool {
     state::pager().is_some_and(|pager| !pager.is_segment() && pager.first_paged(start, bytes).is_some())
 }
 
-/// Keeps a stack near and mapped in the calling thread's page table; `false` where that cannot be promised.
+/// Keeps a stack near and mapped in the calling thread's page table; `false` where that cannot be guaranteed.
 fn pin((start, bytes): (usize, usize)) -> bool {
     let Some(pager) = state::pager() else { return true };
     if pager.control().settings.several_nodes() {
@@ -215,13 +216,13 @@ fn unpin((start, bytes): (usize, usize)) {
 }
 
 thread_local! {
-    /// The calling thread, where it is the program's own.
+    /// The calling thread's own part, if it is a thread of the program's.
     static ME: Cell<*const Own> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Where such a thread begins.
+/// The first function of such a thread.
 extern "C" fn begin(own: *mut c_void) -> *mut c_void {
-    // SAFETY: it is taken apart only when this thread is gone.
+    // SAFETY: freed only when this thread has ended.
     let own = unsafe { &*own.cast::<Own>() };
     if own.pinned.is_some() {
         // The allocator's first call asks the kernel for random numbers, with a buffer that may not be paged.
@@ -234,9 +235,9 @@ extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     (own.routine)(own.argument.load(Ordering::Relaxed))
 }
 
-/// What such a thread does before the program's own code.
+/// Prepares such a thread before the program's own code.
 extern "C" fn settle(own: *mut c_void) {
-    // SAFETY: `begin`'s.
+    // SAFETY: passed by `begin`.
     let own = unsafe { &*own.cast::<Own>() };
     ME.set(own);
     drop(std::hint::black_box(Box::new(0u64)));
@@ -245,26 +246,26 @@ extern "C" fn settle(own: *mut c_void) {
     own.kernel.store(number as i32, Ordering::Relaxed);
     signal::use_stack(own.slot.alternate());
     own.executor.store(sys::with_descriptors(|| state::begin_thread(own.table)) + 1, Ordering::Relaxed);
-    // Other masks are those that the thread's attributes ask for.
+    // Another mask is one that the thread's attributes ask for.
     if state::mask() == SignalsBlocked::MASK {
         state::set_mask(own.mask);
     }
 }
 
-/// Is the calling thread one of these?
+/// Whether the calling thread is one that the program made.
 pub(crate) fn is_own() -> bool {
     !ME.get().is_null()
 }
 
-/// The OpenMP runtime has made `descriptor` for the calling thread.
+/// Notes the descriptor that the OpenMP runtime made for the calling thread.
 pub(crate) fn note_openmp(descriptor: usize) {
-    // SAFETY: null, or the calling thread's.
+    // SAFETY: null, or the calling thread's own part.
     if let Some(own) = unsafe { ME.get().as_ref() } {
         own.openmp.store(descriptor, Ordering::Relaxed);
     }
 }
 
-/// Somebody has joined `thread`.
+/// Notes that `thread` was joined.
 pub(crate) fn joined(thread: libc::pthread_t) {
     let _blocked = SignalsBlocked::new();
     let own = THREADS.lock().joinable.remove(&(thread as usize));
@@ -273,7 +274,7 @@ pub(crate) fn joined(thread: libc::pthread_t) {
     }
 }
 
-/// Nobody will join `thread`.
+/// Notes that nobody will join `thread`.
 pub(crate) fn detached(thread: libc::pthread_t) {
     let _blocked = SignalsBlocked::new();
     let mut threads = THREADS.lock();
@@ -282,25 +283,25 @@ pub(crate) fn detached(thread: libc::pthread_t) {
     }
 }
 
-/// Clones a process with `clone`, while no thread of the program's is in the middle of being made: in the copy it would hold libc's
-/// locks for ever. The copy does not come back.
+/// Clones a process with `clone`, while no thread of the program's is in the middle of being made: in the copy, such a thread
+/// would hold libc's locks for ever. Returns in the calling process only.
 pub(super) fn while_none_is_made<R>(clone: impl FnOnce() -> R) -> R {
     let _blocked = SignalsBlocked::new();
     let _threads = THREADS.lock();
     clone()
 }
 
-/// No thread of the program's is in the middle of being made while it lives.
+/// A guard while which no thread of the program's is in the middle of being made.
 pub(super) struct Kept {
     _threads: Held<'static, Threads>,
 }
 
-/// Keeps others out, for a fork. The caller blocks signals.
+/// Locks out the making of threads, for a fork. The caller blocks signals.
 pub(super) fn keep() -> Kept {
     Kept { _threads: THREADS.lock() }
 }
 
-/// Takes apart detached threads that have ended. It looks at a few, each time at others.
+/// Cleans up after detached threads that have ended. Each call looks at a few, and the next call at others.
 fn reap() {
     const LOOK: usize = 32;
     let mut gone = Vec::new();
@@ -326,7 +327,7 @@ impl Own {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Does the kernel know the thread no more?
+    /// Whether the kernel no longer knows the thread.
     fn is_gone(&self) -> bool {
         let number = self.kernel.load(Ordering::Relaxed) as usize;
         // SAFETY: values only; signal 0 asks.
@@ -334,7 +335,7 @@ impl Own {
             && unsafe { sys::syscall(libc::SYS_tkill, [number, 0, 0, 0, 0, 0]) == Err(Errno(libc::ESRCH)) }
     }
 
-    /// The thread is gone: what it had is free.
+    /// Frees all that the ended thread had.
     fn take_apart(self) {
         if let Some(executor) = self.executor.load(Ordering::Relaxed).checked_sub(1) {
             state::end_thread(executor, self.table);

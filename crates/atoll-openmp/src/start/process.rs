@@ -1,8 +1,8 @@
-//! A worker as a process: cloned from whoever needs it, with a page table, stack and TLS block of its own.
+//! A worker as a process: cloned from the process that needs it, with a page table, stack and TLS block of its own.
 //!
-//! `workers` calls `start`; the new process's first thread makes one pthread, which is the worker (glibc gives it
-//! its TLS at the top of a stack that we place in shared memory, a slot of `slots`), and from then on only helps: it scans for LRU,
-//! resolves faults where a thread does that, and ends the process when the program has ended (`lifeline`).
+//! `workers` calls `start`. The new process's first thread makes one pthread, which is the worker (glibc puts its TLS at the
+//! top of a stack that we place in shared memory, a slot of `slots`). From then on the first thread only helps: it scans for
+//! LRU, resolves faults where a thread does that, and ends the process when the program has ended (`lifeline`).
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -25,15 +25,15 @@ use crate::wrap::replay;
 use crate::workers::Entry;
 
 const DEFAULT_STACK_BYTES: usize = 8 << 20;
-/// How long a new process may take before it is taken for stuck; doubled at each try.
+/// The nanoseconds after which a new process is taken for stuck; doubled at each try.
 const STUCK_NS: i64 = 10_000_000_000;
 const TRIES: u32 = 4;
 
-/// Where each worker handles signals: [`signal::STACK_BYTES`] from here on; 0: the worker was never started.
+/// The address of each worker's signal stack of [`signal::STACK_BYTES`]; 0 if the worker was never started.
 static ALTERNATES: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WORKERS];
 
-/// Handed from the starting worker to the started one; in pinned memory, as the started one has no faults served yet: what it
-/// maps of the starter's stack would be known to nobody.
+/// The message from the starting worker to the started one. It lies in pinned memory: the new process's faults are not served
+/// yet, and pages of the starter's stack that it mapped would be missing in the core map.
 struct Start {
     index: usize,
     /// The page table of the process that is cloned.
@@ -41,15 +41,15 @@ struct Start {
     slot: Slot,
     entry: Entry,
     arg: *mut c_void,
-    /// 0: starting; 1: runs; negative: errno.
+    /// The state: 0 starting, 1 running, negative an errno.
     state: AtomicI32,
     pager: &'static Pager,
 }
 
-/// Starts worker `index` in a process of its own; returns when it is about to run `entry(arg)`.
+/// Starts worker `index` in a process of its own; returns when the worker is about to run `entry(arg)`.
 ///
 /// # Errors
-/// The errno of what was refused.
+/// The errno of the call that was refused.
 pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_void) -> Result<(), Errno> {
     let Some(pager) = state::pager() else { return Err(Errno(libc::ENOSYS)) };
     let stack_bytes = if stack_bytes == 0 { default_stack_bytes() } else { stack_bytes };
@@ -57,10 +57,10 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
     let alternate = ALTERNATES.get(index).ok_or(Errno(libc::EAGAIN))?;
     alternate.store(slot.alternate(), Ordering::Relaxed);
     let _blocked = state::SignalsBlocked::new();
-    // The kernel makes private pages read-only in both processes: they are entered again when the worker is there.
+    // The kernel makes private pages read-only in both processes: they are made writable again when the worker is there.
     let _set_up = super::segment::SetUp::begin(Some(Which::PrivateWritable));
     for doublings in 0..TRIES {
-        // Shared with the new process, which may still look at it when it is given up: never freed then.
+        // Shared with the new process, which may still read it after it was given up: never freed in that case.
         let start = Box::new(Start {
             index,
             maker: state::table(),
@@ -75,8 +75,8 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
             return started;
         }
         std::mem::forget(start);
-        // Another thread held one of glibc's locks at the moment of cloning: in the copy it is held for ever.
-        // SAFETY: a child of this process's, which has done nothing yet.
+        // Another thread held one of glibc's locks at the moment of cloning, so in the copy the lock is held for ever.
+        // SAFETY: the process is a child of this one and has done nothing yet.
         unsafe {
             let _ = sys::syscall(libc::SYS_kill, [process as usize, libc::SIGKILL as usize, 0, 0, 0, 0]);
             let wait = (libc::WEXITED | libc::__WALL) as usize;
@@ -86,16 +86,16 @@ pub(crate) fn start(index: usize, stack_bytes: usize, entry: Entry, arg: *mut c_
     Err(Errno(libc::EAGAIN))
 }
 
-/// Clones the process that becomes the worker; its number. `start` must stay until the process has set its state.
+/// Clones the process that becomes the worker; returns its number. `start` must stay until the process has set its state.
 fn clone_process(start: &Start) -> Result<i32, Errno> {
     let flags = libc::CLONE_FILES | libc::CLONE_FS | libc::CLONE_IO | libc::CLONE_SYSVSEM;
-    // The kernel's answer: the program's own `getpid` names the master.
+    // Asked of the kernel, because `getpid` of the program names the master.
     // SAFETY: no arguments.
     let starter = unsafe { sys::syscall(libc::SYS_getpid, [0; 6]) }? as i32;
     let master = start.pager.control().program.load(Ordering::Relaxed);
-    // All workers are the master's children, whoever starts them: the launcher looks after those.
+    // All workers are children of the master, whichever worker starts them, as the launcher looks after the master's children.
     let flags = if starter == master { flags } else { flags | libc::CLONE_PARENT };
-    // SAFETY: the child gets a stack of its own in its slot; it reads `start`, which is shared. No exit signal: the
+    // SAFETY: the child gets a stack of its own in its slot; it reads `start`, which is shared. There is no exit signal, so the
     // program's wait() never sees workers.
     let process = own_threads::while_none_is_made(|| unsafe {
         libc::clone(
@@ -112,7 +112,7 @@ fn clone_process(start: &Start) -> Result<i32, Errno> {
     Ok(process)
 }
 
-/// Sleeps until the new process says that it runs or why it cannot; `None` if it has said neither after `limit_ns`.
+/// Waits until the new process reports that it runs or why it cannot; `None` if it has done neither after `limit_ns`.
 fn wait_for(start: &Start, limit_ns: i64) -> Option<Result<(), Errno>> {
     const LOOK_NS: i64 = 100_000_000;
     let timeout = libc::timespec { tv_sec: 0, tv_nsec: LOOK_NS };
@@ -155,7 +155,8 @@ fn default_stack_bytes() -> usize {
     if limit == libc::RLIM_INFINITY { DEFAULT_STACK_BYTES } else { (limit as usize).max(64 << 10) }
 }
 
-/// Runs on the boot stack with the starter's TLS, while the starter waits: as little as possible.
+/// The main function of the new process's first thread. It runs on the boot stack with the starter's TLS while the starter
+/// waits, so it does as little as possible.
 extern "C" fn first_thread(arg: *mut c_void) -> c_int {
     // SAFETY: `start` is alive until its state is set.
     let start = unsafe { &*arg.cast::<Start>() };
@@ -184,19 +185,19 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
             let _ = sys::syscall(libc::SYS_exit_group, [1, 0, 0, 0, 0, 0]);
         }
     }
-    // The worker sets the state when it is ready, after which `start` is gone: take what is needed before.
+    // The worker sets the state when it is ready, after which `start` is gone, so its values are read before.
     help(pager, index, None, &HELPER_UFFD[index])
 }
 
-/// The uffd of each worker process, for its helper thread; set by the worker.
+/// The userfaultfd of each worker process, for its helper thread; set by the worker.
 static HELPER_UFFD: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
-/// Where worker `index` handles signals: [`signal::STACK_BYTES`] from here on.
+/// The address of worker `index`'s signal stack of [`signal::STACK_BYTES`].
 pub(crate) fn alternate_stack(index: usize) -> usize {
     ALTERNATES[index].load(Ordering::Relaxed)
 }
 
-/// Gives worker `index`, a thread of this process, a stack to handle signals on; `false` where there is no room.
+/// Gives worker `index`, a thread of this process, a signal stack; `false` where there is no room.
 pub(crate) fn make_alternate_stack(index: usize) -> bool {
     let slot = Slot::without_stack();
     if let Some(slot) = slot {
@@ -209,7 +210,7 @@ pub(crate) fn make_alternate_stack(index: usize) -> bool {
     slot.is_some()
 }
 
-/// The worker itself: attach this process's page table, then work.
+/// The main function of the worker: attaches this process's page table, then works.
 extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     // SAFETY: `start` is alive until its state is set.
     let start = unsafe { &*arg.cast::<Start>() };
@@ -233,7 +234,7 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
         Ok::<(), Errno>(())
     });
-    // Signals meant for the program go to the master; a worker takes only what its own instructions cause.
+    // Signals meant for the program go to the master; a worker takes only those that its own instructions cause.
     state::block_asynchronous();
     match attached {
         Ok(()) => set_word(&start.state, 1),
@@ -246,16 +247,15 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
     entry(entry_arg)
 }
 
-/// How long a helper thread with nothing to do waits at once.
+/// The nanoseconds that a helper thread with nothing to do waits at once.
 const LONG_NS: i64 = 3_600_000_000_000;
 
-/// What a process's helper thread does for ever. It may run with another worker's TLS: no errno, no
-/// thread-locals, no libc.
+/// Runs a process's helper thread, which never ends. It may run with another worker's TLS: no errno, no thread-locals, no libc.
 fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI32) -> ! {
     let mut tail = 0u32;
     let (mut sampler, mut ticks) = (sample::Sampler::new(table), 0);
     let figures = &pager.control().figures[table];
-    // The master's own threads take what comes for it.
+    // The master's own threads take signals that come for it.
     let wait = |fd: i32, ns: i64| lifeline::wait(fd, ns, (table != 0).then(|| pager.control()));
     if pager.control().settings.fault_thread() {
         let index = pager.borrow_executor(table, true).unwrap_or_else(|e| atoll_memory::ending::end(e));
@@ -322,7 +322,7 @@ fn serve(
     true
 }
 
-/// The master process's helper thread, where one is needed: the scan, or the handling of faults.
+/// Starts the master process's helper thread, where one is needed to scan or to handle faults.
 ///
 /// # Errors
 /// A sentence for the user if the thread cannot be made.

@@ -1,10 +1,10 @@
-//! A program whose memory is a direct segment (`--translation segment`): where its parts lie, and that nothing faults.
+//! A program whose memory is a direct segment (`--translation segment`), in which nothing faults.
 //!
-//! `constructor` makes the segment here instead of an arena that is paged; `process` asks for workers' stacks and has
-//! each process's page table filled (`atoll_memory::segment::fill`). Large blocks grow from the segment's start
-//! (`heap::large`), small ones from its end (`heap::small`). Large globals keep their addresses, so they get huge pages
-//! of their own where they are, and so does what the main stack may grow to; small globals, the stack's first page and the main
-//! thread's TLS stay on 4K pages, filled and locked like the rest.
+//! `constructor` makes the segment here instead of a paged arena; `process` asks for workers' stacks and has each process's
+//! page table filled (`atoll_memory::segment::fill`). Large blocks grow from the segment's start (`heap::large`), small ones
+//! from its end (`heap::small`). Large globals keep their addresses, so they get huge pages of their own where they are, and so
+//! does the range that the main stack may grow to. Small globals, the stack's first page and the main thread's TLS stay on 4K
+//! pages, filled and locked like the rest.
 //!
 //! Source: `hybrid-segmentation.txt`, "Memory mapping" and "Limitation": one stretch of fixed size, no paging.
 
@@ -23,17 +23,17 @@ use atoll_memory::{layout, sys};
 use crate::heap::{bounds, os, small};
 use crate::state;
 
-/// mimalloc's bookkeeping, and the program break.
+/// The bytes for mimalloc's bookkeeping and the program break.
 const OS_BYTES: usize = 16 << 20;
 const BREAK_BYTES: usize = 4 << 20;
-/// The program break has this part of the segment at least.
+/// The program break gets at least the segment's bytes divided by this.
 const BREAK_PART: usize = 32;
-/// Stack and signal stack of a worker at least, for the question whether a segment is large enough.
+/// The least bytes of a worker's stack and signal stack, by which a segment is judged large enough.
 const STACK_BYTES: usize = 12 << 20;
 
 /// The segment's first address and its end.
 static BOUNDS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
-/// Each worker's counter of faults, a descriptor all share; below 0: none.
+/// The descriptor of each worker's fault counter, which all processes share; negative if there is none.
 static COUNTERS: [AtomicI32; MAX_WORKERS] = [const { AtomicI32::new(-1) }; MAX_WORKERS];
 
 /// Makes the segment and gives the heap its part of it.
@@ -42,7 +42,7 @@ pub(super) fn make(control: &'static Control) -> Result<Segment, String> {
     let workers = control.settings.workers as usize;
     let first = PageKind::from_number(settings.first).unwrap_or(PageKind::Huge1G);
     let small = (workers + 1) * small::UNIT;
-    // Once more mimalloc's unit, as it wants its memory aligned to that.
+    // One unit of mimalloc more, since it wants its memory aligned to that.
     let least = small + small::UNIT + workers * STACK_BYTES + OS_BYTES + BREAK_BYTES;
     let least = least + 2 * least / BREAK_PART;
     let (segment, fallen) = Segment::make(first, settings.bytes, least as u64, settings.is_strict())
@@ -79,17 +79,17 @@ pub(super) fn make(control: &'static Control) -> Result<Segment, String> {
     Ok(segment)
 }
 
-/// Is the program's memory a segment?
+/// Whether the program's memory is a segment.
 pub(crate) fn is_on() -> bool {
     BOUNDS[1].load(Ordering::Relaxed) != 0
 }
 
-/// Puts huge pages under the large global at `start..end` (multiples of 2M), whose content was kept. `false`: there are
-/// none, it stays as it is.
+/// Puts huge pages under the large global at `start..end` (multiples of 2M), whose content was kept. `false` if there are none,
+/// and the global stays as it is.
 pub(super) fn map_global(start: usize, end: usize) -> bool {
     let first = control_first();
     for kind in [PageKind::Huge2M, PageKind::Transparent].into_iter().filter(|kind| *kind >= first) {
-        // Made elsewhere, so that nothing is lost if it cannot be.
+        // Made elsewhere first, so that nothing is lost if it fails.
         let Ok(stretch) = Stretch::make(kind, FREE, end - start) else { continue };
         // SAFETY: replaces the global's memory, whose content was kept.
         if stretch.is_huge() && unsafe { stretch.map_over(start) }.is_ok() {
@@ -102,10 +102,10 @@ pub(super) fn map_global(start: usize, end: usize) -> bool {
     false
 }
 
-/// Puts huge pages under what the main stack may grow to, `bottom..used`: nothing is there yet. Outside a segment, and
-/// where there are no pages, it stays as it is.
+/// Puts huge pages under the range that the main stack may grow to, `bottom..used`, where nothing is yet. Outside a segment,
+/// and where there are no pages, the range stays as it is.
 pub(super) fn map_stack(bottom: usize, used: usize) {
-    /// More than this of an unlimited stack waits until it is used.
+    /// The most bytes of an unlimited stack that are filled ahead; the rest waits until it is used.
     const MOST: usize = 64 << 20;
     let page = PageKind::Huge2M.bytes();
     let (start, end) = (bottom.max(used.saturating_sub(MOST)).next_multiple_of(page), used & !(page - 1));
@@ -114,7 +114,7 @@ pub(super) fn map_stack(bottom: usize, used: usize) {
     }
 }
 
-/// Where nothing is: huge pages are made here before they go where they belong.
+/// A free address range, where huge pages are made before they are moved to their place.
 const FREE: usize = layout::PINNED;
 
 static CONTROL: std::sync::OnceLock<&'static Control> = std::sync::OnceLock::new();
@@ -124,27 +124,27 @@ fn control_first() -> PageKind {
     PageKind::from_number(number).unwrap_or(PageKind::Huge1G)
 }
 
-/// Keeps the control block, from before there is a pager.
+/// Keeps the control block, before there is a pager.
 pub(super) fn begin(control: &'static Control) {
     let _ = CONTROL.set(control);
 }
 
-/// What is not filled mapping by mapping: the segment, and tables that nobody uses.
+/// Ranges that are not filled mapping by mapping: the segment, and tables that are not in use.
 fn apart() -> [Range<usize>; 2] {
     let [start, end] = BOUNDS.each_ref().map(|bound| bound.load(Ordering::Relaxed));
     [start..end, layout::TABLES..layout::TABLES + layout::TABLES_BYTES]
 }
 
-/// The calling process is set up as worker `index`: everything it may touch is entered into its page table, and faults
-/// count from here on.
+/// Finishes the calling process's set-up as worker `index`: everything it may touch is entered in its page table, and its
+/// faults are counted from here on.
 pub(super) fn ready(control: &'static Control, index: usize) {
     let [start, end] = BOUNDS.each_ref().map(|bound| bound.load(Ordering::Relaxed));
-    // It exists already: only this page table may lack it.
+    // The memory exists already; only this page table may lack it.
     let mapped = fill::write(start, end - start);
     let filled = fill::all(Which::All, &apart());
     let figures = &control.segment;
     if mapped.is_err() {
-        sys::complain("atoll: a worker cannot map the whole segment: expect page faults\n");
+        sys::complain("atoll: a worker cannot map the whole segment, so there will be page faults\n");
     }
     // SAFETY: values only. Reserved pages are never swapped; others might be.
     let locked = unsafe { sys::syscall(libc::SYS_mlock, [start, end - start, 0, 0, 0, 0]) };
@@ -167,8 +167,8 @@ pub(super) fn ready(control: &'static Control, index: usize) {
     worker.ready.store(1, Ordering::Release);
 }
 
-/// What the calling process does while this lives is set-up: it makes a worker, or maps a file and enters its pages. Faults
-/// of it are not counted as the program's.
+/// A guard that marks the calling process's actions as set-up: it makes a worker, or maps a file and enters its pages. Faults
+/// meanwhile do not count as the program's.
 pub(crate) struct SetUp {
     control: &'static Control,
     fill: Option<Which>,
@@ -178,7 +178,7 @@ pub(crate) struct SetUp {
 }
 
 impl SetUp {
-    /// Begins; at its end the mappings that `fill` says are filled. `None`: there is no segment.
+    /// Begins set-up; at its end, the mappings that `fill` selects are filled. `None` outside a segment.
     pub(crate) fn begin(fill: Option<Which>) -> Option<SetUp> {
         if !is_on() {
             return None;
@@ -209,7 +209,7 @@ impl Drop for SetUp {
     }
 }
 
-/// The program is about to end: what its workers' faults are now is what is told.
+/// Publishes the workers' fault counts just before the program ends.
 pub(crate) fn publish(control: &Control) {
     if !is_on() {
         return;
@@ -254,7 +254,7 @@ pub(crate) fn say_full(bytes: usize) {
     sys::complain(std::str::from_utf8(&text.bytes[..text.len]).unwrap_or("atoll: the segment is full\n"));
 }
 
-/// A line under construction: there may be no memory for one.
+/// A line under construction, in a fixed buffer as there may be no memory to allocate.
 struct Text {
     bytes: [u8; 160],
     len: usize,

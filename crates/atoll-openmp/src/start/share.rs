@@ -1,7 +1,7 @@
-//! Moving memory that exists already to where all workers share it, without changing an address or a byte.
+//! Moving existing memory to where all workers share it, without changing an address or a byte.
 //!
-//! Used by the constructor for globals, the main thread's TLS and its stack. A stretch is copied to a file and the
-//! file mapped over it; large globals get pages of the arena instead.
+//! Used by the constructor for globals, the main thread's TLS and its stack. A stretch is copied to a file and the file mapped
+//! over it; large globals get pages of the arena instead.
 
 use std::arch::asm;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use atoll_memory::sys::{self, Errno};
 use super::objects;
 use crate::heap;
 
-/// The file of all pinned shared memory: heap, then stacks, then what is moved here.
+/// The file of all pinned shared memory: the heap, then stacks, then moved memory.
 pub(crate) struct PinnedFile {
     fd: i32,
     next: u64,
@@ -25,7 +25,7 @@ const STACKS_OFFSET: u64 = layout::PINNED_BYTES as u64;
 const MOVED_OFFSET: u64 = STACKS_OFFSET + layout::STACKS_BYTES as u64;
 const MOVED_BYTES: u64 = 1 << 40;
 
-/// So many bytes of the first small blocks are in core files.
+/// The bytes of the first small blocks that are included in core files.
 const IN_CORES: usize = 64 << 20;
 
 impl PinnedFile {
@@ -41,13 +41,13 @@ impl PinnedFile {
             let offset = STACKS_OFFSET + (stacks.start - layout::STACKS) as u64;
             sys::mmap(stacks.start, stacks.len(), prot, flags, fd, offset)?;
         }
-        // What of the stacks is used is added as workers start.
+        // The used parts of the stacks are added as workers start.
         sys::in_core_files(stacks.start, stacks.len(), false);
         sys::in_core_files(pinned.start + IN_CORES, pinned.len() - IN_CORES, false);
         Ok(PinnedFile { fd, next: MOVED_OFFSET })
     }
 
-    /// Maps heap and stacks as memory of this process alone, which a process that it forks gets a copy of. There is no file.
+    /// Maps heap and stacks as private memory of this process, which a forked process gets a copy of. There is no file.
     pub(crate) fn none_but_private() -> Result<(), Errno> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         for part in [heap::place::pinned(), heap::place::stacks()] {
@@ -59,13 +59,13 @@ impl PinnedFile {
         Ok(())
     }
 
-    /// Makes the file for what is moved alone: heap and stacks are in a segment.
+    /// Makes the file for moved memory only, as heap and stacks are in a segment.
     pub(crate) fn of_moved() -> Result<PinnedFile, Errno> {
         let fd = sys::memfd(c"atoll-pinned", 0, MOVED_OFFSET + MOVED_BYTES)?;
         Ok(PinnedFile { fd, next: MOVED_OFFSET })
     }
 
-    /// Its descriptor.
+    /// The file's descriptor.
     pub(crate) fn fd(&self) -> i32 {
         self.fd
     }
@@ -77,15 +77,15 @@ impl PinnedFile {
         at
     }
 
-    /// Moves `start..end` (whole pages, one or several private writable mappings) to shared memory.
-    /// Returns where in the file.
+    /// Moves `start..end` (whole pages, one or several private writable mappings) to shared memory. Returns the offset in the
+    /// file.
     pub(crate) fn move_here(&mut self, start: usize, end: usize) -> Result<u64, Errno> {
         let offset = self.reserve(end - start);
         move_to(self.fd, offset, start, end)?;
         Ok(offset)
     }
 
-    /// Moves the main stack: the used part `used..top` and what it may grow to, down to `bottom`.
+    /// Moves the main stack: the used part `used..top` and the range it may grow to, down to `bottom`.
     pub(crate) fn move_stack(&mut self, bottom: usize, used: usize, top: usize) -> Result<(), Errno> {
         let offset = self.reserve(top - bottom);
         if bottom < used {
@@ -113,17 +113,17 @@ pub(crate) fn thread_pointer() -> usize {
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 pub(crate) fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
     let runs = present_runs(start, end)?;
-    // SAFETY: replaces memory by a copy of itself; nobody else changes it, as there is no other thread yet.
+    // SAFETY: replaces memory by a copy of itself, and there is no other thread yet that could change it.
     let result = unsafe { copy_and_map(fd, offset, start, end, &runs) };
     drop(runs);
     result
 }
 
 /// Writes `runs` of `start..end` to the file and maps the file over the stretch, with no instruction in between that writes to
-/// memory: this library's own data, the stack in use and the main thread's storage may lie there.
+/// memory: this library's own data, the stack in use and the main thread's storage may lie in it.
 ///
 /// # Safety
-/// What `runs` leaves out reads as zeros, and nobody else changes the stretch meanwhile.
+/// Memory outside `runs` reads as zeros, and nobody else changes the stretch meanwhile.
 #[inline(never)]
 unsafe fn copy_and_map(fd: i32, offset: u64, start: usize, end: usize, runs: &[Run]) -> Result<(), Errno> {
     let result: isize;
@@ -138,7 +138,7 @@ unsafe fn copy_and_map(fd: i32, offset: u64, start: usize, end: usize, runs: &[R
             "mov rdx, [r12 + 8]",
             "sub rdx, rsi",
             "add r12, 16",
-            // What is left of the run: the kernel may write less than asked for.
+            // The rest of the run, since the kernel may write less than asked for.
             "3:",
             "test rdx, rdx",
             "jz 2b",
@@ -185,12 +185,12 @@ struct Run {
     end: usize,
 }
 
-/// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never
-/// touched read as zeros, as the file does. File-backed data that was not read yet counts as present.
+/// The stretches of `start..end` that hold anything: pages that are mapped or swapped, joined. Pages never touched read as
+/// zeros, as the file does. File-backed data that was not read yet counts as present.
 ///
-/// From the moment the kernel is asked until the memory was copied nothing may be allocated or freed: that could
-/// touch pages of the allocator's own which the kernel did not count. So the answer lies in a mapping of its own. That also keeps
-/// it out of pinned memory, which counts against the near limit: a large array of a program has a word of it for each page.
+/// From the moment the kernel is asked until the memory was copied, nothing may be allocated or freed: that could touch pages
+/// of the allocator's which the kernel did not count. So the answer lies in a mapping of its own. That also keeps it out of
+/// pinned memory, which counts against the near limit: for a large array it has a word for each page.
 fn present_runs(start: usize, end: usize) -> Result<Runs, Errno> {
     let mut runs = Runs::with_room((end - start) / 4096 / 2 + 1)?;
     let backed = file_backed(start, end);
@@ -216,12 +216,12 @@ fn present_runs(start: usize, end: usize) -> Result<Runs, Errno> {
     Ok(runs)
 }
 
-/// Runs in a mapping of their own.
+/// A list of runs in a mapping of its own.
 struct Runs {
     at: *mut Run,
     room: usize,
     len: usize,
-    /// What was needed to find them, and is freed with them.
+    /// The means by which the runs were found, freed together with them.
     later: Option<Means>,
 }
 
@@ -237,13 +237,13 @@ impl Runs {
         Ok(Runs { at: at as *mut Run, room, len: 0, later: None })
     }
 
-    /// One more page, behind the last.
+    /// Adds one page behind the last.
     fn add(&mut self, page: usize) {
         let run = Run { start: page, end: page + 4096 };
-        // SAFETY: what is below `len` was written, and `len` stays at most `room`.
+        // SAFETY: the elements below `len` were written, and `len` stays at most `room`.
         unsafe {
             match self.len.checked_sub(1).map(|last| &mut *self.at.add(last)) {
-                // Without room, which there is for a run in every second page, the last one takes what lies between.
+                // There is room for a run in every second page. Should it be full, the last run takes the pages between.
                 Some(last) if last.end == page || self.len == self.room => last.end = run.end,
                 _ => {
                     self.at.add(self.len).write(run);
@@ -300,8 +300,8 @@ impl Mapping {
     }
 }
 
-/// The process's mappings outside the arena, whose stripes are many. Read a line at a time: what is allocated here is
-/// pinned, and stays so.
+/// The process's mappings outside the arena, whose stripes are many. The file is read a line at a time: what is allocated here
+/// is pinned, and stays so.
 pub(crate) fn mappings() -> Vec<Mapping> {
     let Ok(file) = std::fs::File::open("/proc/self/maps") else { return Vec::new() };
     let mut reader = BufReader::with_capacity(4096, file);
@@ -322,16 +322,16 @@ fn file_backed(start: usize, end: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// Initial content of a large global that must be written to its pages once faults are served.
+/// The initial content of a large global, to be written to its pages once faults are served.
 pub(crate) struct Content {
     at: usize,
-    /// A private mapping: pinned memory has no room for it.
+    /// The address of the copy, a private mapping because pinned memory has no room for it.
     copy: usize,
     len: usize,
 }
 
 impl Content {
-    /// Forgets it: the memory it was copied from is still there.
+    /// Drops the copy: the memory it was made of is still there.
     fn give_up(self) {
         // SAFETY: a mapping made for this copy.
         let _ = unsafe { sys::syscall(libc::SYS_munmap, [self.copy, self.len, 0, 0, 0, 0]) };
@@ -349,10 +349,10 @@ pub(crate) fn share_object(
     let own = &raw const OWN_DATA as usize;
     let is_own = object.data.iter().any(|(a, b)| (*a..*b).contains(&own));
     let large = if is_own {
-        // What handlers of faults look at cannot come by a fault.
+        // Memory that handlers of faults read cannot itself fault.
         Vec::new()
     } else if pager.control().settings.several_nodes() {
-        // All of it must be kept coherent between nodes.
+        // All of the data must be kept coherent between nodes.
         object.data.clone()
     } else {
         objects::large_globals(object, heap::large::LEAST)
@@ -381,7 +381,7 @@ pub(crate) fn share_object(
     Ok(())
 }
 
-/// Gives `start..end` pages of the arena; `false` if there are no numbers left for them.
+/// Gives `start..end` pages of the arena; `false` if there are no page numbers left for them.
 fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Content>) -> Result<bool, Errno> {
     let reserved = if pager.is_segment() { None } else { pager.reserve_range(start, end) };
     if reserved.is_none() && !pager.is_segment() {
@@ -411,7 +411,7 @@ fn share_global(pager: &Pager, start: usize, end: usize, contents: &mut Vec<Cont
     Ok(true)
 }
 
-/// Forgets kept contents: another node has them.
+/// Drops kept contents, which another node has.
 pub(crate) fn forget(contents: Vec<Content>) {
     for c in contents {
         // SAFETY: a mapping of our own.
@@ -419,7 +419,7 @@ pub(crate) fn forget(contents: Vec<Content>) {
     }
 }
 
-/// Writes kept contents to their places: ordinary stores, whose faults bring the pages.
+/// Writes kept contents to their places by ordinary stores, whose faults bring the pages.
 pub(crate) fn restore(contents: Vec<Content>) {
     for c in contents {
         // SAFETY: a large global that was moved; nobody else runs yet.

@@ -1,4 +1,4 @@
-//! SIGBUS: how a fault on paged memory reaches the pager, and how a signal of ours that is not for us reaches the program.
+//! SIGBUS: how a fault on paged memory reaches the pager, and how other signals that our handlers get reach the program.
 //!
 //! Installed by the constructor; runs on an alternate stack of each worker.
 //!
@@ -19,10 +19,10 @@ use crate::state;
 /// Bytes of an alternate signal stack.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
-/// The program's own handlers for the signals that are ours (0: default), and whether they take three arguments.
+/// The program's own handlers for the signals that we handle (0: default), and whether they take three arguments.
 static PROGRAM: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
 
-/// Where that of a signal is; none if the signal is the program's alone.
+/// The entry of a signal's handler; `None` if we do not handle the signal.
 fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
     match signal {
         libc::SIGBUS if state::pager().is_some() => Some(&PROGRAM[0]),
@@ -32,7 +32,7 @@ fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
     }
 }
 
-/// Does a handler of ours stand before the program's?
+/// Whether a handler of ours stands in front of the program's.
 pub(crate) fn is_ours(signal: c_int) -> bool {
     program(signal).is_some()
 }
@@ -87,7 +87,7 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
                     crate::journal::touched(address, fault.write, ip);
                 }
             }
-            // What waits is handled when this returns, and then the access is made once more.
+            // The waiting signal is handled when this returns; then the access is made again.
             Err(FaultError::Interrupted) => {}
             Err(FaultError::NotOurs) => pass_on(signal, info, context),
             Err(e) => end(e),
@@ -99,12 +99,12 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
 /// Hands a signal that is not for us to the program.
 ///
 /// # Safety
-/// In a handler, with its arguments.
+/// Called in a handler, with its arguments.
 pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let (handler, flags) = program_handler(signal);
     match handler {
         libc::SIG_DFL => {
-            // SAFETY: the default action, then the access again: the kernel ends the process as without us.
+            // SAFETY: sets the default action; the access is then made again, and the kernel ends the process as without us.
             unsafe {
                 let mut default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
                 default.sa_sigaction = libc::SIG_DFL;
@@ -137,7 +137,7 @@ struct KernelAction {
     mask: u64,
 }
 
-/// Sets a signal's action past any interposed `sigaction`.
+/// Sets a signal's action by the kernel, past any interposed `sigaction`.
 pub(crate) fn real_sigaction(signal: c_int, action: &libc::sigaction) {
     let k = KernelAction {
         handler: action.sa_sigaction,
@@ -152,17 +152,17 @@ pub(crate) fn real_sigaction(signal: c_int, action: &libc::sigaction) {
     };
 }
 
-/// Has the program's handler of `signal` run on the alternate stack.
+/// Makes the program's handler of `signal` run on the alternate stack.
 pub(crate) fn put_on_stack(signal: c_int) {
-    // As `KernelAction`: handler, flags, restorer, mask.
+    // The words of `KernelAction`: handler, flags, restorer, mask.
     let mut words = [0u64; 4];
     let (at, number) = (words.as_mut_ptr() as usize, signal as usize);
-    // SAFETY: the kernel's structure, eight mask bytes; what it was, with one flag more.
+    // SAFETY: the kernel's structure with eight mask bytes; the action is set back with one flag more.
     unsafe {
         if sys::syscall(libc::SYS_rt_sigaction, [number, 0, at, 8, 0, 0]).is_ok()
             && ![libc::SIG_DFL, libc::SIG_IGN].contains(&(words[0] as usize))
         {
-            // The kernel reads it, which the compiler does not see.
+            // The kernel reads the word, which the compiler does not see.
             (&raw mut words[1]).write_volatile(words[1] | libc::SA_ONSTACK as u64);
             let _ = sys::syscall(libc::SYS_rt_sigaction, [number, at, 0, 8, 0, 0]);
         }
@@ -171,27 +171,27 @@ pub(crate) fn put_on_stack(signal: c_int) {
 
 const SA_RESTORER: u64 = 0x0400_0000;
 
-/// Where a handler returns to.
+/// The function that a handler returns to.
 #[unsafe(naked)]
 unsafe extern "C" fn restore_frame() {
     core::arch::naked_asm!("mov eax, 15", "syscall")
 }
 
-/// Takes SIGBUS for the pager.
+/// Sets our handler of SIGBUS.
 pub(crate) fn install() {
     // SAFETY: sigaction is plain data.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = on_sigbus as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // While a fault is handled no handler of the program may run: it could fault itself.
+    // While a fault is handled no handler of the program may run, as it could fault itself.
     // SAFETY: a valid set.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
     real_sigaction(libc::SIGBUS, &action);
 }
 
-/// The same in a program that runs already: what it wants done with SIGBUS is kept.
+/// Sets our handler of SIGBUS in a program that runs already, and keeps the program's action.
 pub(super) fn adopt() {
-    // As `KernelAction`: handler, flags, restorer, mask.
+    // The words of `KernelAction`: handler, flags, restorer, mask.
     let mut words = [0u64; 4];
     let at = words.as_mut_ptr() as usize;
     // SAFETY: the kernel's structure, eight mask bytes.
@@ -204,7 +204,7 @@ pub(super) fn adopt() {
     install();
 }
 
-/// SIGBUS is the program's own again: nothing of this process is paged any longer.
+/// Gives SIGBUS back to the program, in a process in which nothing is paged any longer.
 pub(super) fn give_back() {
     let (handler, flags) = program_handler(libc::SIGBUS);
     // SAFETY: sigaction is plain data.
@@ -218,12 +218,12 @@ pub(super) fn give_back() {
 pub(crate) fn use_stack(at: usize) {
     sys::in_core_files(at, STACK_BYTES, true);
     let stack = libc::stack_t { ss_sp: at as *mut c_void, ss_flags: 0, ss_size: STACK_BYTES };
-    // SAFETY: the memory is the caller's, for ever.
+    // SAFETY: the caller gives the memory up for ever.
     let _ =
         unsafe { sys::syscall(libc::SYS_sigaltstack, [std::ptr::from_ref(&stack) as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Remembers what the program wants done with a signal that is ours; returns what it wanted before.
+/// Records the program's action for a signal that we handle; returns the one before.
 pub(crate) fn set_program_handler(signal: c_int, handler: usize, flags: c_int) -> (usize, c_int) {
     let before = program_handler(signal);
     if let Some([place, place_of_flags]) = program(signal) {
@@ -233,7 +233,7 @@ pub(crate) fn set_program_handler(signal: c_int, handler: usize, flags: c_int) -
     before
 }
 
-/// What the program wants done with it.
+/// The program's action for a signal that we handle.
 pub(crate) fn program_handler(signal: c_int) -> (usize, c_int) {
     let get = |place: &AtomicUsize| place.load(Ordering::Relaxed);
     program(signal).map_or((libc::SIG_DFL, 0), |[handler, flags]| (get(handler), get(flags) as c_int))

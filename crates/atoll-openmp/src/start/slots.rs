@@ -1,8 +1,8 @@
-//! Slots: stretches of shared memory in which threads have their stacks, at addresses that are unique among all processes and nodes.
+//! Slots: stretches of shared memory for threads' stacks, at addresses that are unique among all processes and nodes.
 //!
-//! A slot holds a thread's stack, with its thread-local storage at the upper end, where glibc puts it; below the stack a guard;
-//! below the guard the stack on which the thread handles signals; and at the lower end the stack on which a worker's process
-//! begins. `process` takes slots for workers, `threads` for the program's own threads. In a segment a slot is one of the segment's large blocks.
+//! A slot holds, from its upper end down, a thread's thread-local storage, where glibc puts it, the thread's stack, a guard,
+//! the stack on which the thread handles signals, and the stack on which a worker's process begins. `process` takes slots for
+//! workers, `threads` for the program's own threads. In a segment a slot is one of the segment's large blocks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,20 +15,20 @@ use crate::state::SignalsBlocked;
 
 /// Bytes of the stack on which a worker's process begins, at the slot's lower end.
 pub(super) const BOOT_BYTES: usize = 128 << 10;
-/// Where the stack for signals begins in a slot.
+/// The offset in a slot of the stack for signals.
 const ALTERNATE: usize = 1 << 20;
-/// Where the guard begins in a slot, and the stack proper.
+/// The offset in a slot of the guard, which is followed by the stack proper.
 const GUARD: usize = ALTERNATE + signal::STACK_BYTES;
 const STACK: usize = 2 << 20;
 
-/// Slots are powers of two of bytes from here on: address space only.
+/// The power of two of the smallest slot's bytes; larger slots are powers of two, too, which costs address space only.
 const LEAST_SHIFT: u32 = 24;
 const SHIFTS: usize = 24;
 
-/// Stacks hold code: the program's executable says so.
+/// Whether stacks may hold code, as the program's executable says.
 static EXECUTABLE: AtomicBool = AtomicBool::new(false);
 
-/// Addresses of slots, by size, that nobody has.
+/// The addresses of free slots, by size.
 struct Free {
     next: usize,
     by_shift: [Vec<usize>; SHIFTS],
@@ -40,18 +40,18 @@ static FREE: Spin<Free> = Spin::new(Free { next: 0, by_shift: [const { Vec::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     start: usize,
-    /// Bytes in use: what comes before the stack, and the stack.
+    /// The bytes in use: all that comes before the stack, and the stack.
     bytes: usize,
 }
 
 impl Slot {
-    /// A slot whose stack has `stack_bytes` besides thread-local storage; `None` where there is no room.
+    /// Takes a slot whose stack has `stack_bytes` besides thread-local storage; `None` where there is no room.
     pub(crate) fn take(stack_bytes: usize) -> Option<Slot> {
         let stack = stack_bytes.checked_add(tls_bytes())?.checked_next_multiple_of(4096)?;
         Slot::with_bytes(STACK.checked_add(stack)?)
     }
 
-    /// A slot without a stack of its own, for a thread that brings one.
+    /// Takes a slot without a stack of its own, for a thread that brings one.
     pub(crate) fn without_stack() -> Option<Slot> {
         Slot::with_bytes(STACK)
     }
@@ -76,7 +76,7 @@ impl Slot {
         Some(start)
     }
 
-    /// The thread has ended: somebody else may have the slot.
+    /// Frees the slot of a thread that has ended.
     pub(crate) fn give_back(self) {
         if segment::is_on() {
             large::free(self.start);
@@ -94,20 +94,20 @@ impl Slot {
         self.start + BOOT_BYTES
     }
 
-    /// Where the thread handles signals: [`signal::STACK_BYTES`] from here on.
+    /// The address of the thread's signal stack of [`signal::STACK_BYTES`].
     pub(crate) fn alternate(self) -> usize {
         self.start + ALTERNATE
     }
 
-    /// The stack proper: address and bytes, whole pages.
+    /// The stack proper: address and bytes, in whole pages.
     pub(crate) fn stack(self) -> (usize, usize) {
         (self.start + STACK, self.bytes - STACK)
     }
 
-    /// Gives the pages of guard and stack the protection that a thread of the calling process needs. It makes system calls only.
+    /// Gives the pages of guard and stack the protection that a thread of the calling process needs. Makes system calls only.
     pub(crate) fn protect(self) {
         let (stack, bytes) = self.stack();
-        // Every page of a segment is entered into page tables before it is used, a guard's too.
+        // Every page of a segment is entered in page tables before it is used, a guard's too.
         if !segment::is_on() {
             protect(self.start + GUARD, STACK - GUARD, libc::PROT_NONE);
         }
@@ -117,20 +117,20 @@ impl Slot {
     }
 }
 
-/// The program keeps code on its stacks, which the main stack's protection shows: all stacks are executable from now on, the
-/// main stack at `start..end` among them, which was moved.
+/// Makes all stacks executable from now on, the moved main stack at `start..end` among them. Called when the main stack's
+/// protection shows that the program keeps code on its stacks.
 pub(crate) fn make_executable(start: usize, end: usize) {
     EXECUTABLE.store(true, Ordering::Relaxed);
     protect(start, end - start, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
 }
 
 fn protect(at: usize, len: usize, prot: i32) {
-    // SAFETY: stacks of this runtime's, whose users expect this protection. Refused, it is missing: a stack that overflows
-    // meets no guard, code on a stack ends the program by SIGSEGV.
+    // SAFETY: stacks of this runtime's, whose users expect this protection. If it is refused, a stack that overflows meets no
+    // guard, and code on a stack ends the program by SIGSEGV.
     let _ = unsafe { sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]) };
 }
 
-/// Static thread-local storage that a thread's stack must hold besides the stack proper, and what glibc keeps of it.
+/// The bytes that a thread's stack must hold besides the stack proper: static thread-local storage, and glibc's own data.
 fn tls_bytes() -> usize {
     // SAFETY: the symbol, where glibc has it, takes attributes and returns bytes.
     unsafe {

@@ -1,9 +1,9 @@
-//! SIGSEGV on several nodes: memory that only another node has.
+//! SIGSEGV on several nodes, from touching memory that only another node has.
 //!
-//! Most of what a program shares is paged and kept coherent; workers' stacks, and the blocks that libc takes for itself, are
-//! not, and are mapped nowhere but on their own node (`heap::place`). Who uses such memory elsewhere ends with a sentence
-//! that says so. Files that the program mapped on another node are mapped here (`atoll_nodes::files`). Any other SIGSEGV is the
-//! program's own.
+//! Most memory that a program shares is paged and kept coherent. Workers' stacks, and the blocks that libc allocates for
+//! itself, are not, and are mapped only on their own node (`heap::place`). A program that touches such memory on another node
+//! ends with a message that says so. Files that the program mapped on another node are mapped here (`nodes::files`). Any other
+//! SIGSEGV is the program's own.
 //!
 //! Rules: no allocation, no locks, no arena access, no printing unless the program ends.
 
@@ -20,7 +20,7 @@ use crate::wrap::replay;
 use atoll_memory::ending::Text;
 use atoll_nodes::files::{self, Fetched};
 
-/// The node that memory at `address` belongs to, and what it is.
+/// The node that memory at `address` belongs to, and a description of the memory.
 fn owner(address: usize, nodes: u32) -> Option<(usize, &'static str)> {
     let areas = [
         (
@@ -36,7 +36,7 @@ fn owner(address: usize, nodes: u32) -> Option<(usize, &'static str)> {
     })
 }
 
-/// Has this worker mapped what lies at `address`, as another worker or node has it?
+/// Maps the memory at `address` in this worker if another worker or node has it mapped; returns whether it did.
 fn is_mapped_elsewhere(address: usize) -> bool {
     let was_behind = replay::is_behind();
     if !was_behind {
@@ -44,7 +44,7 @@ fn is_mapped_elsewhere(address: usize) -> bool {
             Fetched::Here if replay::is_behind() => {}
             Fetched::NotHere(owner) => {
                 let mut text = Text::new();
-                // It cuts what does not fit.
+                // The write cuts a text that does not fit.
                 let _ = write!(
                     text,
                     "a file that node {owner} has mapped (at {address:#x}) is used on another machine, or by a user who may not \
@@ -71,7 +71,7 @@ unsafe extern "C" fn on_sigsegv(signal: c_int, info: *mut libc::siginfo_t, conte
         && owner != node as usize
     {
         let mut text = Text::new();
-        // It cuts what does not fit.
+        // The write cuts a text that does not fit.
         let _ = write!(
             text,
             "a worker of node {node} uses memory at {address:#x} that only node {owner} has ({what}): run this program \
@@ -79,11 +79,11 @@ unsafe extern "C" fn on_sigsegv(signal: c_int, info: *mut libc::siginfo_t, conte
         );
         state::give_up(EXIT_SETUP, text.as_str());
     }
-    // SAFETY: this handler's arguments.
+    // SAFETY: the arguments of this handler.
     unsafe { pass_on(signal, info, context) };
 }
 
-/// Takes SIGSEGV.
+/// Sets our handler of SIGSEGV.
 pub(super) fn install() {
     // SAFETY: sigaction is plain data.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };

@@ -1,9 +1,10 @@
-//! Programs without OpenMP, as Python, R and servers are: managed from the moment on at which they need memory that counts.
+//! Programs without OpenMP, such as Python, R and servers: managed from the moment at which they need much memory.
 //!
-//! `constructor` has a process watched that has no OpenMP at its start, or OpenMP in libraries alone and calls of `fork` (`imports`). What comes first in a run is often a shell, `env` or a script's
-//! little helper, so nobody is taken for the program before it asks for memory: then the heap, the arena and the pager are set up, and
-//! what the process asks for from then on is paged. Its threads share one page table, and an OpenMP runtime that it loads later is ours
-//! (`omp`), whose workers are threads, too. `forked` has what becomes of processes that it forks.
+//! `constructor` has a process watched that has no OpenMP at its start, or has it in libraries only and calls `fork`
+//! (`imports`). The first process of a run is often a shell, `env` or a small helper of a script, so none is taken for the
+//! program before it asks for memory. Then the heap, the arena and the pager are set up, and what the process asks for from
+//! then on is paged. Its threads share one page table. An OpenMP runtime that it loads later is ours (`omp`), whose workers are
+//! threads, too. `forked` handles processes that it forks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -16,43 +17,44 @@ use super::share::PinnedFile;
 use super::{constructor, forked, objects, process, signal};
 use crate::{heap, state, wrap};
 
-/// Nothing is to happen here: no limit, a program of OpenMP, a process that is left as it is.
+/// The process is not watched: there is no limit, or it is an OpenMP program, or one that is left alone.
 const NOT: u32 = 0;
-/// The process has not needed memory yet.
+/// The process has not needed much memory yet.
 const WATCHED: u32 = 1;
-/// One of its threads has it managed now.
+/// One of its threads is making it managed.
 const STARTING: u32 = 2;
-/// It is managed.
+/// The process is managed.
 const TAKEN: u32 = 3;
 
 static STATE: AtomicU32 = AtomicU32::new(NOT);
 static HEAP_PRIVATE: AtomicBool = AtomicBool::new(false);
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A thread has the process looked at when it has asked for this many bytes.
+/// The bytes that a thread asks for between two looks at the process's memory.
 const STEP: usize = 256 << 10;
-/// A process is taken over when it has an eighth of near memory in use, but not before it has the first, and not after the second.
+/// The bounds in bytes of the memory in use at which a process is taken over: an eighth of near memory, but no less than
+/// `LEAST` and no more than the value below.
 const LEAST: u64 = 8 << 20;
 const MOST: u64 = 64 << 20;
-/// Who reserves this many bytes at once without any use of them yet hands them out itself, as Java and JavaScript do.
+/// A process that reserves this many bytes of unused addresses at once hands them out itself, as Java and JavaScript do.
 const RESERVED: usize = 1 << 30;
-/// The same if it chooses the place, too.
+/// The least number of bytes of such a reservation if the process also chooses the address.
 const CHOSEN: usize = 128 << 10;
 
 thread_local! {
-    /// Bytes that the thread has asked for since the last look.
+    /// Bytes that the thread has asked for since its last look.
     static SINCE: Cell<usize> = const { Cell::new(0) };
-    /// Is it the thread that has the process managed?
+    /// Whether this thread is the one that makes the process managed.
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Are programs managed that have no OpenMP: is there a limit, on one node, and memory that is paged?
+/// Whether programs without OpenMP are managed in this run: there is a limit, one node, and memory that is paged.
 pub(super) fn applies(control: &Control) -> bool {
     let s = &control.settings;
     s.near_bytes != u64::MAX && !s.several_nodes() && !s.segment.is_on()
 }
 
-/// This process has no OpenMP. With a limit it is watched from now on; the control block is behind `fd`.
+/// Watches this process, which has no OpenMP, if there is a limit; the control block is behind `fd`.
 pub(super) fn watch(fd: i32) {
     let Some(control) = Control::map(fd) else { return };
     if !applies(control) || control.program.load(Ordering::Relaxed) != 0 {
@@ -64,30 +66,30 @@ pub(super) fn watch(fd: i32) {
     STATE.store(WATCHED, Ordering::Release);
 }
 
-/// Is the process one that may be managed later?
+/// Whether the process may be managed later.
 #[inline]
 pub(crate) fn is_watched() -> bool {
     matches!(STATE.load(Ordering::Relaxed), WATCHED | STARTING)
 }
 
-/// Is it managed although it had no OpenMP at its start?
+/// Whether the process is managed although it had no OpenMP at its start.
 #[inline]
 pub(crate) fn is_taken() -> bool {
     STATE.load(Ordering::Relaxed) == TAKEN
 }
 
-/// This is a process that a managed one forked: it goes on by itself.
+/// Stops managing, in a process that a managed one forked.
 pub(super) fn leave() {
     STATE.store(NOT, Ordering::Relaxed);
     state::set_first_without_number(false);
 }
 
-/// This is a process that was forked: the thread that had its parent managed at that moment is not here.
+/// Corrects the state in a forked process, which lacks the thread that was making its parent managed.
 pub(super) fn stop_starting() {
     let _ = STATE.compare_exchange(STARTING, NOT, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Is the heap private memory of this process, as it is of one that was taken over and of those that it forks?
+/// Whether the heap is private memory of this process, as in a process that was taken over and in those that it forks.
 #[inline]
 pub(crate) fn is_heap_private() -> bool {
     HEAP_PRIVATE.load(Ordering::Relaxed)
@@ -103,8 +105,8 @@ pub(crate) fn asked(size: usize, caller: usize) {
     }
 }
 
-/// Another thread has the process managed at this moment: what is large waits, to be paged. Not for ever, as the calling thread may
-/// hold a lock of libc's that the other one needs.
+/// Waits a while for the thread that is making the process managed, so that a large block can be paged. The wait is limited, as
+/// the calling thread may hold a lock of libc's that the other one needs.
 #[cold]
 fn wait() {
     const NAP_NS: i64 = 200_000;
@@ -117,7 +119,7 @@ fn wait() {
     }
 }
 
-/// The program reserves `size` bytes of addresses; `chosen`: where it wants them.
+/// Notes that the program reserves `size` bytes of addresses; `chosen` if it chooses the address.
 pub(crate) fn reserved(size: usize, chosen: bool) {
     let least = if chosen { CHOSEN } else { RESERVED };
     if size < least || STATE.compare_exchange(WATCHED, NOT, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -168,7 +170,7 @@ fn take(control: &'static Control) {
         STATE.store(NOT, Ordering::Release);
         return say(
             control,
-            "needs memory, too, and is left alone: one program a run, and --near is not applied to it",
+            "needs memory, too, and is left alone, as atoll manages one program a run: --near is not applied to it",
         );
     }
     if let Some(why) = missing(control) {
@@ -196,7 +198,7 @@ fn take(control: &'static Control) {
     ));
 }
 
-/// What is needed and not there, told before anything was changed.
+/// Why the process cannot be managed, found before anything is changed; `None` if it can.
 fn missing(control: &Control) -> Option<String> {
     match constructor::open_faults(control) {
         Err(why) => return Some(why),
@@ -204,7 +206,7 @@ fn missing(control: &Control) -> Option<String> {
     }
     let taken = layout::ALL.iter().find(|(start, bytes)| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: NOREPLACE: nothing that exists is touched. What was mapped is unmapped at once.
+        // SAFETY: NOREPLACE: no existing mapping is touched. The test mapping is unmapped at once.
         unsafe {
             let mapped = sys::mmap(*start, *bytes, libc::PROT_NONE, flags, -1, 0);
             if let Ok(at) = mapped {
@@ -221,22 +223,22 @@ fn name() -> String {
     name.trim_end().to_owned()
 }
 
-/// Says something of this process, once a run.
+/// Prints `what` about this process, once a run. Ends the process under `--require`.
 fn say(control: &Control, what: &str) {
     let me = std::process::id() as i32;
     if control.late.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         sys::complain(&format!("atoll: {} (process {me}) {what}\n", name()));
     }
     if control.settings.require != 0 {
-        sys::complain("atoll: --require: so it is ended\n");
+        sys::complain("atoll: --require is given, so it is ended\n");
         control.failure.store(EXIT_SETUP, Ordering::Release);
         // SAFETY: ends the process.
         unsafe { libc::_exit(EXIT_SETUP) };
     }
 }
 
-/// What the constructor does for a program of OpenMP, as far as it is needed where nothing has to be moved: all of the process's
-/// threads are here.
+/// Sets up the process as the constructor does for an OpenMP program, without moving any memory: all of the process's threads
+/// are in it.
 fn set_up(control: &'static Control) -> Result<(), String> {
     let faults = constructor::open_faults(control)?;
     PinnedFile::none_but_private().map_err(|e| format!("cannot map memory at its place: {e}"))?;
@@ -260,7 +262,7 @@ fn set_up(control: &'static Control) -> Result<(), String> {
     state::set_first_without_number(true);
     state::manage(pager);
     STATE.store(TAKEN, Ordering::Release);
-    // The calling thread's number, which for the first thread is the first.
+    // The calling thread's executor, which is the first one's if the thread is the first.
     let index = state::executor_index();
     if index == 0 {
         wrap::keep_alternate_stack();

@@ -1,22 +1,23 @@
 //! glibc's list of threads whose stacks it was given, kept apart for each process.
 //!
-//! A worker's process begins as a copy of another one (`process`): with a copy of the list's head, whose members, the threads
-//! of the other process, lie in memory that both share. What glibc did to the list in the one would change the other's. So the
-//! first thing a new process does is to forget the members, as glibc itself does after `fork`.
+//! A worker's process begins as a copy of another one (`process`), with a copy of the list's head. The list's members, the
+//! threads of the other process, lie in memory that both share, so a change of the list in one process would damage the
+//! other's. Therefore a new process first forgets the members, as glibc itself does after `fork`.
 //!
-//! The head's place is told by what glibc keeps for debuggers (`nptl_db/structs.def`). Rules of [`forget`]: no libc.
+//! The head is found by what glibc keeps for debuggers (`nptl_db/structs.def`). Rules of [`forget`]: no libc.
 
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where the dynamic linker's data is this process's own: the lists of threads and their lock. Empty where that is not known.
+/// The range of the dynamic linker's data that is private to each process: the lists of threads and their lock. Empty if it is
+/// not known.
 pub(super) fn place() -> Range<usize> {
     let lists = LISTS.load(Ordering::Relaxed);
     if lists == 0 {
         return 0..0;
     }
-    // The list of the threads that glibc itself made stacks for comes right before.
+    // The list of threads with stacks of glibc's own comes right before this one.
     lists - size_of::<List>()..lists + size_of::<Lists>()
 }
 
@@ -27,7 +28,7 @@ struct List {
     previous: *mut List,
 }
 
-/// What follows the head in glibc's `_rtld_global`: stacks that are kept for later threads, and the lock of all these lists.
+/// The structure behind the head in glibc's `_rtld_global`: stacks kept for later threads, and the lock of all these lists.
 #[repr(C)]
 struct Lists {
     user: List,
@@ -37,17 +38,17 @@ struct Lists {
     lock: i32,
 }
 
-/// Where the lists are; 0: not known.
+/// The address of the lists; 0 if it is not known.
 static LISTS: AtomicUsize = AtomicUsize::new(0);
-/// Is what follows the head as this file thinks?
+/// Not 0 if the memory behind the head is laid out as this file expects.
 static WITH_LOCK: AtomicUsize = AtomicUsize::new(0);
 
 fn symbol(name: &CStr) -> usize {
-    // SAFETY: two strings; null where there is none.
+    // SAFETY: two strings; the result is null where there is no such symbol.
     unsafe { libc::dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), c"GLIBC_PRIVATE".as_ptr()) as usize }
 }
 
-/// Finds the lists. Before the program's first thread is made.
+/// Finds the lists, before the program's first thread is made.
 pub(super) fn find() {
     let (global, described) = (symbol(c"_rtld_global"), symbol(c"_thread_db_rtld_global__dl_stack_user"));
     if global == 0 || described == 0 {
@@ -74,7 +75,7 @@ pub(super) fn find() {
     }
 }
 
-/// The calling process is new, and its copy of the lists names another one's threads: none of them is here.
+/// Empties the calling process's copy of the lists, which name threads of the process it was cloned from.
 pub(super) fn forget() {
     let lists = LISTS.load(Ordering::Relaxed) as *mut Lists;
     if lists.is_null() {
@@ -84,7 +85,7 @@ pub(super) fn forget() {
     unsafe {
         (*lists).user = List { next: lists.cast(), previous: lists.cast() };
         if WITH_LOCK.load(Ordering::Relaxed) != 0 {
-            // Somebody may have held it at the moment of cloning, in the middle of a change.
+            // A thread may have held the lock at the moment of cloning, in the middle of a change.
             (*lists).in_flight = 0;
             (*lists).lock = 0;
         }

@@ -1,7 +1,8 @@
-//! Processes of the run that are not managed, and begin to use OpenMP all the same: a library that they load brings it.
+//! Processes of the run that are not managed and later use OpenMP all the same, by a library that they load.
 //!
-//! `constructor` leaves a process alone that has no OpenMP at its start, as Python has none, and keeps the control block's descriptor
-//! here; `omp` tells of its first call. Nobody else could say it then: the launcher sees only that no program is managed so far.
+//! `constructor` leaves a process alone that has no OpenMP at its start, such as Python, and keeps the control block's
+//! descriptor here; `omp` reports its first call. Only the process itself can tell: the launcher sees no more than that no
+//! program is managed so far.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -12,24 +13,24 @@ use super::{objects, take_over};
 
 static CONTROL: AtomicI32 = AtomicI32::new(-1);
 
-/// This process is left alone; the control block is behind `fd`.
+/// Leaves this process alone; the control block is behind `fd`.
 pub(super) fn leave_alone(fd: i32) {
     CONTROL.store(fd, Ordering::Relaxed);
 }
 
-/// A thread calls OpenMP for the first time.
+/// Tells the user, when a thread calls OpenMP for the first time, that the process is not managed.
 pub(crate) fn uses_openmp() {
-    // It needs no memory so far; when it does it is managed, this runtime with it.
+    // The process needs no memory so far; when it does it becomes managed, and this runtime with it.
     if take_over::is_watched() || take_over::is_taken() {
         return;
     }
     let fd = CONTROL.swap(-1, Ordering::Relaxed);
-    // The program may have closed the descriptor, or have another file there: then there is nobody to be told.
+    // The program may have closed the descriptor, or have another file there: then nobody can be told.
     if fd < 0 || !is_control(fd) {
         return;
     }
     let Some(control) = Control::map(fd) else { return };
-    // A library may ask for the number of threads though nothing brought OpenMP: it runs with threads of its own.
+    // A library may ask for the number of threads without any OpenMP runtime loaded: the process runs with threads of its own.
     if !objects::loaded().iter().any(objects::Object::is_openmp) {
         return CONTROL.store(fd, Ordering::Relaxed);
     }
@@ -55,7 +56,7 @@ pub(crate) fn uses_openmp() {
     }
 }
 
-/// Is the file behind `fd` one that `atoll run` made?
+/// Whether the file behind `fd` is one that `atoll run` made.
 fn is_control(fd: i32) -> bool {
     let link = std::fs::read_link(format!("/proc/self/fd/{fd}"));
     link.is_ok_and(|link| link.to_string_lossy().contains(MEMFD_NAME))

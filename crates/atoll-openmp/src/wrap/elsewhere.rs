@@ -1,9 +1,9 @@
 //! Files that the program opened on the origin, used by workers of another node of the same machine.
 //!
-//! Called by the wrappers of calls on descriptors. The low numbers of such a node are taken by descriptors that can do nothing;
-//! whoever uses one gets the origin's descriptor of that number, which shares its place in the file, until the next
-//! barrier: it may be another file after that. What workers of the node open themselves has higher numbers. The standard
-//! descriptors are each node's own until the program has others in their place.
+//! Called by the wrappers of calls on descriptors. On such a node the low descriptor numbers are taken by descriptors that can
+//! do nothing. A worker that uses one gets the origin's descriptor of that number, which shares its position in the file, until
+//! the next barrier, after which the number may mean another file. Files that workers of the node open themselves have higher
+//! numbers. The standard descriptors are each node's own until the program replaces them.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -13,17 +13,17 @@ use atoll_memory::sys;
 
 use crate::state::SignalsBlocked;
 
-/// Numbers that are the origin's.
+/// The number of low descriptor numbers that are the origin's.
 const NUMBERS: usize = 200;
 
 const OWN: u8 = 0;
-/// Stands for the origin's.
+/// The descriptor can do nothing; it stands for the origin's.
 const EMPTY: u8 = 1;
-/// Is the origin's.
+/// The descriptor is the origin's.
 const TAKEN: u8 = 2;
 
 static STATES: [AtomicU8; NUMBERS] = [const { AtomicU8::new(OWN) }; NUMBERS];
-/// A descriptor of the origin's process; below 0 on the origin, and where there is none.
+/// A descriptor of the origin's process; negative on the origin, and where there is none.
 static ORIGIN: AtomicI32 = AtomicI32::new(-1);
 /// A descriptor that can do nothing.
 static NOTHING: AtomicI32 = AtomicI32::new(-1);
@@ -36,10 +36,11 @@ fn call(number: i64, arguments: [usize; 3]) -> Option<c_int> {
     unsafe { sys::syscall(number, [a, b, c, 0, 0, 0]) }.ok().map(|result| result as c_int)
 }
 
-/// What the standard descriptors were when this was asked last: device and number of the file.
+/// The files behind the standard descriptors at the last check, as device and file number.
 static STANDARD: Spin<[Option<(u64, u64)>; 3]> = Spin::new([None; 3]);
 
-/// On the origin, before a region: which of the standard descriptors are other files than before the last one, bit by bit.
+/// The standard descriptors that are other files than before the last region, one bit each. Called on the origin before a
+/// region.
 pub(crate) fn replaced() -> u8 {
     let file = |fd: c_int| {
         let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
@@ -54,7 +55,7 @@ pub(crate) fn replaced() -> u8 {
     (0..3).filter(|fd| now[*fd] != before[*fd]).fold(0, |bits, fd| bits | 1 << fd)
 }
 
-/// On another node, before its part of a region: these of the standard descriptors are other files on the origin now, and here, too.
+/// Replaces the standard descriptors in `bits` by the origin's. Called on another node before its part of a region.
 pub(crate) fn replace(bits: u8) {
     let origin = ORIGIN.load(Ordering::Acquire);
     if bits == 0 || origin < 0 {
@@ -69,26 +70,26 @@ pub(crate) fn replace(bits: u8) {
     }
 }
 
-/// On the origin, before a region.
+/// Notes the origin's standard descriptors, before a region.
 pub(crate) fn begin() {
     replaced();
 }
 
-/// Other nodes may take this one's descriptors, where the kernel asks (Yama).
+/// Lets other nodes take this one's descriptors, where the kernel asks for such consent (Yama).
 pub(crate) fn allow() {
-    // SAFETY: no pointers. Refused where there is no such restriction.
+    // SAFETY: no pointers. Refused where the kernel has no such restriction.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
-/// On another node: its standard input is nothing, and not the origin's.
+/// Whether standard input on another node is empty, instead of the origin's.
 static NO_INPUT: AtomicBool = AtomicBool::new(false);
 
-/// On another node, before [`prepare`].
+/// Makes standard input empty. Called on another node before [`prepare`].
 pub(crate) fn without_input() {
     NO_INPUT.store(true, Ordering::Relaxed);
 }
 
-/// On another node, whose origin is process `origin`: keeps the low numbers for its descriptors.
+/// Reserves the low descriptor numbers, on another node whose origin is process `origin`.
 pub(crate) fn prepare(origin: i32) {
     let Some(process) = call(libc::SYS_pidfd_open, [origin as usize, 0, 0]) else { return };
     let flags = (libc::O_PATH | libc::O_CLOEXEC) as usize;
@@ -99,7 +100,7 @@ pub(crate) fn prepare(origin: i32) {
         moved
     };
     let (Some(process), Some(nothing)) = (high(process), high(nothing)) else { return };
-    // Standard input is the origin's: what its streams have read is not here, but nothing is read twice.
+    // Standard input is the origin's. What the origin's streams have read is missing here, but nothing is read twice.
     if let Some(input) = call(libc::SYS_pidfd_getfd, [process as usize, 0, 0]) {
         let _ = call(libc::SYS_dup3, [input as usize, 0, 0]);
         let _ = call(libc::SYS_close, [input as usize, 0, 0]);
@@ -116,7 +117,7 @@ pub(crate) fn prepare(origin: i32) {
     ORIGIN.store(process, Ordering::Release);
 }
 
-/// Takes descriptor `fd` from the origin if it is one of the origin's that is not here.
+/// Takes descriptor `fd` from the origin if it is one of the origin's that is not here yet.
 #[inline]
 pub(super) fn have(fd: usize) {
     if STATES.get(fd as u32 as usize).is_some_and(|state| state.load(Ordering::Acquire) == EMPTY) {
@@ -138,7 +139,7 @@ fn take(fd: usize) {
     if STATES[fd].load(Ordering::Relaxed) != EMPTY {
         return;
     }
-    // The origin has none of this number, or it may not be taken: the call that follows fails with EBADF.
+    // The origin has none of this number, or it may not be taken: the call that follows then fails with EBADF.
     let Some(taken) = call(libc::SYS_pidfd_getfd, [origin as usize, fd, 0]) else { return };
     if call(libc::SYS_dup3, [taken as usize, fd, libc::O_CLOEXEC as usize]).is_some() {
         ANY.store(true, Ordering::Relaxed);
@@ -148,7 +149,8 @@ fn take(fd: usize) {
     let _ = call(libc::SYS_close, [taken as usize, 0, 0]);
 }
 
-/// At a barrier, where all of the node's workers wait: from now on the origin's numbers may mean other files.
+/// Forgets the origin's descriptors, whose numbers may mean other files from now on. Called at a barrier, where all of the
+/// node's workers wait.
 pub(crate) fn forget() {
     if !ANY.load(Ordering::Relaxed) {
         return;

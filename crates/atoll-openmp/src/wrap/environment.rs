@@ -1,7 +1,7 @@
 //! The environment, common to all workers.
 //!
-//! `environ` is libc's private variable, what it points to lies in shared memory. Whoever changes it publishes the
-//! pointer; whoever reads it looks first whether a newer one was published.
+//! `environ` is libc's private variable, but it points to shared memory. A worker that changes it publishes the pointer; a
+//! worker that reads it first checks whether a newer one was published.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
@@ -22,13 +22,14 @@ thread_local! {
     static SEEN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// In the constructor, which runs before libc's own: what libc will set its variable to, for libraries that are loaded then.
+/// Sets libc's variable to what libc will set it to. Called in the constructor, which runs before libc's own, for libraries
+/// that are loaded then.
 pub(crate) fn begin(environment: usize) {
     // SAFETY: the process's environment, and nobody else runs yet.
     unsafe { environ = environment };
 }
 
-/// Takes over what another worker published.
+/// Takes over the environment that another worker published.
 #[inline]
 fn catch_up() {
     // Acquire: pairs with the Release in `change`.
@@ -58,10 +59,10 @@ fn change<R>(f: impl FnOnce() -> R) -> R {
 
 macro_rules! readers {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(name: *const c_char) -> *mut c_char {
             let call = real!(stringify!($name), unsafe extern "C" fn(*const c_char) -> *mut c_char);
@@ -79,7 +80,7 @@ readers! { getenv secure_getenv }
 /// `setenv`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, over: c_int) -> c_int {
     let call = real!("setenv", unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int);
@@ -89,10 +90,10 @@ pub(super) unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char
 
 macro_rules! changers {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(entry: *mut c_char) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(*mut c_char) -> c_int);

@@ -1,8 +1,9 @@
-//! Streams that another node has opened: what a program does with them is done there (`atoll_nodes::calls`).
+//! Streams that another node has opened: the program's calls on them are carried out there (`nodes::calls`).
 //!
-//! A FILE, its buffer and its lock are libc's, and lie on the node that opened it; its address tells which. `stdin` is the origin's
-//! on all nodes; `stdout` and `stderr` are each node's own. `stdio` asks here first. Formatted input reads a stream
-//! of this node's that has no buffer and asks the other node for every byte, whose thread holds the stream's lock meanwhile.
+//! A FILE, its buffer and its lock are libc's, and lie on the node that opened it, which its address tells. `stdin` is the
+//! origin's on all nodes; `stdout` and `stderr` are each node's own. `stdio` asks here first. Formatted input reads an
+//! unbuffered stream of this node's, which asks the other node for every byte; a thread there holds the stream's lock
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -14,7 +15,7 @@ use super::{stdio, stream_calls, stream_lock, travel};
 use crate::state::SignalsBlocked;
 use atoll_nodes::{ORIGIN, calls};
 
-/// What is done with a stream.
+/// The operations on a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 enum Do {
@@ -55,10 +56,10 @@ const ALL: [Do; 16] = [
     Do::Unlock,
 ];
 
-/// Bytes of one message at most.
+/// The most bytes of one message.
 const TOGETHER: usize = 256 << 10;
 
-/// A stream of another node's.
+/// A stream that another node has opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Far {
     node: u32,
@@ -97,17 +98,17 @@ impl Far {
         self.call(what, words, &[]).result as c_int
     }
 
-    /// Reads up to `len` bytes to `to`; returns how many.
+    /// Reads up to `len` bytes to `to`; returns their number.
     ///
     /// # Safety
-    /// Room for them.
+    /// There is room for `len` bytes at `to`.
     pub(super) unsafe fn read(self, to: usize, len: usize) -> usize {
         let mut done = 0;
         while done < len {
             let wanted = (len - done).min(TOGETHER);
             let bytes = self.call(Do::Read, [wanted as u64, 0], &[]).bytes;
             let n = bytes.len().min(wanted);
-            // SAFETY: by the caller.
+            // SAFETY: the caller's promise.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (to + done) as *mut u8, n) };
             done += n;
             if n < wanted {
@@ -117,15 +118,15 @@ impl Far {
         done
     }
 
-    /// Writes `len` bytes from `from`; returns how many were.
+    /// Writes `len` bytes from `from`; returns the number written.
     ///
     /// # Safety
-    /// They are there.
+    /// There are `len` bytes at `from`.
     pub(super) unsafe fn write(self, from: usize, len: usize) -> usize {
         let mut done = 0;
         while done < len {
             let part = (len - done).min(TOGETHER);
-            // SAFETY: by the caller.
+            // SAFETY: the caller's promise.
             let bytes = unsafe { std::slice::from_raw_parts((from + done) as *const u8, part) };
             let n = (self.call(Do::Write, [0, 0], bytes).result as usize).min(part);
             done += n;
@@ -150,7 +151,7 @@ impl Far {
         self.int(Do::Unread, [c as u64, 0])
     }
 
-    /// A line, with what ends it, of `most` bytes at most.
+    /// Reads a line with its delimiter, of at most `most` bytes.
     fn line(self, end: u8, most: usize) -> Vec<u8> {
         self.call(Do::Line, [end.into(), most as u64], &[]).bytes
     }
@@ -158,7 +159,7 @@ impl Far {
     /// `fgets`.
     ///
     /// # Safety
-    /// Room for `n` bytes.
+    /// There is room for `n` bytes at `to`.
     pub(super) unsafe fn gets(self, to: usize, n: usize) -> usize {
         let n = n as c_int;
         if n < 1 {
@@ -168,7 +169,7 @@ impl Far {
         if bytes.is_empty() && n > 1 {
             return 0;
         }
-        // SAFETY: by the caller; with the zero behind it no more than `n`.
+        // SAFETY: the caller's promise; with the zero behind them the bytes are at most `n`.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len());
             ((to + bytes.len()) as *mut u8).write(0);
@@ -179,7 +180,7 @@ impl Far {
     /// `getdelim`.
     ///
     /// # Safety
-    /// As libc's.
+    /// The same as for libc's function.
     pub(super) unsafe fn getdelim(self, to: usize, n: usize, end: usize) -> isize {
         let bytes = self.line(end as u8, usize::MAX);
         if bytes.is_empty() {
@@ -239,18 +240,18 @@ impl Far {
         self.int(Do::Number, [0; 2])
     }
 
-    /// Takes the stream's lock: a thread of its node holds it for this worker, and does what it does meanwhile.
+    /// Takes the stream's lock: a thread of its node holds it for this worker, and carries out the worker's calls meanwhile.
     pub(super) fn lock(self) {
         self.call_of([calls::HOLD, Do::Lock as u64, self.file as u64, 0], &[]);
     }
 
-    /// Gives it back.
+    /// Frees the stream's lock.
     pub(super) fn unlock(self) {
         self.call_of([calls::LET_GO, Do::Unlock as u64, self.file as u64, 0], &[]);
     }
 }
 
-/// Does for another node what it wants done with a stream of this one.
+/// Carries out another node's call on a stream of this node.
 pub(crate) fn carry_out(words: [u64; 4], bytes: &[u8]) -> calls::Reply {
     let [what, file, a, b] = words;
     let (file, mut reply) = (file as usize, calls::Reply::default());
@@ -299,13 +300,13 @@ pub(crate) fn carry_out(words: [u64; 4], bytes: &[u8]) -> calls::Reply {
     reply
 }
 
-/// A line of a stream of this node's.
+/// Reads a line of a stream of this node's.
 ///
 /// # Safety
-/// An open stream.
+/// `file` is an open stream.
 unsafe fn line(file: usize, end: c_int, most: usize) -> Vec<u8> {
     let mut line = Vec::new();
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         stream_lock::flockfile(file);
         while line.len() < most {
@@ -337,21 +338,21 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn read(cookie: *mut c_void, to: *mut c_char, len: usize) -> isize {
-    // SAFETY: libc's room.
+    // SAFETY: libc passes the room.
     of(cookie as usize).map_or(-1, |far| unsafe { far.read(to as usize, len) as isize })
 }
 
-/// This node's streams without buffers, by the streams that they read.
+/// This node's unbuffered streams, by the streams that they read.
 static READERS: Spin<BTreeMap<usize, usize>> = Spin::new(BTreeMap::new());
 
-/// For `variadic.c`: what is to be read in the stream's place, with the lock taken.
+/// Returns the stream to read in place of `file`, with its lock taken; for `variadic.c`.
 ///
 /// # Safety
 /// `file` is an open stream.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn atoll_begin_input(file: usize) -> usize {
     let Some(far) = of(file) else {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         unsafe { stream_lock::take_lock(file) };
         return file;
     };
@@ -362,7 +363,7 @@ unsafe extern "C" fn atoll_begin_input(file: usize) -> usize {
     };
     let reader = known.unwrap_or_else(|| {
         let functions = Functions { read: Some(read), write: None, seek: 0, close: 0 };
-        // SAFETY: the cookie is an address, the functions live for ever; the stream is new.
+        // SAFETY: the cookie is an address, the functions live for ever, and the stream is new.
         unsafe {
             let reader = stdio::opened(fopencookie(file as *mut c_void, c"r".as_ptr(), functions));
             stdio::setvbuf(reader, 0, libc::_IONBF, 0);
@@ -376,10 +377,10 @@ unsafe extern "C" fn atoll_begin_input(file: usize) -> usize {
     reader
 }
 
-/// For `variadic.c`: the input is over that [`atoll_begin_input`] began.
+/// Ends the input that [`atoll_begin_input`] began; for `variadic.c`.
 ///
 /// # Safety
-/// Its argument and its result.
+/// The arguments are the argument and the result of [`atoll_begin_input`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn atoll_end_input(file: usize, reader: usize) {
     /// Offsets of a FILE's `_IO_read_ptr` and `_IO_read_end`.
@@ -394,7 +395,7 @@ unsafe extern "C" fn atoll_end_input(file: usize, reader: usize) {
                 at += 1;
             }
             real!("__fpurge", unsafe extern "C" fn(usize))(reader);
-            // What it saw of the other's end may change.
+            // The other stream may later get data after an end of file that was seen.
             real!("clearerr_unlocked", unsafe extern "C" fn(usize))(reader);
             for byte in unread.into_iter().rev() {
                 far.ungetc(byte.into());

@@ -1,7 +1,7 @@
 //! Reading and writing with buffers of any size that may lie in paged memory.
 //!
-//! Stands on `paged`. A buffer that is paged is transferred in pinned pieces; the results are those of the one
-//! call: short transfers end the loop, an error after progress is a short transfer, a datagram stays whole.
+//! Stands on `paged`. A paged buffer is transferred in pinned pieces, with the results of a single call: a short transfer ends
+//! the loop, an error after progress becomes a short transfer, and a datagram stays whole.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,14 +11,14 @@ use super::paged::{self, Bounce, Cut, Kind};
 
 type Fd = c_int;
 
-/// One wrapper for each name of a call on a single buffer: where the buffer is, and what of the arguments moves on
+/// Defines a wrapper for each name of a call on a single buffer: the position of the buffer, and the argument that advances
 /// with the pieces (`offset`).
 macro_rules! transfer {
     ($($cut:ident $name:ident ( $fd:ident, $buffer:ident, $len:ident $(, offset $offset:ident)? $(; $more:ident)* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($fd: usize, $buffer: usize, $len: usize $(, $offset: usize)? $(, $more: usize)*) -> isize {
             let call = real!(
@@ -57,10 +57,10 @@ fn set_errno(value: c_int) {
 
 const MSG_WAITALL: usize = libc::MSG_WAITALL as usize;
 
-/// `recv`: every piece is waited for only where all are.
+/// `recv`: waits for every piece only if the flags ask for all bytes.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn recv(fd: usize, buffer: usize, len: usize, flags: usize) -> isize {
     let call = real!("recv", unsafe extern "C" fn(usize, usize, usize, usize) -> isize);
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C" fn recv(fd: usize, buffer: usize, len: usize, flags
 /// glibc's `recv` under `_FORTIFY_SOURCE`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn __recv_chk(
     fd: usize,
@@ -85,14 +85,14 @@ pub(super) unsafe extern "C" fn __recv_chk(
     _: usize,
     flags: usize,
 ) -> isize {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { recv(fd, buffer, len, flags) }
 }
 
-/// `recvfrom`, as `recv`.
+/// `recvfrom`, which handles pieces as `recv` does.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn recvfrom(
     fd: usize,
@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn recvfrom(
 /// glibc's `recvfrom` under `_FORTIFY_SOURCE`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn __recvfrom_chk(
     fd: usize,
@@ -125,14 +125,14 @@ pub(super) unsafe extern "C" fn __recvfrom_chk(
     from: usize,
     from_len: usize,
 ) -> isize {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { recvfrom(fd, buffer, len, flags, from, from_len) }
 }
 
 /// `sendto`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sendto(
     fd: usize,
@@ -154,7 +154,7 @@ pub(super) unsafe extern "C" fn sendto(
 /// `getrandom`: every piece is filled.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usize) -> isize {
     let call = real!("getrandom", unsafe extern "C" fn(usize, usize, usize) -> isize);
@@ -164,16 +164,16 @@ pub(super) unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usiz
 
 type Vectors<'a> = &'a [libc::iovec];
 
-/// The caller's vectors, if they must be handled one by one: some of their memory, or they themselves, are paged.
+/// The caller's vectors, if they must be handled one by one because some of their memory, or the list itself, is paged.
 ///
 /// # Safety
-/// `vectors` must be valid for `count` reads if it is paged memory, or as libc wants it.
+/// If `vectors` is paged memory it is valid for `count` reads; otherwise it is as libc wants it.
 unsafe fn paged_vectors<'a>(vectors: usize, count: usize) -> Option<Vectors<'a>> {
     let pager = paged::active()?;
     if vectors == 0 || count == 0 || count > libc::UIO_MAXIOV as usize {
         return None;
     }
-    // SAFETY: by the caller (libc's function would read them, too; a wrong pointer ends in SIGSEGV, not EFAULT).
+    // SAFETY: the caller's promise (libc's function would read them, too; a wrong pointer ends in SIGSEGV, not EFAULT).
     let list = unsafe { std::slice::from_raw_parts(vectors as *const libc::iovec, count) };
     let any = paged::is_paged(pager, vectors)
         || list.iter().any(|v| v.iov_len > 0 && pager.first_paged(v.iov_base as usize, v.iov_len).is_some());
@@ -184,7 +184,7 @@ fn total(list: Vectors) -> Option<usize> {
     list.iter().try_fold(0usize, |sum, v| sum.checked_add(v.iov_len)).filter(|&n| n <= isize::MAX as usize)
 }
 
-/// Copies out of the vectors, from byte `skip` on, as much as fits in `to`.
+/// Copies bytes of the vectors, from byte `skip` on, as far as they fit in `to`.
 ///
 /// # Safety
 /// The vectors must be valid for reads.
@@ -224,11 +224,11 @@ unsafe fn scatter(list: Vectors, mut skip: usize, from: &[u8]) {
     }
 }
 
-/// Copies of this many bytes at most are made of vectors that must stay together.
+/// The most bytes of vectors that must stay together, of which a copy is made.
 const TOGETHER: usize = 1 << 20;
 
-/// A transfer with vectors that are paged: small ones together by way of a copy, so that they stay one message;
-/// large ones one after the other. `call(start, len, done)` transfers one buffer.
+/// Transfers vectors that are paged: small ones together by way of a copy, so that they stay one message; large ones one after
+/// the other. `call(start, len, done)` transfers one buffer.
 fn vectored(list: Vectors, fd: Fd, write: bool, mut call: impl FnMut(usize, usize, usize) -> isize) -> isize {
     let Some(sum) = total(list) else {
         set_errno(libc::EINVAL);
@@ -264,13 +264,13 @@ fn vectored(list: Vectors, fd: Fd, write: bool, mut call: impl FnMut(usize, usiz
     done as isize
 }
 
-/// Vectored calls: the name, whether memory is written, and the call on one buffer that does the same.
+/// Defines vectored calls: the name, whether memory is written, and the call that does the same on one buffer.
 macro_rules! vectored {
     ($($name:ident ( $fd:ident, $list:ident, $count:ident $(, $more:ident)* ) $write:literal => |$at:ident, $n:ident, $done:ident| $single:expr;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($fd: usize, $list: usize, $count: usize $(, $more: usize)*) -> isize {
             elsewhere::have($fd);
@@ -295,7 +295,7 @@ unsafe fn single2(write: bool, fd: usize, at: usize, n: usize, offset: usize, fl
     type F = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> isize;
     let one = libc::iovec { iov_base: at as *mut c_void, iov_len: n };
     let call = if write { real!("preadv2", F) } else { real!("pwritev2", F) };
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { call(fd, (&raw const one) as usize, 1, offset, flags) }
 }
 
@@ -324,13 +324,13 @@ type Message = unsafe extern "C" fn(usize, *const libc::msghdr, usize) -> isize;
 /// The message's vectors, if anything of the message is paged.
 ///
 /// # Safety
-/// `message` must be valid, or as libc wants it.
+/// `message` is valid, or as libc wants it.
 unsafe fn paged_message<'a>(message: usize) -> Option<(libc::msghdr, Vectors<'a>)> {
     let pager = paged::active()?;
     if message == 0 {
         return None;
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         let m = *(message as *const libc::msghdr);
         let itself = [message, m.msg_name as usize, m.msg_control as usize];
@@ -344,10 +344,10 @@ unsafe fn paged_message<'a>(message: usize) -> Option<(libc::msghdr, Vectors<'a>
     }
 }
 
-/// `sendmsg`: a paged message is sent from a copy; a stream's in pieces, control data with the first.
+/// `sendmsg`: a paged message is sent from a copy; that of a stream in pieces, with the control data in the first.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize) -> isize {
     let call = real!("sendmsg", Message);
@@ -392,7 +392,7 @@ pub(super) unsafe extern "C" fn sendmsg(fd: usize, message: usize, flags: usize)
 /// `recvmsg`: a paged message is received in a copy.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn recvmsg(fd: usize, message: usize, flags: usize) -> isize {
     let call = real!("recvmsg", Message);

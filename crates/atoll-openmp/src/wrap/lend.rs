@@ -1,22 +1,22 @@
-//! Strings and structures lent to the kernel for a call: where they lie, kept near, or as a copy in pinned memory.
+//! Strings and structures lent to the kernel for a call: in place and kept near, or as a copy in pinned memory.
 //!
-//! Used by the wrappers, with `paged` for what is kept near. Where that does not do (`paged::must_copy`) what the call had
-//! done would be lost with its EFAULT: there the kernel gets a copy.
+//! Used by the wrappers, with `paged` to keep memory near. Where that is not enough (`paged::must_copy`), the kernel gets a
+//! copy: a call that failed with EFAULT in the middle would lose what it had done.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::paged::{self, Hold};
 
-/// The most that is copied, bytes: longer buffers are those of programs that do not know how much will come.
+/// The most bytes that are copied: longer buffers are those of programs that do not know how much will come.
 const MOST: usize = 1 << 20;
 
-/// An argument of libc's function.
+/// An argument of one of libc's functions.
 pub(super) trait Argument {
-    /// What is passed on.
+    /// The address that is passed on.
     fn at(&self) -> usize;
 
-    /// What the caller is to get where libc returned `result`: its own memory, not the copy.
+    /// The address for the caller where libc returned `result`: in its own memory, not in the copy.
     fn returned(&self, result: usize) -> usize {
         result
     }
@@ -28,7 +28,7 @@ impl Argument for usize {
     }
 }
 
-/// A value, with something that is kept until the call is over.
+/// A value, with a guard that is kept until the call is over.
 pub(super) struct With<G>(pub(super) usize, pub(super) G);
 
 impl<G> Argument for With<G> {
@@ -37,29 +37,29 @@ impl<G> Argument for With<G> {
     }
 }
 
-/// Memory that is lent as long as this lives.
+/// Memory that is lent while this lives.
 pub(super) struct Lent {
     at: usize,
     how: How,
 }
 
 enum How {
-    /// As it is, near if it is paged.
+    /// The memory itself, kept near if it is paged.
     Itself {
         _held: Hold,
     },
     Copied(Copy),
 }
 
-/// Bytes of a place for small copies.
+/// The bytes of a place for small copies.
 const PLACE: usize = 2048;
 const PLACES: usize = 64;
 
 /// Places for small copies, in this library's data, which is pinned: a signal handler of the program that interrupted `malloc`
-/// comes here, too, as what it calls is allowed there.
+/// may come here, too, as the functions it calls are allowed there.
 struct Places(UnsafeCell<[[u128; PLACE / size_of::<u128>()]; PLACES]>);
 
-// SAFETY: each place is used by who has its bit in `TAKEN`.
+// SAFETY: each place is used only by the owner of its bit in `TAKEN`.
 unsafe impl Sync for Places {}
 
 static SMALL: Places = Places(UnsafeCell::new([[0; PLACE / size_of::<u128>()]; PLACES]));
@@ -104,9 +104,9 @@ impl Drop for Memory {
     }
 }
 
-/// A copy of the caller's memory, which gets back what the call changed.
+/// A copy of the caller's memory, which gets back the bytes that the call changed.
 struct Copy {
-    /// Twice as long if the call may write: behind the copy is what it held at first.
+    /// The copy; if the call may write, its initial content follows, so that it is twice as long.
     memory: Memory,
     write: bool,
     original: usize,
@@ -118,7 +118,7 @@ impl Copy {
     /// `len` bytes at `original` are valid for reads.
     unsafe fn new(original: usize, len: usize, write: bool) -> Copy {
         let memory = Memory::new(if write { 2 * len } else { len });
-        // SAFETY: by the caller; the memory is as long.
+        // SAFETY: the caller's promise; the memory is as long.
         unsafe {
             std::ptr::copy_nonoverlapping(original as *const u8, memory.at(), len);
             if write {
@@ -137,7 +137,7 @@ impl Drop for Copy {
         // SAFETY: the memory is twice as long as the copy, and nobody writes it any more.
         let all = unsafe { std::slice::from_raw_parts(self.memory.at(), 2 * self.len) };
         let (now, before) = all.split_at(self.len);
-        // What was not changed is left alone: it may be others', where a structure is shorter than the most it can be.
+        // Unchanged bytes are left alone: they may be others', where a structure is shorter than the most it can be.
         for (offset, (now, before)) in now.iter().zip(before).enumerate() {
             if now != before {
                 // SAFETY: within the caller's memory, which the kernel would have written.
@@ -159,7 +159,7 @@ impl Lent {
             && let Some((from, to)) = pager.first_paged(start, len)
             && from == start
         {
-            // SAFETY: paged memory is valid for reads, whatever is there.
+            // SAFETY: paged memory is valid for reads, whatever it holds.
             let copy = unsafe { Copy::new(start, to - from, write) };
             return Lent { at: copy.memory.at() as usize, how: How::Copied(copy) };
         }
@@ -180,7 +180,7 @@ impl Argument for Lent {
     }
 }
 
-/// Lends `start..start + len`, which the kernel also writes if `write`. More than a call may pin is left to luck.
+/// Lends `start..start + len`, which the kernel also writes if `write`. Memory beyond what a call may pin is not kept near.
 #[inline]
 pub(super) fn memory(start: usize, len: usize, write: bool) -> Lent {
     if paged::active().is_none() || start == 0 { Lent::itself(start) } else { Lent::new(start, len, write) }
@@ -210,7 +210,7 @@ mod tests {
             let mut caller = vec![7u8; len];
             // SAFETY: alive, and not used through `caller` while the copy lives.
             let copy = unsafe { Copy::new(caller.as_mut_ptr() as usize, len, true) };
-            // Somebody else's byte behind a short structure.
+            // The last byte belongs to another object behind a short structure.
             // SAFETY: as above; the copy's memory is as long.
             unsafe {
                 caller.as_mut_ptr().add(len - 1).write(1);

@@ -1,15 +1,14 @@
-//! libc, interposed: what a program may expect of its C library although its workers are processes and its memory
-//! may be absent.
+//! libc, interposed: it keeps its promises to the program although workers are processes and memory may be absent.
 //!
-//! Called by the program and its libraries (libc's own internal calls do not come here). Every function passes
-//! through with one branch while the program is not managed, and calls the real one in libc else.
+//! Called by the program and its libraries (libc's own internal calls do not come here). While the program is not managed,
+//! every function passes through with one branch; it then calls the real one in libc.
 //!
-//! `paged` pins memory for the kernel, `lend` gives it strings and structures; `io` reads and writes with it; `table` is
-//! the long list of calls that need no more than that; `other_processes` copies between processes, `system_v` attaches memory that
-//! processes share; `stdio` makes streams common to all workers, `far_streams` to all nodes; `sync` makes pthread
-//! objects wake workers in other processes, `node_sync` on other nodes; `signals` keeps SIGBUS ours; `process` is about beginning and ending
-//! processes; `random` and `environment` replace state that libc keeps privately; `replay` repeats mappings in
-//! the other workers; `travel` has what libc allocates for the program lie where other nodes see it.
+//! `paged` pins memory for the kernel, `lend` lends it strings and structures. `io` reads and writes with paged buffers;
+//! `table` is the long list of calls that need no more than that. `stdio` makes streams common to all workers, `far_streams` to
+//! all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
+//! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.
+//! `replay` repeats mappings in the other workers. `travel` makes what libc allocates for the program lie where other nodes see
+//! it.
 
 #[macro_use]
 mod real;
@@ -47,28 +46,28 @@ pub(crate) use io::pread64;
 pub(crate) use process::{end_by_node, end_node, serve_request};
 pub(crate) use signals::keep_alternate_stack;
 
-/// Prepares what must be done before the program's first instruction: shared streams, the last exit handler.
+/// Prepares shared streams and the last exit handler, before the program's first instruction.
 /// Called at the end of the constructor's set-up.
 pub(crate) fn init() {
     newer_libc::find();
-    // The master has no threads, but workers.
+    // The master may have no threads, but it has workers.
     newer_libc::not_single_threaded();
     stdio::init();
     process::init();
 }
 
-/// What must be done before the program's first instruction where it is managed later, if ever: the last exit handler.
+/// Registers the last exit handler, before the first instruction of a program that may be managed later.
 pub(crate) fn begin_ends() {
     process::init();
 }
 
-/// Are the program's workers processes, so that libc's own data is private to each?
+/// Whether the program's workers are processes, so that libc's own data is private to each.
 #[inline]
 fn separate() -> bool {
     state::are_workers_processes()
 }
 
-/// Has the program been started under atoll? For `variadic.c`.
+/// Whether the program was started under atoll; for `variadic.c`.
 #[unsafe(no_mangle)]
 extern "C" fn atoll_managed() -> libc::c_int {
     libc::c_int::from(state::pager().is_some())

@@ -1,9 +1,9 @@
-//! pthread objects on several nodes: libc's sleep in futexes of the kernel, which one node's memory has; these sleep where all nodes
-//! can be woken (`atoll_nodes::futexes`).
+//! pthread objects on several nodes. libc sleeps in futexes of the kernel, which see one node's memory only; these sleep where
+//! all nodes can wake them (`nodes::futexes`).
 //!
-//! The objects are libc's: initialised by it or statically, with the same words for the same things as far as a program may look
-//! at them (a semaphore's value, a mutex's kind). `sync` calls these instead of libc's own. Words are paged memory and kept coherent
-//! like all of it; code that calls these has one writer of a page at a time (`omp::spread::safety`).
+//! The objects are libc's, initialised by it or statically. Words that a program may look at (a semaphore's value, a mutex's
+//! kind) mean the same as in libc. `sync` calls these functions instead of libc's own. The words are paged memory, kept
+//! coherent like all of it; code that calls these functions runs with one writer of a page at a time (`nodes::safety`).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use atoll_nodes::futexes::{self, Slept};
 const ANY: u32 = u32::MAX;
 const ALL: u32 = i32::MAX as u32;
 
-/// What `mtx_` and `cnd_` functions return.
+/// The results of `mtx_` and `cnd_` functions.
 const THRD_BUSY: i32 = 1;
 const THRD_ERROR: i32 = 2;
 const THRD_TIMEDOUT: i32 = 4;
@@ -33,19 +33,20 @@ fn thrd(error: i32) -> i32 {
 /// The word at `at + offset`.
 ///
 /// # Safety
-/// A live object of the program's, aligned.
+/// A live, aligned object of the program's is at `at`.
 unsafe fn word(at: usize, offset: usize) -> &'static AtomicU32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { AtomicU32::from_ptr((at + offset) as *mut u32) }
 }
 
-/// What tells the calling thread from all others of all nodes; not 0.
+/// A number, not 0, that tells the calling thread from all others of all nodes.
 fn me() -> u32 {
     let (node, _) = atoll_nodes::several().unwrap_or((0, 1));
     (node << 16 | state::executor_index() as u32) + 1
 }
 
-/// How long until `time` on `clock`; none without a time, which is for ever. An error number if it is none.
+/// The time left until `time` on `clock`; `None` if `time` is null, which means for ever. The error is the errno of an invalid
+/// time.
 ///
 /// # Safety
 /// `time` is null or a `timespec`.
@@ -54,7 +55,7 @@ unsafe fn left(clock: i32, time: usize) -> Result<Option<Duration>, i32> {
         return Ok(None);
     }
     let mut now = [0i64; 2];
-    // SAFETY: by the caller; room for the kernel's answer, on a stack that is touched now.
+    // SAFETY: the caller's promise; the kernel's answer goes to a stack page that was just touched.
     unsafe {
         let until = *(time as *const libc::timespec);
         if !(0..1_000_000_000).contains(&until.tv_nsec) {
@@ -75,7 +76,8 @@ unsafe fn left(clock: i32, time: usize) -> Result<Option<Duration>, i32> {
     }
 }
 
-/// Waits until `take` succeeds, which is tried whenever `word` may have changed. `take` gives what the word was where it failed.
+/// Waits until `take` succeeds, which is tried whenever `word` may have changed. When `take` fails it returns the value of the
+/// word.
 fn until_taken(
     word: &AtomicU32,
     until: impl Fn() -> Result<Option<Duration>, i32>,
@@ -93,7 +95,7 @@ fn until_taken(
     }
 }
 
-// A mutex: lock, count, owner, (users), kind.
+// The words of a mutex: lock, count, owner, (users), kind.
 
 const RECURSIVE: u32 = 1;
 const ERRORCHECK: u32 = 2;
@@ -101,10 +103,10 @@ const ERRORCHECK: u32 = 2;
 /// # Safety
 /// `at` is a mutex; `time` is null or a time.
 unsafe fn lock(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (held, count, owner, kind) = unsafe { (word(at, 0), word(at, 4), word(at, 8), word(at, 16)) };
     let (kind, me) = (kind.load(Ordering::Relaxed) & 3, me());
-    // Only this thread stores its own number.
+    // Only this thread stores its own number, so a plain load is enough.
     if matches!(kind, RECURSIVE | ERRORCHECK) && owner.load(Ordering::Relaxed) == me {
         if kind == ERRORCHECK {
             return if wait { libc::EDEADLK } else { libc::EBUSY };
@@ -118,7 +120,7 @@ unsafe fn lock(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
             return libc::EBUSY;
         }
         let take = || if held.swap(2, Ordering::Acquire) == 0 { Ok(()) } else { Err(2) };
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         let error = until_taken(held, || unsafe { left(clock, time) }, take);
         if error != 0 {
             return error;
@@ -132,7 +134,7 @@ unsafe fn lock(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
 /// # Safety
 /// `at` is a mutex.
 unsafe fn unlock(at: usize) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (held, count, owner, kind) = unsafe { (word(at, 0), word(at, 4), word(at, 8), word(at, 16)) };
     let kind = kind.load(Ordering::Relaxed) & 3;
     if matches!(kind, RECURSIVE | ERRORCHECK) && owner.load(Ordering::Relaxed) != me() {
@@ -149,14 +151,15 @@ unsafe fn unlock(at: usize) -> i32 {
     0
 }
 
-// A condition variable: a number that each signal changes, and how many wait; its attributes' bits are in the word at 36.
+// The words of a condition variable: a number that each signal changes, and the number of waiters; its attributes' bits are in
+// the word at 36.
 
 const MONOTONIC: u32 = 2;
 
 /// # Safety
 /// `at` is a condition variable, `mutex` a mutex that the caller holds; `time` is null or a time.
 unsafe fn cond_wait(at: usize, mutex: usize, clock: Option<i32>, time: usize) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         let (turn, waiting, bits) = (word(at, 0), word(at, 4), word(at, 36));
         let monotonic = bits.load(Ordering::Relaxed) & MONOTONIC != 0;
@@ -173,7 +176,7 @@ unsafe fn cond_wait(at: usize, mutex: usize, clock: Option<i32>, time: usize) ->
         if error != 0 {
             return error;
         }
-        // As if it had been told to wait and not been told that it may go on: the program looks itself.
+        // The wait ends as a spurious wake-up would: the program checks its condition itself.
         lock(mutex, 0, 0, true);
         if slept == Slept::TimeOver { libc::ETIMEDOUT } else { 0 }
     }
@@ -182,7 +185,7 @@ unsafe fn cond_wait(at: usize, mutex: usize, clock: Option<i32>, time: usize) ->
 /// # Safety
 /// `at` is a condition variable.
 unsafe fn cond_wake(at: usize, count: u32) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (turn, waiting) = unsafe { (word(at, 0), word(at, 4)) };
     // Other side: the loads in `cond_wait`, behind its addition, and in `futexes::wait`.
     turn.fetch_add(1, Ordering::SeqCst);
@@ -192,14 +195,14 @@ unsafe fn cond_wake(at: usize, count: u32) -> i32 {
     0
 }
 
-// A read-write lock: readers, or all bits for a writer; and how many wait.
+// The words of a read-write lock: the number of readers, or all bits for a writer; and the number of waiters.
 
 const WRITER: u32 = u32::MAX;
 
 /// # Safety
 /// `at` is a read-write lock; `time` is null or a time.
 unsafe fn rw_lock(at: usize, write: bool, clock: i32, time: usize, wait: bool) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (holders, waiting) = unsafe { (word(at, 0), word(at, 4)) };
     let take = || {
         let next = |now: u32| match (write, now) {
@@ -217,7 +220,7 @@ unsafe fn rw_lock(at: usize, write: bool, clock: i32, time: usize, wait: bool) -
         return libc::EBUSY;
     }
     waiting.fetch_add(1, Ordering::SeqCst);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let error = until_taken(holders, || unsafe { left(clock, time) }, take);
     waiting.fetch_sub(1, Ordering::SeqCst);
     error
@@ -226,7 +229,7 @@ unsafe fn rw_lock(at: usize, write: bool, clock: i32, time: usize, wait: bool) -
 /// # Safety
 /// `at` is a read-write lock that the caller holds.
 unsafe fn rw_unlock(at: usize) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (holders, waiting) = unsafe { (word(at, 0), word(at, 4)) };
     let given = holders.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |now| match now {
         0 => None,
@@ -235,16 +238,16 @@ unsafe fn rw_unlock(at: usize) -> i32 {
     });
     match given {
         Err(_) => return libc::EPERM,
-        // Other side: the addition in `rw_lock`, before which the lock was tried and behind which it is tried again.
+        // Other side: the addition in `rw_lock`, before and after which the lock is tried.
         Ok(WRITER | 1) if waiting.load(Ordering::SeqCst) != 0 => drop(futexes::wake(holders, ALL, ANY)),
         Ok(_) => {}
     }
     0
 }
 
-// A semaphore: value, and how many wait.
+// The words of a semaphore: its value and the number of waiters.
 
-/// Libc's way to say what went wrong.
+/// Reports the error in errno, as semaphores of libc do.
 fn failed(error: i32) -> i32 {
     if error == 0 {
         return 0;
@@ -257,7 +260,7 @@ fn failed(error: i32) -> i32 {
 /// # Safety
 /// `at` is a semaphore; `time` is null or a time.
 unsafe fn sem_take(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (value, waiting) = unsafe { (word(at, 0), word(at, 4)) };
     // Other side: `sem_post`.
     let take =
@@ -269,7 +272,7 @@ unsafe fn sem_take(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
         return failed(libc::EAGAIN);
     }
     waiting.fetch_add(1, Ordering::SeqCst);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let error = until_taken(value, || unsafe { left(clock, time) }, take);
     waiting.fetch_sub(1, Ordering::SeqCst);
     failed(error)
@@ -277,10 +280,10 @@ unsafe fn sem_take(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
 
 macro_rules! functions {
     ($($name:ident ( $($arg:ident),* ) $body:expr;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         pub(super) unsafe fn $name($($arg: usize),*) -> i32 {
             // SAFETY: the caller's objects and times.
             unsafe { $body }
@@ -324,7 +327,7 @@ functions! {
 
 macro_rules! nothing_to_do {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         pub(super) fn $name(_object: usize) -> i32 {
             0
         }
@@ -336,30 +339,30 @@ nothing_to_do! { pthread_cond_destroy cnd_destroy pthread_barrier_destroy }
 /// `sem_post`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 pub(super) unsafe fn sem_post(at: usize) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (value, waiting) = unsafe { (word(at, 0), word(at, 4)) };
     let more = |now: u32| now.checked_add(1).filter(|now| *now <= i32::MAX as u32);
     if value.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_err() {
         return failed(libc::EOVERFLOW);
     }
-    // Other side: the addition in `sem_take`, behind which the value is tried again.
+    // Other side: the addition in `sem_take`, after which the value is tried again.
     if waiting.load(Ordering::SeqCst) != 0 {
         futexes::wake(value, 1, ANY);
     }
     0
 }
 
-/// `pthread_barrier_wait`: threads that are there, rounds, threads of a round.
+/// `pthread_barrier_wait`. The words are: threads that have arrived, the round, and the threads of a round.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 pub(super) unsafe fn pthread_barrier_wait(at: usize) -> i32 {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let (there, round, threads) = unsafe { (word(at, 0), word(at, 4), word(at, 8)) };
     let seen = round.load(Ordering::Acquire);
-    // Other side: the last one's addition to the round, before which nobody of the next round is here.
+    // Other side: the last thread's addition to the round, before which no thread of the next round is here.
     if there.fetch_add(1, Ordering::AcqRel) + 1 == threads.load(Ordering::Relaxed) {
         there.store(0, Ordering::Relaxed);
         round.fetch_add(1, Ordering::Release);
@@ -372,10 +375,10 @@ pub(super) unsafe fn pthread_barrier_wait(at: usize) -> i32 {
     0
 }
 
-/// The kernel's futex call, for what programs and their libraries do with it.
+/// The kernel's futex call, in the ways that programs and their libraries use it.
 ///
 /// # Safety
-/// As the kernel's.
+/// The same as for the kernel's call.
 pub(super) unsafe fn futex(at: usize, operation: usize, value: u32, time: usize, mask: u32) -> i64 {
     let command = (operation as i32) & libc::FUTEX_CMD_MASK;
     let clock = if operation as i32 & libc::FUTEX_CLOCK_REALTIME != 0 {
@@ -384,7 +387,7 @@ pub(super) unsafe fn futex(at: usize, operation: usize, value: u32, time: usize,
         libc::CLOCK_MONOTONIC
     };
     let mask = if matches!(command, libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAKE_BITSET) { mask } else { ANY };
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let result = unsafe {
         match command {
             libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => {
@@ -406,7 +409,7 @@ pub(super) unsafe fn futex(at: usize, operation: usize, value: u32, time: usize,
                 }
             }
             libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => Ok(futexes::wake(word(at, 0), value, mask)),
-            // Who is to sleep on another word looks itself.
+            // A thread that should sleep on the other word wakes, and checks its condition itself.
             libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => Ok(futexes::wake(word(at, 0), ALL, ANY)),
             _ => Err(libc::ENOSYS),
         }
@@ -422,7 +425,7 @@ pub(super) fn wait(word: &AtomicU32, value: u32) {
     futexes::wait(word, value, ANY, None);
 }
 
-/// Wakes all who sleep on the word.
+/// Wakes all threads that sleep on the word.
 pub(super) fn wake_all(word: &AtomicU32) {
     futexes::wake(word, ALL, ANY);
 }

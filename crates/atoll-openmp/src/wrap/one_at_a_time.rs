@@ -1,17 +1,19 @@
-//! libc's objects with a lock in them that wakes waiters of its own process only: compiled regular expressions, directories.
+//! libc's objects that contain a lock which wakes waiters of its own process only: compiled regular expressions and
+//! directories.
 //!
-//! Workers are processes, so two of them may not meet at such a lock. Each call takes a lock of ours before, by the object's
-//! address: that of libc is always free then. On several nodes it is the origin's agent's, and what is compiled lies where all see it.
+//! Workers are processes, so two of them must never meet at such a lock. Each call first takes a lock of ours, chosen by the
+//! object's address, so libc's is always free. On several nodes the origin's agent keeps our lock, and compiled expressions lie
+//! where all nodes see them.
 
 use super::lend::Argument as _;
 use super::{replay, travel};
 use atoll_memory::futex::Lock;
 use atoll_nodes::ask;
 
-/// Objects share them by address.
+/// The locks, which objects share by their addresses.
 static LOCKS: [Lock<()>; 64] = [const { Lock::new(()) }; 64];
 
-/// Calls with the object's lock held.
+/// Runs `call` with the object's lock held.
 fn with_lock<R>(object: usize, call: impl FnOnce() -> R) -> R {
     if !super::separate() {
         return call();
@@ -29,10 +31,10 @@ fn with_lock<R>(object: usize, call: impl FnOnce() -> R) -> R {
 
 macro_rules! one_at_a_time {
     ($($name:ident ( $object:ident $(, $arg:ident : $kind:ident $(($size:expr))?)* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($object: usize $(, $arg: usize)*) -> usize {
             let call = real!(
@@ -54,10 +56,10 @@ one_at_a_time! {
 
 macro_rules! directories {
     ($($name:ident ( $($arg:ident),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(directory: usize $(, $arg: usize)*) -> usize {
             let call = real!(

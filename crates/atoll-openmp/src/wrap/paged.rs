@@ -1,19 +1,19 @@
 //! Memory handed to the kernel: pages that may be absent are brought near and pinned for the length of a call.
 //!
-//! Used by all wrappers. Where a thread resolves faults (`--faults thread`) the kernel can wait for pages by
-//! itself, and in a segment none is ever absent: then nothing is done here.
+//! Used by all wrappers. Where a thread resolves faults (`--faults thread`) the kernel can wait for pages by itself, and in a
+//! segment none is ever absent: then nothing is done here.
 //!
-//! Signals are blocked around pinning and unpinning (a handler of the program that faults must not find this
-//! worker's executor in use), never during the call itself. A call pins at most [`chunk_bytes`].
+//! Signals are blocked around pinning and unpinning (a handler of the program that faults must not find this worker's executor
+//! in use), but never during the call itself. A call pins at most [`chunk_bytes`].
 
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
 
 use crate::state;
 
-/// The most that is pinned for one call, before near memory is looked at.
+/// The most bytes that are pinned for one call, whatever the near memory.
 const MOST: usize = 1 << 20;
-/// What is copied at once, where little may be pinned: a pipe's writes are whole.
+/// The bytes that are copied at once where little may be pinned; a pipe's writes of this size stay whole.
 const LEAST_COPY: usize = 64 << 10;
 
 /// The pager, if calls need its help.
@@ -32,20 +32,20 @@ pub(crate) fn chunk_bytes(pager: &Pager) -> usize {
     (share.min(MOST as u64) as usize & !(page - 1)).max(page)
 }
 
-/// Does pinning not do, so that the kernel gets a copy? On several nodes another node may take a page in the middle of a call. And
-/// where threads share a page table, the kernel takes a mapping away for a moment to change what it allows, at another thread's
-/// fault: a call that needs it then would fail with EFAULT, or end early.
+/// Whether the kernel must get a copy because pinning is not enough. On several nodes another node may take a page in the
+/// middle of a call, pinned or not. Where threads share a page table, the kernel removes a mapping for a moment to change its
+/// protection at another thread's fault: a call that needs the page at that moment would fail with EFAULT, or end early.
 pub(super) fn must_copy(pager: &Pager) -> bool {
     atoll_nodes::active() || pager.threads_share_tables()
 }
 
-/// Is the address paged memory?
+/// Whether the address is in paged memory.
 #[inline]
 pub(super) fn is_paged(pager: &Pager, address: usize) -> bool {
     layout::in_arena(address) || (!layout::in_pinned(address) && pager.page_at(address).is_some())
 }
 
-/// Pages that stay near while it lives; `len` 0: none.
+/// A guard that keeps pages near while it lives; `len` 0 means none.
 pub(super) struct Hold {
     pager: Option<&'static Pager>,
     start: usize,
@@ -56,7 +56,7 @@ impl Hold {
     pub(super) const NOTHING: Hold = Hold { pager: None, start: 0, len: 0 };
 }
 
-/// Calls `each` with every paged piece of `start..start + len`.
+/// Calls `each` with the start and end of every paged piece of `start..start + len`.
 fn pieces(pager: &Pager, start: usize, len: usize, mut each: impl FnMut(usize, usize)) {
     let (mut at, end) = (start, start + len);
     while at < end {
@@ -74,7 +74,7 @@ impl Drop for Hold {
     }
 }
 
-/// Pins what is paged of `start..start + len`.
+/// Pins the paged pieces of `start..start + len`.
 fn pin(pager: &'static Pager, start: usize, len: usize, write: bool) -> Hold {
     let table = state::table();
     // Not on a stack that may be what is pinned, or whose pages other nodes take.
@@ -90,8 +90,8 @@ fn pin(pager: &'static Pager, start: usize, len: usize, write: bool) -> Hold {
     Hold { pager: Some(pager), start, len }
 }
 
-/// Pins `start..start + len`, if any of it is paged, for as long as the result lives. For structures: not more
-/// than [`chunk_bytes`] (what lies beyond is left to luck).
+/// Pins `start..start + len`, if any of it is paged, while the result lives. For structures: at most [`chunk_bytes`] are
+/// pinned, and memory beyond that is not kept near.
 #[inline]
 pub(super) fn hold(start: usize, len: usize, write: bool) -> Hold {
     let Some(pager) = active() else { return Hold::NOTHING };
@@ -105,18 +105,18 @@ fn hold_slow(pager: &'static Pager, start: usize, len: usize, write: bool) -> Ho
     pin(pager, start, len.min(chunk_bytes(pager)), write)
 }
 
-/// What the other side of a descriptor is, as far as it matters to how a transfer may be cut.
+/// The kinds of descriptors, as they determine how a transfer may be cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Files and devices: a transfer may be made in pieces.
+    /// A file or device: a transfer may be made in pieces.
     File,
-    /// Pipes, terminals, stream sockets: reading ends with what there is.
+    /// A pipe, terminal or stream socket: reading ends with the bytes that are there.
     Stream,
-    /// Sockets whose messages are whole.
+    /// A socket whose messages are whole.
     Datagram,
 }
 
-/// What `fd` is.
+/// The kind of descriptor `fd`.
 pub(super) fn kind(fd: i32) -> Kind {
     use atoll_memory::sys::syscall;
     // SAFETY: plain data, valid for writes.
@@ -148,21 +148,21 @@ pub(super) fn kind(fd: i32) -> Kind {
     }
 }
 
-/// How a transfer goes on after a piece that was done in full.
+/// The ways in which a transfer goes on after a piece that was transferred in full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cut {
-    /// The kernel writes to the buffer, from `fd`: a stream's first piece is all.
+    /// The kernel writes to the buffer, from `fd`: for a stream, the first piece is all.
     Read(i32),
     /// The kernel reads the buffer, for `fd`.
     Write(i32),
-    /// The kernel writes to the buffer; every piece may follow.
+    /// The kernel writes to the buffer; the next piece always follows.
     Fill,
-    /// The kernel or libc reads the buffer; every piece may follow.
+    /// The kernel or libc reads the buffer; the next piece always follows.
     Drain,
 }
 
-/// Makes `call(start, len, done)` for the buffer `start..start + len`, in pinned pieces if any of it is paged.
-/// The sum of the pieces, or what the first one returned if that was negative.
+/// Calls `call(start, len, done)` for the buffer `start..start + len`, in pinned pieces if any of it is paged. Returns the sum
+/// of the pieces, or the first result if that is negative.
 #[inline]
 pub(super) fn with(
     start: usize,
@@ -196,7 +196,7 @@ fn in_pieces(
         Cut::Fill | Cut::Drain => true,
     };
     if matches!(cut, Cut::Write(_)) && len <= libc::PIPE_BUF && chunk < 2 * pager.page_bytes() {
-        // Two pages where only one may be pinned: the copy keeps it one write.
+        // The write spans two pages where one may be pinned: a copy keeps it one write.
         return in_one(start, len, write, call);
     }
     let end = start + len;
@@ -221,25 +221,26 @@ fn in_pieces(
     (at - start) as isize
 }
 
-/// Where the piece ends that is pinned from `at` on, of a call for `len` bytes up to `end`. At a page's boundary, so that none holds
-/// a page more than allowed. A write that must be one piece (a pipe's) may take the two pages it lies in.
+/// The end of the piece that is pinned from `at` on, of a call for `len` bytes up to `end`. It is at a page boundary, so that
+/// no piece holds a page more than allowed. A write that must be one piece (a pipe's) may take the two pages it lies in.
 fn pinned_until(pager: &Pager, at: usize, end: usize, len: usize) -> usize {
     let limit = ((at + chunk_bytes(pager)) & !(pager.page_bytes() - 1)).max(at + 1);
     let to = if len <= libc::PIPE_BUF { end } else { end.min(limit) };
     if to <= at { end.min(at + pager.page_bytes()) } else { to }
 }
 
-/// The most a datagram can be expected to be.
+/// The most bytes that a received datagram is expected to have.
 const DATAGRAM: usize = 1 << 20;
 
-/// Makes the call once with a pinned copy of the buffer.
+/// Calls `call` once with a pinned copy of the buffer.
 fn in_one(
     start: usize,
     len: usize,
     write: bool,
     call: &mut dyn FnMut(usize, usize, usize) -> isize,
 ) -> isize {
-    // Our own allocator: pinned whatever the size. What is sent must be whole, however long: the kernel says no.
+    // The copy is in our own allocator's memory, which is pinned whatever the size. A message to send must be whole, however
+    // long: the kernel refuses it if it is too long.
     let mut copy = Bounce::new(if write { len.min(DATAGRAM) } else { len });
     if !write {
         // SAFETY: the caller's buffer, valid for reads of `len` bytes.
@@ -254,26 +255,26 @@ fn in_one(
     n
 }
 
-/// Pinned memory for a while: this library's own allocator never takes from the arena.
+/// A pinned buffer for a short time: this library's own allocator never takes memory from the arena.
 pub(super) struct Bounce(pub(super) Vec<u8>);
 
 impl Bounce {
-    /// `len` zeroed bytes.
+    /// A buffer of `len` zeroed bytes.
     pub(super) fn new(len: usize) -> Bounce {
         Bounce(vec![0; len])
     }
 }
 
-/// The string at `start` in pinned memory: itself, or a copy that is kept in `copies`.
+/// The address of the string at `start` in pinned memory: its own, or that of a copy kept in `copies`.
 ///
 /// # Safety
-/// A string.
+/// `start` is a string.
 pub(super) unsafe fn pinned_string(start: usize, copies: &mut Vec<Vec<u8>>) -> usize {
     let Some(pager) = active() else { return start };
     if !is_paged(pager, start) {
         return start;
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let bytes = unsafe { std::ffi::CStr::from_ptr(start as *const libc::c_char) }.to_bytes_with_nul();
     copies.push(bytes.to_vec());
     copies[copies.len() - 1].as_ptr() as usize

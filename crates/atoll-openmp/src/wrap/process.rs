@@ -1,7 +1,8 @@
-//! How processes begin and end: fork is refused (but `start::forked` has it where all threads are the program's own), exec and the ways of exiting see to it that no worker is left.
+//! The begin and end of processes. `fork` is refused, except where all threads are the program's own (`start::forked`); `exec`
+//! and the ways of exiting make sure that no worker is left.
 //!
-//! Called by the program. A child made by `vfork` runs with the program's memory and comes here, too: a process
-//! that is neither the master nor a worker passes through.
+//! Called by the program. A child made by `vfork` runs with the program's memory and comes here, too: a process that is neither
+//! the master nor a worker passes through.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -17,10 +18,10 @@ use super::{paged, stdio};
 use crate::start::{forked, take_over};
 use crate::state;
 
-/// What the calling process is to the program.
+/// The calling process's part in the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
-    /// Not managed, or a child made by `vfork`, or all workers are threads of this process.
+    /// A program that is not managed, a child made by `vfork`, or the process whose threads are all workers.
     Other,
     Master,
     Worker,
@@ -36,7 +37,7 @@ fn role() -> (Role, Option<&'static Control>) {
     (if worker { Role::Worker } else { Role::Other }, Some(control))
 }
 
-/// `getpid`: a worker is the program, as a thread would be.
+/// `getpid`: a worker gets the master's number, as a thread would.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn getpid() -> c_int {
     match state::control() {
@@ -46,9 +47,9 @@ pub(super) extern "C" fn getpid() -> c_int {
     }
 }
 
-/// The process that started the program, as it was when the program began: a worker's own parent is the program.
+/// The process that started the program, recorded at its start, because a worker's own parent is the program.
 static PARENT: AtomicI32 = AtomicI32::new(0);
-/// On another node than the origin: the program's process there, and its group.
+/// On another node than the origin, the program's process there and its group.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 static GROUP: AtomicI32 = AtomicI32::new(0);
 
@@ -62,7 +63,7 @@ pub(crate) fn adopt(origin: &Numbers) {
     }
 }
 
-/// On another node than the origin, on the same machine: the program's process there.
+/// The program's process on the origin, called on another node of the same machine.
 pub(crate) fn origin() -> Option<i32> {
     Some(PROGRAM.load(Ordering::Relaxed)).filter(|process| *process != 0)
 }
@@ -82,7 +83,7 @@ pub(super) extern "C" fn getppid() -> c_int {
     if in_worker() { PARENT.load(Ordering::Relaxed) } else { sys::parent() }
 }
 
-/// Is the calling thread a worker in a process of its own?
+/// Whether the calling thread is a worker in a process of its own.
 pub(super) fn in_worker() -> bool {
     state::table() != 0 && super::separate()
 }
@@ -92,7 +93,7 @@ pub(super) fn kill(pid: i32, signal: c_int) {
     let _ = unsafe { sys::syscall(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
 }
 
-/// Publishes the pager's last figures, which its locks guard.
+/// Publishes the pager's last figures, which are guarded by its locks.
 fn publish() {
     let Some(pager) = state::pager() else { return };
     stack::off_paged(move || {
@@ -101,13 +102,13 @@ fn publish() {
     });
 }
 
-/// Ends all workers and waits for their ends. Only the master calls this.
+/// Ends all workers and waits until they have ended. Only the master calls this.
 fn stop_workers(control: &Control) {
     static STOPPED: AtomicBool = AtomicBool::new(false);
     if STOPPED.swap(true, Ordering::AcqRel) {
         return;
     }
-    // Release: pairs with the Acquire in the launcher, which looks after it has seen a worker's end.
+    // Release: pairs with the Acquire in the launcher, which reads this after it has seen a worker end.
     control.ending.store(1, Ordering::Release);
     publish();
     crate::start::segment::publish(control);
@@ -118,9 +119,9 @@ fn stop_workers(control: &Control) {
     };
     pids().for_each(|p| kill(p, libc::SIGKILL));
     for p in pids() {
-        // A thread of the program's own may have started this one since.
+        // A thread of the program's own may have started the worker just now.
         kill(p, libc::SIGKILL);
-        // A worker that another worker started is not our child; it is reaped by whoever inherits it.
+        // A worker that another worker started is not a child of this process; init or a subreaper reaps it.
         let options = (libc::WEXITED | libc::__WALL) as usize;
         // SAFETY: no result wanted.
         let _ =
@@ -128,7 +129,7 @@ fn stop_workers(control: &Control) {
     }
 }
 
-/// The program has ended on the origin: ends this node's part of it. Called by the node's agent.
+/// Ends this node's part of the program, which has ended on the origin. Called by the node's agent.
 pub(crate) fn end_node() -> ! {
     if let Some(control) = state::control() {
         stop_workers(control);
@@ -139,7 +140,7 @@ pub(crate) fn end_node() -> ! {
     }
 }
 
-/// A worker of another node ends the program with `status`. Called by the origin's agent.
+/// Ends the program with `status` because a worker of another node ended it so. Called by the origin's agent.
 pub(crate) fn end_by_node(status: c_int) -> ! {
     let Some(control) = state::control() else { state::give_up(EXIT_WORKER, "an agent without a program") };
     control.ending.store(1, Ordering::Release);
@@ -150,13 +151,14 @@ pub(crate) fn end_by_node(status: c_int) -> ! {
     }
 }
 
-/// A worker of another node called `exit`: what the program registered for its end is known here. Called by the origin's agent.
+/// Runs `exit` for a worker of another node that called it, since the program's exit handlers are registered here. Called by
+/// the origin's agent.
 pub(crate) fn exit_for_node(status: c_int) {
     extern "C" fn run(status: *mut c_void) -> *mut c_void {
         // SAFETY: ends the process, as `exit` in any thread does.
         unsafe { libc::exit(status as usize as c_int) }
     }
-    // The first worker may be waiting meanwhile.
+    // The first worker may be waiting.
     if let Some(Err(e)) = state::pager().map(|pager| pager.end_parking(state::table())) {
         atoll_memory::ending::end(e);
     }
@@ -170,7 +172,7 @@ pub(crate) fn exit_for_node(status: c_int) {
     }
 }
 
-/// Tells the other nodes that the program ends, if there are any; `handlers`: what it registered for that has not run.
+/// Tells the other nodes, if there are any, that the program ends; `handlers`: whether its exit handlers have yet to run.
 fn tell_nodes(status: c_int, handlers: bool) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if atoll_nodes::active() && !TOLD.swap(true, Ordering::AcqRel) {
@@ -180,25 +182,25 @@ fn tell_nodes(status: c_int, handlers: bool) {
     }
 }
 
-/// Ends the whole program from a worker: the master is killed, the status is in the control block.
+/// Ends the whole program from a worker: kills the master, whose status is in the control block.
 fn end_from_worker(control: &Control, status: c_int, handlers: bool) -> ! {
-    // On another node than the origin this does not come back: the program ends there.
+    // On another node than the origin the call does not return: the program ends there.
     tell_nodes(status, handlers);
     let _ = control.exit_status.compare_exchange(0, (status & 0xff) + 1, Ordering::AcqRel, Ordering::Relaxed);
     kill(control.program.load(Ordering::Relaxed), libc::SIGKILL);
     loop {
-        // The master's end is ours.
+        // The master's end ends this process.
         sys::sleep_ns(999_999_999);
     }
 }
 
-/// What workers registered to be called at exit: function, argument.
+/// The functions that workers registered to be called at exit, with their arguments.
 static LATE: Spin<Vec<(usize, usize)>> = Spin::new(Vec::new());
 
-/// The last thing that happens in `exit`, in whichever process it was called.
+/// The last action of `exit`, in whichever process it was called.
 extern "C" fn last(status: c_int, _: *mut c_void) {
     let (role, Some(control)) = role() else {
-        // Workers are threads: they end with the process.
+        // Workers are threads, which end with the process.
         return publish();
     };
     if role == Role::Other {
@@ -240,7 +242,8 @@ extern "C" fn last_quick(_: *mut c_void) {
     }
 }
 
-/// Notes the program's parent, and registers what `exit` and `quick_exit` do last: handlers run in reverse order, and nobody comes before us.
+/// Notes the program's parent, and registers the last actions of `exit` and `quick_exit`: handlers run in reverse order, and
+/// none is registered before ours.
 pub(super) fn init() {
     PARENT.store(sys::parent(), Ordering::Relaxed);
     unsafe extern "C" {
@@ -254,10 +257,11 @@ pub(super) fn init() {
     }
 }
 
-/// What `atexit` and C++ call. libc's list is private: a worker's entries are kept here for the master's exit.
+/// `__cxa_atexit`, which `atexit` and C++ call. libc's list is private, so a worker's entries are kept here for the master's
+/// exit.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn __cxa_atexit(f: usize, argument: usize, object: usize) -> c_int {
     if in_worker() {
@@ -272,7 +276,7 @@ pub(super) unsafe extern "C" fn __cxa_atexit(f: usize, argument: usize, object: 
 /// `quick_exit`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     QUICK_STATUS.store(status, Ordering::Relaxed);
@@ -295,10 +299,10 @@ fn end_now(status: c_int) {
 
 macro_rules! exits {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(status: c_int) -> ! {
             end_now(status);
@@ -311,10 +315,10 @@ macro_rules! exits {
 
 exits! { _exit _Exit }
 
-/// `pthread_exit`: a worker that leaves its team would leave it waiting for ever.
+/// `pthread_exit`: refused in a worker, since its team would wait for it for ever.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
     if in_worker() {
@@ -335,13 +339,13 @@ fn refuse(why: &str) -> c_int {
     -1
 }
 
-/// Calls that duplicate the process, whose memory would be shared where it must be copied.
+/// Defines calls that duplicate the process, whose memory would be shared where it must be copied.
 macro_rules! forks {
     ($($name:ident ( $($arg:ident),* ) $handlers:literal;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
             if state::pager().is_some() && !take_over::is_taken() {
@@ -366,7 +370,7 @@ forks! {
     daemon(directory, close) true;
 }
 
-/// Arguments of a new program, in pinned memory.
+/// The arguments of a new program, in pinned memory.
 struct Strings {
     path: usize,
     arguments: usize,
@@ -377,7 +381,7 @@ struct Strings {
 
 impl Strings {
     /// # Safety
-    /// A string, and two NULL-terminated lists of strings (or null).
+    /// `path` is a string or null; the others are NULL-terminated lists of strings, or null.
     unsafe fn new(path: usize, arguments: usize, environment: usize) -> Strings {
         let mut copies = Vec::new();
         let mut list = |at: usize| {
@@ -386,7 +390,7 @@ impl Strings {
                 return (0, pinned);
             }
             let mut p = at as *const usize;
-            // SAFETY: by the caller.
+            // SAFETY: the caller's promise.
             unsafe {
                 while *p != 0 {
                     pinned.push(paged::pinned_string(*p, &mut copies));
@@ -398,7 +402,7 @@ impl Strings {
         };
         let (arguments, first) = list(arguments);
         let (environment, second) = list(environment);
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         let path = if path == 0 { 0 } else { unsafe { paged::pinned_string(path, &mut copies) } };
         Strings { path, arguments, environment, _lists: [first, second], _copies: copies }
     }
@@ -408,10 +412,10 @@ type Spawn = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> c
 
 macro_rules! spawns {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(
             to: usize, path: usize, actions: usize, attributes: usize, arguments: usize, environment: usize,
@@ -435,7 +439,7 @@ spawns! { posix_spawn posix_spawnp }
 /// `system`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn system(command: usize) -> c_int {
     let call = real!("system", unsafe extern "C" fn(usize) -> c_int);
@@ -447,7 +451,7 @@ pub(super) unsafe extern "C" fn system(command: usize) -> c_int {
     }
 }
 
-/// The file that `execvp` would run; `None`: libc's own call will say why not.
+/// The file that `execvp` would run; `None` if libc's own call will report an error.
 fn executable(name: &CStr, search: bool) -> Option<std::ffi::CString> {
     use std::ffi::CString;
     let runs = |path: &CStr| {
@@ -481,7 +485,7 @@ fn executable(name: &CStr, search: bool) -> Option<std::ffi::CString> {
     })
 }
 
-/// What a worker wants the master to become: pointer to [`Request`], 0: nothing.
+/// A pointer to the [`Request`] of a worker that wants the master to exec; 0 if there is none.
 static REQUEST: AtomicUsize = AtomicUsize::new(0);
 
 struct Request {
@@ -489,7 +493,7 @@ struct Request {
     mask: u64,
 }
 
-/// The master replaces itself. Workers end first.
+/// Replaces the master by another program. Ends the workers first.
 fn become_other(control: &Control, strings: &Strings, mask: Option<u64>) -> ! {
     stop_workers(control);
     if let Some(mask) = mask {
@@ -505,7 +509,7 @@ fn become_other(control: &Control, strings: &Strings, mask: Option<u64>) -> ! {
     end_from_worker(control, 127, false)
 }
 
-/// Does in the master what a worker asked for with SIGBUS; called by its handler, returns if it was nothing.
+/// Serves the exec that a worker asked for with SIGBUS; called by the handler in the master, returns if there is no request.
 pub(crate) fn serve_request() {
     let (Role::Master, Some(control)) = role() else { return };
     let at = REQUEST.swap(0, Ordering::AcqRel) as *const Request;
@@ -517,10 +521,10 @@ pub(crate) fn serve_request() {
 
 type Execve = unsafe extern "C" fn(usize, usize, usize) -> c_int;
 
-/// Replaces the program, if this is it.
+/// Replaces the program, if the calling process belongs to it.
 ///
 /// # Safety
-/// As `execve`.
+/// The same as for `execve`.
 unsafe fn exec(path: usize, arguments: usize, environment: usize, search: bool) -> c_int {
     let call = if search { real!("execvpe", Execve) } else { real!("execve", Execve) };
     let (role, control) = role();
@@ -543,7 +547,7 @@ unsafe fn exec(path: usize, arguments: usize, environment: usize, search: bool) 
                 kill(control.program.load(Ordering::Relaxed), libc::SIGBUS);
             }
             loop {
-                // Ended by the master, now or for another worker's request.
+                // The master ends this process, now or for another worker's request.
                 sys::sleep_ns(500_000_000);
             }
         }
@@ -551,7 +555,7 @@ unsafe fn exec(path: usize, arguments: usize, environment: usize, search: bool) 
     }
 }
 
-/// Does the kernel itself run the file? (A script without `#!` is for libc's `execvp`.)
+/// Whether the kernel itself runs the file. (A script without `#!` is for libc's `execvp`.)
 fn runs_directly(file: &CStr) -> bool {
     let mut head = [0u8; 4];
     // SAFETY: a C string, a buffer of its size.
@@ -559,7 +563,7 @@ fn runs_directly(file: &CStr) -> bool {
         let path = file.as_ptr() as usize;
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
         let Ok(fd) = sys::syscall(libc::SYS_open, [path, flags, 0, 0, 0, 0]) else {
-            // Executable but not readable: a binary.
+            // The file is executable but not readable, so it is a binary.
             return true;
         };
         let n = sys::syscall(libc::SYS_read, [fd, head.as_mut_ptr() as usize, 4, 0, 0, 0]).unwrap_or(0);
@@ -579,47 +583,47 @@ fn environment() -> usize {
 /// `execve`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn execve(path: usize, arguments: usize, environment: usize) -> c_int {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { exec(path, arguments, environment, false) }
 }
 
 /// `execv`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn execv(path: usize, arguments: usize) -> c_int {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { exec(path, arguments, environment(), false) }
 }
 
 /// `execvp`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn execvp(path: usize, arguments: usize) -> c_int {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { exec(path, arguments, environment(), true) }
 }
 
 /// `execvpe`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn execvpe(path: usize, arguments: usize, environment: usize) -> c_int {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { exec(path, arguments, environment, true) }
 }
 
-/// `fexecve`: by the descriptor's name under /proc.
+/// `fexecve`: executes the file by the descriptor's name under /proc.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment: usize) -> c_int {
     if state::pager().is_none() {

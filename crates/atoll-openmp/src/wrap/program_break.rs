@@ -1,6 +1,6 @@
-//! The program break (`brk`, `sbrk`), moved to memory that workers share: the kernel's would be private to each.
+//! The program break (`brk`, `sbrk`), moved to memory that workers share, because the kernel's would be private to each worker.
 //!
-//! Called by programs with an allocator of their own; libc's is not used.
+//! Called by programs with an allocator of their own; libc's allocator does not use the break.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn move_break(to: usize) -> bool {
     }
     let before = range.start + USED.swap(to - range.start, Ordering::AcqRel);
     if to < before {
-        // What is given back reads as zeros when it is taken again.
+        // Memory that is given back reads as zeros when it is taken again.
         // SAFETY: the program's own memory above its new break.
         unsafe { std::ptr::write_bytes(to as *mut u8, 0, before - to) };
     }
@@ -33,12 +33,12 @@ fn move_break(to: usize) -> bool {
 /// C's `sbrk`.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
     if !state::heap_ready() {
         let call = real!("sbrk", unsafe extern "C" fn(isize) -> *mut c_void);
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         return unsafe { call(increment) };
     }
     let before = os::program_break().start + USED.load(Ordering::Acquire);
@@ -53,12 +53,12 @@ pub(super) unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 /// C's `brk`.
 ///
 /// # Safety
-/// As C's.
+/// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
     if !state::heap_ready() {
         let call = real!("brk", unsafe extern "C" fn(*mut c_void) -> c_int);
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         return unsafe { call(to) };
     }
     if move_break(to as usize) {

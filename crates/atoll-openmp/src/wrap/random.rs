@@ -1,7 +1,7 @@
 //! rand, random and drand48: one stream of numbers for the whole team, as with threads.
 //!
-//! libc's own state is private to each worker. Ours lies in this library's data and is advanced by libc's
-//! reentrant functions, which give the same sequences from the same seeds.
+//! libc's own state is private to each worker. The state here lies in this library's data and is advanced by libc's reentrant
+//! functions, which give the same sequences from the same seeds.
 
 use std::ffi::{c_char, c_double, c_int, c_long, c_uint};
 
@@ -62,7 +62,7 @@ unsafe extern "C" {
     fn lcong48_r(x: *mut u16, data: *mut Drand48) -> c_int;
 }
 
-/// Runs with the state of `random`, set up as glibc's is at start.
+/// Runs `f` with the state of `random`, which is initialised as glibc's is at start.
 fn with_random<R>(f: impl FnOnce(*mut RandomData) -> R) -> R {
     let mut random = RANDOM.lock();
     if random.data.state.is_null() {
@@ -104,7 +104,7 @@ pub(super) extern "C" fn rand() -> c_int {
 
 macro_rules! seeds {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         #[unsafe(no_mangle)]
         pub(super) extern "C" fn $name(seed: c_uint) {
             if state::pager().is_some() {
@@ -121,10 +121,10 @@ macro_rules! seeds {
 
 seeds! { srand srandom }
 
-/// The beginning of the state's memory, as `initstate` and `setstate` return it.
+/// The start of the state's memory, as `initstate` and `setstate` return it.
 ///
 /// # Safety
-/// A state that was set up.
+/// `data` is initialised.
 unsafe fn beginning(data: *mut RandomData) -> *mut c_char {
     // SAFETY: glibc keeps the kind of state in the word before it.
     unsafe { (*data).state.sub(1).cast() }
@@ -133,7 +133,7 @@ unsafe fn beginning(data: *mut RandomData) -> *mut c_char {
 /// `initstate`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len: usize) -> *mut c_char {
     if state::pager().is_none() {
@@ -151,7 +151,7 @@ pub(super) unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len:
 /// `setstate`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setstate(table: *mut c_char) -> *mut c_char {
     if state::pager().is_none() {
@@ -166,10 +166,10 @@ pub(super) unsafe extern "C" fn setstate(table: *mut c_char) -> *mut c_char {
     })
 }
 
-/// The functions of drand48's family: with the common state, and with one of the caller's.
+/// Defines the functions of drand48's family: with the common state, and with a state of the caller's.
 macro_rules! draws {
     ($($common:ident $own:ident by $reentrant:ident -> $type:ty;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         #[unsafe(no_mangle)]
         pub(super) extern "C" fn $common() -> $type {
             if state::pager().is_none() {
@@ -185,10 +185,10 @@ macro_rules! draws {
             result
         }
 
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $own(x: *mut u16) -> $type {
             if state::pager().is_none() {
@@ -226,7 +226,7 @@ pub(super) extern "C" fn srand48(seed: c_long) {
 /// `seed48`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn seed48(x: *mut u16) -> *mut u16 {
     if state::pager().is_none() {
@@ -245,7 +245,7 @@ pub(super) unsafe extern "C" fn seed48(x: *mut u16) -> *mut u16 {
 /// `lcong48`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn lcong48(x: *mut u16) {
     if state::pager().is_none() {

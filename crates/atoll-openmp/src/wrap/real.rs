@@ -1,12 +1,12 @@
-//! Finding libc's own functions behind ours.
+//! The addresses of libc's own functions behind ours.
 //!
-//! Used by every wrapper. The address is looked up once and kept in this library's data, which all workers share
-//! (libc lies at the same address in each).
+//! Used by every wrapper. An address is looked up once and kept in this library's data, which all workers share (libc lies at
+//! the same address in each).
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The next definition of `name` after this library; a function that fails with `ENOSYS` if there is none.
+/// The next definition of `name` after this library's; if there is none, a function that fails with `ENOSYS`.
 #[cold]
 #[inline(never)]
 fn look_up(cache: &AtomicUsize, name: &CStr) -> usize {
@@ -19,7 +19,7 @@ fn look_up(cache: &AtomicUsize, name: &CStr) -> usize {
     at
 }
 
-/// Stands for a function that this libc does not have.
+/// A substitute for a function that this libc does not have.
 extern "C" fn missing() -> isize {
     // SAFETY: errno is this thread's.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -52,19 +52,19 @@ macro_rules! real {
     }};
 }
 
-/// Wrappers whose arguments all travel in general registers: each argument is named with what has to be done with
-/// it while libc's function runs, and the function is called with what came in.
+/// Defines wrappers whose arguments all travel in general registers. Each argument is named with what it needs while libc's
+/// function runs; the function is called with the arguments that came in.
 ///
-/// `v`: a value, nothing. `fd`: a descriptor. `s`: a string the kernel reads. `r(n)`, `w(n)`: `n` bytes the kernel reads, writes.
-/// `t`: a string that is written too (a template). `o(n)`: an object of `n` bytes that others use meanwhile, which stays where
-/// it is. `file`: a stream, which is locked. `mutex`, `condition`, `rwlock`: made to work between processes. `mask`: a signal
-/// mask, which SIGBUS is taken out of.
+/// `v`: a plain value. `fd`: a descriptor. `s`: a string that the kernel reads. `r(n)`, `w(n)`: `n` bytes that the kernel
+/// reads, writes. `t`: a string that is also written (a template). `o(n)`: an object of `n` bytes that others use meanwhile,
+/// which stays where it is. `file`: a stream, which is locked. `mutex`, `condition`, `rwlock`: made to work between processes.
+/// `mask`: a signal mask, from which SIGBUS is removed.
 macro_rules! wrap {
     ($($name:ident ( $($arg:ident : $kind:ident $(($size:expr))?),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);

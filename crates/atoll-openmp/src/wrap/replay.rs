@@ -1,8 +1,8 @@
-//! What one worker does to its own address space or signal handlers, repeated in the others.
+//! Changes that one worker makes to its own address space or signal handlers, repeated in the other workers.
 //!
-//! File mappings, protections and signal actions belong to a process. Once there are several, each such change is
-//! written to a log in shared memory, and every worker makes up for what it missed when it enters its next region
-//! ([`catch_up`]). A change is therefore seen by the others from the next region on.
+//! File mappings, protections and signal actions belong to a process. Once there are several, each such change is written to a
+//! log in shared memory, and every worker repeats those that it lacks when it enters its next region ([`catch_up`]). So other
+//! workers see a change from the next region on.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,14 +39,14 @@ enum Change {
     Action { signal: c_int, action: KernelAction },
 }
 
-/// The changes, with the page table each was made in.
+/// The changes, each with the page table that it was made in.
 static LOG: Spin<Vec<(usize, Change)>> = Spin::new(Vec::new());
-/// How many there are, to be read without the lock.
+/// The number of changes, to be read without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// How many each page table has made up for.
+/// The number of changes that each page table has caught up with.
 static DONE: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WORKERS];
 
-/// Is there another process to tell?
+/// Whether there is another process that must repeat changes.
 pub(crate) fn needed() -> bool {
     state::control().is_some_and(|c| !c.settings.shared_tables() && c.workers.load(Ordering::Acquire) > 1)
 }
@@ -55,7 +55,7 @@ fn note(change: Change) {
     note_of(state::table(), change);
 }
 
-/// The page table of none of this node's workers.
+/// A number that is the page table of none of this node's workers.
 const NOBODY: usize = usize::MAX;
 
 fn note_of(table: usize, change: Change) {
@@ -66,7 +66,7 @@ fn note_of(table: usize, change: Change) {
     COUNT.store(log.len(), Ordering::Release);
 }
 
-/// A file was mapped by this worker (`mmap` with a descriptor, successful, at `at`).
+/// Logs that this worker mapped a file (`mmap` with a descriptor, successful, at `at`).
 pub(crate) fn mapped(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) {
     if !needed() {
         return;
@@ -83,7 +83,7 @@ pub(crate) fn mapped(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int
     }
 }
 
-/// Others shall map this, too; the descriptor stays open.
+/// Logs a mapping that other workers make, too; the descriptor stays open.
 pub(crate) fn also_map(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: u64) {
     if needed() {
         note(Change::Map { at, len, prot, flags, fd, offset: offset as i64 });
@@ -96,17 +96,17 @@ pub(crate) fn file_came(map: &atoll_nodes::files::Mapped, fd: c_int) {
     note_of(NOBODY, Change::Map { at, len, prot: map.prot, flags: map.flags, fd, offset: map.offset });
 }
 
-/// They are to unmap it.
+/// Makes this node's workers unmap a file that another node has unmapped.
 pub(crate) fn file_went(at: usize, len: usize) {
     note_of(NOBODY, Change::Unmap { at, len });
 }
 
-/// Has the calling worker something to make up for?
+/// Whether the calling worker has changes to repeat.
 pub(crate) fn is_behind() -> bool {
     DONE[state::table()].load(Ordering::Relaxed) < COUNT.load(Ordering::Acquire)
 }
 
-/// Memory that is not the arena's was unmapped by this worker.
+/// Logs that this worker unmapped memory that is not the arena's.
 pub(crate) fn unmapped(at: usize, len: usize) {
     if needed() {
         note(Change::Unmap { at, len });
@@ -134,7 +134,7 @@ pub(crate) fn arena_again(at: usize, len: usize) {
     }
 }
 
-/// A signal's action was set by this worker.
+/// Logs that this worker set a signal's action.
 pub(super) fn action(signal: c_int) {
     let several = atoll_nodes::active();
     if !needed() && !several {
@@ -142,7 +142,7 @@ pub(super) fn action(signal: c_int) {
     }
     let mut action: KernelAction = [0; 4];
     if signal::is_ours(signal) {
-        // Of the node's workers all see it.
+        // All of the node's workers see the action of such a signal.
         let (handler, flags) = signal::program_handler(signal);
         action = [handler as u64, flags as u64, 0, 0];
     } else {
@@ -164,11 +164,12 @@ pub(super) fn action(signal: c_int) {
     }
 }
 
-/// What is done with each signal, by number, and bits of those that other nodes have not been told. No lock: the agent looks.
+/// The action of each signal, by number, and below, bits of those that other nodes have not been told. There is no lock because
+/// the agent reads them.
 static ACTIONS: [[AtomicU64; 4]; 64] = [const { [const { AtomicU64::new(0) }; 4] }; 64];
 static NEW_ACTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// On the origin, for its agent: what was set since this was asked last, for the other nodes.
+/// The actions set since the last call, for the other nodes. Called on the origin by its agent.
 pub(crate) fn new_actions() -> Vec<(i32, KernelAction)> {
     if NEW_ACTIONS.load(Ordering::Relaxed) == 0 {
         return Vec::new();
@@ -178,7 +179,7 @@ pub(crate) fn new_actions() -> Vec<(i32, KernelAction)> {
     (0..64).filter(|signal| new >> signal & 1 != 0).map(|signal| (signal as i32, action(signal))).collect()
 }
 
-/// On another node, for its agent: the origin set these. Functions lie where they do there.
+/// Sets actions that the origin set, whose functions lie at the same addresses here. Called on another node by its agent.
 pub(crate) fn actions_came(actions: &[(i32, KernelAction)]) {
     for &(signal, action) in actions {
         if signal::is_ours(signal) {
@@ -189,12 +190,12 @@ pub(crate) fn actions_came(actions: &[(i32, KernelAction)]) {
     }
 }
 
-/// A new process, of page table `table`, is as its maker, of page table `maker`, was.
+/// Records that the new process of page table `table` has the state of its maker, of page table `maker`.
 pub(crate) fn inherit(table: usize, maker: usize) {
     DONE[table].store(DONE[maker].load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Makes up for what other workers changed. Costs two loads if that is nothing.
+/// Repeats the changes of other workers that this one lacks. Costs two loads if there are none.
 #[inline]
 pub(crate) fn catch_up() {
     // Acquire: pairs with the Release in `note`.
@@ -203,7 +204,7 @@ pub(crate) fn catch_up() {
     if DONE[table].load(Ordering::Relaxed) < count {
         repeat(table);
     }
-    // After the mappings, which it may refer to.
+    // Called after the mappings, to which the linker's state may refer.
     crate::start::linker_state::catch_up();
 }
 
@@ -220,7 +221,7 @@ fn repeat(table: usize) {
     }
 }
 
-/// The next change that page table `table` has to make up for.
+/// The next change that page table `table` lacks.
 fn next(table: usize) -> Option<(usize, Change)> {
     let log = LOG.lock();
     let index = DONE[table].load(Ordering::Relaxed);
@@ -230,7 +231,7 @@ fn next(table: usize) -> Option<(usize, Change)> {
 }
 
 fn apply(change: Change) -> bool {
-    // SAFETY: what the program did itself, in another worker, at the same addresses.
+    // SAFETY: the program itself did the same in another worker, at the same addresses.
     unsafe {
         match change {
             Change::Map { at, len, prot, flags, fd, offset } => {
@@ -265,7 +266,7 @@ fn apply(change: Change) -> bool {
 /// `mprotect`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
     if prot & libc::PROT_WRITE != 0 && objects::is_own_code_between(at, at.saturating_add(len)) {
@@ -301,7 +302,7 @@ pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     }
 }
 
-/// Is it more than what memory in the arena has anyway, or is some of it no longer the arena's own?
+/// Whether the protection allows more than arena memory does anyway, or some of the range is no longer the arena's own.
 fn needs_protection(at: usize, len: usize, prot: c_int) -> bool {
     prot & ALL != libc::PROT_READ | libc::PROT_WRITE || mapped_over::between(at, at + len) != [(at, at + len)]
 }
@@ -309,12 +310,12 @@ fn needs_protection(at: usize, len: usize, prot: c_int) -> bool {
 /// Readable, writable and executable.
 const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 
-/// Protects memory of the program's, here and in the other workers.
+/// Protects memory of the program's, in this worker and the others.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(crate) fn protect(at: usize, len: usize, prot: c_int) -> Result<(), sys::Errno> {
-    // SAFETY: by whoever asks, who has the memory.
+    // SAFETY: the caller's caller owns the memory.
     unsafe { sys::syscall(libc::SYS_mprotect, [at, len, prot as usize, 0, 0, 0]) }?;
     if needed() {
         note(Change::Protect { at, len, prot });
@@ -323,8 +324,8 @@ pub(crate) fn protect(at: usize, len: usize, prot: c_int) -> Result<(), sys::Err
     Ok(())
 }
 
-/// A library is about to be loaded: in the master it will be shared before the next region; a worker has it for
-/// itself.
+/// Notes that a library is about to be loaded: one of the master's is shared before the next region, one of a worker's stays
+/// that worker's own.
 extern "C" fn before_dlopen() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if state::table() == 0 {
@@ -339,15 +340,15 @@ extern "C" fn before_dlopen() {
     }
 }
 
-/// Address of libc's `dlopen`.
+/// The address of libc's `dlopen`.
 extern "C" fn real_dlopen() -> usize {
     real!("dlopen", unsafe extern "C" fn()) as usize
 }
 
-/// `dlopen`: libc's own sees the original caller, on whom its search path depends.
+/// `dlopen`: libc's own function sees the original caller, on which its search path depends.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn dlopen() {
@@ -369,11 +370,11 @@ pub(super) unsafe extern "C" fn dlopen() {
 /// `dlclose`: workers forget the library, too, before the next region.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn dlclose(handle: usize) -> c_int {
     let call = real!("dlclose", unsafe extern "C" fn(usize) -> c_int);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let result = unsafe { call(handle) };
     if state::table() == 0 && state::pager().is_some() {
         crate::start::late::closed();

@@ -1,8 +1,9 @@
 //! Signals: SIGBUS stays with the pager, and SIGSEGV on several nodes with `start::stray`, whatever the program asks for.
 //!
-//! What the program wants done with these is remembered and done for those that are its own. No mask ever blocks
-//! SIGBUS, no handler runs with it blocked, and the alternate stack of a worker stays ours. On several nodes all handlers run there:
-//! the main stack is paged, and the kernel could not write a signal's frame to a page that is elsewhere.
+//! The program's actions for these signals are recorded, and carried out for those signals that are the program's own. No mask
+//! ever blocks SIGBUS, no handler runs with it blocked, and the alternate stack of a worker stays ours. On several nodes all
+//! handlers run on that stack: the main stack is paged, and the kernel could not write a signal's frame to a page that is
+//! elsewhere.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -15,7 +16,8 @@ use crate::state;
 
 const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
 
-/// Is no mask to block SIGBUS? That of a program that may be managed later is not to either, as its threads keep their masks.
+/// Whether masks must not block SIGBUS. That holds also in a program that may be managed later, as its threads keep their
+/// masks.
 fn keeps_sigbus() -> bool {
     state::pager().is_some() || take_over::is_watched()
 }
@@ -42,7 +44,7 @@ type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::
 /// `sigaction`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sigaction(
     number: c_int,
@@ -90,23 +92,23 @@ pub(super) unsafe extern "C" fn sigaction(
 /// glibc's other name of `sigaction`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn __sigaction(
     number: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { sigaction(number, new, old) }
 }
 
 macro_rules! signal_functions {
     ($($name:ident $flags:expr;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(number: c_int, handler: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int, usize) -> usize);
@@ -139,10 +141,10 @@ signal_functions! {
 
 macro_rules! refused_for_sigbus {
     ($($name:ident ( $($more:ident),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(number: c_int $(, $more: usize)*) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int $(, wrap!(@usize $more))*) -> c_int);
@@ -165,10 +167,10 @@ type Mask = unsafe extern "C" fn(c_int, *const u64, *mut u64) -> c_int;
 
 macro_rules! masks {
     ($($name:ident;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(how: c_int, set: *const u64, old: *mut u64) -> c_int {
             let call = real!(stringify!($name), Mask);
@@ -193,13 +195,13 @@ masks! {
     pthread_sigmask;
 }
 
-/// Calls that wait with another mask: the arguments, of which the one between semicolons is the set.
+/// Defines calls that wait with another mask: the arguments, of which the one between semicolons is the set.
 macro_rules! with_mask {
     ($($name:ident ( $($before:ident : $kind:ident $(($size:expr))?),* ; $mask:ident ; $($after:ident),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($before: usize,)* $mask: *const u64 $(, $after: usize)*) -> usize {
             let call = real!(
@@ -237,10 +239,10 @@ with_mask! {
 
 macro_rules! old_masks {
     ($($name:ident;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(mask: c_int) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int) -> c_int);
@@ -257,13 +259,13 @@ old_masks! {
 }
 
 thread_local! {
-    /// The alternate stack the program believes in: address, flags, size.
+    /// The alternate stack that the program set: address, flags, size.
     static ALTERNATE: Cell<(usize, c_int, usize)> = const { Cell::new((0, libc::SS_DISABLE, 0)) };
-    /// A stack of ours in place of the program's, which may be too small for a fault; 0: none.
+    /// The address of a stack of ours in place of the program's, which may be too small for a fault; 0 if there is none.
     static LARGER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The calling thread gets an alternate stack of ours: the program goes on believing in its own.
+/// Gives the calling thread an alternate stack of ours, while the program goes on seeing its own.
 pub(crate) fn keep_alternate_stack() {
     let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
     let at = (&raw mut stack) as usize;
@@ -274,7 +276,7 @@ pub(crate) fn keep_alternate_stack() {
     }
 }
 
-/// In a program that may be managed later: the kernel gets a stack of ours that is large enough for a fault.
+/// Gives the kernel a stack of ours that is large enough for a fault, in a program that may be managed later.
 fn enlarge(new: &libc::stack_t) -> Option<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let off = new.ss_flags & libc::SS_DISABLE != 0;
@@ -292,17 +294,17 @@ fn enlarge(new: &libc::stack_t) -> Option<()> {
     // SAFETY: memory that is the thread's for signals alone.
     unsafe { sys::syscall(libc::SYS_sigaltstack, [(&raw const stack) as usize, 0, 0, 0, 0, 0]) }.ok()?;
     if off && LARGER.get() != 0 {
-        // SAFETY: a mapping of ours that the kernel uses no more.
+        // SAFETY: a mapping of ours that the kernel no longer uses.
         let _ =
             unsafe { sys::syscall(libc::SYS_munmap, [LARGER.replace(0), signal::STACK_BYTES, 0, 0, 0, 0]) };
     }
     Some(())
 }
 
-/// `sigaltstack`: ours stays, which is larger than any the program needs.
+/// `sigaltstack`: our stack stays, which is larger than any that the program needs.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
     if !keeps_sigbus() {

@@ -1,14 +1,14 @@
 //! Streams of the C library, common to all workers.
 //!
-//! Here are the opening, the closing and the longer transfers; `stream_calls` has the rest, `stream_lock` the locks.
+//! This file has the opening, the closing and the longer transfers; `stream_calls` has the rest, `stream_lock` the locks.
 //!
-//! A FILE made after the program is managed lies in shared memory, buffer and lock included; only its lock's futex
-//! is private to a process. So every function that takes a stream comes here first and takes the stream's own lock
-//! with a shared futex: libc then finds the lock held by the caller, counts up and never waits. `stdin`, `stdout`
-//! and `stderr`, whose FILEs lie in libc's private data, are replaced by shared ones at start. libc's list of open
-//! streams is private as well: ours are taken off it, kept here, and flushed when the program ends.
+//! A FILE made after the program is managed lies in shared memory, buffer and lock included; only its lock's futex is private
+//! to a process. So every function that takes a stream comes here first and takes the stream's own lock with a shared futex:
+//! libc then finds the lock held by the caller, counts up and never waits. `stdin`, `stdout` and `stderr`, whose FILEs lie in
+//! libc's private data, are replaced by shared ones at start. libc's list of open streams is private as well: our streams are
+//! removed from it, kept here, and flushed when the program ends.
 //!
-//! Where workers are threads of one process libc's locks do, and only paged buffers matter here.
+//! Where workers are threads of one process libc's locks suffice, and only paged buffers matter here.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,10 +31,10 @@ unsafe extern "C" {
     static mut stderr: usize;
     fn _IO_un_link(file: usize);
 }
-/// Streams that libc's list does not know.
+/// The open streams that libc's list does not contain.
 static OPEN: Spin<Vec<usize>> = Spin::new(Vec::new());
 
-/// A stream was opened: libc's private list forgets it, ours knows it.
+/// Moves a stream that was just opened from libc's private list to ours.
 pub(super) fn opened(file: usize) -> usize {
     if file != 0 && SHARED.load(Ordering::Relaxed) {
         let _blocked = SignalsBlocked::new();
@@ -53,7 +53,7 @@ fn closed(file: usize) {
     }
 }
 
-/// The stream that stands for standard input, at the same address on all nodes.
+/// The stream for standard input, at the same address on all nodes.
 static INPUT: AtomicUsize = AtomicUsize::new(0);
 
 /// Replaces the standard streams by ones in shared memory.
@@ -91,12 +91,13 @@ pub(super) fn init() {
     streams::open(false);
 }
 
-/// Is it `stdin`, which is the origin's?
+/// Whether the stream is `stdin`, which is the origin's.
 pub(super) fn is_standard_input(file: usize) -> bool {
     file != 0 && SHARED.load(Ordering::Relaxed) && file == INPUT.load(Ordering::Relaxed)
 }
 
-/// What this node has printed goes out, before others print what comes after it: called where all of a node's workers wait.
+/// Flushes this node's standard output, before other nodes print what comes after it. Called where all of a node's workers
+/// wait.
 pub(crate) fn flush_standard() {
     /// Offsets of a FILE's `_IO_write_base` and `_IO_write_ptr`.
     const WRITTEN: [usize; 2] = [32, 40];
@@ -105,7 +106,7 @@ pub(crate) fn flush_standard() {
     if file == 0 || !SHARED.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: a stream; another thread of the program's may be changing the words, and then flushes itself later.
+    // SAFETY: a stream; another thread of the program's may be changing the words, and then flushes it itself later.
     let [base, end] = WRITTEN.map(|at| unsafe { ((file + at) as *const usize).read_volatile() });
     if base != end {
         let flush = real!("fflush_unlocked", unsafe extern "C" fn(usize) -> c_int);
@@ -117,7 +118,7 @@ pub(crate) fn flush_standard() {
     }
 }
 
-/// Flushes every stream, as `exit` does: without waiting for locks whose holder may be gone.
+/// Flushes every stream, as `exit` does, without waiting for locks whose holders may have ended.
 pub(super) fn flush_at_exit() {
     let flush = real!("fflush_unlocked", unsafe extern "C" fn(usize) -> c_int);
     let open = {
@@ -140,10 +141,10 @@ pub(super) fn flush_at_exit() {
 
 macro_rules! openers {
     ($($name:ident ( $($arg:ident : $kind:ident),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
@@ -164,15 +165,16 @@ openers! {
     popen(command: s, mode: s);
 }
 
-/// Streams into blocks that libc makes, with the variables that these are the program's by once a stream is closed.
+/// Streams into blocks that libc makes, each with the address of the variable through which the program gets the block once the
+/// stream is closed.
 static BLOCKS: Spin<Vec<(usize, usize)>> = Spin::new(Vec::new());
 
 macro_rules! block_openers {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(to: usize, len: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(usize, usize) -> usize);
@@ -189,7 +191,7 @@ macro_rules! block_openers {
 
 block_openers! { open_memstream open_wmemstream }
 
-/// The stream is closed: its block, if it has one, is the program's.
+/// Makes the block of a closed stream, if it has one, the program's.
 fn block_closed(file: usize) {
     let place = {
         let _blocked = SignalsBlocked::new();
@@ -205,10 +207,10 @@ fn block_closed(file: usize) {
 
 macro_rules! reopeners {
     ($($name:ident)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(path: usize, mode: usize, file: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(usize, usize, usize) -> usize);
@@ -227,10 +229,10 @@ reopeners! { freopen freopen64 }
 
 macro_rules! closers {
     ($($name:ident $pipe:literal;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(file: usize) -> usize {
             if let Some(far) = far_streams::of(file) {
@@ -239,7 +241,7 @@ macro_rules! closers {
             let call = real!(stringify!($name), unsafe extern "C" fn(usize) -> usize);
             if SHARED.load(Ordering::Relaxed) {
                 closed(file);
-                // The lock goes with the stream: wait until nobody uses it, but leave it free.
+                // The lock is freed with the stream: wait until nobody uses it, but leave it free.
                 // SAFETY: the caller's stream.
                 drop(unsafe { lock(file) });
             }
@@ -259,7 +261,7 @@ closers! {
 /// `fflush`; without a stream, all of them.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn fflush(file: usize) -> c_int {
     let call = real!("fflush", unsafe extern "C" fn(usize) -> c_int);
@@ -283,7 +285,7 @@ pub(super) unsafe extern "C" fn fflush(file: usize) -> c_int {
         // SAFETY: open streams (closing one meanwhile is the program's race, as with libc).
         unsafe {
             let _locked = lock(file);
-            // Only those with something to write: flushing input gives up what was read ahead.
+            // Only streams with bytes to write are flushed: flushing input would drop what was read ahead.
             if *(file as *const i32) & CURRENTLY_PUTTING != 0 {
                 result |= call(file);
             }
@@ -292,10 +294,10 @@ pub(super) unsafe extern "C" fn fflush(file: usize) -> c_int {
     result
 }
 
-/// `_flags` of a FILE that is being written.
+/// The bit in the `_flags` of a FILE that is being written.
 const CURRENTLY_PUTTING: i32 = 0x800;
 
-/// A transfer of `n` items of `size` bytes, in pieces of paged memory.
+/// Transfers `n` items of `size` bytes, in pieces of paged memory; returns the number of whole items.
 fn items(at: usize, size: usize, n: usize, cut: Cut, mut one: impl FnMut(usize, usize) -> usize) -> usize {
     let Some(bytes) = size.checked_mul(n).filter(|&b| b > 0) else { return 0 };
     let done = paged::with(at, bytes, cut, |at, n, _| one(at, n) as isize) as usize;
@@ -306,10 +308,10 @@ type Transfer = unsafe extern "C" fn(usize, usize, usize, usize) -> usize;
 
 macro_rules! transfers {
     ($($name:ident $cut:ident $locks:literal $there:ident;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(at: usize, size: usize, n: usize, file: usize) -> usize {
             if let Some(far) = far_streams::of(file) {
@@ -337,7 +339,7 @@ transfers! {
 /// glibc's `fread` under `_FORTIFY_SOURCE`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn __fread_chk(
     at: usize,
@@ -351,16 +353,16 @@ pub(super) unsafe extern "C" fn __fread_chk(
         // SAFETY: ends the program.
         return unsafe { call(at, have, size, n, file) };
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { fread(at, size, n, file) }
 }
 
 macro_rules! put_string {
     ($($name:ident by $write:ident;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(text: usize, file: usize) -> c_int {
             // SAFETY: the caller's string and stream.
@@ -380,14 +382,14 @@ put_string! {
 /// `puts`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn puts(text: *const c_char) -> c_int {
     // SAFETY: the caller's string.
     unsafe {
         let file = stdout;
         let _locked = lock(file);
-        // Where workers are threads the text and the end of its line are one under libc's own lock.
+        // Where workers are threads, libc's own lock keeps the text and the end of its line together.
         let threads = !SHARED.load(Ordering::Relaxed);
         if threads {
             real!("flockfile", unsafe extern "C" fn(usize))(file);
@@ -407,7 +409,7 @@ pub(super) unsafe extern "C" fn puts(text: *const c_char) -> c_int {
 /// `setvbuf`: a buffer in paged memory is replaced by one that libc makes.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setvbuf(file: usize, buffer: usize, mode: c_int, size: usize) -> c_int {
     if let Some(far) = far_streams::of(file) {
@@ -428,34 +430,34 @@ pub(super) unsafe extern "C" fn setvbuf(file: usize, buffer: usize, mode: c_int,
 /// `setbuffer`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setbuffer(file: usize, buffer: usize, size: usize) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { setvbuf(file, buffer, if buffer == 0 { libc::_IONBF } else { libc::_IOFBF }, size) };
 }
 
 /// `setbuf`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setbuf(file: usize, buffer: usize) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { setbuffer(file, buffer, libc::BUFSIZ as usize) };
 }
 
-/// Exported names whose code is in `variadic.c`: a jump leaves all arguments where they are.
+/// Exports names whose code is in `variadic.c`: a jump leaves all arguments where they are.
 macro_rules! jump {
     ($($name:ident to $target:ident;)*) => {$(
         unsafe extern "C" {
             fn $target();
         }
 
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name() {

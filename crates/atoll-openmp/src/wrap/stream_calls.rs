@@ -1,6 +1,6 @@
-//! The functions of the C library on one stream: under its lock, or on the node that has it.
+//! The functions of the C library on one stream: called under its lock, or on the node that has the stream.
 //!
-//! `stdio` opens and closes streams and moves what is longer; `far_streams` asks other nodes.
+//! `stdio` opens and closes streams and has longer transfers; `far_streams` asks other nodes.
 
 use std::ffi::c_int;
 
@@ -14,13 +14,13 @@ unsafe extern "C" {
     static mut stderr: usize;
 }
 
-/// Functions on one stream, which libc runs under the lock we took, or another node's libc if that has the stream.
+/// Defines functions on one stream, which libc runs under the lock we took, or another node's libc if that node has the stream.
 macro_rules! streams {
     ($($name:ident ( $($arg:ident : $kind:ident),* ) $file:ident elsewhere $far:ident $there:expr;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             if let Some($far) = far_streams::of($file) {
@@ -83,16 +83,16 @@ streams! {
     fileno_unlocked(file: v) file elsewhere far far.number();
 }
 
-/// `fgetpos`: a position begins with the offset; the rest is about characters of several bytes.
+/// `fgetpos`: writes a position that begins with the offset; the rest of it is about characters of several bytes.
 ///
 /// # Safety
-/// Room for a position.
+/// There is room for a position at `to`.
 unsafe fn position(far: Far, to: usize) -> c_int {
     let offset = far.tell();
     if offset < 0 {
         return -1;
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         std::ptr::write_bytes(to as *mut u8, 0, 16);
         (to as *mut i64).write(offset);
@@ -116,10 +116,10 @@ wrap! {
 
 macro_rules! standard {
     ($($name:ident ( $($arg:ident),* ) $stream:ident;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
@@ -135,7 +135,7 @@ macro_rules! standard {
 /// `getchar`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getchar() -> usize {
     // SAFETY: the program's stream.
@@ -145,7 +145,7 @@ pub(super) unsafe extern "C" fn getchar() -> usize {
 /// `getchar_unlocked`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getchar_unlocked() -> usize {
     // SAFETY: the program's stream.

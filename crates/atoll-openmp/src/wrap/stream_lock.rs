@@ -1,21 +1,21 @@
-//! The locks of streams, taken with futexes of all processes: libc then finds them held by the caller, and never waits.
+//! The locks of streams, taken with futexes that reach all processes: libc then finds them held by the caller, and never waits.
 //!
-//! `stdio` and `stream_calls` take them; the program may itself (`flockfile`).
+//! `stdio` and `stream_calls` take them; the program may do so itself (`flockfile`).
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use super::far_streams;
 
-/// Streams are shared and their locks taken here.
+/// Whether streams are shared and their locks taken here.
 pub(super) static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// `_flags` of a FILE whose user locks it himself.
+/// The bit in the `_flags` of a FILE that its user locks himself.
 const USER_LOCK: i32 = 0x8000;
-/// Offset of a FILE's `_lock`.
+/// The offset of a FILE's `_lock`.
 const LOCK: usize = 136;
 
-/// glibc's `_IO_lock_t`: a recursive lock. `word` 0: free, 1: held, 2: held and waited for.
+/// glibc's `_IO_lock_t`, a recursive lock. `word` is 0 if free, 1 if held, 2 if held and waited for.
 #[repr(C)]
 pub(super) struct FileLock {
     word: AtomicI32,
@@ -23,7 +23,7 @@ pub(super) struct FileLock {
     owner: AtomicUsize,
 }
 
-/// What glibc knows the calling thread by.
+/// The address by which glibc knows the calling thread.
 fn me() -> usize {
     let at: usize;
     // SAFETY: the first word of the thread control block is its own address.
@@ -97,7 +97,7 @@ impl FileLock {
     }
 }
 
-/// A stream's lock while it lives.
+/// A guard that holds a stream's lock.
 pub(super) struct Locked(Option<&'static FileLock>);
 
 impl Drop for Locked {
@@ -108,13 +108,13 @@ impl Drop for Locked {
     }
 }
 
-/// Takes a stream's lock.
+/// Takes a stream's lock until the guard is dropped.
 ///
 /// # Safety
 /// `file` must be a stream or null.
 #[inline]
 pub(super) unsafe fn lock(file: usize) -> Locked {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let lock = unsafe { FileLock::of(file) };
     if let Some(lock) = lock {
         lock.acquire();
@@ -124,10 +124,10 @@ pub(super) unsafe fn lock(file: usize) -> Locked {
 
 macro_rules! locks {
     ($($lock:ident $try:ident $unlock:ident;)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $lock(file: usize) {
             if let Some(far) = far_streams::of(file) {
@@ -141,10 +141,10 @@ macro_rules! locks {
             }
         }
 
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $try(file: usize) -> c_int {
             if let Some(far) = far_streams::of(file) {
@@ -159,10 +159,10 @@ macro_rules! locks {
             }
         }
 
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $unlock(file: usize) {
             if let Some(far) = far_streams::of(file) {
@@ -183,23 +183,23 @@ locks! {
     _IO_flockfile _IO_ftrylockfile _IO_funlockfile;
 }
 
-/// Takes a stream's lock.
+/// Takes a stream's lock without a guard.
 ///
 /// # Safety
 /// `file` must be a stream.
 pub(super) unsafe fn take_lock(file: usize) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     if let Some(lock) = unsafe { FileLock::of(file) } {
         lock.acquire();
     }
 }
 
-/// Gives a stream's lock back.
+/// Frees a stream's lock that [`take_lock`] took.
 ///
 /// # Safety
 /// `file` must be a stream whose lock was taken.
 pub(super) unsafe fn give_lock_back(file: usize) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     if let Some(lock) = unsafe { FileLock::of(file) } {
         lock.release();
     }

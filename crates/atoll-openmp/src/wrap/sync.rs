@@ -1,9 +1,8 @@
 //! pthread objects of the program, made to work between processes.
 //!
-//! glibc's objects carry a flag "shared between processes", which decides the kind of futex they use. Every
-//! function sets it before libc's own runs: objects that were initialised statically have it from their first use
-//! on. Where an object lies in paged memory its page stays near for the length of the call: a futex cannot be
-//! looked up on an absent page.
+//! glibc's objects have a flag "shared between processes", which decides the kind of futex they use. Every function sets it
+//! before libc's own runs, so objects that were initialised statically have it from their first use. Where an object lies in
+//! paged memory its page stays near during the call, since a futex on an absent page cannot be looked up.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -15,7 +14,7 @@ use super::node_sync;
 use super::paged::{self, Hold};
 use crate::state;
 
-/// Sleeps while the word is `value`, or until woken. Reaches other processes.
+/// Sleeps while the word is `value`, or until woken, by any process.
 pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
     // SAFETY: the word is valid; a shared futex without timeout.
     let _ = unsafe {
@@ -26,7 +25,7 @@ pub(super) fn futex_wait(word: &AtomicI32, value: i32) {
     };
 }
 
-/// Wakes up to `n` that sleep on the word, in all processes.
+/// Wakes up to `n` threads that sleep on the word, in all processes.
 pub(super) fn futex_wake(word: &AtomicI32, n: i32) {
     // SAFETY: the word is valid; a shared futex.
     let _ = unsafe {
@@ -46,7 +45,7 @@ unsafe fn set_bits(at: usize, offset: usize, bits: i32) {
     if at == 0 || !super::separate() {
         return;
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let word = unsafe { &*((at + offset) as *const AtomicI32) };
     if word.load(Ordering::Relaxed) & bits != bits {
         word.fetch_or(bits, Ordering::Relaxed);
@@ -59,10 +58,10 @@ const OBJECT: usize = 56;
 /// Prepares a mutex: `__kind` gets PTHREAD_MUTEX_PSHARED_BIT.
 ///
 /// # Safety
-/// A mutex.
+/// `at` is a mutex.
 #[inline]
 pub(super) unsafe fn mutex(at: usize) -> Hold {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { set_bits(at, 16, 128) };
     paged::hold(at, 40, true)
 }
@@ -70,10 +69,10 @@ pub(super) unsafe fn mutex(at: usize) -> Hold {
 /// Prepares a condition variable: `__wrefs` gets its bit 0.
 ///
 /// # Safety
-/// A condition variable.
+/// `at` is a condition variable.
 #[inline]
 pub(super) unsafe fn condition(at: usize) -> Hold {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { set_bits(at, 36, 1) };
     paged::hold(at, 48, true)
 }
@@ -81,23 +80,23 @@ pub(super) unsafe fn condition(at: usize) -> Hold {
 /// Prepares a read-write lock: `__shared` becomes true.
 ///
 /// # Safety
-/// A read-write lock.
+/// `at` is a read-write lock.
 #[inline]
 pub(super) unsafe fn rwlock(at: usize) -> Hold {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { set_bits(at, 28, 1) };
     paged::hold(at, OBJECT, true)
 }
 
 const TIME: usize = size_of::<libc::timespec>();
 
-/// Wrappers of functions on objects: libc's own, or on several nodes those of `node_sync`.
+/// Defines wrappers of functions on objects, which call libc's own, or on several nodes those of `node_sync`.
 macro_rules! objects {
     ($($name:ident ( $($arg:ident : $kind:ident $(($size:expr))?),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
             if atoll_nodes::active() {
@@ -156,10 +155,10 @@ objects! {
     sem_post(object: o(32));
 }
 
-/// `sem_init`: always for all processes.
+/// `sem_init`: the semaphore is always made for all processes.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sem_init(object: usize, shared: c_int, value: u32) -> c_int {
     let call = real!("sem_init", unsafe extern "C" fn(usize, c_int, u32) -> c_int);
@@ -167,10 +166,10 @@ pub(super) unsafe extern "C" fn sem_init(object: usize, shared: c_int, value: u3
     unsafe { call(object, if super::separate() { 1 } else { shared }, value) }
 }
 
-/// `pthread_barrier_init`: always for all processes.
+/// `pthread_barrier_init`: the barrier is always made for all processes.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn pthread_barrier_init(object: usize, attributes: usize, count: u32) -> c_int {
     let call = real!("pthread_barrier_init", unsafe extern "C" fn(usize, usize, u32) -> c_int);
@@ -186,11 +185,11 @@ pub(super) unsafe extern "C" fn pthread_barrier_init(object: usize, attributes: 
 
 type Syscall = unsafe extern "C" fn(i64, usize, usize, usize, usize, usize, usize) -> i64;
 
-/// libc's `syscall`, whose variable arguments arrive like fixed ones: futexes (libstdc++'s guards of static locals,
-/// std::atomic::wait, std::future) reach other processes and absent pages, transfers are made in pieces.
+/// libc's `syscall`, whose variable arguments arrive like fixed ones. Futexes (libstdc++'s guards of static locals,
+/// std::atomic::wait, std::future) reach other processes and absent pages; transfers are made in pieces.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn syscall(
     number: i64,
@@ -226,7 +225,7 @@ pub(super) unsafe extern "C" fn syscall(
     }
 }
 
-/// Waits while a `pthread_once_t` is `value`, for `variadic.c`.
+/// Waits while a `pthread_once_t` is `value`; for `variadic.c`.
 ///
 /// # Safety
 /// `word` must be valid.
@@ -237,11 +236,11 @@ unsafe extern "C" fn atoll_once_wait(word: *const AtomicI32, value: c_int) {
         return node_sync::wait(unsafe { AtomicU32::from_ptr(word as *mut u32) }, value as u32);
     }
     let _held = paged::hold(word as usize, 4, true);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     futex_wait(unsafe { &*word }, value);
 }
 
-/// Wakes all who wait for a `pthread_once_t`, for `variadic.c`.
+/// Wakes all threads that wait for a `pthread_once_t`; for `variadic.c`.
 ///
 /// # Safety
 /// `word` must be valid.
@@ -252,6 +251,6 @@ unsafe extern "C" fn atoll_once_wake(word: *const AtomicI32) {
         return node_sync::wake_all(unsafe { AtomicU32::from_ptr(word as *mut u32) });
     }
     let _held = paged::hold(word as usize, 4, true);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     futex_wake(unsafe { &*word }, i32::MAX);
 }

@@ -1,9 +1,9 @@
 //! The calls whose strings and structures only have to be lent to libc or the kernel.
 //!
-//! One line a function, in the words of [`wrap!`](super::real): `v` a value, `fd` a descriptor, `s` a string, `t` a string that is
-//! written, `r(n)` and `w(n)` memory that is read and written.
+//! Each function has one line, in the notation of [`wrap!`](super::real): `v` a value, `fd` a descriptor, `s` a string, `t` a
+//! string that is written, `r(n)` and `w(n)` memory that is read and written.
 
-/// sizeof(struct stat), the same for its 64-bit form.
+/// The size of `struct stat`, which is that of its 64-bit form, too.
 const STAT: usize = size_of::<libc::stat>();
 const STATFS: usize = size_of::<libc::statfs>();
 const TIME: usize = size_of::<libc::timespec>();
@@ -13,7 +13,7 @@ const SET: usize = size_of::<libc::fd_set>();
 const FLOCK: usize = size_of::<libc::flock>();
 
 wrap! {
-    // Files by name. A mode that was not passed is not looked at by libc either.
+    // Files by name. libc ignores a mode that the caller did not pass, too.
     open(path: s, flags: v, mode: v);
     open64(path: s, flags: v, mode: v);
     __open(path: s, flags: v, mode: v);
@@ -105,7 +105,7 @@ wrap! {
     setxattr(path: s, name: s, value: r(len), len: v, flags: v);
     getxattr(path: s, name: s, value: w(len), len: v);
     inotify_add_watch(fd: v, path: s, mask: v);
-    // Descriptors. What `fcntl` and `ioctl` point to is as large as the request says, or small.
+    // Descriptors. What `fcntl` and `ioctl` point to has the size that the request tells, or is small.
     fcntl(fd: v, command: v, argument: w(FLOCK));
     fcntl64(fd: v, command: v, argument: w(FLOCK));
     ioctl(fd: v, request: v, argument: w(((request >> 16) & 0x3fff).max(64)));
@@ -126,7 +126,7 @@ wrap! {
     getpeername(fd: v, address: w(ADDRESS), len: w(4));
     getsockopt(fd: v, level: v, name: v, value: w(ADDRESS), len: w(4));
     setsockopt(fd: v, level: v, name: v, value: r(len & 0xffff_ffff), len: v);
-    // Waiting. (Calls that take a signal mask are in `signals`.)
+    // Waiting. (Calls with a signal mask are in `signals`.)
     select(n: v, reads: w(SET), writes: w(SET), others: w(SET), timeout: w(TIME));
     poll(fds: w(8 * n), n: v, timeout: v);
     __poll_chk(fds: w(8 * n), n: v, timeout: v, size: v);
@@ -139,7 +139,7 @@ wrap! {
     wait3(status: w(4), options: v, usage: w(144));
     wait4(pid: v, status: w(4), options: v, usage: w(144));
     waitid(kind: v, id: v, info: w(128), options: v);
-    // Asking the kernel.
+    // Questions to the kernel.
     clock_gettime(clock: v, to: w(TIME));
     clock_getres(clock: v, to: w(TIME));
     clock_settime(clock: v, time: r(TIME));

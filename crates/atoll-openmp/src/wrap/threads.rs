@@ -1,7 +1,7 @@
-//! Threads the program makes itself, with pthreads or C11 threads: made where all workers see their stacks.
+//! Threads that the program makes itself, with pthreads or C11 threads: they get stacks that all workers see.
 //!
-//! Called by the program; `start::own_threads` does the work. The pager is told, since from then on a page may be written while
-//! the worker that evicts it waits in its handler. What runs in such a thread is looked for by number when it was joined.
+//! Called by the program; `start::own_threads` makes them. The pager is told, since from then on a page may be written
+//! while the worker that evicts it waits in its handler.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,7 +11,7 @@ use crate::{start, state};
 /// `pthread_create`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn pthread_create(
     thread: *mut libc::pthread_t,
@@ -44,12 +44,12 @@ pub(super) unsafe extern "C" fn pthread_create(
     }
 }
 
-/// Statuses of C11's threads.
+/// The results of C11's thread functions.
 const THRD_SUCCESS: c_int = 0;
 const THRD_ERROR: c_int = 2;
 const THRD_NOMEM: c_int = 3;
 
-/// A function of a C11 thread, and its argument.
+/// The function of a C11 thread, and its argument.
 struct C11 {
     function: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
@@ -58,7 +58,7 @@ struct C11 {
 /// `thrd_create`: a thread whose result is a number.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn thrd_create(
     thread: *mut libc::pthread_t,
@@ -103,7 +103,7 @@ pub(super) unsafe extern "C" fn thrd_create(
         )
     };
     if status != 0 {
-        // SAFETY: no thread was made that could have it.
+        // SAFETY: no thread was made that could have the box.
         drop(unsafe { Box::from_raw(start) });
     }
     match status {
@@ -113,13 +113,13 @@ pub(super) unsafe extern "C" fn thrd_create(
     }
 }
 
-/// Calls after whose success the thread, their first argument, is joined or detached.
+/// Defines calls after whose success the thread, their first argument, is joined or detached.
 macro_rules! ends {
     ($($then:ident $name:ident ( $($more:ident),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(thread: libc::pthread_t $(, $more: usize)*) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(libc::pthread_t $(, wrap!(@usize $more))*) -> c_int);

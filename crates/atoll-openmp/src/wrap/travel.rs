@@ -1,8 +1,9 @@
-//! Blocks that libc makes for the program, on several nodes: they lie where the program's own do, so that other nodes see them.
+//! Blocks that libc allocates for the program, on several nodes: they lie where the program's own do, so that other nodes see
+//! them.
 //!
-//! What libc allocates stays on its node otherwise, as it hands some of it to the kernel, which cannot fetch pages (`heap::overflow`).
-//! Where a function only writes memory, all that it allocates is the program's (`alone`); where it asks the kernel, too, what it returns
-//! is copied (`moved`).
+//! Otherwise what libc allocates stays on its node, as libc hands some of it to the kernel, which cannot fetch pages
+//! (`heap::overflow`). Where a function only writes memory, all that it allocates becomes the program's (`alone`); where it
+//! also calls the kernel, its result is copied (`moved`).
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -12,7 +13,7 @@ use super::far_streams;
 use super::lend::{self, Argument as _};
 use crate::heap::exports;
 
-/// Calls what allocates nothing but what it returns.
+/// Calls a function that allocates nothing but its result.
 pub(super) fn alone<R>(call: impl FnOnce() -> R) -> R {
     if !atoll_nodes::active() {
         return call();
@@ -23,21 +24,22 @@ pub(super) fn alone<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// For `variadic.c`: what libc allocates from now on is the program's, or not; returns how it was.
+/// Sets whether what libc allocates from now on is the program's; returns the setting before. For `variadic.c`.
 #[unsafe(no_mangle)]
 extern "C" fn atoll_travels(on: c_int) -> c_int {
     c_int::from(atoll_nodes::active() && exports::set_travels(on != 0))
 }
 
-/// The block, or where it lies now: a block that libc made for the program becomes the program's.
+/// Moves a block that libc made for the program to the program's memory; returns its address, which is the old one if there is
+/// no need to move.
 ///
 /// # Safety
-/// `block` is null, or a live block that nobody but the caller knows.
+/// `block` is null, or a live block that only the caller knows.
 pub(super) unsafe fn moved(block: usize) -> usize {
     if !atoll_nodes::active() || !layout::in_pinned(block) {
         return block;
     }
-    // SAFETY: by the caller; the new block is as large.
+    // SAFETY: the caller's promise; the new block is as large.
     unsafe {
         let bytes = exports::malloc_usable_size(block as *mut c_void);
         let Some(new) = exports::program_block(bytes) else { return block };
@@ -47,29 +49,29 @@ pub(super) unsafe fn moved(block: usize) -> usize {
     }
 }
 
-/// A block as the program itself would get one; 0: there is none.
+/// Allocates a block as the program itself would get one; 0 if there is none.
 pub(super) fn program_block(size: usize) -> usize {
     exports::program_block(size).map_or(0, |block| block as usize)
 }
 
-/// The same for a block that a variable of the program points to.
+/// Moves the block that a variable of the program points to, as [`moved`] does.
 ///
 /// # Safety
-/// As [`moved`], of what the variable holds.
+/// The same as for [`moved`], of the block that the variable points to.
 pub(super) unsafe fn moved_at(variable: usize) {
     if atoll_nodes::active() && variable != 0 {
         let place = variable as *mut usize;
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         unsafe { place.write(moved(place.read())) };
     }
 }
 
 macro_rules! alone {
     ($($name:ident ( $($arg:ident),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
@@ -102,10 +104,10 @@ alone! {
 
 macro_rules! returning {
     ($($name:ident ( $($arg:ident : $kind:ident),* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> usize);
@@ -127,10 +129,10 @@ returning! {
 
 macro_rules! into_or_new {
     ($($name:ident ( $($before:ident : $kind:ident,)* ; $to:ident $(, $after:ident)* );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($before: usize,)* $to: usize $(, $after: usize)*) -> usize {
             let call = real!(
@@ -155,7 +157,7 @@ into_or_new! {
 /// `getcwd`.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getcwd(to: usize, len: usize) -> usize {
     let call = real!("getcwd", unsafe extern "C" fn(usize, usize) -> usize);
@@ -170,13 +172,13 @@ pub(super) unsafe extern "C" fn getcwd(to: usize, len: usize) -> usize {
     }
 }
 
-/// `freeaddrinfo` frees each element and its name.
+/// `getaddrinfo`, whose result `freeaddrinfo` frees, each element and its name.
 type GetAddressInfo = unsafe extern "C" fn(usize, usize, usize, *mut *mut libc::addrinfo) -> c_int;
 
-/// `getaddrinfo`: a list of blocks, each an element with its address behind it, the first with a name.
+/// `getaddrinfo`: returns a list of blocks, each an element with its address behind it, the first with a name.
 ///
 /// # Safety
-/// As libc's.
+/// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getaddrinfo(
     node: usize,
@@ -213,10 +215,10 @@ type Scan = unsafe extern "C" fn(usize, *mut *mut usize, usize, usize) -> c_int;
 
 macro_rules! scans {
     ($($name:ident)*) => {$(
-        /// `scandir`: a block of pointers to blocks.
+        /// `scandir`: returns a block of pointers to blocks.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(
             path: usize,
@@ -247,10 +249,10 @@ type Line = unsafe extern "C" fn(usize, usize, usize, usize) -> isize;
 
 macro_rules! lines {
     ($($name:ident ( $($delimiter:ident)? );)*) => {$(
-        /// See libc.
+        /// The function of this name in libc.
         ///
         /// # Safety
-        /// As libc's.
+        /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(to: usize, n: usize $(, $delimiter: usize)?, file: usize) -> isize {
             let delimiter = usize::from(b'\n');

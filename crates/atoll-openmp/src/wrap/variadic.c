@@ -44,7 +44,7 @@ static int format(char *to, size_t size, int flag, const char *text, va_list ap)
     return n;
 }
 
-/* The formatted text in `small` or, if it is longer, in memory that the caller gives back. */
+/* The formatted text, in `small` or, if it is longer, in memory that the caller frees. */
 static char *formatted(char *small, int *len, int flag, const char *text, va_list ap)
 {
     int before = errno;
@@ -146,8 +146,8 @@ int atoll_dprintf_chk(int fd, int flag, const char *text, ...)
     WITH_LIST(int, text, atoll_vdprintf_chk(fd, flag, text, ap));
 }
 
-/* Input, and wide output, go through the stream's own pinned buffer: only the lock is ours. Where another node has the
- * stream it is a stream of this node's that reads from there. */
+/* Input, and wide output, go through the stream's own pinned buffer: only the lock is ours. If another node has the stream, a
+ * stream of this node's reads from there. */
 #define INPUT(name, real, char_type)                                                                        \
     int atoll_v##name(FILE *file, const char_type *text, va_list ap)                                         \
     {                                                                                                        \
@@ -183,7 +183,7 @@ int atoll_isoc99_fscanf(FILE *file, const char *text, ...)
 int atoll_vwprintf(const wchar_t *text, va_list ap) { return atoll_vfwprintf(stdout, text, ap); }
 int atoll_wprintf(const wchar_t *text, ...) { WITH_LIST(int, text, atoll_vfwprintf(stdout, text, ap)); }
 
-/* What these allocate is the program's: libc's own functions, told so. */
+/* Functions whose allocations become the program's: libc's own, called with that setting. */
 #define ALONE(type, call)                                                                                    \
     int before = atoll_travels(1);                                                                           \
     type result = call;                                                                                      \
@@ -218,7 +218,7 @@ int atoll_isoc99_sscanf(const char *from, const char *text, ...)
     WITH_LIST(int, text, as_isoc99_vsscanf(from, text, ap));
 }
 
-/* exec with a list: collect it, then the form with a vector (ours). */
+/* exec with a list of arguments: collects them, then calls our form with a vector. */
 static char **collect(const char *first, va_list ap, char ***environment)
 {
     va_list copy;
@@ -260,7 +260,7 @@ int atoll_execle(const char *path, const char *arg, ...)
     EXEC(arg, &environment, execve(path, list, environment));
 }
 
-/* pthread_once across workers: bits as glibc's (1: runs, 2: done), the futex shared. An exception that leaves the
+/* pthread_once across workers: the bits are glibc's (1: runs, 2: done), the futex is shared. An exception that leaves the
  * routine makes the next caller try again. */
 static void once_failed(_Atomic int **word)
 {

@@ -1,4 +1,4 @@
-//! Where the library under test lies; shared by the integration tests.
+//! The path of the library under test, shared by the integration tests.
 
 use std::path::PathBuf;
 

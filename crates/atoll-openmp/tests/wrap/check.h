@@ -1,4 +1,4 @@
-/* What every test program here uses. */
+/* What all test programs here use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ static inline int same(const unsigned char *p, size_t n, size_t from, uint64_t s
             return 0;
     return 1;
 }
-/* Touches so much that everything else is evicted. */
+/* Touches so much memory that everything else is evicted. */
 static inline void push_out(void)
 {
     static unsigned char *other;

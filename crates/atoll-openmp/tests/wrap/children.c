@@ -1,4 +1,4 @@
-/* posix_spawn, system and popen, with what they are given in paged memory; children run without the library. */
+/* posix_spawn, system and popen, whose arguments lie in paged memory; children run without the library. */
 #include "check.h"
 #include <spawn.h>
 extern char **environ;

@@ -1,4 +1,4 @@
-/* Files straight into and out of arrays larger than near memory. */
+/* Reads and writes of files with buffers in arrays larger than near memory. */
 #include "check.h"
 #include <sys/mman.h>
 #include <sys/random.h>

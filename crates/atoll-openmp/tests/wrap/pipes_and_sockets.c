@@ -1,4 +1,4 @@
-/* Pipes and sockets from and to paged memory: what there is is enough, datagrams stay whole. */
+/* Pipes and sockets with paged memory: a read returns the bytes that are there, and datagrams stay whole. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/socket.h>
@@ -64,7 +64,7 @@ int main(void)
     CHECK(recvmsg(s[0], &m, MSG_WAITALL) == 2500000);
     CHECK(same(b, 500000, 0, 2) && same(b + 600000, 2000000, 500000, 2));
     pthread_join(t, 0);
-    /* Datagrams: one is one, however many pages. */
+    /* A datagram stays one datagram, over however many pages. */
     int d[2];
     CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, d) == 0);
     push_out();

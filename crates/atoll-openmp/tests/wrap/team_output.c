@@ -43,7 +43,7 @@ int main(void)
     }
     CHECK(lines == 4000 && parts == 400);
     fclose(f);
-    /* A stream opened by one worker is everybody's, closed by another, or left to exit. */
+    /* A stream opened by one worker is usable in all, closed by another, or left to exit. */
 #pragma omp parallel num_threads(4)
     {
         if (omp_get_thread_num() == 2) {

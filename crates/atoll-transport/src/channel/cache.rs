@@ -1,4 +1,4 @@
-//! A cache of what a process needs once, however often it is handed to it.
+//! A cache of values that a process needs once, however often each is handed to it.
 //!
 //! `set_file.rs` keeps mappings in it, `peer.rs` processes: with 10,000 channels from one peer there is one of each.
 
@@ -6,18 +6,18 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Values by what names them, as long as somebody uses them.
+/// Values by their keys, kept while somebody uses them.
 pub(crate) struct Cache<K, T> {
     entries: Mutex<Option<HashMap<K, Weak<T>>>>,
 }
 
 impl<K: Eq + Hash, T> Cache<K, T> {
-    /// Empty.
+    /// An empty cache.
     pub(crate) const fn new() -> Cache<K, T> {
         Cache { entries: Mutex::new(None) }
     }
 
-    /// The value of `key`, made anew if nobody uses one that is still `valid`.
+    /// The value of `key`; made anew by the closure unless one is in use that is still `valid`.
     pub(crate) fn get<E>(
         &self,
         key: K,
@@ -32,7 +32,7 @@ impl<K: Eq + Hash, T> Cache<K, T> {
             return Ok(value);
         }
         let value = make()?;
-        // Entries nobody uses go now and then, so that the map is never much larger than what is in use.
+        // Unused entries are removed now and then, so that the map is never much larger than the number in use.
         if entries.len() == entries.capacity() {
             entries.retain(|_, value| value.strong_count() > 0);
         }

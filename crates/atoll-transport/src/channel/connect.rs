@@ -1,12 +1,12 @@
-//! Makes a channel with whoever is at the other end of a Unix socket: each end makes the rings that are placed with
-//! it, and hands them over.
+//! Makes a channel with the process at the other end of a Unix socket: each end makes the rings that are placed with it, and
+//! hands them over.
 //!
-//! Both ends call `connect`; `greeting.rs` is what they say. The socket may be a named one, one half of a pair
-//! inherited over a fork, or a child's standard input over an exec. It can be used again for the next channel, or
-//! dropped: a channel does not need it.
+//! Both ends call `connect`; `greeting.rs` defines what they send each other. The socket may be a named one, one half of a pair
+//! inherited over a fork, or a child's standard input over an exec. It can be used again for the next channel, or dropped: a
+//! channel does not need it.
 //!
-//! Source: the barrelfish paper, section 6.7 (`if_accept` and `if_connect`; there the user had to call them in the
-//! right order, here not).
+//! Source: the barrelfish paper, section 6.7 (`if_accept` and `if_connect`, which users had to call in the right order; here
+//! the order does not matter).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -22,11 +22,11 @@ use crate::channel::wait_set::Seat;
 use crate::clock::Deadline;
 
 impl Channel {
-    /// Makes a channel with the process at the other end of `stream`, which does the same with mirrored settings.
-    /// With a `seat` the receiver can be added to that wait set. Waits for the peer at most `timeout` (none: for
-    /// ever).
+    /// Makes a channel with the process at the other end of `stream`, which does the same with mirrored settings. With a `seat`
+    /// the receiver can be added to that wait set. Waits for the peer for at most `timeout` (`None`: for ever).
     ///
-    /// Whoever can write to the socket can be the peer: where it has a name, its permissions are the only guard.
+    /// Any process that can write to the socket can be the peer: where the socket has a name, its permissions are the only
+    /// guard.
     pub fn connect(
         stream: &UnixStream,
         settings: Settings,
@@ -54,7 +54,7 @@ impl Channel {
                 Ok(channel)
             }
             Err(why) => {
-                // The peer may be gone; this end's own error is the one to tell.
+                // The peer may be gone, and this end's own error is the one to report.
                 let _ = send_verdict(stream, false, &mut deadline);
                 Err(why)
             }
@@ -62,7 +62,7 @@ impl Channel {
     }
 }
 
-/// Attaches to this end's rings and those that came with the peer's `greeting`.
+/// Attaches to this end's rings and to those that came with the peer's `greeting`.
 fn attach(
     settings: Settings,
     outgoing: Option<OwnedFd>,
@@ -79,7 +79,7 @@ fn attach(
     agree("the placement of this end's outgoing ring", greeting.incoming as u64, settings.outgoing as u64)?;
     agree("the placement of this end's incoming ring", greeting.outgoing as u64, settings.incoming as u64)?;
 
-    // In the order in which `connect` lists them.
+    // The files come in the order in which `connect` lists them.
     let mut theirs = theirs.into_iter();
     let mut next = || theirs.next().ok_or(ConnectError::Greeting("short of a descriptor"));
     let peer = Peer::handed_over(next()?)?;
@@ -104,7 +104,7 @@ mod tests {
     use crate::channel::file::VERSION;
     use crate::channel::{file, set_file};
 
-    /// What `connect` makes of a peer that sends `files` with its greeting, and then its verdict.
+    /// Connects to a peer that sends `files` with its greeting, and then its verdict; returns the result.
     fn meet(seat: Option<u32>, files: &[BorrowedFd<'_>], verdict: bool) -> Result<Channel, ConnectError> {
         let (here, there) = UnixStream::pair().unwrap();
         let deadline = &mut Deadline::new(None);
@@ -123,7 +123,7 @@ mod tests {
         let null = std::fs::File::open("/dev/null").unwrap();
 
         assert!(meet(None, &[process, ring.as_fd()], true).is_ok());
-        // The ring's end is taken now: each peer below brings a new one.
+        // Each peer below brings a new ring, since an end of a ring can be taken once.
         let new = || ring_file::create(&Settings::default()).unwrap();
         let why = |seat, files: &[BorrowedFd<'_>]| meet(seat, files, true).err().unwrap();
         let taken = why(None, &[process, ring.as_fd()]);

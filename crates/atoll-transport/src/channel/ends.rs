@@ -1,4 +1,4 @@
-//! A channel as one process holds it: a sender and a receiver, attached to a ring each.
+//! A channel as one process holds it: a sender and a receiver, each attached to a ring.
 //!
 //! Made by `pair.rs` (descriptors inherited over a fork) and `connect.rs` (handed over through a socket).
 
@@ -18,19 +18,19 @@ use crate::ring::producer::Producer;
 
 /// One end of a channel. Its halves may go to different threads.
 pub struct Channel {
-    /// To the peer.
+    /// Sends to the peer.
     pub sender: Sender,
-    /// From the peer.
+    /// Receives from the peer.
     pub receiver: Receiver,
 }
 
-/// What an end attaches to.
+/// The files and processes that an end attaches to.
 pub(crate) struct Parts<'a> {
     pub(crate) outgoing: BorrowedFd<'a>,
     pub(crate) incoming: BorrowedFd<'a>,
     /// The peer's wait set and the channel's seat there.
     pub(crate) peers_set: Option<(BorrowedFd<'a>, u32)>,
-    /// This end's.
+    /// This end's seat in a wait set.
     pub(crate) seat: Option<Seat>,
     pub(crate) peer: Peer,
 }
@@ -60,13 +60,13 @@ impl Channel {
         })
     }
 
-    /// As [`Sender::send`].
+    /// Sends a message as [`Sender::send`] does.
     #[inline]
     pub fn send(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), SendError> {
         self.sender.send(kind, bytes, timeout)
     }
 
-    /// As [`Receiver::recv`].
+    /// Receives a message as [`Receiver::recv`] does.
     #[inline]
     pub fn recv(&mut self, message: &mut Message, timeout: Option<Duration>) -> Result<(), RecvError> {
         self.receiver.recv(message, timeout)

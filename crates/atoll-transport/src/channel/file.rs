@@ -1,6 +1,6 @@
-//! A file of a channel's, a ring or a wait set: makes it, says what it is, and maps one that was handed over.
+//! The file of a ring or a wait set: makes it, identifies it, and maps one that was handed over.
 //!
-//! Stands on `memory_file.rs`; `ring_file.rs` and `set_file.rs` give it its meaning.
+//! Stands on `memory_file.rs`; `ring_file.rs` and `set_file.rs` define its content.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,25 +9,25 @@ use crate::channel::error::AttachError;
 use crate::memory_file::{self, FIXED, FileError, Mapping};
 use crate::ring::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The format of rings, wait sets and greetings; a change to any makes a new one.
+/// The format of rings, wait sets and greetings; a change to any of them needs a new number.
 pub const VERSION: u32 = 1;
 
-/// Makes a file of `bytes` zeros, sealed, closed on exec.
+/// Makes a sealed file of `bytes` zeros, which is closed on exec.
 pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let file = memory_file::create(name, bytes as u64)?;
     memory_file::seal(&file, FIXED)?;
     Ok(file)
 }
 
-/// Says what a file is that nobody else has yet.
+/// Writes the magic number and the version to a file that no other process has yet.
 pub(crate) fn identify(magic: &AtomicU64, version: &AtomicU32, ours: u64) {
-    // Relaxed: handing the file over is a system call.
+    // Relaxed: the file is handed over by a system call, which orders the stores.
     version.store(VERSION, Ordering::Relaxed);
     magic.store(ours, Ordering::Relaxed);
 }
 
-/// Checks that a file that was handed over is what `identify` made, of the same format. Each word is read once: the peer may
-/// change it at any time.
+/// Checks that a file that was handed over was identified by `identify`, in the same format. Each word is read once, because
+/// the peer may change it at any time.
 pub(crate) fn check_identity(magic: &AtomicU64, version: &AtomicU32, ours: u64) -> Result<(), AttachError> {
     let magic = magic.load(Ordering::Relaxed);
     if magic != ours {
@@ -40,8 +40,8 @@ pub(crate) fn check_identity(magic: &AtomicU64, version: &AtomicU32, ours: u64) 
     Ok(())
 }
 
-/// Maps `file`, which must be sealed as `create` seals and hold `least` bytes; of what it holds, at most `most`. What its
-/// maker did not allocate is allocated here, so that must be no more than a ring or a wait set has.
+/// Maps `file`, which must be sealed as `create` seals and hold at least `least` bytes; maps at most `most`. Memory that its
+/// maker did not allocate is allocated here, so `most` must be no more than a ring or a wait set has.
 pub(crate) fn map(file: BorrowedFd<'_>, least: usize, most: usize) -> Result<Mapping, AttachError> {
     let bytes = usize::try_from(memory_file::sealed_size(file, FIXED)?).unwrap_or(usize::MAX);
     if bytes < least {

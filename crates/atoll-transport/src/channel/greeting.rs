@@ -1,7 +1,7 @@
-//! The greeting: the 64 bytes and the descriptors that each end sends the other before there is a channel.
+//! The greeting: the 64 bytes and the descriptors that the ends send each other before there is a channel.
 //!
-//! `connect.rs` exchanges them over a Unix socket. Magic and version keep their places in every version, and so does
-//! the length, so ends of different versions can tell each other what they are.
+//! `connect.rs` exchanges them over a Unix socket. Magic, version and length keep their places in every version, so ends of
+//! different versions can tell each other which they have.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -12,12 +12,12 @@ use crate::channel::settings::{Placement, Settings};
 use crate::clock::Deadline;
 use crate::socket;
 
-/// `ATOLLGRT` in the order of the bytes.
+/// The magic number, `ATOLLGRT` in the order of the bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLGRT");
-/// Bytes of a greeting.
+/// The bytes of a greeting.
 const BYTES: usize = 64;
 
-/// What an end says: its settings, and its seat if its receiver is to sit in a wait set.
+/// The content of a greeting: an end's settings, and its seat if its receiver is to sit in a wait set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Greeting {
     pub(crate) lines: u32,
@@ -40,7 +40,7 @@ fn word<const N: usize>(bytes: &[u8; BYTES], at: usize) -> [u8; N] {
 }
 
 impl Greeting {
-    /// What this end says.
+    /// The greeting of an end with these settings and seat.
     pub(crate) fn new(settings: &Settings, seat: Option<u32>) -> Greeting {
         Greeting {
             lines: settings.lines,
@@ -51,8 +51,8 @@ impl Greeting {
         }
     }
 
-    /// As bytes, all numbers little-endian: magic (8), version (4), lines (4), longest (8), seat (4), is there one
-    /// (1), outgoing (1), incoming (1), zeros.
+    /// The greeting as bytes, all numbers little-endian: magic (8), version (4), lines (4), longest (8), seat (4), whether
+    /// there is a seat (1), outgoing (1), incoming (1), zeros.
     fn pack(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -66,7 +66,7 @@ impl Greeting {
         bytes
     }
 
-    /// From what a peer sent.
+    /// Parses the bytes that a peer sent.
     fn unpack(bytes: &[u8; BYTES]) -> Result<Greeting, ConnectError> {
         if u64::from_le_bytes(word(bytes, 0)) != MAGIC {
             return Err(ConnectError::Greeting("something else"));
@@ -88,7 +88,7 @@ impl Greeting {
         Ok(Greeting { lines, longest, outgoing, incoming, seat })
     }
 
-    /// Sends it with `files`: the process, rings and wait set, as many as there are.
+    /// Sends the greeting with `files`: the process, rings and wait set, as many as there are.
     pub(crate) fn send(
         &self,
         stream: &UnixStream,
@@ -98,7 +98,7 @@ impl Greeting {
         Ok(socket::send(stream, &self.pack(), files, deadline)?)
     }
 
-    /// Receives the peer's, with its descriptors.
+    /// Receives the peer's greeting with its descriptors.
     pub(crate) fn receive(
         stream: &UnixStream,
         deadline: &mut Deadline,
@@ -110,7 +110,7 @@ impl Greeting {
     }
 }
 
-/// Says whether this end attached, behind the greetings.
+/// Sends whether this end attached, after the greetings.
 pub(crate) fn send_verdict(
     stream: &UnixStream,
     attached: bool,
@@ -119,7 +119,7 @@ pub(crate) fn send_verdict(
     Ok(socket::send(stream, &[u8::from(attached)], &[], deadline)?)
 }
 
-/// Waits for the peer to say whether it attached.
+/// Waits until the peer reports whether it attached.
 pub(crate) fn receive_verdict(stream: &UnixStream, deadline: &mut Deadline) -> Result<(), ConnectError> {
     let mut verdict = [0];
     socket::receive(stream, &mut verdict, &mut Vec::new(), deadline)?;

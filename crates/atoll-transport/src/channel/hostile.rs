@@ -1,7 +1,7 @@
-//! Tests with a peer that writes anything anywhere in what is shared: never a panic, never a read outside, never more
+//! Tests with a peer that writes anything anywhere in the shared memory: there must never be a panic, a read outside, or more
 //! memory than agreed.
 //!
-//! They write to the rings and sets below `Sender`, `Receiver` and `WaitSet` and then use those.
+//! The tests write to the rings and sets below `Sender`, `Receiver` and `WaitSet` and then use those.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -29,21 +29,21 @@ fn settings() -> Settings {
     Settings { lines: 5, longest: LONGEST, spins: 3, ..Settings::default() }
 }
 
-/// A channel, and its outgoing and incoming ring as its peer has them.
+/// A channel, with its outgoing and incoming ring as its peer has them.
 fn victim() -> (Channel, Ring, Ring) {
     let (near, _far) = pair(settings(), None).unwrap();
     let (outgoing, incoming) = near.rings();
     (near.attach(Peer::this().unwrap()).unwrap(), outgoing, incoming)
 }
 
-/// What a hostile peer does to a ring.
+/// The ways in which a hostile peer damages a ring.
 #[derive(Clone, Debug)]
 enum Deed {
-    /// Any bytes in a line.
+    /// Writes any bytes to a line.
     Scribble(u32, [u64; 8]),
-    /// The header that comes next, but for its contents.
+    /// Writes the header that comes next, with any content.
     Next { skip: u32, kind: u16, length: u8, flags: u8 },
-    /// Any value in a word of the control part.
+    /// Writes any value to a word of the control part.
     Control(u8, u32),
 }
 
@@ -68,7 +68,7 @@ fn control(control: &Control, word: u8, value: u32) {
         0 => side.bell.announce(value),
         1 => control.credit.consumed.store(value, Ordering::Relaxed),
         2 => control.identity.lines.store(value, Ordering::Relaxed),
-        // Now and then only: nothing comes behind it.
+        // Done rarely, because nothing can follow it.
         _ => side.closed.store(u32::from(value == 1), Ordering::Relaxed),
     }
 }
@@ -151,7 +151,7 @@ proptest! {
         let token = set.add(near.attach(Peer::this().unwrap()).unwrap().receiver).unwrap();
         let mut message = Message::default();
         for (seat, send) in marks {
-            // Seats of nobody, and seats that there are not but whose words there are.
+            // Seats that no channel has, and numbers beyond the seats for which there are bits.
             peers.ring(seat.min(191));
             if send {
                 far.send(1, b"x", None).unwrap();
@@ -203,7 +203,7 @@ fn a_file_that_could_be_cut_or_is_too_short_or_is_no_memory_is_refused() {
 #[test]
 fn a_huge_sparse_file_of_a_peer_is_not_allocated_here() {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
-    // A ring, or a set, as it should be at the file's begin, and a hole behind.
+    // A file that begins as a ring or a set should, with a hole behind it.
     let grown = |honest: OwnedFd, bytes: usize| {
         let file = memfd_create("atoll-test", MemfdFlags::ALLOW_SEALING).unwrap();
         let mut begin = vec![0; bytes];
@@ -245,7 +245,7 @@ fn a_message_that_never_ends_is_cut_at_the_longest() {
         }
     }
     assert_eq!(result, Err(RecvError::TooLong { longest: LONGEST }));
-    // And stays so.
+    // The error is the same at every further call.
     assert_eq!(channel.receiver.try_recv(&mut message), Err(RecvError::TooLong { longest: LONGEST }));
 }
 
@@ -253,7 +253,7 @@ fn a_message_that_never_ends_is_cut_at_the_longest() {
 fn a_message_begun_again_and_again_does_not_outlive_the_timeout() {
     let (mut channel, _, incoming) = victim();
     let writer = std::thread::spawn(move || {
-        // Every line begins a message and none ends one; written without regard to what was read.
+        // Every line begins a message and none ends one; lines are written without regard to what was read.
         let end = std::time::Instant::now() + Duration::from_millis(300);
         let mut sequence = 1u32;
         while std::time::Instant::now() < end {

@@ -1,6 +1,6 @@
-//! Channels between processes of one machine: the rings' memory, who is at the other end, sending, receiving, waiting.
+//! Channels between processes of one machine: the rings' memory, the process at the other end, sending, receiving, waiting.
 //!
-//! Stands on `ring/`; `service/` makes typed calls of a channel's messages.
+//! Stands on `ring/`; the services of `atoll-channel` make typed calls of a channel's messages.
 
 mod cache;
 mod connect;

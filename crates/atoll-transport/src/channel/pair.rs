@@ -1,8 +1,8 @@
 //! Both ends of a channel as files, made by one process: for threads, and for children, which inherit them over a
 //! fork.
 //!
-//! For a process that does not descend from this one, or to have each ring made by the end it is placed with, see
-//! `connect.rs`.
+//! `connect.rs` makes a channel with a process that does not descend from this one, and lets each end make the rings placed
+//! with it.
 //!
 //! Source: the barrelfish paper, section 6.7.1 (set up a shared frame, then a channel over it).
 
@@ -16,19 +16,19 @@ use crate::channel::ring_file;
 use crate::channel::settings::Settings;
 use crate::channel::wait_set::Seat;
 
-/// One end of a channel that nobody attached to yet: two descriptors, inherited over a fork, closed on exec.
+/// One end of a channel that no process has attached to yet: descriptors that are inherited over a fork and closed on exec.
 pub struct End {
     outgoing: Arc<OwnedFd>,
     incoming: Arc<OwnedFd>,
     seat: Option<Seat>,
-    /// A copy of the set's descriptor, as the set may be gone by then.
+    /// A copy of the set's descriptor, as the set may be dropped before.
     peers_set: Option<(OwnedFd, u32)>,
     settings: Settings,
 }
 
-/// Makes a channel and returns its two ends, the near and the far one; `settings` are the near one's view, and where
-/// `seat` is given the near end's receiver is made for that wait set. All memory is this process's, whatever the
-/// settings' placements say.
+/// Makes a channel and returns its two ends, the near and the far one. `settings` are the near one's view, and with a `seat`
+/// the near end's receiver is made for that wait set. All memory is this process's, whatever the placements in the settings
+/// say.
 pub fn pair(settings: Settings, seat: Option<Seat>) -> Result<(End, End), CreateError> {
     settings.check()?;
     let ring =
@@ -47,7 +47,7 @@ pub fn pair(settings: Settings, seat: Option<Seat>) -> Result<(End, End), Create
 }
 
 impl End {
-    /// Both rings, as a peer sees them that does what it likes.
+    /// Both rings, as a hostile peer can use them.
     #[cfg(test)]
     #[allow(clippy::unwrap_used, reason = "a helper of tests")]
     pub(crate) fn rings(&self) -> (crate::ring::memory::Ring, crate::ring::memory::Ring) {
@@ -55,8 +55,8 @@ impl End {
         (ring(&self.outgoing), ring(&self.incoming))
     }
 
-    /// Becomes this end, with `peer` at the other one: `Peer::this` taken before the fork in a child, `Peer::process`
-    /// of the child in its parent. Each end can be attached to once, in one process.
+    /// Attaches this process as this end, with `peer` at the other one: in a child, `Peer::this` taken before the fork; in its
+    /// parent, `Peer::process` of the child. Each end can be attached to once, in one process.
     pub fn attach(self, peer: Peer) -> Result<Channel, AttachError> {
         let parts = Parts {
             outgoing: self.outgoing.as_fd(),

@@ -1,10 +1,10 @@
 //! The process at the other end, and whether it still lives.
 //!
-//! Every end holds its peer as a *pidfd*: it becomes readable when the process has ended, at whatever instruction and
-//! by whatever signal, means the same process for ever (a process number may be given to another one), and can be
-//! passed over a socket to who may not see the number. A robust futex would name a thread, not the process, and a
-//! lock word the last moment the peer was well. As one cannot sleep on a futex and a pidfd at once, sleeps last at
-//! most `SLICE`; `Watch` looks at the pidfd between them.
+//! Every end holds its peer as a *pidfd*. A pidfd becomes readable when the process has ended, at whatever instruction and by
+//! whatever signal. It means the same process for ever, while a process number may be given to another one. It can be passed
+//! over a socket to processes that cannot see the number. A robust futex would name a thread, not the process, and a lock word
+//! only the last moment the peer was well. As one cannot sleep on a futex and a pidfd at once, sleeps last at most `SLICE`, and
+//! `Watch` checks the pidfd between them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,8 +18,8 @@ use crate::channel::cache::Cache;
 use crate::channel::error::AttachError;
 use crate::clock::coarse;
 
-/// Longest sleep, and how often the peer is looked at while there is nothing else to do. A death shows within twice
-/// this.
+/// The longest sleep, and how often the peer is checked while there is nothing else to do. A death is noticed within twice this
+/// time.
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
 /// A process that a channel may have at its other end. Copies stand for the same process.
@@ -28,11 +28,11 @@ pub struct Peer {
     process: Arc<OwnedFd>,
 }
 
-/// Processes that this one holds, by number: each once, however many channels lead to it.
+/// The processes that this one holds, by number: each once, however many channels lead to it.
 static KNOWN: Cache<u32, OwnedFd> = Cache::new();
 
 impl Peer {
-    /// This process. Kept over a fork it still means this one, so a child knows its parent by it.
+    /// This process. After a fork the value still means the same process, so a child knows its parent by it.
     pub fn this() -> io::Result<Peer> {
         Ok(Peer { process: Arc::new(pidfd_open(getpid(), PidfdFlags::empty())?) })
     }
@@ -44,9 +44,9 @@ impl Peer {
         Ok(Peer { process: Arc::new(pidfd_open(pid, PidfdFlags::empty())?) })
     }
 
-    /// A descriptor that came from the peer itself.
+    /// The process of a descriptor that came from the peer itself.
     pub(crate) fn handed_over(process: OwnedFd) -> Result<Peer, AttachError> {
-        // Asking about a process that is no child fails as such; about what is no process, otherwise.
+        // The call fails in one way for a process that is no child, and in another for a descriptor that is no process.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::PidFd(process.as_fd()), options) {
             Ok(_) | Err(rustix::io::Errno::CHILD) => {}
@@ -54,48 +54,48 @@ impl Peer {
         }
         let process = Arc::new(process);
         let Some(number) = number(&process) else { return Ok(Peer { process }) };
-        // A known process of this number that lives still, now that the number was read, is this one.
+        // A known process with this number that still lives, after the number was read, is the same process.
         let lives = |known: &OwnedFd| !ended(known);
         let process = KNOWN.get(number, lives, || Ok::<_, AttachError>(process.clone()))?;
         Ok(Peer { process })
     }
 
-    /// The descriptor of the process (a pidfd).
+    /// The descriptor of the process, a pidfd.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.process.as_fd()
     }
 
-    /// Its number as this process sees it, while it lives and can be seen from here.
+    /// The peer's number as this process sees it, while the peer lives and is visible from here.
     pub fn number(&self) -> Option<u32> {
         number(&self.process)
     }
 
-    /// Tells one process from another, while both are held.
+    /// A number that tells one process from another, while both are held.
     pub fn key(&self) -> u64 {
         Arc::as_ptr(&self.process).addr() as u64
     }
 
-    /// The process has ended. One that replaced its program (`exec`) has not.
+    /// Whether the process has ended. One that replaced its program (`exec`) has not.
     pub fn died(&self) -> bool {
         ended(&self.process)
     }
 }
 
-/// The process behind a pidfd has ended.
+/// Whether the process behind a pidfd has ended.
 fn ended(process: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
-    // An error of poll itself (no memory) says nothing: asked again later.
+    // An error of poll itself (no memory) tells nothing; the next call asks again.
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// The number of the process behind a pidfd, if it lives and can be seen from here.
+/// The number of the process behind a pidfd, if it lives and is visible from here.
 fn number(process: &OwnedFd) -> Option<u32> {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd())).ok()?;
     let number = about.lines().find_map(|line| line.strip_prefix("Pid:"))?;
     number.trim().parse().ok().filter(|number| *number > 0)
 }
 
-/// Looks at a peer now and then: a system call every `SLICE` at most.
+/// Checks whether a peer lives, by at most one system call every `SLICE`.
 pub(crate) struct Watch {
     peer: Peer,
     next: Duration,
@@ -103,17 +103,17 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The first look is a `SLICE` from now.
+    /// Watches `peer`; the first check is a `SLICE` from now.
     pub(crate) fn new(peer: Peer) -> Watch {
         Watch { peer, next: coarse() + SLICE, died: false }
     }
 
-    /// The peer.
+    /// The watched peer.
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// The peer is known to have died.
+    /// Whether the peer is known to have died; checks it if it is time to.
     #[inline]
     pub(crate) fn died(&mut self) -> bool {
         let now = coarse();
@@ -124,12 +124,12 @@ impl Watch {
         self.died
     }
 
-    /// The peer was seen dead elsewhere.
+    /// Notes that the peer was found dead elsewhere.
     pub(crate) fn note_death(&mut self) {
         self.died = true;
     }
 
-    /// As `died`, without looking.
+    /// Whether the peer is known to have died, without a check.
     pub(crate) fn known_dead(&self) -> bool {
         self.died
     }
@@ -146,7 +146,7 @@ mod tests {
         let this = Peer::this().unwrap().descriptor().try_clone_to_owned().unwrap();
         let this = Peer::handed_over(this).unwrap();
         assert!(!this.died());
-        // The same process is the same peer, whoever handed it over.
+        // The same process is the same peer, however it was handed over.
         let again = Peer::this().unwrap().descriptor().try_clone_to_owned().unwrap();
         assert_eq!(Peer::handed_over(again).unwrap().key(), this.key());
         assert!(Peer::process(0).is_err());

@@ -1,7 +1,7 @@
 //! The receiving end of a channel: makes messages of lines, believing nothing that the peer claims.
 //!
-//! Stands on `consumer.rs`; the other end is `sender.rs`. No length is announced: lines are appended until one says
-//! that it is the last, and never beyond `Settings::longest`.
+//! Stands on `consumer.rs`; the other end is `sender.rs`. No length is announced: lines are appended until one is marked as the
+//! last, and never beyond `Settings::longest`.
 //!
 //! Source: the barrelfish paper, sections 3.4 and 5.5.
 
@@ -17,7 +17,7 @@ use crate::ring::consumer::{BadHeader, Consumer};
 use crate::ring::line::{FIRST, LAST};
 use crate::ring::turns::Watched;
 
-/// Why nothing was received. After anything but `TimedOut` nothing will be any more.
+/// The reasons why nothing was received. After any but `TimedOut`, nothing will be received any more.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecvError {
     /// No whole message came in time.
@@ -32,36 +32,36 @@ pub enum RecvError {
     /// The peer sent more than the channel's settings allow.
     #[error("the peer broke the channel: its message is longer than {longest} bytes")]
     TooLong {
-        /// Most bytes of a message.
+        /// The greatest number of bytes of a message.
         longest: usize,
     },
-    /// The peer wrote into the ring what no sender writes.
+    /// The peer wrote to the ring what no sender writes.
     #[error("the peer broke the channel: a line that no sender writes")]
     Malformed,
 }
 
-/// A received message. Receiving into the same one again and again allocates nothing once it has grown.
+/// A received message. Receiving into the same one repeatedly allocates nothing once it has grown.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Message {
-    /// What the sender gave as its kind.
+    /// The kind that the sender gave.
     pub kind: u16,
-    /// What it says.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
-/// The end that receives. Dropped, it closes: the sender gets `Closed`.
+/// The end that receives. Dropping it closes it: the sender then gets `Closed`.
 pub struct Receiver {
     consumer: Consumer,
     watch: Watch,
     longest: usize,
     spins: u32,
-    /// The message of which not all lines came yet, if there is one.
+    /// The kind of the message of which only some lines came yet, if there is one.
     partial: Option<u16>,
     bytes: Vec<u8>,
     ended: Option<RecvError>,
-    /// Its place in a wait set, free again when this is dropped.
+    /// The receiver's place in a wait set, which is free again when the receiver is dropped.
     seat: Option<Seat>,
-    /// Who may close the ring: a child that inherited this value over a fork may not.
+    /// The process that may close the ring; a child that inherited this value over a fork may not.
     owner: Pid,
 }
 
@@ -80,13 +80,13 @@ impl Receiver {
         }
     }
 
-    /// Receives the next message into `message` if all of it is there; false if not. Never waits.
+    /// Receives the next message into `message` if all of it has come; returns whether it did. Never waits.
     #[inline]
     pub fn try_recv(&mut self, message: &mut Message) -> Result<bool, RecvError> {
         if let Some(ended) = self.ended {
             return Err(ended);
         }
-        // A message of one line goes where it belongs at once.
+        // A message of one line is read directly into its place.
         if self.partial.is_none() {
             message.bytes.clear();
             match self.consumer.take(&mut message.bytes) {
@@ -105,8 +105,8 @@ impl Receiver {
         self.reassemble(message)
     }
 
-    /// Receives the next message into `message`. Waits for it at most `timeout` (none: for ever, or until the peer
-    /// dies or closes).
+    /// Receives the next message into `message`. Waits for it for at most `timeout` (`None`: for ever, or until the peer dies
+    /// or closes).
     #[inline]
     pub fn recv(&mut self, message: &mut Message, timeout: Option<Duration>) -> Result<(), RecvError> {
         let mut deadline = Deadline::new(timeout);
@@ -118,7 +118,7 @@ impl Receiver {
         }
     }
 
-    /// `try_recv` would return something: a message, part of one, or an error.
+    /// Whether `try_recv` would return a message, part of one, or an error.
     pub fn ready(&self) -> bool {
         self.ended.is_some()
             || self.consumer.readable()
@@ -131,12 +131,12 @@ impl Receiver {
         self.watch.peer()
     }
 
-    /// Its place in a wait set, if it was made with one.
+    /// The receiver's place in a wait set, if it was made with one.
     pub(crate) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
     }
 
-    /// The peer was seen dead by the wait set.
+    /// Notes that the wait set found the peer dead.
     pub(crate) fn note_death(&mut self) {
         self.watch.note_death();
     }
@@ -144,12 +144,13 @@ impl Receiver {
     #[cold]
     fn end(&mut self, why: RecvError) -> RecvError {
         self.ended = Some(why);
-        // What came of a message that will never be whole.
+        // The lines of a message that will never be whole.
         self.bytes = Vec::new();
         why
     }
 
-    /// Goes on with a message of many lines, for at most one lap: a peer that never ends it does not hold this call.
+    /// Continues a message of many lines, for at most one lap of the ring, so that a peer that never ends its message does not
+    /// hold this call.
     fn reassemble(&mut self, message: &mut Message) -> Result<bool, RecvError> {
         for _ in 0..self.consumer.ring().count() {
             let before = self.bytes.len();
@@ -159,7 +160,7 @@ impl Receiver {
                 Err(BadHeader) => return Err(self.end(RecvError::Malformed)),
             };
             if header.flags & FIRST != 0 {
-                // The sender gave up the message before.
+                // The sender gave up the message before this one.
                 self.bytes.drain(..before);
                 self.partial = Some(header.kind);
             }
@@ -180,7 +181,7 @@ impl Receiver {
         Ok(false)
     }
 
-    /// There is no line: because none came yet, or because none will.
+    /// Returns false if no line has come yet, or the error if none will.
     #[inline]
     fn nothing(&mut self) -> Result<bool, RecvError> {
         let why = if self.consumer.producer_closed() {
@@ -190,7 +191,7 @@ impl Receiver {
         } else {
             return Ok(false);
         };
-        // What it published before it closed or died is seen now, if it was not a moment ago.
+        // Lines that the peer published before it closed or died are seen now, if they were not a moment ago.
         if self.consumer.readable() { Ok(false) } else { Err(self.end(why)) }
     }
 
@@ -200,11 +201,11 @@ impl Receiver {
         let waited = consumer.ring().control().consumer.bell.wait(
             spins,
             || consumer.readable() || consumer.producer_closed(),
-            // Dead: `nothing` tells that from what is still to be read.
+            // If it is dead, `nothing` decides whether there is something left to read.
             || if watch.died() { Err(None) } else { deadline.left(SLICE).ok_or(Some(RecvError::TimedOut)) },
         );
         match waited {
-            // A peer that always has another line, but never a message's last, does not outlive the deadline either.
+            // A peer that always sends another line, but never a message's last, cannot exceed the deadline either.
             Ok(()) if self.partial.is_some() => match deadline.left(SLICE) {
                 Some(_) => Ok(()),
                 None => Err(RecvError::TimedOut),

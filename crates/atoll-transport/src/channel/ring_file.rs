@@ -1,6 +1,6 @@
-//! A ring in a file: makes one, and checks one that was handed over before it is believed.
+//! A ring in a file: makes one, and checks one that was handed over.
 //!
-//! Stands on `file.rs` and gives out `memory.rs`; `pair.rs` and `connect.rs` hand the files over.
+//! Stands on `file.rs` and returns the rings of `memory.rs`; `pair.rs` and `connect.rs` hand the files over.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::memory_file::Mapping;
 use crate::ring::memory::{CONTROL_BYTES, Control, Ring, Side};
 use crate::ring::sync::Ordering;
 
-/// `ATOLLRNG` in the order of the bytes.
+/// The magic number, `ATOLLRNG` in the order of the bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLRNG");
 
 /// Makes an empty ring in a file.
@@ -22,15 +22,15 @@ pub(crate) fn create(settings: &Settings) -> io::Result<OwnedFd> {
     let mapping = Mapping::populated(&file, settings.ring_bytes())?;
     // SAFETY: the mapping begins with a control part, aligned to a page; zeros are a valid one.
     let control = unsafe { mapping.base().cast::<Control>().as_ref() };
-    // Relaxed: nobody else has the file yet, and handing it over is a system call.
+    // Relaxed: no other process has the file yet, and it is handed over by a system call.
     control.identity.lines.store(settings.lines, Ordering::Relaxed);
     control.identity.longest.store(settings.longest as u64, Ordering::Relaxed);
     file::identify(&control.identity.magic, &control.identity.version, MAGIC);
     Ok(file)
 }
 
-/// Maps the ring in `file` and checks that it is one, of `settings`. Everything is read once: the peer may change it
-/// at any time.
+/// Maps the ring in `file` and checks that it is a ring with `settings`. Every word is read once, because the peer may change
+/// it at any time.
 pub(crate) fn attach(file: BorrowedFd<'_>, settings: &Settings) -> Result<Ring, AttachError> {
     let mapping = file::map(file, CONTROL_BYTES, settings.ring_bytes())?;
     // SAFETY: the mapping holds a control part, aligned to a page, used as atomics only.
@@ -52,9 +52,9 @@ pub(crate) fn attach(file: BorrowedFd<'_>, settings: &Settings) -> Result<Ring, 
     Ok(unsafe { Ring::new(control, lines, settings.lines, Arc::new(mapping)) })
 }
 
-/// Attaches as the end that `side` belongs to, once.
+/// Attaches as the end that `side` belongs to, which is possible once.
 pub(crate) fn take(side: &Side) -> Result<(), AttachError> {
-    // Relaxed: it orders nothing, it only counts.
+    // Relaxed: the swap orders nothing, it only counts.
     match side.attached.swap(1, Ordering::Relaxed) {
         0 => Ok(()),
         _ => Err(AttachError::Taken),

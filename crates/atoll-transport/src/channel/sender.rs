@@ -1,7 +1,7 @@
-//! The sending end of a channel: makes lines of messages, and waits where the ring is full.
+//! The sending end of a channel: makes lines of messages, and waits while the ring is full.
 //!
-//! Stands on `producer.rs`; the other end is `receiver.rs`. A message is delivered whole or not at all: what a
-//! timeout left half sent is given up by the next message's first line, and the receiver forgets it.
+//! Stands on `producer.rs`; the other end is `receiver.rs`. A message is delivered whole or not at all: the first line of the
+//! next message cancels one that a timeout left half sent, and the receiver drops it.
 //!
 //! Source: the barrelfish paper, sections 3.4 and 5.5.
 
@@ -16,31 +16,31 @@ use crate::ring::line::{FIRST, LAST, PAYLOAD};
 use crate::ring::producer::{FalseCredit, Producer};
 use crate::ring::ready::ReadySet;
 
-/// Why a message was not sent. After `Closed`, `PeerDied` and `Broken` no other will be either.
+/// The reasons why a message was not sent. After `Closed`, `PeerDied` and `Broken` no other will be sent either.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
-    /// It is longer than the channel's settings allow.
+    /// The message is longer than the channel's settings allow.
     #[error("the message has {length} bytes, and the channel's longest has {longest}")]
     TooLong {
-        /// Its bytes.
+        /// The message's bytes.
         length: usize,
-        /// Most bytes of a message.
+        /// The greatest number of bytes of a message.
         longest: usize,
     },
-    /// It is longer than the whole ring, so only `send` can send it, which waits.
+    /// The message is longer than the whole ring, so only `send`, which waits, can send it.
     #[error(
         "the message has {length} bytes, and the ring holds {most} at once: it can only be sent by waiting"
     )]
     NeverFits {
-        /// Its bytes.
+        /// The message's bytes.
         length: usize,
-        /// Bytes that the ring's lines hold.
+        /// The bytes that the ring's lines hold.
         most: usize,
     },
-    /// There is no room for it now. Nothing was sent.
+    /// There is no room for the message now. Nothing was sent.
     #[error("the ring is full")]
     Full,
-    /// There was no room for it in time. The receiver will not see it.
+    /// There was no room for the message in time. The receiver will not see it.
     #[error("the ring was full until the time was over")]
     TimedOut,
     /// The receiver was dropped.
@@ -49,19 +49,19 @@ pub enum SendError {
     /// The peer's process has ended.
     #[error("the peer's process has ended")]
     PeerDied,
-    /// The peer wrote into the ring what no receiver writes.
-    #[error("the peer broke the channel: it acknowledged what was never sent")]
+    /// The peer wrote to the ring what no receiver writes.
+    #[error("the peer broke the channel: it acknowledged a message that was never sent")]
     Broken,
 }
 
-/// Where to tell that there is something to read, if the receiver sits in a wait set.
+/// The wait set and the seat to notify when there is something to read, if the receiver sits in a wait set.
 #[derive(Clone)]
 pub(crate) struct Doorbell {
     pub(crate) set: ReadySet,
     pub(crate) seat: u32,
 }
 
-/// The end that sends. Dropped, it closes: the receiver gets what was sent, and `Closed` behind it.
+/// The end that sends. Dropping it closes it: the receiver gets what was sent, and then `Closed`.
 pub struct Sender {
     producer: Producer,
     doorbell: Option<Doorbell>,
@@ -69,7 +69,7 @@ pub struct Sender {
     longest: usize,
     spins: u32,
     ended: Option<SendError>,
-    /// Who may close the ring: a child that inherited this value over a fork may not.
+    /// The process that may close the ring; a child that inherited this value over a fork may not.
     owner: Pid,
 }
 
@@ -91,8 +91,8 @@ impl Sender {
         }
     }
 
-    /// Sends a message of at most `Settings::longest` bytes; `kind` is what its readers make of it. Where the ring is
-    /// full it waits for the receiver, at most `timeout` (none: for ever, or until the peer dies).
+    /// Sends a message of at most `Settings::longest` bytes; the meaning of `kind` is up to the program. While the ring is full
+    /// it waits for the receiver, for at most `timeout` (`None`: for ever, or until the peer dies).
     ///
     /// A message of 56 bytes or less takes one line and no system call, unless the receiver sleeps.
     #[inline]
@@ -111,7 +111,7 @@ impl Sender {
     pub fn try_send(&mut self, kind: u16, bytes: &[u8]) -> Result<(), SendError> {
         self.check(bytes)?;
         let needed = bytes.len().div_ceil(PAYLOAD).max(1);
-        // A message longer than this would find the ring full for ever, as the receiver keeps some room back.
+        // A longer message would find the ring full for ever, as the receiver keeps some room back.
         let lines = self.producer.ring().sure();
         if needed > lines as usize {
             return Err(SendError::NeverFits { length: bytes.len(), most: lines as usize * PAYLOAD });
@@ -129,7 +129,7 @@ impl Sender {
         self.watch.peer()
     }
 
-    /// Whether anything can be sent at all, and this message.
+    /// Checks whether anything can be sent, and this message in particular.
     #[inline]
     fn check(&mut self, bytes: &[u8]) -> Result<(), SendError> {
         if bytes.len() > self.longest {
@@ -161,8 +161,8 @@ impl Sender {
         why
     }
 
-    /// Publishes the next `lines` lines of a message of which `bytes` are left, the first of them with `begin`.
-    /// Returns what is left then.
+    /// Publishes the next `lines` lines of a message of which `bytes` are left, the first of them with the flag `begin`.
+    /// Returns the bytes that are left then.
     fn put<'a>(&mut self, kind: u16, mut bytes: &'a [u8], begin: u8, lines: usize) -> &'a [u8] {
         let mut flags = begin;
         for _ in 0..lines {
@@ -177,7 +177,7 @@ impl Sender {
         bytes
     }
 
-    /// A message of many lines, or one that must wait.
+    /// Sends a message of many lines, or one that must wait.
     #[cold]
     fn send_slowly(&mut self, kind: u16, bytes: &[u8], timeout: Option<Duration>) -> Result<(), SendError> {
         let mut deadline = Deadline::new(timeout);
@@ -200,7 +200,7 @@ impl Sender {
     }
 
     fn wait_for_room(&mut self, deadline: &mut Deadline) -> Result<(), SendError> {
-        // The ring's own handle: the closures below need the producer.
+        // A handle of its own to the ring, since the closures below need the producer.
         let ring = self.producer.ring().clone();
         let (producer, watch) = (&mut self.producer, &mut self.watch);
         let spins = if deadline.none_left() { 0 } else { self.spins };

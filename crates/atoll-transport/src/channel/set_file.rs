@@ -1,6 +1,6 @@
-//! A ready set in a file: makes one, and checks one that was handed over before it is believed.
+//! A ready set in a file: makes one, and checks one that was handed over.
 //!
-//! Stands on `file.rs` and gives out `ready.rs`; `wait_set.rs` owns sets, `connect.rs` and `pair.rs` hand them to
+//! Stands on `file.rs` and returns the sets of `ready.rs`; `wait_set.rs` owns sets, `connect.rs` and `pair.rs` hand them to
 //! producers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,10 +13,10 @@ use crate::memory_file::{Mapping, PAGE};
 use crate::ring::ready::{MOST_SEATS, ReadySet, SetControl, leaf_words, summary_words};
 use crate::ring::sync::Ordering;
 
-/// `ATOLLSET` in the order of the bytes.
+/// The magic number, `ATOLLSET` in the order of the bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLSET");
 
-/// A process maps a set once, however many of its channels ring there.
+/// The sets mapped in this process: each once, however many channels notify it.
 static MAPPED: Cache<(u64, u64), Mapping> = Cache::new();
 
 fn bytes(seats: u32) -> usize {
@@ -33,13 +33,13 @@ pub(crate) fn create(seats: u32) -> Result<OwnedFd, CreateError> {
     let mapping = Mapping::populated(&file, bytes(seats)).map_err(os)?;
     // SAFETY: the mapping begins with a control part, aligned to a page; zeros are a valid one.
     let control = unsafe { mapping.base().cast::<SetControl>().as_ref() };
-    // Relaxed: nobody else has the file yet, and handing it over is a system call.
+    // Relaxed: no other process has the file yet, and it is handed over by a system call.
     control.identity.seats.store(seats, Ordering::Relaxed);
     file::identify(&control.identity.magic, &control.identity.version, MAGIC);
     Ok(file)
 }
 
-/// Maps the set in `file` and checks that it is one.
+/// Maps the set in `file` and checks that it is a set.
 pub(crate) fn attach(file: BorrowedFd<'_>) -> Result<ReadySet, AttachError> {
     let stat = rustix::fs::fstat(file).map_err(|e| AttachError::Os("fstat", e.into()))?;
     let id = (stat.st_dev, stat.st_ino);

@@ -1,10 +1,9 @@
 //! A wait set: one place to wait for the first of many channels that has something to receive.
 //!
-//! Stands on `ready.rs` and `turns.rs`. It holds the receivers. Those that were handed out are armed again before it
-//! waits; a sender that finds its channel armed marks the channel's seat and wakes the set, so idle channels are
-//! never looked at, and busy ones not told of twice. Every sender of a set can write to its marks, and a broken one could clear
-//! another's: so the set looks round at its channels, too, some of them every now and then, and a message that was not told
-//! of is found late, but found.
+//! Stands on `ready.rs` and `turns.rs`, and holds the receivers. Those that were handed out are armed again before it waits. A
+//! sender that finds its channel armed marks the channel's seat and wakes the set, so idle channels are never checked, and busy
+//! ones are reported once. Every sender of a set can write to its marks, and a broken one could clear another's mark. So the
+//! set also checks some of its channels in turn now and then: a message whose mark was lost is found late, but it is found.
 //!
 //! Source: the barrelfish paper, section 6.7.2 (`struct waitset` of `if_accept` and `if_connect`).
 
@@ -26,14 +25,14 @@ use crate::ring::doze::Dozer;
 use crate::ring::ready::ReadySet;
 use crate::ring::turns::Turns;
 
-/// What the seats of a set share with it.
+/// The data that the seats of a set share with it.
 struct Seats {
     file: OwnedFd,
     free: Mutex<Vec<u32>>,
 }
 
-/// A place in a wait set for one channel. A channel that is made with it can be added to the set; it is free again
-/// when the channel's receiver is dropped.
+/// A place in a wait set for one channel. A channel that is made with it can be added to the set; the seat is free again when
+/// the channel's receiver is dropped.
 pub struct Seat {
     seats: Arc<Seats>,
     number: u32,
@@ -45,7 +44,7 @@ impl Seat {
         self.seats.file.as_fd()
     }
 
-    /// Which one.
+    /// The seat's number.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -62,10 +61,10 @@ impl Drop for Seat {
 #[error("all {0} seats of the wait set are taken")]
 pub struct SetFull(pub u32);
 
-/// Why a receiver cannot be added to a wait set. It is given back.
+/// The reasons why a receiver cannot be added to a wait set; the receiver is given back.
 #[derive(thiserror::Error)]
 pub enum AddError {
-    /// Its channel was made without a seat of this set.
+    /// The receiver's channel was made without a seat of this set.
     #[error("the channel was not made with a seat of this wait set")]
     NoSeat(Box<Receiver>),
     /// The system refuses to watch its peer.
@@ -79,7 +78,7 @@ impl std::fmt::Debug for AddError {
     }
 }
 
-/// Names a channel in a wait set, from `add` to `remove`; it may name another one afterwards.
+/// The name of a channel in a wait set, valid from `add` to `remove`; afterwards another channel may have it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Token(pub u32);
 
@@ -89,21 +88,19 @@ pub struct WaitSet {
     ready: ReadySet,
     turns: Turns<Receiver>,
     peers: Peers,
-    /// When the peers are looked at next, by the coarse clock.
+    /// The time of the next check of the peers, by the coarse clock.
     next_look: Duration,
     spins: u32,
 }
 
-/// The processes at the other ends, each with its seats, in an epoll set: it gives out the dead ones without asking
-/// all.
+/// The processes at the other ends, each with its seats, in an epoll set, which reports dead ones without asking all.
 struct Peers {
     epoll: OwnedFd,
     seats: HashMap<u64, (Peer, Vec<u32>)>,
 }
 
 impl WaitSet {
-    /// An empty set for at most `seats` channels, 1 to 262,144. It takes 128 bytes and some 65 bits for every 64
-    /// seats.
+    /// An empty set for at most `seats` channels, 1 to 262,144. It takes 128 bytes and some 65 bits for every 64 seats.
     pub fn new(seats: u32) -> Result<WaitSet, CreateError> {
         let file = set_file::create(seats)?;
         let ready = set_file::attach(file.as_fd())
@@ -120,7 +117,7 @@ impl WaitSet {
         })
     }
 
-    /// How often `wait` looks before it sleeps, in the place of [`DEFAULT_SPINS`].
+    /// Sets how often `wait` checks before it sleeps, instead of [`DEFAULT_SPINS`].
     pub fn set_spins(&mut self, spins: u32) {
         self.spins = spins;
     }
@@ -148,37 +145,37 @@ impl WaitSet {
         self.turns.get(token.0)
     }
 
-    /// Takes a receiver out of the set. It keeps its seat, and can be added again.
+    /// Takes a receiver out of the set. The receiver keeps its seat and can be added again.
     pub fn remove(&mut self, token: Token) -> Option<Receiver> {
         let receiver = self.turns.remove(token.0)?;
         self.peers.remove(receiver.peer(), token.0);
         Some(receiver)
     }
 
-    /// Something that ends a `wait` from any thread, or from any process that inherited this one's memory.
+    /// A handle that ends a `wait` from any thread, or from any process that inherited this one's memory.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.ready.clone())
     }
 
-    /// Something that sleeps for the set while others, one at a time, use it.
+    /// A handle that sleeps for the set while others, one at a time, use it.
     pub(crate) fn dozer(&self) -> Dozer {
         Dozer::new(self.ready.clone())
     }
 
-    /// How many channels are in the set.
+    /// The number of channels in the set.
     pub fn len(&self) -> usize {
         self.turns.len()
     }
 
-    /// No channel is in the set.
+    /// Whether no channel is in the set.
     pub fn is_empty(&self) -> bool {
         self.turns.len() == 0
     }
 
-    /// A channel whose `try_recv` returns something: a message, part of one, or an error. Channels take turns, so
-    /// none is passed over; one that was not emptied comes again, and one that ended too, until it is removed. Waits
-    /// at most `timeout` (none: for ever); nothing if no channel was ready in time, the set is empty or an [`Interrupter`] was
-    /// used.
+    /// Waits for a channel whose `try_recv` returns something: a message, part of one, or an error. Channels take turns, so
+    /// none is passed over. A channel that was not emptied comes again, and so does one that ended, until it is removed. Waits
+    /// for at most `timeout` (`None`: for ever); returns `None` if no channel was ready in time, the set is empty or an
+    /// [`Interrupter`] was used.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Option<Token> {
         let mut deadline = Deadline::new(timeout);
         loop {
@@ -189,7 +186,7 @@ impl WaitSet {
             if self.is_empty() {
                 return None;
             }
-            // Who only looks leaves it to who sleeps.
+            // A call that does not wait leaves the interruption to one that sleeps.
             let looks = deadline.none_left();
             if !looks && self.ready.take_interrupt() {
                 return None;
@@ -200,7 +197,7 @@ impl WaitSet {
             let waited = ready.bell().wait(
                 spins,
                 || ready.any() || (!looks && ready.is_interrupted()),
-                // Time to look at the peers, or over.
+                // Either it is time to check the peers, or the deadline is over.
                 || if coarse() >= due { Err(false) } else { deadline.left(SLICE).ok_or(true) },
             );
             if waited == Err(true) {
@@ -209,9 +206,9 @@ impl WaitSet {
         }
     }
 
-    /// Queues all channels of peers that have died, and those whose marks were lost, if it is time to look.
+    /// Queues all channels of peers that have died, and those whose marks were lost, if it is time to check.
     fn look_at_peers(&mut self) {
-        /// Seats at one look, so that a set of 10,000 is looked round in some eight seconds at next to no cost.
+        /// The seats checked at once: a set of 10,000 is checked completely in some eight seconds at next to no cost.
         const ROUND: usize = 256;
         let now = coarse();
         if now >= self.next_look {
@@ -224,12 +221,12 @@ impl WaitSet {
     }
 }
 
-/// Ends a wait set's [`wait`](WaitSet::wait): the present one or the next.
+/// Ends a wait set's [`wait`](WaitSet::wait), the present one or the next.
 #[derive(Clone)]
 pub struct Interrupter(ReadySet);
 
 impl Interrupter {
-    /// Does it. Takes no lock and allocates nothing.
+    /// Ends the wait. Takes no lock and allocates nothing.
     pub fn interrupt(&self) {
         self.0.interrupt();
     }
@@ -257,7 +254,7 @@ impl Peers {
 
     fn forget(&mut self, key: u64) -> Vec<u32> {
         let Some((peer, seats)) = self.seats.remove(&key) else { return Vec::new() };
-        // An error: the kernel has forgotten it already.
+        // An error means that the kernel has forgotten it already.
         let _ = epoll::delete(&self.epoll, peer.descriptor());
         seats
     }

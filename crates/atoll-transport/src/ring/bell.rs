@@ -1,58 +1,58 @@
 //! A bell: the word by which one end says that it sleeps, and the other end wakes it.
 //!
-//! Each end of a ring (`memory.rs`) and each ready set (`ready.rs`) has one, in shared memory. As long as nobody
-//! sleeps, the other side only reads the word, which stays in its cache: no system call and no line that moves.
+//! Each end of a ring (`memory.rs`) and each ready set (`ready.rs`) has one, in shared memory. While nobody sleeps, the other
+//! side only reads the word, which stays in its cache: there is no system call and no cache line moves.
 //!
-//! The waiter announces itself, fences, and looks once more at what it waits for; the other side makes it come true,
-//! fences, and looks at the bell. The two fences are SeqCst, so one comes first: either the waiter's last look sees
-//! the change, or the other side's look sees the announcement. Without them both could read the past and the waiter
-//! would sleep for ever (a store and a later load of another word may pass each other, on x86 too).
+//! The waiter announces itself, fences, and checks its condition once more. The other side makes the condition true, fences,
+//! and reads the bell. The two fences are SeqCst, so one comes first: either the waiter's last check sees the change, or the
+//! other side sees the announcement. Without them both could read the past and the waiter would sleep for ever (a store and a
+//! later load of another word may pass each other, on x86 too).
 //!
-//! Source: the barrelfish paper, section 5.5, whose channels are only polled; sleeping is ours, as Linux shares its
-//! CPUs.
+//! Source: the barrelfish paper, section 5.5, whose channels are only polled. Sleeping is added here, as processes share CPUs
+//! under Linux.
 
 use std::time::Duration;
 
 use crate::ring::sync::{Futex, Ordering, fence, pause};
 
-/// Nobody needs to be told anything.
+/// Nobody needs to be notified.
 pub(crate) const AWAKE: u32 = 0;
 /// The waiter sleeps on the bell's word, or is about to.
 pub(crate) const ASLEEP: u32 = 1;
-/// The waiter does not watch this ring: its wait set wants to be told.
+/// The waiter does not watch this ring: its wait set wants to be notified.
 pub(crate) const ARMED: u32 = 2;
 
-/// The word, alone to be written by the waiter (`announce`, `retract`) and by whoever answers it (`answer`).
+/// A word that only the waiter (`announce`, `retract`) and those who answer it (`answer`) write.
 #[repr(transparent)]
 pub(crate) struct Bell {
     futex: Futex,
 }
 
 impl Bell {
-    /// A bell nobody waits at; in a mapping, zeros are the same.
+    /// A bell at which nobody waits; in a mapping, zeros are the same.
     #[cfg(any(test, loom))]
     pub(crate) fn new() -> Bell {
         Bell { futex: Futex::new() }
     }
 
-    /// The waiter's side: from now on the other side will see `how`, or what it did is seen by loads behind this call.
+    /// The waiter's side: announces `how`. Either the other side sees it, or loads after this call see what the other side did.
     #[inline]
     pub(crate) fn announce(&self, how: u32) {
-        // A swap, as all changes of the word are: each is ordered behind the one before. AcqRel: pairs with those in
+        // A swap, like all changes of the word, so that each is ordered after the one before. AcqRel: pairs with those in
         // `answer`.
         self.futex.word.swap(how, Ordering::AcqRel);
         // Pairs with the fence in `answer`.
         fence(Ordering::SeqCst);
     }
 
-    /// The waiter's side: takes an announcement back. An answer may be under way; it does no harm.
+    /// The waiter's side: takes an announcement back. An answer may be under way, which does no harm.
     #[inline]
     pub(crate) fn retract(&self) {
         self.futex.word.swap(AWAKE, Ordering::AcqRel);
     }
 
-    /// The other side, after it changed what the waiter waits for: what the waiter announced, which is hereby
-    /// answered. Only one of several that answer gets to see it.
+    /// The other side, after it changed what the waiter waits for: returns what the waiter announced, and thereby answers it.
+    /// Of several that answer, only one gets the announcement.
     #[inline]
     pub(crate) fn answer(&self) -> u32 {
         // Pairs with the fence in `announce`.
@@ -64,15 +64,15 @@ impl Bell {
         self.futex.word.swap(AWAKE, Ordering::AcqRel)
     }
 
-    /// Wakes the waiter; for who got `ASLEEP` from `answer`.
+    /// Wakes the waiter; called by the side that got `ASLEEP` from `answer`.
     #[cold]
     pub(crate) fn wake(&self) {
         self.futex.wake();
     }
 
-    /// The waiter's side: returns once `ready` holds. Looks `spins` times, then sleeps; before each sleep `nap` says
-    /// how long it may last, or ends the waiting. After it ended `ready` was looked at once more, so `Err` means that
-    /// it did not hold.
+    /// The waiter's side: returns once `ready` holds. Checks it `spins` times, then sleeps; before each sleep `nap` returns how
+    /// long it may last, or an error that ends the wait. `ready` is checked once more after that, so `Err` means that it did
+    /// not hold.
     pub(crate) fn wait<E>(
         &self,
         spins: u32,
@@ -99,7 +99,7 @@ impl Bell {
                 return Ok(());
             }
             self.futex.sleep(ASLEEP, longest);
-            // A sleep that ended by time leaves the announcement: nobody need answer it any more.
+            // A sleep that ended by time leaves the announcement, which nobody needs to answer any more.
             self.retract();
             if ready() {
                 return Ok(());

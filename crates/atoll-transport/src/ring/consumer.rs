@@ -1,8 +1,8 @@
 //! The consumer's half of a ring: takes lines out in order and gives their room back.
 //!
-//! `receiver.rs` stands on it and makes messages of lines; the other half is `producer.rs`. Room is given back a
-//! quarter of the ring at a time, so the producer never waits for the last line to be acknowledged and the credit
-//! line rarely moves.
+//! `receiver.rs` stands on it and makes messages of lines; the other half is `producer.rs`. Room is given back a quarter of the
+//! ring at a time, so the producer never waits for the last line to be acknowledged and the credit line rarely moves between
+//! CPUs.
 //!
 //! Source: the barrelfish paper, section 5.5.
 
@@ -15,24 +15,24 @@ use crate::ring::sync::Ordering;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BadHeader;
 
-/// The half that reads. There is one of each ring.
+/// The half that reads. Each ring has one.
 pub(crate) struct Consumer {
     ring: Ring,
-    /// Lines read, modulo 2^32.
+    /// The number of lines read, modulo 2^32.
     read: u32,
-    /// Where the next one lies.
+    /// The slot of the next line.
     slot: u32,
-    /// Lines whose room was given back, modulo 2^32.
+    /// The number of lines whose room was given back, modulo 2^32.
     given_back: u32,
 }
 
 impl Consumer {
-    /// The consumer of a ring from which nothing was read yet.
+    /// The consumer of a ring from which no line was read yet.
     pub(crate) fn new(ring: Ring) -> Consumer {
         Consumer { ring, read: 0, slot: 0, given_back: 0 }
     }
 
-    /// The ring.
+    /// The ring that it reads.
     pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -44,14 +44,14 @@ impl Consumer {
         (header.sequence == self.read.wrapping_add(1)).then_some(header)
     }
 
-    /// The next line was published.
+    /// Whether the next line was published.
     #[inline]
     pub(crate) fn readable(&self) -> bool {
         self.next().is_some()
     }
 
-    /// Appends the payload of the next line, if it was published, and returns its header: the length is at most
-    /// `PAYLOAD`, the flags are known ones, and every line but a message's last is full.
+    /// Appends the payload of the next line, if it was published, and returns its header. In a header that is returned, the
+    /// length is at most `PAYLOAD`, the flags are known ones, and every line but a message's last is full.
     #[inline]
     pub(crate) fn take(&mut self, into: &mut Vec<u8>) -> Result<Option<Header>, BadHeader> {
         let Some(header) = self.next() else { return Ok(None) };
@@ -70,7 +70,7 @@ impl Consumer {
         Ok(Some(header))
     }
 
-    /// Lets the producer write over what was read.
+    /// Lets the producer overwrite the lines that were read.
     fn give_back(&mut self) {
         self.given_back = self.read;
         let control = self.ring.control();
@@ -81,8 +81,7 @@ impl Consumer {
         }
     }
 
-    /// Asks that the wait set be told of the next line. False if there is something to look at already: nothing is
-    /// asked then.
+    /// Asks the producer to notify the wait set of the next line. Returns false, and asks nothing, if there is a line already.
     pub(crate) fn arm(&self) -> bool {
         let bell = &self.ring.control().consumer.bell;
         bell.announce(ARMED);
@@ -93,18 +92,18 @@ impl Consumer {
         true
     }
 
-    /// Takes back what `arm` asked.
+    /// Takes back the request of `arm`.
     pub(crate) fn disarm(&self) {
         self.ring.control().consumer.bell.retract();
     }
 
-    /// Nothing follows what is published.
+    /// Whether the producer closed the ring, so that nothing follows the published lines.
     #[inline]
     pub(crate) fn producer_closed(&self) -> bool {
         self.ring.producer_closed()
     }
 
-    /// Says that nothing will be read any more, and wakes a producer that waits for room.
+    /// Closes the ring: nothing will be read any more. Wakes a producer that waits for room.
     pub(crate) fn close(&self) {
         let control = self.ring.control();
         // Release: pairs with the Acquire in `Ring::consumer_closed`.
@@ -114,7 +113,7 @@ impl Consumer {
         }
     }
 
-    /// As if 2^32 lines less `before` had passed.
+    /// Sets the counts as if 2^32 lines less `before` had passed.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn near_wrap(&mut self, before: u32) {
         self.read = 0u32.wrapping_sub(before);

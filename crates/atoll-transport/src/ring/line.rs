@@ -1,43 +1,43 @@
-//! A line: 64 bytes, the unit that a ring hands from one CPU to another; the header is in the line itself.
+//! A line: 64 bytes, the unit that a ring hands from one CPU to another; its header is part of the line.
 //!
-//! `memory.rs` lines them up, `producer.rs` writes and `consumer.rs` reads them. A header is one 64-bit word, so one
-//! store publishes a line and one load receives it. All words are atomics: the other end is another process that may
-//! write when it should not, and what is read then is any bytes, but never undefined.
+//! `memory.rs` arranges lines in a ring, `producer.rs` writes and `consumer.rs` reads them. A header is one 64-bit word, so one
+//! store publishes a line and one load receives it. All words are atomics: the other end is another process that may write when
+//! it should not, and a read then returns arbitrary bytes, but is never undefined.
 //!
 //! Source: the barrelfish paper, section 5.5 (user-level message passing: cache-line messages with the header in the
 //! line).
 
 use crate::ring::sync::{AtomicU64, Ordering};
 
-/// Words of payload in a line. Under the model checker one is enough, and each more costs it time.
+/// The words of payload in a line. Under the model checker one is enough, and each more costs it time.
 #[cfg(not(loom))]
 const WORDS: usize = 7;
 #[cfg(loom)]
 const WORDS: usize = 1;
 
-/// Bytes of payload in a line.
+/// The bytes of payload in a line.
 pub(crate) const PAYLOAD: usize = WORDS * 8;
 
-/// The line begins a message. One that was begun before and not ended was given up.
+/// The flag of a line that begins a message. An earlier message that was not ended is thereby given up.
 pub(crate) const FIRST: u8 = 1;
-/// The line ends a message.
+/// The flag of a line that ends a message.
 pub(crate) const LAST: u8 = 2;
 
-/// What a line's header says.
+/// The header of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    /// The line's number in its ring, from 1, modulo 2^32: a line of the lap before has another.
+    /// The line's number in its ring, from 1, modulo 2^32, which differs from that of the lap before.
     pub(crate) sequence: u32,
-    /// What the message is, for its readers.
+    /// The kind of the message, whose meaning is up to its readers.
     pub(crate) kind: u16,
-    /// Bytes of payload in this line.
+    /// The bytes of payload in this line.
     pub(crate) length: u8,
-    /// `FIRST`, `LAST`.
+    /// The flags `FIRST` and `LAST`.
     pub(crate) flags: u8,
 }
 
 impl Header {
-    /// As a word: from the lowest bit, sequence (32), kind (16), length (8), flags (8).
+    /// The header as a word: from the lowest bit, sequence (32), kind (16), length (8), flags (8).
     #[inline]
     pub(crate) fn pack(self) -> u64 {
         u64::from(self.sequence)
@@ -46,7 +46,7 @@ impl Header {
             | u64::from(self.flags) << 56
     }
 
-    /// From a word. Nothing in it is to be believed yet.
+    /// The header in a word. Nothing in it has been checked.
     #[inline]
     pub(crate) fn unpack(word: u64) -> Header {
         Header {
@@ -58,7 +58,7 @@ impl Header {
     }
 }
 
-/// 64 bytes of a ring.
+/// The 64 bytes of one slot of a ring.
 #[repr(C, align(64))]
 pub(crate) struct Line {
     header: AtomicU64,
@@ -69,7 +69,7 @@ pub(crate) struct Line {
 const _: () = assert!(size_of::<Line>() == 64);
 
 impl Line {
-    /// A line nobody wrote; in a mapping, zeros are the same.
+    /// A line that nobody wrote; in a mapping, zeros are the same.
     #[cfg(any(test, loom))]
     pub(crate) fn new() -> Line {
         Line { header: AtomicU64::new(0), payload: std::array::from_fn(|_| AtomicU64::new(0)) }
@@ -93,7 +93,7 @@ impl Line {
             whole[..rest.len()].copy_from_slice(rest);
             word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
         }
-        // Release: pairs with the Acquire in `header`; who sees this header sees the payload.
+        // Release: pairs with the Acquire in `header`; a consumer that sees this header sees the payload.
         self.header.store(header.pack(), Ordering::Release);
     }
 
@@ -104,7 +104,8 @@ impl Line {
         Header::unpack(self.header.load(Ordering::Acquire))
     }
 
-    /// The consumer's side, after it saw the header: appends the first `length` bytes of the payload, at most all.
+    /// The consumer's side, after it saw the header: appends the first `length` bytes of the payload, or all of it if `length`
+    /// is larger.
     #[inline]
     pub(crate) fn read(&self, length: usize, into: &mut Vec<u8>) {
         let mut all = [0; PAYLOAD];
@@ -115,7 +116,7 @@ impl Line {
         into.extend_from_slice(&all[..length.min(PAYLOAD)]);
     }
 
-    /// Any word as the header: what a hostile peer may do.
+    /// Writes any words to the line, as a hostile peer may.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn scribble(&self, words: [u64; 8]) {
         for (word, value) in self.payload.iter().zip(&words[1..]) {

@@ -1,7 +1,7 @@
 //! A ring's memory: a control part of four lines, then the lines of messages.
 //!
-//! `producer.rs` and `consumer.rs` work on it, `file.rs` maps it from a memfd. What the two ends write lies in lines
-//! of its own each, so that in the steady state only lines of messages move, and the credit line once a quarter lap.
+//! `producer.rs` and `consumer.rs` work on it; `channel/ring_file.rs` maps it from a memfd. Words that the two ends write lie
+//! in different cache lines, so that in the steady state only lines of messages move, and the credit line once a quarter lap.
 //!
 //! Source: the barrelfish paper, section 5.5.
 
@@ -13,7 +13,7 @@ use crate::ring::bell::Bell;
 use crate::ring::line::Line;
 use crate::ring::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What a ring begins with, checked by who attaches. Written once, before anybody else can see it.
+/// The identity at the start of a ring, which an attaching process checks. Written once, before any other process can see it.
 #[repr(C, align(64))]
 pub(crate) struct Identity {
     pub(crate) magic: AtomicU64,
@@ -22,17 +22,17 @@ pub(crate) struct Identity {
     pub(crate) longest: AtomicU64,
 }
 
-/// What one end says of itself; written by that end but for the bell, which the other end answers.
+/// The state of one end; written by that end except for the bell, which the other end answers.
 #[repr(C, align(64))]
 pub(crate) struct Side {
     pub(crate) bell: Bell,
-    /// 1 once a process attached as this end.
+    /// 1 once a process has attached as this end.
     pub(crate) attached: AtomicU32,
     /// 1 once this end will do nothing more.
     pub(crate) closed: AtomicU32,
 }
 
-/// How many lines the consumer has read, modulo 2^32; written by the consumer.
+/// The number of lines that the consumer has read, modulo 2^32; written by the consumer.
 #[repr(C, align(64))]
 pub(crate) struct Credit {
     pub(crate) consumed: AtomicU32,
@@ -47,7 +47,7 @@ pub(crate) struct Control {
     pub(crate) credit: Credit,
 }
 
-/// Bytes of the control part.
+/// The bytes of the control part.
 #[cfg(not(loom))]
 pub(crate) const CONTROL_BYTES: usize = 256;
 #[cfg(not(loom))]
@@ -58,15 +58,15 @@ const _: () = assert!(size_of::<Control>() == CONTROL_BYTES);
 pub(crate) struct Ring {
     control: NonNull<Control>,
     lines: NonNull<Line>,
-    /// How many; this end's own copy, as the other end could change the one in the identity.
+    /// The number of lines; this end's own copy, as the other end could change the one in the identity.
     count: u32,
-    /// What holds the memory.
+    /// The owner of the memory.
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: everything behind the pointers is atomics, and `_keep` holds it as long as any copy lives.
+// SAFETY: all memory behind the pointers is atomics, and `_keep` holds it as long as any copy lives.
 unsafe impl Send for Ring {}
-// SAFETY: as above; a shared ring gives out atomics and nothing else.
+// SAFETY: as above; a shared ring gives access to atomics only.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -90,33 +90,34 @@ impl Ring {
         unsafe { self.control.as_ref() }
     }
 
-    /// The consumer will not read any more.
+    /// Whether the consumer has closed the ring and will not read any more.
     #[inline]
     pub(crate) fn consumer_closed(&self) -> bool {
         // Acquire: pairs with the Release in `Consumer::close`.
         self.control().consumer.closed.load(Ordering::Acquire) != 0
     }
 
-    /// Nothing follows what is published.
+    /// Whether the producer has closed the ring, so that nothing follows the published lines.
     #[inline]
     pub(crate) fn producer_closed(&self) -> bool {
-        // Acquire: pairs with the Release in `Producer::close`; every line is seen behind it.
+        // Acquire: pairs with the Release in `Producer::close`; every line is visible after it.
         self.control().producer.closed.load(Ordering::Acquire) != 0
     }
 
-    /// How many lines it has.
+    /// The number of lines.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many lines the consumer reads before it gives their room back.
+    /// The number of lines that the consumer reads before it gives their room back.
     #[inline]
     pub(crate) fn quarter(&self) -> u32 {
         (self.count / 4).max(1)
     }
 
-    /// How many lines have room at once for sure, once the consumer has read all: it keeps less than a quarter back.
+    /// The number of lines that certainly have room at once, after the consumer has read all: it keeps less than a quarter
+    /// back.
     #[inline]
     pub(crate) fn sure(&self) -> u32 {
         self.count - self.quarter() + 1
@@ -131,7 +132,7 @@ impl Ring {
     }
 }
 
-/// Rings on the heap, for one process: the model checker's, and tests'.
+/// Rings on the heap, for one process: used by the model checker and by tests.
 #[cfg(any(test, loom))]
 pub(crate) mod heap {
     use super::*;

@@ -1,4 +1,4 @@
-//! Rings of 64-byte lines, bells to sleep by and the marks of a wait set: everything that two ends share in memory.
+//! Rings of 64-byte lines, bells to sleep by and the marks of a wait set: all memory that two ends share.
 //!
 //! `channel/` maps this memory and makes channels of it. Only atomics from `sync.rs` are used here, so that the model
 //! checker (`model.rs`) runs the very same code.

@@ -1,9 +1,8 @@
-//! The model checker's tests: every order in which two or three threads can do what they do here.
+//! The model checker's tests: every order in which two or three threads can execute the code of this folder.
 //!
-//! They drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs`, `ready.rs` and
-//! `turns.rs`, with loom's atomics from `sync.rs`. A wake-up that is lost is a deadlock here, as sleeps have no
-//! timeout: loom reports it. What loom does not explore: a load that sees a store that runs later, so the orders of
-//! `Credit` rest on their comments alone.
+//! The tests drive the very files that run between processes, `producer.rs`, `consumer.rs`, `bell.rs`, `ready.rs` and `turns.rs`,
+//! with loom's atomics from `sync.rs`. A lost wake-up is a deadlock here, since sleeps have no timeout, and loom reports it.
+//! Loom does not explore a load that sees a store that runs later, so the orders of `Credit` rest on their comments alone.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p atoll-transport --lib`
 
@@ -22,7 +21,7 @@ use crate::ring::producer::Producer;
 use crate::ring::ready::{self, ReadySet};
 use crate::ring::turns::{Turns, Watched};
 
-/// Checks all orders with at most `preemptions` forced changes of thread, beside those at which a thread waits.
+/// Checks all orders with at most `preemptions` forced changes of thread, besides those at which a thread waits.
 fn check(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -38,7 +37,7 @@ fn nap() -> Result<Duration, Infallible> {
     Ok(Duration::MAX)
 }
 
-/// Sends `count` lines that hold their number, sleeping where the ring is full.
+/// Sends `count` lines that hold their number, sleeping while the ring is full.
 fn send_all(producer: &mut Producer, count: u8, told: impl Fn()) {
     for i in 0..count {
         let ring = producer.ring().clone();
@@ -110,7 +109,7 @@ fn a_close_wakes_the_consumer_behind_all_lines() {
             if take_one(&mut consumer, number) {
                 number += 1;
             } else if consumer.producer_closed() {
-                // As `Receiver` does: what was published before the close is seen behind it.
+                // As `Receiver` does: lines that were published before the close are visible after it.
                 if !take_one(&mut consumer, number) {
                     break;
                 }
@@ -155,7 +154,7 @@ impl Watched for Consumer {
     }
 }
 
-/// Serves `consumers` from a set until each gave `each` lines, as `WaitSet` does.
+/// Serves `consumers` from a set, as `WaitSet` does, until each gave `each` lines.
 fn serve(set: &ReadySet, consumers: Vec<Consumer>, each: u8) {
     let mut turns = Turns::new(set.seats());
     let mut number = vec![0; consumers.len()];
@@ -206,7 +205,7 @@ fn a_set_of_two_rings_loses_neither() {
     });
 }
 
-/// One of those who take turns with a set of one ring: its turns, and how many lines came.
+/// The data of the threads that take turns with a set of one ring: the turns, and the number of lines that came.
 type Taken = loom::sync::Mutex<(Turns<Consumer>, u8)>;
 
 fn take_all(set: &ReadySet, (turns, number): &mut (Turns<Consumer>, u8)) {
@@ -233,7 +232,7 @@ fn who_dozes_is_told_of_what_comes_when_the_other_is_gone() {
             let doze = Dozer::new(other.clone());
             doze.hush();
             take_all(&other, &mut taken);
-            // All came: the one that dozes has nothing to wait for any more.
+            // All lines came, so the thread that dozes has nothing to wait for any more.
             let came = doze.unhush() || taken.1 == LINES;
             drop(taken);
             if came {

@@ -1,7 +1,7 @@
-//! The producer's half of a ring: puts lines in, one behind the other, never over one that is unread.
+//! The producer's half of a ring: appends lines, and never overwrites an unread one.
 //!
-//! `sender.rs` stands on it and makes messages of lines; the other half is `consumer.rs`. No system call but a
-//! wake-up that the consumer asked for.
+//! `sender.rs` stands on it and makes messages of lines; the other half is `consumer.rs`. The only system call is a wake-up
+//! that the consumer asked for.
 //!
 //! Source: the barrelfish paper, section 5.5.
 
@@ -10,42 +10,42 @@ use crate::ring::line::{Header, PAYLOAD};
 use crate::ring::memory::Ring;
 use crate::ring::sync::Ordering;
 
-/// The other end claims to have read what was never written.
+/// The other end claims to have read lines that were never written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FalseCredit;
 
-/// The half that writes. There is one of each ring.
+/// The half that writes. Each ring has one.
 pub(crate) struct Producer {
     ring: Ring,
-    /// Lines written, modulo 2^32.
+    /// The number of lines written, modulo 2^32.
     written: u32,
-    /// Where the next one goes: `written` modulo the ring, kept apart as 2^32 is no multiple of most rings.
+    /// The slot of the next line: `written` modulo the ring's size, kept separately as 2^32 is no multiple of most sizes.
     slot: u32,
-    /// Lines known to be read, modulo 2^32.
+    /// The number of lines known to be read, modulo 2^32.
     consumed: u32,
 }
 
 impl Producer {
-    /// The producer of a ring in which nothing was written yet.
+    /// The producer of a ring to which no line was written yet.
     pub(crate) fn new(ring: Ring) -> Producer {
         Producer { ring, written: 0, slot: 0, consumed: 0 }
     }
 
-    /// The ring.
+    /// The ring that it writes.
     pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// At least this many lines may be published now. The credit line is looked at only if it must be for `wanted`
-    /// lines.
+    /// The number of lines, at least, that may be published now. The credit line is read only if that is necessary to find room
+    /// for `wanted` lines.
     #[inline]
     pub(crate) fn room(&mut self, wanted: u32) -> Result<u32, FalseCredit> {
         let room = self.ring.count() - self.written.wrapping_sub(self.consumed);
         if room >= wanted {
             return Ok(room);
         }
-        // Acquire: pairs with the Release in `Consumer::give_back`; what was read there is overwritten only behind
-        // this.
+        // Acquire: pairs with the Release in `Consumer::give_back`; lines read before that are overwritten only after this
+        // load.
         let consumed = self.ring.control().credit.consumed.load(Ordering::Acquire);
         let unread = self.written.wrapping_sub(consumed);
         if unread > self.written.wrapping_sub(self.consumed) {
@@ -67,7 +67,7 @@ impl Producer {
         self.ring.line(slot).publish(header, bytes);
     }
 
-    /// Tells the consumer of what was published or closed, if it asked to be told; `ring_set` tells its wait set.
+    /// Notifies the consumer of what was published or closed, if it asked for that; `ring_set` notifies its wait set.
     #[inline]
     pub(crate) fn notify(&self, ring_set: impl FnOnce()) {
         let bell = &self.ring.control().consumer.bell;
@@ -75,23 +75,23 @@ impl Producer {
             AWAKE => {}
             ASLEEP => bell.wake(),
             ARMED => ring_set(),
-            // Only a hostile consumer writes anything else, and only to its own harm.
+            // Only a hostile consumer writes anything else, which harms only itself.
             _ => {}
         }
     }
 
-    /// The consumer will not read any more.
+    /// Whether the consumer has closed the ring and will not read any more.
     pub(crate) fn consumer_closed(&self) -> bool {
         self.ring.consumer_closed()
     }
 
-    /// Says that nothing follows. The caller notifies.
+    /// Closes the ring: nothing follows. The caller notifies the consumer.
     pub(crate) fn close(&self) {
-        // Release: pairs with the Acquire in `Ring::producer_closed`; who sees it sees every line.
+        // Release: pairs with the Acquire in `Ring::producer_closed`; a consumer that sees it sees every line.
         self.ring.control().producer.closed.store(1, Ordering::Release);
     }
 
-    /// As if 2^32 lines less `before` had passed, so that tests come by the numbers' end.
+    /// Sets the counts as if 2^32 lines less `before` had passed, so that tests reach the numbers' end.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn near_wrap(&mut self, before: u32) {
         self.written = 0u32.wrapping_sub(before);

@@ -1,11 +1,11 @@
-//! The ready set: which of many rings have something to read, as a bitmap of two levels in shared memory.
+//! The ready set: a bitmap of two levels in shared memory that tells which of many rings have something to read.
 //!
 //! A producer that finds its ring's bell armed (`producer.rs`) sets its seat's bit here and wakes the set's owner;
-//! `wait_set.rs` collects the bits. Finding the ready ones among n seats takes n/4096 loads, and 10,000 idle channels
-//! cost nothing.
+//! `wait_set.rs` collects the bits. Finding the ready ones among n seats takes n/4096 loads, and 10,000 idle channels cost
+//! nothing.
 //!
-//! Source: the barrelfish paper, section 6.7.2 (`struct waitset`), where a set polls each of its channels in turn;
-//! this one is told.
+//! Source: the barrelfish paper, section 6.7.2 (`struct waitset`), where a set polls each of its channels in turn; here the
+//! producers notify the set.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use crate::ring::bell::{ASLEEP, Bell};
 use crate::ring::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What the memory of a set begins with; then the words of the summary, then those of the leaves.
+/// The start of a set's memory, which the words of the summary and then those of the leaves follow.
 #[repr(C)]
 pub(crate) struct SetControl {
     pub(crate) identity: SetIdentity,
     pub(crate) owner: Owner,
 }
 
-/// Checked by who attaches; written once, before anybody else can see it.
+/// The identity of a set, which an attaching process checks; written once, before any other process can see it.
 #[repr(C, align(64))]
 pub(crate) struct SetIdentity {
     pub(crate) magic: AtomicU64,
@@ -29,23 +29,23 @@ pub(crate) struct SetIdentity {
     pub(crate) seats: AtomicU32,
 }
 
-/// Where the set's owner sleeps.
+/// The words by which the set's owner sleeps and is woken.
 #[repr(C, align(64))]
 pub(crate) struct Owner {
     pub(crate) bell: Bell,
-    /// Somebody wants the owner to stop waiting.
+    /// 1 if somebody wants the owner to stop waiting.
     pub(crate) interrupted: AtomicU32,
 }
 
-/// Most seats of a set: 64 words of summary.
+/// The greatest number of seats of a set: 64 words of summary.
 pub(crate) const MOST_SEATS: u32 = 64 * 64 * 64;
 
-/// Words of the leaves, a bit a seat.
+/// The number of words of the leaves, which have a bit for each seat.
 pub(crate) fn leaf_words(seats: u32) -> usize {
     seats.div_ceil(64) as usize
 }
 
-/// Words of the summary, a bit a word of the leaves.
+/// The number of words of the summary, which has a bit for each word of the leaves.
 pub(crate) fn summary_words(seats: u32) -> usize {
     leaf_words(seats).div_ceil(64)
 }
@@ -54,16 +54,16 @@ pub(crate) fn summary_words(seats: u32) -> usize {
 #[derive(Clone)]
 pub(crate) struct ReadySet {
     control: NonNull<SetControl>,
-    /// The summary, and the leaves right behind it.
+    /// The words of the summary, with those of the leaves right behind them.
     words: NonNull<AtomicU64>,
-    /// How many seats; this process's own copy.
+    /// The number of seats; this process's own copy.
     seats: u32,
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: everything behind the pointers is atomics, and `_keep` holds it as long as any copy lives.
+// SAFETY: all memory behind the pointers is atomics, and `_keep` holds it as long as any copy lives.
 unsafe impl Send for ReadySet {}
-// SAFETY: as above; a set has no state of its own but what is shared.
+// SAFETY: as above; a set has no state but what is shared.
 unsafe impl Sync for ReadySet {}
 
 impl ReadySet {
@@ -94,32 +94,33 @@ impl ReadySet {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), all) }.split_at(summary)
     }
 
-    /// How many seats it has.
+    /// The number of seats.
     pub(crate) fn seats(&self) -> u32 {
         self.seats
     }
 
-    /// Where the owner waits.
+    /// The bell at which the owner waits.
     pub(crate) fn bell(&self) -> &Bell {
         &self.control().owner.bell
     }
 
-    /// A producer's side: the ring at `seat` has something to look at. The seat is below `seats`.
+    /// A producer's side: marks that the ring at `seat`, which is below `seats`, has something to read, and wakes the owner.
     #[cold]
     pub(crate) fn ring(&self, seat: u32) {
         let (summary, leaves) = self.words();
         let leaf = (seat / 64) as usize;
-        // Release: pairs with the Acquire in `collect`. The leaf before the summary, as `collect` goes the other way.
+        // Release: pairs with the Acquire in `collect`. The leaf is set before the summary, as `collect` reads them in the
+        // other order.
         leaves[leaf].fetch_or(1 << (seat % 64), Ordering::Release);
-        // Not left out if the leaf had bits already: who set them may be dead before it came to this line.
+        // Done even if the leaf had bits already: the producer that set them may have died before it came to this line.
         summary[leaf / 64].fetch_or(1 << (leaf % 64), Ordering::Release);
         if self.bell().answer() == ASLEEP {
             self.bell().wake();
         }
     }
 
-    /// Anybody's side: the owner's wait ends, the present one or the next. Takes no lock and allocates nothing, so that a
-    /// signal handler may do it.
+    /// Any side: ends the owner's wait, the present one or the next. Takes no lock and allocates nothing, so a signal handler
+    /// may call it.
     pub(crate) fn interrupt(&self) {
         // Release: pairs with the Acquire in `take_interrupt`.
         self.control().owner.interrupted.store(1, Ordering::Release);
@@ -128,31 +129,31 @@ impl ReadySet {
         }
     }
 
-    /// The owner's side: was it interrupted since the last call?
+    /// The owner's side: whether it was interrupted since the last call.
     pub(crate) fn take_interrupt(&self) -> bool {
         self.is_interrupted() && self.control().owner.interrupted.swap(0, Ordering::Acquire) != 0
     }
 
-    /// The owner's side: `take_interrupt` would find something.
+    /// The owner's side: whether `take_interrupt` would return true.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.control().owner.interrupted.load(Ordering::Relaxed) != 0
     }
 
-    /// The owner's side: `collect` would find something.
+    /// The owner's side: whether `collect` would find a seat.
     pub(crate) fn any(&self) -> bool {
         self.words().0.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// The owner's side: hands each seat whose bit is set to `seen`, and clears the bits. Seats beyond the last are
-    /// left out: a hostile producer may set any bit.
+    /// The owner's side: passes each seat whose bit is set to `seen`, and clears the bits. Seats beyond the last are ignored,
+    /// since a hostile producer may set any bit.
     pub(crate) fn collect(&self, mut seen: impl FnMut(u32)) {
         let (summary, leaves) = self.words();
         for (i, word) in summary.iter().enumerate() {
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            // The summary before the leaf: a bit that is set in between is in the leaf then, or its summary is set
-            // anew. Acquire: pairs with the Release in `ring`, here and below.
+            // The summary is cleared before the leaf is read: a bit that is set between is then in the leaf, or its summary is
+            // set again. Acquire: pairs with the Release in `ring`, here and below.
             let mut full = word.swap(0, Ordering::Acquire);
             while full != 0 {
                 let leaf = i * 64 + full.trailing_zeros() as usize;
@@ -171,7 +172,7 @@ impl ReadySet {
     }
 }
 
-/// Sets on the heap, for one process: the model checker's, and tests'.
+/// Sets on the heap, for one process: used by the model checker and by tests.
 #[cfg(any(test, loom))]
 pub(crate) mod heap {
     use super::*;

@@ -1,7 +1,7 @@
-//! The atomics that everything shared between two ends is made of: std's, or the model checker's under `--cfg loom`.
+//! The atomics of all memory that two ends share: std's, or the model checker's under `--cfg loom`.
 //!
-//! The rings, the bells and the ready set take their atomics, fences and sleeps from here and from nowhere else, so
-//! what `model.rs` checks is the code that runs. Without `--cfg loom` no line of loom is compiled.
+//! The rings, the bells and the ready set take their atomics, fences and sleeps from here only, so `model.rs` checks the code
+//! that runs. Without `--cfg loom` no line of loom is compiled.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -9,7 +9,7 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// One turn of a spin.
+/// Pauses for one turn of a spin loop.
 #[inline]
 pub(crate) fn pause() {
     #[cfg(not(loom))]
@@ -31,8 +31,7 @@ mod real {
 
     use super::AtomicU32;
 
-    /// A word in shared memory that a process can sleep on. A shared futex, not a private one: the waker is another
-    /// process.
+    /// A word in shared memory on which a process can sleep. The futex is shared, not private, as the waker is another process.
     #[repr(transparent)]
     pub(crate) struct Futex {
         pub(crate) word: AtomicU32,
@@ -44,16 +43,15 @@ mod real {
             Futex { word: AtomicU32::new(0) }
         }
 
-        /// Sleeps while the word holds `expected`, at most `longest`. May return early for any reason: callers look
-        /// again.
+        /// Sleeps while the word holds `expected`, for at most `longest`. May return early for any reason: callers check again.
         pub(crate) fn sleep(&self, expected: u32, longest: Duration) {
-            // A duration too long for the kernel's type cannot be told from for ever.
+            // A duration too long for the kernel's type is as good as for ever.
             let longest = Timespec::try_from(longest).ok();
-            // EAGAIN, EINTR and ETIMEDOUT all mean the same to callers: look again.
+            // EAGAIN, EINTR and ETIMEDOUT all mean the same to callers: check again.
             let _ = futex::wait(&self.word, Flags::empty(), expected, longest.as_ref());
         }
 
-        /// Wakes the one who sleeps on the word, if anybody does.
+        /// Wakes the process that sleeps on the word, if there is one.
         pub(crate) fn wake(&self) {
             let _ = futex::wake(&self.word, Flags::empty(), 1);
         }
@@ -68,9 +66,8 @@ mod model {
 
     use super::{AtomicU32, Ordering};
 
-    /// What the kernel does with a futex: comparing and going to sleep is one step for those who wake, as both take
-    /// the lock of the futex's queue. There is no timeout, so a wake-up that is lost is a deadlock, which loom
-    /// reports.
+    /// A futex as the kernel's: to compare and to go to sleep is one step for those who wake, as both take the lock of the
+    /// futex's queue. There is no timeout, so a lost wake-up is a deadlock, which loom reports.
     pub(crate) struct Futex {
         pub(crate) word: AtomicU32,
         queue: Mutex<()>,

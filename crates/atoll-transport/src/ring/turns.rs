@@ -1,29 +1,28 @@
-//! Whose turn it is in a wait set: its members, a queue of those with something to look at, and those to be armed
-//! again.
+//! The order in which a wait set's members are served: the members, a queue of those with something to read, and a list of
+//! those to be armed again.
 //!
-//! `wait_set.rs` puts receivers in it, the model checker (`model.rs`) consumers; it stands on `ready.rs`. A member is
-//! at any time armed (its sender will mark its seat), queued, or unarmed; what was handed out is unarmed until the
-//! next call.
+//! `wait_set.rs` puts receivers in it, the model checker (`model.rs`) consumers; it stands on `ready.rs`. A member is at any
+//! time armed (its sender will mark its seat), queued, or unarmed; one that was handed out is unarmed until the next call.
 
 use std::collections::VecDeque;
 
 use crate::ring::ready::ReadySet;
 
-/// What can be a member.
+/// A possible member of a wait set.
 pub(crate) trait Watched {
-    /// There is something to look at.
+    /// Whether there is something to read.
     fn ready(&self) -> bool;
-    /// Asks that the set be told of what comes; false if there is something already.
+    /// Asks the sender to notify the set; returns false if there is something to read already.
     fn arm(&self) -> bool;
-    /// Takes back what `arm` asked.
+    /// Takes back the request of `arm`.
     fn disarm(&self);
 }
 
 struct Member<W> {
     watched: W,
-    /// It is in the queue.
+    /// Whether the member is in the queue.
     queued: bool,
-    /// It is among the unarmed.
+    /// Whether the member is in the list of unarmed ones.
     unarmed: bool,
 }
 
@@ -31,22 +30,22 @@ struct Member<W> {
 pub(crate) struct Turns<W> {
     members: Vec<Option<Member<W>>>,
     count: usize,
-    /// Seats with something to look at, in turn.
+    /// The seats with something to read, in turn.
     queue: VecDeque<u32>,
-    /// Seats whose senders do not tell the set of anything.
+    /// The seats whose senders do not notify the set.
     unarmed: Vec<u32>,
-    /// The seat at which [`look_round`](Turns::look_round) goes on.
+    /// The seat at which [`look_round`](Turns::look_round) continues.
     round: usize,
 }
 
 impl<W: Watched> Turns<W> {
-    /// `seats` empty seats.
+    /// A set of `seats` empty seats.
     pub(crate) fn new(seats: u32) -> Turns<W> {
         let members = (0..seats).map(|_| None).collect();
         Turns { members, count: 0, queue: VecDeque::new(), unarmed: Vec::new(), round: 0 }
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -58,7 +57,7 @@ impl<W: Watched> Turns<W> {
         self.unarmed.push(seat);
     }
 
-    /// The member at `seat`. What is done with it may take back what was asked of its sender.
+    /// The member at `seat`. The caller may change it in ways that cancel the request to its sender, so it counts as unarmed.
     pub(crate) fn get(&mut self, seat: u32) -> Option<&mut W> {
         let member = self.members.get_mut(seat as usize)?.as_mut()?;
         if !member.unarmed {
@@ -82,7 +81,7 @@ impl<W: Watched> Turns<W> {
         Some(member.watched)
     }
 
-    /// Queues the member at `seat`, if there is one, after something happened to it that no sender tells.
+    /// Queues the member at `seat`, if there is one, after an event that no sender reports.
     pub(crate) fn rouse(&mut self, seat: u32, happened: impl FnOnce(&mut W)) {
         if let Some(Some(member)) = self.members.get_mut(seat as usize) {
             happened(&mut member.watched);
@@ -90,7 +89,7 @@ impl<W: Watched> Turns<W> {
         }
     }
 
-    /// Looks at `most` seats, each time at the next ones, and queues those that are ready. A sender's mark can be lost: every
+    /// Checks `most` seats, at each call the next ones, and queues those that are ready. A sender's mark can be lost: every
     /// sender of a set can write to all its marks, and a broken one may clear them.
     pub(crate) fn look_round(&mut self, most: usize) {
         let Turns { members, queue, round, .. } = self;
@@ -102,7 +101,8 @@ impl<W: Watched> Turns<W> {
         }
     }
 
-    /// The next in turn that is ready. If there is none, all are armed, and `set` will be told of the first.
+    /// The next ready seat in turn. If there is none, all members are armed, and `set` will be notified of the first that
+    /// becomes ready.
     pub(crate) fn next(&mut self, set: &ReadySet) -> Option<u32> {
         loop {
             self.arm();
@@ -111,7 +111,7 @@ impl<W: Watched> Turns<W> {
             while let Some(seat) = self.queue.pop_front() {
                 let Some(Some(member)) = self.members.get_mut(seat as usize) else { continue };
                 member.queued = false;
-                // Its sender may have answered already, and tells nothing any more.
+                // The member's sender may have answered already, and will not notify the set again.
                 if !member.unarmed {
                     member.unarmed = true;
                     self.unarmed.push(seat);
@@ -126,7 +126,7 @@ impl<W: Watched> Turns<W> {
         }
     }
 
-    /// Arms the unarmed, or queues those that have something.
+    /// Arms the unarmed members, or queues those that are ready.
     fn arm(&mut self) {
         let Turns { members, queue, unarmed, .. } = self;
         for seat in unarmed.drain(..) {

@@ -1,7 +1,8 @@
-//! A job's process on each host: starts one program and carries what it prints, reads, and has to say to the other nodes.
+//! The agent, a job's process on each host: starts one program and carries its output, its input and its messages to the other
+//! nodes.
 //!
-//! `launch/` starts it, directly or through ssh, and speaks with it over its standard input and output; `keeper.rs`
-//! holds the program. When the launcher's end closes, for whatever reason, the agent ends and the program with it.
+//! `launch/` starts it, directly or through ssh, and talks to it over its standard input and output; `keeper.rs` holds the
+//! program. When the launcher's end closes, for whatever reason, the agent ends and the program with it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,15 +21,15 @@ use super::LONGEST;
 use super::frame::{self, Frame, FrameError, OPENING, Order, PIECE, Stream, Welcome};
 use super::keeper::{self, Given};
 
-/// Is the agent of one node, and ends the process. For the hidden mode of a command that [`Launch`](super::Launch) then
-/// names; it must be called before the process has a second thread. Where nothing at the other end of standard input is
-/// a launcher, it says so and ends with status 2.
+/// Runs the agent of one node, and ends the process. For the hidden mode of a command that [`Launch`](super::Launch) then
+/// names; must be called before the process has a second thread. If no launcher is at the other end of standard input, it says
+/// so and ends with status 2.
 pub fn agent_main() -> ! {
     let why = match serve() {
         Ok(never) => match never {},
         Err(why) => why,
     };
-    // To the user, through the launcher; what it says itself goes over the frames.
+    // Standard error goes to the user through the launcher; the agent's own messages go over the frames.
     eprintln!("atoll: the agent that starts a node: {why}");
     exit(2)
 }
@@ -49,7 +50,7 @@ fn serve() -> Result<Never, String> {
         Ok(Some(Frame::Order(order))) => order,
         // The job was given up before it began.
         Ok(None) => exit(1),
-        _ => return Err("what the launcher says makes no sense".into()),
+        _ => return Err("the launcher sent a message that makes no sense".into()),
     };
 
     set_child_subreaper(Some(getpid())).map_err(os("prctl"))?;
@@ -74,7 +75,7 @@ fn serve() -> Result<Never, String> {
     match unsafe { libc::fork() } {
         -1 => return Err(format!("fork: {}", io::Error::last_os_error())),
         0 => {
-            // The launcher learns of the agent's death by the last copy's closing.
+            // The launcher learns of the agent's death when the last copy of its pipes is closed.
             drop((from, launcher, to_program, output, error, program, keeper));
             let given = Given { input, output: its_output, error: its_error, socket: its_socket };
             keeper::run(&order, given, its_control);
@@ -88,7 +89,7 @@ fn serve() -> Result<Never, String> {
         .map_err(|e| format!("a thread or a copy of a descriptor: {e}"))
 }
 
-/// Standard input and output, for nobody else: whatever prints in this process prints to standard error from now on.
+/// Takes standard input and output for the agent alone: from now on, prints in this process go to standard error.
 fn take_stdio() -> io::Result<(File, File)> {
     let from = io::stdin().as_fd().try_clone_to_owned()?;
     let to = io::stdout().as_fd().try_clone_to_owned()?;
@@ -101,7 +102,7 @@ fn thread_count() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }
 
-/// The way to the launcher, for all threads.
+/// The pipe to the launcher, which all threads use.
 #[derive(Clone)]
 struct Launcher(Arc<Mutex<File>>);
 
@@ -110,7 +111,7 @@ impl Launcher {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
     }
 
-    /// Ends the process if the launcher is gone: the keeper then kills the program.
+    /// Sends a frame. Ends the process if the launcher is gone: the keeper then kills the program.
     fn tell(&self, frame: &Frame) {
         let sent = frame::encode(frame).map_err(|_| ()).and_then(|bytes| self.write(&bytes).map_err(|_| ()));
         if sent.is_err() {
@@ -119,11 +120,11 @@ impl Launcher {
     }
 }
 
-/// What the threads share.
+/// The data that the agent's threads share.
 struct Agent {
     launcher: Launcher,
     welcome: Welcome,
-    /// Exchanges the program has taken part in.
+    /// The number of exchanges in which the program has taken part.
     rounds: AtomicU32,
     program: UnixStream,
     keeper: UnixStream,
@@ -161,10 +162,10 @@ impl Agent {
         let this = Arc::clone(&self);
         let answers = say.clone();
         spawn("keeper", move || this.finish(answers, pumps))?;
-        // None of these waits for the program: a launcher's end is seen at once.
+        // No thread waits for the program, so a launcher's end is seen at once.
         loop {
             match frame::read(&mut from) {
-                // A thread that is gone has nobody left to serve.
+                // A thread that has ended has nobody left to serve.
                 Ok(Some(Frame::Input(bytes))) => drop(input.send(bytes)),
                 Ok(Some(frame @ (Frame::Gathered { .. } | Frame::Gone { .. }))) => drop(say.send(frame)),
                 Ok(Some(Frame::Signal(signal))) => drop((&self.keeper).write_all(&[signal])),
@@ -173,14 +174,14 @@ impl Agent {
         }
     }
 
-    /// Waits for the program's end, as the keeper tells it, and tells it after all that was printed.
+    /// Waits for the program's end, which the keeper reports, and reports it after all that was printed.
     fn finish(self: Arc<Agent>, answers: Sender<Frame>, pumps: [JoinHandle<()>; 2]) {
         let mut last = None;
         while let Ok(Some(frame)) = frame::read(&mut &self.keeper) {
             match frame {
                 Frame::Started => {
                     self.launcher.tell(&frame);
-                    // Not before: the launcher expects nothing of a program that does not run.
+                    // Not started before, since the launcher expects nothing of a program that does not run.
                     let (this, answers) = (Arc::clone(&self), answers.clone());
                     if spawn("from program", move || this.listen(&answers)).is_err() {
                         exit(1)
@@ -194,27 +195,27 @@ impl Agent {
             Frame::Failed("the process that watches over the program was killed".into())
         });
         for pump in pumps {
-            // It does not panic.
+            // The thread does not panic.
             let _ = pump.join();
         }
         self.launcher.tell(&last);
         exit(0)
     }
 
-    /// Hands input to the program, a piece at a time.
+    /// Writes input to the program, a piece at a time.
     fn feed(&self, file: Option<OwnedFd>, inputs: &Receiver<Vec<u8>>) {
         let mut file = file.map(File::from);
         for bytes in inputs {
             let taken = file.as_mut().is_some_and(|file| !bytes.is_empty() && file.write_all(&bytes).is_ok());
             if !taken {
-                // Its end, or a program that does not read any more.
+                // The input has ended, or the program no longer reads it.
                 file = None;
             }
             self.launcher.tell(&Frame::InputTaken);
         }
     }
 
-    /// Hands the program what it is told, when it reads it.
+    /// Sends the program the frames for it, as it reads them.
     fn say(&self, sayings: &Receiver<Frame>) {
         for frame in sayings {
             if frame::write(&mut &self.program, &frame).is_err() {
@@ -223,7 +224,7 @@ impl Agent {
         }
     }
 
-    /// Hears what the program has to say. One that says what makes no sense is not heard any more.
+    /// Receives the program's frames. A program that sends an invalid one is not heard any more.
     fn listen(&self, answers: &Sender<Frame>) {
         loop {
             match frame::read(&mut &self.program) {
@@ -237,7 +238,7 @@ impl Agent {
                 }
                 Ok(None) | Err(FrameError::Io(_)) => return,
                 _ => {
-                    // The program's next call says that nobody is there.
+                    // The program's next call then reports that nobody is there.
                     let _ = self.program.shutdown(std::net::Shutdown::Both);
                     return;
                 }
@@ -251,7 +252,7 @@ impl Agent {
     }
 }
 
-/// Carries what the program prints.
+/// Carries the program's output to the launcher.
 fn pump(stream: Stream, mut from: File, launcher: &Launcher) {
     let mut bytes = vec![0; PIECE];
     loop {

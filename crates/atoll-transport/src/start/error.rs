@@ -1,18 +1,19 @@
-//! What can go wrong when a node is started or exchanges bytes with the others.
+//! Errors of starting a node and of exchanging bytes with the others.
 //!
-//! `launch/trouble.rs` has what the launcher says.
+//! `launch/trouble.rs` has those of the launcher.
 
 use std::io;
 use std::time::Duration;
 
-/// Why a node did not start, or an exchange did not take place. After one the [`Start`](super::Start) is of no use.
+/// The reasons why a node did not start, or an exchange did not take place. After an error the [`Start`](super::Start) must not
+/// be used any more.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// More than [`LONGEST`](super::LONGEST) bytes.
     #[error("{0} bytes cannot be given in an exchange, at most {max}", max = super::LONGEST)]
     TooLong(usize),
-    /// The others did not come.
+    /// Other nodes did not come in time.
     #[error(
         "the other nodes did not all take part within {0:?}: see whether all of them run, or allow more time"
     )]
@@ -20,15 +21,15 @@ pub enum StartError {
     /// A node ended and will never take part.
     #[error("{0} ended without taking part in the exchange")]
     Gone(crate::Node),
-    /// What started this node is gone.
-    #[error("what started this node has ended")]
+    /// The process that started this node has ended.
+    #[error("the launcher that started this node has ended")]
     LauncherGone,
     /// An earlier exchange failed.
     #[error("an earlier exchange failed; start the job again")]
     Failed,
-    /// Something that is no part of the protocol came.
+    /// A frame came that is no part of the protocol.
     #[error(
-        "the launcher said what makes no sense here: {0}; are launcher and node of one version of atoll?"
+        "the launcher sent a message that makes no sense here: {0}; are launcher and node of one version of atoll?"
     )]
     Nonsense(&'static str),
     /// The environment says that a launcher started this process, but its socket is not there.
@@ -37,28 +38,28 @@ pub enum StartError {
          closed it; start the node directly, or unset {variable} to run it alone"
     )]
     NoSocket {
-        /// The environment's variable.
+        /// The name of the environment's variable.
         variable: &'static str,
-        /// What it is set to.
+        /// The variable's value.
         value: String,
     },
-    /// Another kind of starter than atoll can ask started several processes.
+    /// A starter that atoll cannot talk to has started several processes.
     #[error(
         "{variable}={count} says that one of {count} processes is this, but not how they find each other: start them with \
          {instead}, or unset {variable} to run each alone"
     )]
     NotPmix {
-        /// The environment's variable.
+        /// The name of the environment's variable.
         variable: &'static str,
-        /// What it is set to.
+        /// The variable's value.
         count: String,
-        /// What to start them with.
+        /// The starters to use instead.
         instead: &'static str,
     },
-    /// PMIx did.
+    /// PMIx reports an error.
     #[error(transparent)]
     Pmix(#[from] super::PmixError),
-    /// The operating system refused something.
+    /// The operating system refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }

@@ -1,7 +1,7 @@
-//! What launcher, agent and program say to each other over pipes: a magic line, then frames with their length in front.
+//! The protocol of launcher, agent and program over pipes: a magic line, then frames with their length in front.
 //!
-//! `launch/` writes and reads it at one end, `agent.rs` between, `launched.rs` at the other. Both ends must be of one
-//! version, which the magic line says: a job's hosts have one atoll installed.
+//! `launch/` uses it at one end, `agent.rs` in the middle, `launched.rs` at the other end. Both ends must be of one version,
+//! which the magic line tells: a job's hosts have the same atoll installed.
 
 use std::io::{self, Read, Write};
 
@@ -9,34 +9,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::decode;
 
-/// Of the frames; any change to them is a new one.
+/// The version of the frames; any change to them needs a new number.
 pub(super) const VERSION: u32 = 1;
 
-/// What nobody prints by accident. What a login shell prints goes before it.
+/// Bytes that nobody prints by accident. The output of a login shell comes before them.
 pub(super) const MAGIC: [u8; 16] = *b"\0\x1batoll start\0\x1b\n";
 
-/// Magic and version.
+/// The bytes of magic and version.
 pub(super) const OPENING: usize = MAGIC.len() + 4;
 
-/// No frame is longer: an order with as many arguments as Linux lets a program have fits.
+/// The most bytes of a frame; an order with as many arguments as Linux lets a program have fits.
 const LONGEST: u32 = 4 << 20;
 
-/// Of what a program reads or prints, at most so much is in a frame.
+/// The most bytes of a program's input or output in one frame.
 pub(super) const PIECE: usize = 64 << 10;
 
-/// What starts a node.
+/// The order to start a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) welcome: Welcome,
     /// The program and its arguments.
     pub(super) words: Vec<Vec<u8>>,
-    /// Set in the program's environment, beside what the host gives it.
+    /// Variables to set in the program's environment, besides those of the host.
     pub(super) environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where it starts; as the host chooses if none.
+    /// The directory in which it starts; `None` leaves that to the host.
     pub(super) directory: Option<Vec<u8>>,
 }
 
-/// What a program is told of its place in the job.
+/// The answer that tells a program its place in the job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Welcome {
     pub(super) node: u32,
@@ -46,52 +46,52 @@ pub(super) struct Welcome {
     pub(super) round: u32,
 }
 
-/// Which of a program's outputs.
+/// The two outputs of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Stream {
     Output,
     Error,
 }
 
-/// How a program ended.
+/// The ways in which a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Ending {
     Status(u8),
     Signal(u8),
 }
 
-/// One thing said.
+/// A frame, by its direction and meaning.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Frame {
-    /// Launcher to agent, once.
+    /// Launcher to agent, once: start the program.
     Order(Order),
-    /// Launcher to agent: for the program's standard input; its end if empty. One at a time, until `InputTaken`.
+    /// Launcher to agent: bytes for the program's standard input, empty at its end. Only one is sent until `InputTaken`.
     Input(Vec<u8>),
-    /// Launcher to agent: for the program's process group.
+    /// Launcher to agent: a signal for the program's process group.
     Signal(u8),
-    /// Launcher to program: what `node` gave in `round`.
+    /// Launcher to program: the bytes that `node` gave in `round`.
     Gathered { round: u32, node: u32, bytes: Vec<u8> },
     /// Launcher to program: `node` ended before it gave anything in the round that is waited for.
     Gone { node: u32 },
-    /// Program to agent.
+    /// Program to agent: asks for its place in the job.
     Hello,
-    /// Agent to program.
+    /// Agent to program: its place in the job.
     Welcome(Welcome),
-    /// Program to launcher.
+    /// Program to launcher: its bytes in `round`.
     Contribution { round: u32, bytes: Vec<u8> },
     /// Agent to launcher: the program runs.
     Started,
-    /// Agent to launcher: there is no program, and why.
+    /// Agent to launcher: the program could not be started, and why.
     Failed(String),
-    /// Agent to launcher: the program has taken the last `Input`, or will never.
+    /// Agent to launcher: the program has taken the last `Input`, or never will.
     InputTaken,
-    /// Agent to launcher.
+    /// Agent to launcher: output of the program.
     Printed(Stream, Vec<u8>),
-    /// Agent to launcher, the last: all that it printed was sent before.
+    /// Agent to launcher, the last frame: the program has ended, and all its output was sent before.
     Ended(Ending),
 }
 
-/// Why no frame could be read.
+/// The reasons why no frame could be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
     #[error(transparent)]
@@ -112,7 +112,7 @@ pub(super) fn opening() -> [u8; OPENING] {
     bytes
 }
 
-/// `frame` as it is sent.
+/// The bytes of `frame` as they are sent.
 pub(super) fn encode(frame: &Frame) -> Result<Vec<u8>, FrameError> {
     let bytes = postcard::to_extend(frame, vec![0; 4]).map_err(|_| FrameError::Broken)?;
     match u32::try_from(bytes.len() - 4) {
@@ -131,7 +131,7 @@ pub(super) fn write(to: &mut impl Write, frame: &Frame) -> Result<(), FrameError
     Ok(to.flush()?)
 }
 
-/// The next frame; none where the stream ends between two.
+/// The next frame; `None` where the stream ends between two frames.
 pub(super) fn read(from: &mut impl Read) -> Result<Option<Frame>, FrameError> {
     let mut length = [0; 4];
     let mut have = 0;

@@ -1,8 +1,9 @@
-//! The process between an agent and its program, so that nothing of the program outlives the agent, whoever is killed.
+//! The keeper, a process between an agent and its program, so that nothing of the program outlives the agent, whichever is
+//! killed.
 //!
-//! `agent.rs` forks it and writes it signals to pass on; it starts the program and tells how that ended. It has one
-//! thread and waits for two things: the program's end, and the agent's. At either it kills all descendants, those of
-//! their own session too. Is it killed itself, the kernel kills the program, and the agent its descendants.
+//! `agent.rs` forks it and sends it signals to pass on; the keeper starts the program and reports how it ended. It has one
+//! thread and waits for two things: the program's end, and the agent's. At either it kills all descendants, those in sessions
+//! of their own, too. If the keeper itself is killed, the kernel kills the program, and the agent its descendants.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -24,16 +25,16 @@ use rustix::process::{
 use super::frame::{self, Ending, Frame, Order};
 use super::launched::VARIABLE;
 
-/// What the program gets.
+/// The descriptors that the program gets.
 pub(super) struct Given {
     pub(super) input: OwnedFd,
     pub(super) output: OwnedFd,
     pub(super) error: OwnedFd,
-    /// To the agent.
+    /// The socket to the agent.
     pub(super) socket: UnixStream,
 }
 
-/// Starts the program, and stays until it or the agent at the other end of `control` has ended.
+/// Starts the program, and stays until the program has ended, or the agent at the other end of `control`.
 pub(super) fn run(order: &Order, given: Given, mut control: UnixStream) {
     let started = prepare().and_then(|()| start(order, given));
     let mut child = match started {
@@ -43,13 +44,13 @@ pub(super) fn run(order: &Order, given: Given, mut control: UnixStream) {
             return;
         }
     };
-    // Whoever does not hear it is dead, which the wait finds out.
+    // If nobody hears it the agent is dead, which the wait below finds out.
     let _ = frame::write(&mut control, &Frame::Started);
     let group = Pid::from_child(&child);
     if let Err(e) = watch(&child, &mut control) {
         let _ = frame::write(&mut control, &Frame::Failed(format!("waiting for the program: {e}")));
     }
-    // Not reaped yet: the group's number is still its own.
+    // The program was not reaped yet, so the group's number is still its own.
     let _ = kill_process_group(group, Signal::KILL);
     let ended = child.wait();
     kill_children();
@@ -61,7 +62,7 @@ pub(super) fn run(order: &Order, given: Given, mut control: UnixStream) {
 }
 
 fn prepare() -> Result<(), String> {
-    // Signals for the agent's group, as from a terminal, are for the agent to pass on.
+    // Signals for the agent's group, such as a terminal's, are for the agent to pass on.
     setsid().map_err(|e| format!("setsid: {e}"))?;
     set_child_subreaper(Some(getpid())).map_err(|e| format!("prctl: {e}"))
 }
@@ -92,7 +93,7 @@ fn start(order: &Order, given: Given) -> Result<Child, String> {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             if getppid() != Some(keeper) {
-                // Died before the line above.
+                // The agent died before the line above.
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             Ok(())
@@ -107,7 +108,7 @@ fn start(order: &Order, given: Given) -> Result<Child, String> {
     })
 }
 
-/// Passes signals on until the program has ended, or the agent.
+/// Passes signals on until the program or the agent has ended.
 fn watch(child: &Child, control: &mut UnixStream) -> io::Result<()> {
     let group = Pid::from_child(child);
     let program = pidfd_open(group, PidfdFlags::empty())?;
@@ -129,14 +130,14 @@ fn watch(child: &Child, control: &mut UnixStream) -> io::Result<()> {
                         let _ = kill_process_group(group, signal);
                     }
                 }
-                // The agent is no more.
+                // The agent has ended.
                 _ => return Ok(()),
             }
         }
     }
 }
 
-/// Kills and reaps all descendants: as each dies its children become this process's.
+/// Kills and reaps all descendants: when one dies, its children become this process's.
 pub(super) fn kill_children() {
     let end = Instant::now() + Duration::from_secs(10);
     while Instant::now() < end {
@@ -145,7 +146,7 @@ pub(super) fn kill_children() {
             Ok(None) => {}
             Err(_) => return,
         }
-        // A kernel that does not list children leaves only those that left their group alive.
+        // If the kernel does not list children, only those that left their group survive.
         let Some(children) = children(Path::new("/proc/self/task")) else { return };
         for child in children {
             let _ = kill_process(child, Signal::KILL);
@@ -154,8 +155,8 @@ pub(super) fn kill_children() {
     }
 }
 
-/// The children of all threads in `tasks`, a folder like `/proc/self/task`. None where the kernel lists no thread's; a
-/// thread that has ended meanwhile has left its own to another.
+/// The children of all threads in `tasks`, a folder like `/proc/self/task`. `None` if the kernel lists no thread's children; a
+/// thread that has just ended has left its children to another.
 fn children(tasks: &Path) -> Option<Vec<Pid>> {
     let threads = std::fs::read_dir(tasks).ok()?;
     let lists =

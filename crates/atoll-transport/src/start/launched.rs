@@ -1,6 +1,6 @@
-//! A program's end where atoll's own launcher started it: a socket that its agent left open for it.
+//! The end of a program that atoll's own launcher started: a socket that its agent left open for it.
 //!
-//! `mod.rs` asks it; at the socket's other end is `agent.rs`, which hands what is said on to the launcher.
+//! `mod.rs` asks it; at the socket's other end is `agent.rs`, which passes frames on to the launcher.
 
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -15,11 +15,11 @@ use super::frame::{self, Frame, FrameError, Welcome};
 use crate::Node;
 use crate::clock::{Deadline, LONG};
 
-/// Names the socket by its descriptor and its inode, `5:12345`: a descendant whose descriptor 5 is something else is
-/// told from one that inherited it.
+/// The variable that names the socket by its descriptor and its inode, such as `5:12345`. By the inode, a descendant whose
+/// descriptor 5 is something else is told from one that inherited it.
 pub const VARIABLE: &str = "ATOLL_START_SOCKET";
 
-/// Does the environment name a socket?
+/// Whether the environment names a socket.
 pub(super) fn is_expected() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
@@ -28,27 +28,27 @@ pub(super) fn is_expected() -> bool {
 pub(super) struct Launched {
     socket: UnixStream,
     nodes: u32,
-    /// Of the next exchange.
+    /// The number of the next exchange.
     round: u32,
 }
 
 impl Launched {
-    /// The socket that the environment names; none where it names none.
+    /// The socket that the environment names; `None` if it names none.
     pub(super) fn find() -> Result<Option<UnixStream>, StartError> {
         let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let text = value.to_string_lossy();
         let none = || StartError::NoSocket { variable: VARIABLE, value: text.clone().into_owned() };
         let (descriptor, inode) = text.split_once(':').ok_or_else(none)?;
         let descriptor: RawFd = descriptor.parse().ok().filter(|&fd| fd >= 0).ok_or_else(none)?;
-        // SAFETY: it is only looked at, for the length of this function; that it may be closed is what is asked.
+        // SAFETY: borrowed only during this function; whether it is open is what is being checked.
         let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let status = fstat(borrowed).map_err(|_| none())?;
         let socket = FileType::from_raw_mode(status.st_mode) == FileType::Socket;
         if !socket || inode != status.st_ino.to_string() {
             return Err(none());
         }
-        // The inherited descriptor stays, for another `detect` in this process; no child gets it from now on, unless it
-        // is started by what closes nothing (a fork without exec).
+        // The inherited descriptor stays open, for another `detect` in this process. No child gets it from now on, except by a
+        // fork without exec.
         fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|e| StartError::Os("fcntl", e.into()))?;
         let copy = borrowed.try_clone_to_owned().map_err(|e| StartError::Os("dup", e))?;
         Ok(Some(UnixStream::from(copy)))
@@ -69,7 +69,7 @@ impl Launched {
         Ok((this, welcome))
     }
 
-    /// Gives `mine`, and waits for what all nodes gave.
+    /// Gives `mine`, and waits for the bytes that all nodes gave.
     pub(super) fn exchange(
         &mut self,
         mine: &[u8],
@@ -95,7 +95,7 @@ impl Launched {
     fn send(&mut self, frame: &Frame, deadline: &mut Deadline) -> Result<(), StartError> {
         let timeout = deadline.timeout().unwrap_or(Duration::MAX);
         let left = deadline.left(Duration::MAX).ok_or(StartError::Timeout(timeout))?;
-        // A launcher whose own output is held up takes nothing.
+        // A launcher whose own output is blocked takes nothing.
         let left = deadline.timeout().map(|_| left);
         self.socket.set_write_timeout(left).map_err(|e| StartError::Os("the socket to the launcher", e))?;
         frame::write(&mut self.socket, frame).map_err(|e| gone_or(e, timeout))
@@ -108,7 +108,7 @@ impl Launched {
     }
 }
 
-/// Reads that end with the deadline.
+/// A reader whose reads end at the deadline.
 struct Timed<'a> {
     socket: &'a UnixStream,
     deadline: &'a mut Deadline,
@@ -119,7 +119,7 @@ impl Read for Timed<'_> {
         let left = self.deadline.left(LONG).ok_or(io::ErrorKind::TimedOut)?;
         self.socket.set_read_timeout(Some(left))?;
         match (&mut &*self.socket).read(into) {
-            // Once an hour, or at the deadline: the caller reads again, and the deadline is looked at above.
+            // This happens once an hour, or at the deadline: the caller reads again, and the deadline is checked above.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::Interrupted.into()),
             other => other,
         }
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// What greeting and a first exchange make of a peer that says these.
+    /// The result of greeting and a first exchange with a peer that sends these frames.
     fn hear(frames: &[Frame], more: &[u8]) -> Result<Vec<Vec<u8>>, StartError> {
         let (here, mut there) = UnixStream::pair().unwrap();
         for frame in frames {

@@ -1,14 +1,14 @@
-//! What tells machines apart: nodes with the same identity can share memory.
+//! The identity of a machine: nodes with the same identity can share memory.
 //!
-//! Exchanged by `mod.rs` at start. Two network namespaces count as two machines, as the tests of two hosts want it;
-//! so do containers, whose processes cannot be named from one another.
+//! `mod.rs` exchanges it at start. Two network namespaces count as two machines, as tests of two hosts need it; so do
+//! containers, whose processes cannot be named from one another.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// What a boot of the kernel is called, and the namespaces of this process in which others must be to be reached.
+/// The kernel's boot identifier, and the namespaces of this process that others must be in to be reached.
 pub(super) fn identity() -> io::Result<Vec<u8>> {
     let mut text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     for namespace in ["net", "pid", "ipc", "user"] {
@@ -17,7 +17,7 @@ pub(super) fn identity() -> io::Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// A number from 0 on for each different identity, in the order of their first nodes.
+/// A number from 0 for each different identity, in the order of their first nodes.
 pub(super) fn number(identities: &[Vec<u8>]) -> Vec<u32> {
     let mut numbers = HashMap::new();
     identities

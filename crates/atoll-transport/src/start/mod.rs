@@ -1,17 +1,17 @@
-//! Starting a job's nodes, on this machine and others, and what each learns at start: its number, how many there are,
-//! which share a machine, the job's secret, and what the others have to say, for instance their addresses.
+//! Starts a job's nodes, on this machine and others, and tells each at start: its number, the number of nodes, which nodes
+//! share a machine, the job's secret, and bytes that the others give, for instance their addresses.
 //!
-//! Transports call it before they can talk themselves. A node finds out by [`Start::detect`] what started it: atoll's
-//! own [`Launch`] (a list of hosts, over ssh), PMIx (`mpirun`, `prterun`, `srun`), or nobody, then it is alone.
+//! Transports call it before they can talk themselves. A node finds out by [`Start::detect`] which starter it has: atoll's own
+//! [`Launch`] (a list of hosts, over ssh), PMIx (`mpirun`, `prterun`, `srun`), or none, in which case it is alone.
 //!
-//! There is no network protocol here, and nothing listens: the launcher speaks through the pipes of the ssh it started,
+//! There is no network protocol here, and nothing listens: the launcher talks through the pipes of the ssh that it started,
 //! which authenticates and encrypts; PMIx through its library and the server that the job's starter runs on each host.
 //!
-//! Who can read the secret: with [`Launch`] it goes through ssh and a socket pair, to the job's processes alone. Under
-//! PMIx node 0 makes it and gives it to all by the first exchange, which passes through the job starter's daemons; the
-//! library's connection to them is authenticated as this user's, but whether they encrypt what they send each other
-//! across hosts is up to the starter (Open MPI's and PRRTE's do not: somebody who can read the cluster's network learns
-//! it).
+//! Who can read the secret depends on the starter. With [`Launch`] the secret goes through ssh and a socket pair, to the job's
+//! processes alone. Under PMIx node 0 makes the secret and gives it to all nodes by the first exchange, which passes through
+//! the job starter's daemons. The library's connection to them is authenticated as this user's. Whether the daemons encrypt
+//! their messages between hosts is up to the starter: Open MPI's and PRRTE's do not, so somebody who can read the cluster's
+//! network learns the secret.
 //!
 //! A command that starts a job on two hosts, and is its agents:
 //!
@@ -80,23 +80,23 @@ pub const LONGEST: usize = 64 << 10;
 pub struct Start {
     node: Node,
     nodes: u32,
-    /// The number of each node's machine.
+    /// The number of each node's machine, by node.
     machines: Vec<u32>,
     secret: Secret,
-    way: Way,
+    starter: Starter,
     failed: bool,
 }
 
-/// What started this node.
-enum Way {
+/// The starter of this node.
+enum Starter {
     Alone,
     Launched(Launched),
     Pmix(Box<Pmix>),
 }
 
 impl Start {
-    /// Finds out what started this process and, where that was a job's starter, waits at most `timeout` (none: for ever)
-    /// until all its nodes have called this.
+    /// Finds out which starter started this process and, if there is one, waits for at most `timeout` (`None`: for ever) until
+    /// all its nodes have called this.
     ///
     /// One process of a node calls it: children of that process get an error instead of being taken for the node.
     pub fn detect(timeout: Option<Duration>) -> Result<Start, StartError> {
@@ -104,7 +104,7 @@ impl Start {
         let mut start = if let Some(socket) = Launched::find()? {
             let (launched, welcome) = Launched::greet(socket, &mut deadline)?;
             let secret = Secret::of(welcome.secret);
-            Start::new(welcome.node, welcome.nodes, secret, Way::Launched(launched))
+            Start::new(welcome.node, welcome.nodes, secret, Starter::Launched(launched))
         } else if let Some(pmix) = Pmix::join()? {
             Start::under_pmix(pmix, &mut deadline)?
         } else {
@@ -116,15 +116,15 @@ impl Start {
         Ok(start)
     }
 
-    /// Does the environment say that something started this process as one of several? [`Start::detect`] finds out more.
+    /// Whether the environment says that a starter started this process as one of several. [`Start::detect`] finds out more.
     pub fn is_expected() -> bool {
         launched::is_expected() || pmix::is_expected()
     }
 
-    /// One node, whatever the environment says.
+    /// A job of this node alone, whatever the environment says.
     pub fn alone() -> Result<Start, StartError> {
         let secret = Secret::random().map_err(|e| StartError::Os("getrandom", e))?;
-        Ok(Start { machines: vec![0], ..Start::new(0, 1, secret, Way::Alone) })
+        Ok(Start { machines: vec![0], ..Start::new(0, 1, secret, Starter::Alone) })
     }
 
     fn under_pmix(mut pmix: Pmix, deadline: &mut Deadline) -> Result<Start, StartError> {
@@ -136,11 +136,11 @@ impl Start {
         let all = pmix.exchange(&mine, deadline)?;
         let secret = all.first().and_then(|first| first.as_slice().try_into().ok());
         let secret = Secret::of(secret.ok_or(PmixError::Value)?);
-        Ok(Start::new(pmix.node(), pmix.nodes(), secret, Way::Pmix(Box::new(pmix))))
+        Ok(Start::new(pmix.node(), pmix.nodes(), secret, Starter::Pmix(Box::new(pmix))))
     }
 
-    fn new(node: u32, nodes: u32, secret: Secret, way: Way) -> Start {
-        Start { node: Node(node), nodes, machines: Vec::new(), secret, way, failed: false }
+    fn new(node: u32, nodes: u32, secret: Secret, starter: Starter) -> Start {
+        Start { node: Node(node), nodes, machines: Vec::new(), secret, starter, failed: false }
     }
 
     /// This node's number.
@@ -148,18 +148,18 @@ impl Start {
         self.node
     }
 
-    /// How many nodes the job has.
+    /// The number of nodes of the job.
     pub fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// A number for the machine of `node`, from 0 on; none if there is no such node. Nodes in different network, process, IPC
+    /// A number, from 0, for the machine of `node`; `None` if there is no such node. Nodes in different network, process, IPC
     /// or user namespaces count as on different machines.
     pub fn machine(&self, node: Node) -> Option<u32> {
         self.machines.get(node.0 as usize).copied()
     }
 
-    /// The nodes on this machine, this one among them: those with which memory can be shared.
+    /// The nodes on this machine, this one among them, with which memory can be shared.
     pub fn neighbours(&self) -> impl Iterator<Item = Node> {
         let here = self.machine(self.node);
         (0..self.nodes).map(Node).filter(move |&node| self.machine(node) == here)
@@ -170,18 +170,18 @@ impl Start {
         &self.secret
     }
 
-    /// Gives `mine`, at most [`LONGEST`] bytes, to all nodes, and gets what each gave, in the order of their numbers.
-    /// All nodes must call it equally often; none comes back before all have. Waits at most `timeout` (none: for ever);
-    /// after an error the job cannot exchange any more.
+    /// Gives `mine`, at most [`LONGEST`] bytes, to all nodes, and returns the bytes of each, in the order of their numbers. All
+    /// nodes must call it equally often; it returns in none before all have called it. Waits for at most `timeout` (`None`: for
+    /// ever); after an error the job cannot exchange any more.
     pub fn exchange(&mut self, mine: &[u8], timeout: Option<Duration>) -> Result<Vec<Vec<u8>>, StartError> {
         self.exchange_until(mine, &mut Deadline::new(timeout))
     }
 
-    /// Leaves the job in good order. Dropping does the same, without telling of an error.
+    /// Leaves the job in order. Dropping does the same, without reporting an error.
     pub fn finish(self) -> Result<(), StartError> {
-        match self.way {
-            Way::Alone | Way::Launched(_) => Ok(()),
-            Way::Pmix(pmix) => pmix.finish(),
+        match self.starter {
+            Starter::Alone | Starter::Launched(_) => Ok(()),
+            Starter::Pmix(pmix) => pmix.finish(),
         }
     }
 
@@ -192,10 +192,10 @@ impl Start {
         if self.failed {
             return Err(StartError::Failed);
         }
-        let all = match &mut self.way {
-            Way::Alone => Ok(vec![mine.to_vec()]),
-            Way::Launched(launched) => launched.exchange(mine, deadline),
-            Way::Pmix(pmix) => pmix.exchange(mine, deadline),
+        let all = match &mut self.starter {
+            Starter::Alone => Ok(vec![mine.to_vec()]),
+            Starter::Launched(launched) => launched.exchange(mine, deadline),
+            Starter::Pmix(pmix) => pmix.exchange(mine, deadline),
         };
         self.failed = all.is_err();
         all

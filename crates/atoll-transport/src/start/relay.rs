@@ -1,7 +1,8 @@
-//! What a node's launcher tells the program it has started, and asks the other nodes for it: over a socket between the two.
+//! A socket between a node's launcher and the program it has started: the launcher tells the program how to join, and exchanges
+//! bytes with the other nodes for it.
 //!
-//! A [`Start`] is of one process. Where that is a launcher, and its program is what joins a transport, the launcher calls
-//! [`serve`] and the program uses [`Relay`]. Both are of one version of atoll, on one machine.
+//! A [`Start`] belongs to one process. Where that is a launcher and its program joins a transport, the launcher calls [`serve`]
+//! and the program uses [`Relay`]. Both are of the same version of atoll, on one machine.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,66 +13,66 @@ use serde::{Deserialize, Serialize};
 
 use super::{LONGEST, Start};
 
-/// Bytes of the longest word: what all nodes gave.
+/// The bytes of the longest message, which holds the bytes of all nodes.
 const MOST: u32 = 256 << 20;
-/// What the program waits longer than its launcher.
+/// How much longer the program waits than its launcher.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// How a program joins the others.
+/// The data by which a program joins the others.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meeting {
     /// This node's number.
     pub node: u32,
-    /// How many there are.
+    /// The number of nodes.
     pub nodes: u32,
     /// The bytes of the job's secret.
     pub secret: [u8; 32],
-    /// What they talk through.
+    /// The means by which the nodes talk.
     pub way: MeetingWay,
 }
 
-/// What nodes talk through.
+/// The means by which nodes talk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MeetingWay {
-    /// All are on one machine. The name is one that no other job has.
+    /// Shared memory, as all are on one machine. The name is one that no other job has.
     Memory([u8; 16]),
     /// UCX.
     Network {
-        /// Its devices; none leaves them to its environment.
+        /// UCX's devices; `None` leaves them to the environment.
         devices: Option<String>,
-        /// Its transports; none leaves them to its environment.
+        /// UCX's transports; `None` leaves them to the environment.
         transports: Option<String>,
     },
 }
 
-/// Why a program and its launcher did not understand each other.
+/// The reasons why the talk of a program and its launcher failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The socket.
+    /// The socket reports an error.
     #[error("the launcher of this node is gone: {0}")]
     Gone(#[from] io::Error),
-    /// What came.
-    #[error("the launcher of this node says what makes no sense")]
+    /// The message that came is invalid.
+    #[error("the launcher of this node sent a message that makes no sense")]
     Nonsense,
     /// The exchange did not take place.
     #[error("{0}")]
     Exchange(String),
 }
 
-/// The program's end.
+/// The program's end of the socket.
 pub struct Relay {
     socket: UnixStream,
 }
 
 impl Relay {
-    /// Over the socket that the launcher left; returns what it says first.
+    /// Takes the socket that the launcher left; returns its first message, too.
     pub fn new(socket: UnixStream, timeout: Duration) -> Result<(Relay, Meeting), RelayError> {
         socket.set_read_timeout(Some(timeout + SLACK))?;
         let meeting = read(&mut &socket)?.ok_or_else(gone)?;
         Ok((Relay { socket }, meeting))
     }
 
-    /// As [`Start::exchange`], by the launcher, which knows how long it may take.
+    /// Exchanges bytes as [`Start::exchange`] does, through the launcher, which limits the time.
     pub fn exchange(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RelayError> {
         write(&mut &self.socket, &mine)?;
         let answer: Result<Vec<Vec<u8>>, String> = read(&mut &self.socket)?.ok_or_else(gone)?;
@@ -83,8 +84,8 @@ fn gone() -> RelayError {
     RelayError::Gone(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// The launcher's end: says `meeting`, and exchanges what the program gives until that closes its end. Each exchange takes at
-/// most `timeout`.
+/// The launcher's end: sends `meeting`, and exchanges the bytes that the program gives until the program closes its end. Each
+/// exchange takes at most `timeout`.
 pub fn serve(
     start: &mut Start,
     mut socket: UnixStream,
@@ -109,7 +110,7 @@ fn write<T: Serialize + ?Sized>(to: &mut impl Write, word: &T) -> Result<(), Rel
     Ok(to.write_all(&bytes)?)
 }
 
-/// The next word; none where the socket was closed before it.
+/// The next message; `None` if the socket was closed before it.
 fn read<T: DeserializeOwned>(from: &mut impl Read) -> Result<Option<T>, RelayError> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {

@@ -1,6 +1,6 @@
-//! The job's secret: what a node proves to know before another accepts anything from it.
+//! The job's secret, whose knowledge a node proves before another accepts anything from it.
 //!
-//! Made at start (`launch/`, or node 0 under PMIx) and handed to every node over what started it, never in an argument
+//! The secret is made at start (`launch/`, or node 0 under PMIx) and handed to every node by its starter, never in an argument
 //! or the environment, which other users of a host can see.
 
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::random;
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// A new one.
+    /// A new secret.
     pub(super) fn random() -> io::Result<Secret> {
         random::bytes().map(Secret)
     }
 
-    /// One that was handed over.
+    /// A secret that was handed over.
     pub(super) fn of(bytes: [u8; 32]) -> Secret {
         Secret(bytes)
     }
 
-    /// For a proof of knowing it; never to be sent or printed.
+    /// The bytes, to prove that they are known; never to be sent or printed.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -1,16 +1,15 @@
-//! Where a put reads and a get writes: memory that is certain to be there until the operation has ended.
+//! The buffers that a put reads and a get writes: memory that certainly stays until the operation has ended.
 //!
-//! An operation owns its buffer and gives it back with its `Event::Done`; `memory.rs` is memory that both this node
-//! and others use.
+//! An operation owns its buffer and gives it back with its `Event::Done`; `memory.rs` is memory that this node and others use.
 
 use std::sync::Arc;
 
 use super::memory::{Memory, OutOfRange};
 
-/// The local end of a put or get.
+/// The local buffer of a put or get.
 #[derive(Debug)]
 pub enum Buffer {
-    /// As many bytes as the vector has.
+    /// All bytes of a vector.
     Owned(Vec<u8>),
     /// A piece of memory, in place.
     Piece(Piece),
@@ -25,7 +24,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// `length` bytes of `memory` from `offset` on.
+    /// The piece of `length` bytes of `memory` from `offset` on.
     pub fn new(memory: Arc<Memory>, offset: usize, length: usize) -> Result<Piece, OutOfRange> {
         memory.check(offset, length)?;
         Ok(Piece { memory, offset, length })
@@ -33,7 +32,7 @@ impl Piece {
 }
 
 impl Buffer {
-    /// How many bytes are moved.
+    /// The number of bytes to move.
     pub fn len(&self) -> usize {
         match self {
             Buffer::Owned(bytes) => bytes.len(),
@@ -41,12 +40,12 @@ impl Buffer {
         }
     }
 
-    /// Nothing is moved.
+    /// Whether no byte is to be moved.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The vector of an owned one.
+    /// The vector of an owned buffer.
     pub fn into_owned(self) -> Option<Vec<u8>> {
         match self {
             Buffer::Owned(bytes) => Some(bytes),
@@ -54,8 +53,8 @@ impl Buffer {
         }
     }
 
-    /// Where it begins. Valid for reads and writes of `len` bytes while the buffer is neither changed nor dropped; it
-    /// may be moved.
+    /// The buffer's first address. Valid for reads and writes of `len` bytes until the buffer is changed or dropped; it may be
+    /// moved.
     pub(crate) fn base(&mut self) -> *mut u8 {
         match self {
             Buffer::Owned(bytes) => bytes.as_mut_ptr(),

@@ -1,93 +1,93 @@
-//! What can go wrong with a transport once it stands.
+//! The errors of a transport once it has been made.
 //!
-//! Errors of joining are beside what joins: `shm/`, `ucx/`.
+//! The errors of joining are defined in `shm/` and `ucx/`.
 
 use super::{Buffer, RESERVED_KINDS};
 use crate::Node;
 
-/// Why something was not done.
+/// The reasons why an operation was not done.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum TransportError {
     /// There is no such node, or it is this one.
     #[error("{node} is not one of the other nodes: the job has {nodes}")]
     NoSuchNode {
-        /// Which.
+        /// The node.
         node: Node,
-        /// How many there are.
+        /// The number of nodes.
         nodes: u32,
     },
-    /// The node is gone.
+    /// The node is lost.
     #[error("{0} is lost")]
     Lost(Node),
-    /// The node has not proven the job's secret (yet).
+    /// The node has not yet proven that it knows the job's secret.
     #[error("{0} has not proven that it belongs to the job")]
     NotProven(Node),
-    /// The kind of a message is one of those that layers keep to themselves.
-    #[error("{0} is no kind of a message: kinds are below {RESERVED_KINDS}")]
+    /// The kind of a message is one that layers reserve.
+    #[error("{0} is not a kind of message: kinds are below {RESERVED_KINDS}")]
     Kind(u16),
     /// The message is longer than the transport allows.
     #[error("the message has {length} bytes, and the transport's longest has {longest}")]
     TooLong {
-        /// Its bytes.
+        /// The message's bytes.
         length: usize,
-        /// Most bytes of a message.
+        /// The greatest number of bytes of a message.
         longest: usize,
     },
-    /// There is no room now for another message or operation to this node: to be tried again after some progress.
+    /// There is no room now for another message or operation to this node; it can be tried again after some progress.
     #[error("too much is under way to {0}: try again after some progress")]
     Full(Node),
-    /// What was asked for lies outside of the other node's memory.
+    /// The range lies outside of the other node's memory.
     #[error("bytes {offset} to {offset} + {length} are outside of the {bytes} bytes of {owner}'s memory")]
     OutOfRange {
-        /// Whose memory.
+        /// The memory's owner.
         owner: Node,
-        /// Where in it.
+        /// The offset in the memory.
         offset: u64,
-        /// How much.
+        /// The length of the range.
         length: u64,
-        /// How much there is.
+        /// The memory's bytes.
         bytes: u64,
     },
     /// The remote memory was detached, or another transport gave it out.
     #[error("this transport knows no such memory of {0}: it was detached, or attached by another transport")]
     NotAttached(Node),
-    /// A key that cannot be attached to.
+    /// The key cannot be attached to.
     #[error("the key of {owner}'s memory is not usable: {why}")]
     Key {
-        /// Whose it should be.
+        /// The owner that was given with it.
         owner: Node,
-        /// What is wrong.
+        /// The reason.
         why: KeyError,
     },
-    /// The operation was given up as the memory could not be reached.
+    /// The operation was given up because the memory could not be reached.
     #[error("{what} failed: {why}")]
     Failed {
-        /// Which operation.
+        /// The operation.
         what: &'static str,
-        /// In the words of the system or of UCX.
+        /// The reason, in the words of the system or of UCX.
         why: String,
     },
 }
 
-/// Why the bytes of a key are not usable.
+/// The reasons why the bytes of a key are not usable.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum KeyError {
-    /// Too short for what they should hold.
+    /// The key is too short for its content.
     #[error("it is cut off")]
     Truncated,
-    /// Longer than what it says, or than any key.
+    /// The key is longer than its content, or than any key.
     #[error("it is too long")]
     TooLong,
-    /// Not a key of this version of atoll, or damaged.
+    /// The key is damaged, or not one of this version of atoll.
     #[error("it is damaged, or no key of this version")]
     Damaged,
-    /// Another transport's.
+    /// The key is one of another kind of transport.
     #[error("it is the key of another kind of transport")]
     OtherTransport,
-    /// The memory of another node.
+    /// The key is of another node's memory.
     #[error("it is the memory of {0}")]
     OtherNode(Node),
-    /// Of another run of that node.
+    /// The key is of another run of that node.
     #[error("it comes from another run of the node")]
     OtherRun,
     /// The memory is not there, or not what the key says.
@@ -95,20 +95,20 @@ pub enum KeyError {
     Unreachable(String),
 }
 
-/// Why a node is lost.
+/// The reasons why a node is lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LostWhy {
-    /// It closed its transport, having sent everything.
+    /// The node closed its transport after everything was sent.
     Closed,
-    /// Its process has ended, or nothing comes through any more; in the words of the system or of UCX.
+    /// The node's process has ended, or nothing comes through any more; the text is the system's or UCX's.
     Died(String),
-    /// It did not know the job's secret.
+    /// The node did not know the job's secret.
     WrongSecret,
-    /// It broke the protocol: what it did.
+    /// The node broke the protocol; the text tells how.
     Broken(&'static str),
-    /// This node took it for lost.
+    /// This node declared the other lost.
     Cut,
-    /// It took this node for lost.
+    /// The other node declared this one lost.
     CutByPeer,
 }
 
@@ -125,12 +125,12 @@ impl std::fmt::Display for LostWhy {
     }
 }
 
-/// A put or get that was not started, with its buffer.
+/// A put or get that was not started; returns the buffer.
 #[derive(thiserror::Error, Debug)]
 #[error("{why}")]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub why: TransportError,
-    /// As it was given.
+    /// The buffer, unchanged.
     pub buffer: Buffer,
 }

@@ -1,8 +1,9 @@
-//! Makes trouble over any transport, from a seed: everything that the trait's users must cope with, and one thing that they need not.
+//! Makes faults over any transport, from a seed: everything that users of the trait must cope with, and duplicates, with which
+//! they need not.
 //!
-//! [`Faulty`] stands on a transport and is one itself; the suite (`tests/transport/`) runs over it as over the bare ones. Delays, refusals,
-//! puts and gets in any order, and cuts are within what the trait allows (see `mod.rs`); duplicates are not, and are made only where asked for: for
-//! layers below which a stranger may repeat what it heard.
+//! [`Faulty`] stands on a transport and is one itself; the suite (`tests/transport/`) runs over it as over the bare ones.
+//! Delays, refusals, puts and gets in any order, and cuts are within what the trait allows (see `mod.rs`). Duplicates are not,
+//! and are made only where asked for, to test layers against a stranger who repeats messages that he heard.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -11,22 +12,23 @@ use std::time::{Duration, Instant};
 use super::{Buffer, Event, Memory, RESERVED_KINDS, Refused, Remote, Tags, Transport, TransportError, Waker};
 use crate::Node;
 
-/// What goes wrong, how often. Of each thousand.
+/// The faults and how often each is made, in thousandths.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// Two with the same seed make the same choices.
+    /// The seed; two with the same seed make the same choices.
     pub seed: u64,
-    /// Messages, puts and gets that are kept back for some time; those to other nodes overtake them, and puts and gets each other.
+    /// Messages, puts and gets that are delayed for some time; messages to other nodes overtake them, and puts and gets
+    /// overtake each other.
     pub delayed: u32,
     /// Messages and operations that are refused as if there were no room.
     pub full: u32,
-    /// Messages that are sent twice. Beyond what the trait allows.
+    /// Messages that are sent twice, which the trait does not allow.
     pub duplicated: u32,
-    /// The node that is cut, after so many messages to it.
+    /// The node that is cut, and the number of messages to it before that.
     pub cut: Option<(Node, u64)>,
 }
 
-/// A put or get that is kept back.
+/// A put or get that is delayed.
 struct Kept {
     put: bool,
     remote: Remote,
@@ -35,38 +37,38 @@ struct Kept {
     token: u64,
 }
 
-/// What is kept back for one node.
+/// The delayed operations and messages for one node.
 #[derive(Default)]
 struct Peer {
     messages: VecDeque<(u16, Vec<u8>)>,
     bytes: usize,
     operations: Vec<Kept>,
-    /// Calls of `progress` until something goes.
+    /// Calls of `progress` until something delayed is sent.
     patience: u32,
     sent: u64,
     lost: bool,
 }
 
-/// The trouble.
+/// A transport with faults.
 pub struct Faulty<T: Transport> {
     inner: T,
     faults: Faults,
     state: u64,
     peers: Vec<Peer>,
     attached: HashSet<Remote>,
-    /// Something was refused without a reason: there is room.
+    /// Whether something was refused although there is room.
     refused: bool,
-    /// Operations that ended here.
+    /// The operations that ended in this layer.
     ended: VecDeque<(u64, Buffer, TransportError)>,
 }
 
-/// Bytes that are kept back for a node at most.
+/// The most bytes that are delayed for a node.
 const MOST_KEPT: usize = 1 << 20;
-/// How long a dropped transport tries to send what was kept back.
+/// How long a dropped transport tries to send delayed messages.
 const LINGER: Duration = Duration::from_secs(2);
 
 impl<T: Transport> Faulty<T> {
-    /// `inner`, with `faults`.
+    /// The transport `inner` with `faults`.
     pub fn new(inner: T, faults: Faults) -> Faulty<T> {
         let peers = (0..inner.nodes()).map(|_| Peer::default()).collect();
         let state = faults.seed ^ u64::from(inner.node().0) << 32;
@@ -82,7 +84,7 @@ impl<T: Transport> Faulty<T> {
     }
 
     fn random(&mut self) -> u64 {
-        // splitmix64
+        // The generator is splitmix64.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.state;
         x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -94,7 +96,7 @@ impl<T: Transport> Faulty<T> {
         self.random() % 1000 < u64::from(of_thousand)
     }
 
-    /// Keeps what comes for `node` back for a while, if it is its turn.
+    /// Decides whether to delay what comes next for `node`.
     fn delays(&mut self, node: Node) -> bool {
         let delayed = self.happens(self.faults.delayed);
         let patience = self.random() % 8;
@@ -105,13 +107,13 @@ impl<T: Transport> Faulty<T> {
         delayed
     }
 
-    /// Lets messages to `node` go, in their order, until there is no room.
+    /// Sends delayed messages to `node`, in their order, until there is no room.
     fn send_kept(&mut self, node: Node) {
         let peer = &mut self.peers[node.0 as usize];
         while let Some((kind, bytes)) = peer.messages.front() {
             match self.inner.send(node, *kind, bytes) {
                 Err(TransportError::Full(_)) => return,
-                // Lost: nobody gets it.
+                // The node is lost: nobody gets the message.
                 _ => {
                     peer.bytes -= bytes.len();
                     peer.messages.pop_front();
@@ -120,7 +122,7 @@ impl<T: Transport> Faulty<T> {
         }
     }
 
-    /// Lets puts and gets go, in any order, until there is no room.
+    /// Starts delayed puts and gets, in any order, until there is no room.
     fn start_kept(&mut self, node: Node) {
         loop {
             let count = self.peers[node.0 as usize].operations.len();
@@ -144,7 +146,7 @@ impl<T: Transport> Faulty<T> {
         }
     }
 
-    /// Whether an operation is to be kept back, after all checks that can be made at once.
+    /// Decides whether to delay an operation, after all checks that can be made at once.
     fn keeps(&mut self, remote: Remote, offset: u64, length: usize) -> Result<bool, TransportError> {
         let peer = self.peers.get(remote.owner.0 as usize);
         let certain = peer.is_some_and(|peer| !peer.lost)
@@ -178,7 +180,7 @@ impl<T: Transport> Faulty<T> {
         }
     }
 
-    /// Nothing is kept back.
+    /// Whether nothing is delayed.
     fn nothing_kept(&self) -> bool {
         self.peers.iter().all(|peer| peer.messages.is_empty() && peer.operations.is_empty())
     }
@@ -251,7 +253,7 @@ impl<T: Transport> Transport for Faulty<T> {
 
     fn detach(&mut self, remote: Remote) {
         if self.attached.remove(&remote) {
-            // What was started goes on.
+            // Operations that were started go on.
             self.start_kept(remote.owner);
         }
         self.inner.detach(remote);
@@ -267,7 +269,7 @@ impl<T: Transport> Transport for Faulty<T> {
 
     fn flush(&mut self, node: Node, token: u64) -> Result<(), TransportError> {
         if self.peers.get(node.0 as usize).is_some() {
-            // It is for all puts before it.
+            // A flush is for all puts before it.
             self.start_kept(node);
             if !self.peers[node.0 as usize].operations.is_empty() {
                 return Err(TransportError::Full(node));
@@ -331,7 +333,7 @@ impl<T: Transport> Transport for Faulty<T> {
     }
 
     fn tag(&mut self, node: Node, tags: Tags) {
-        // A tag is for messages from now on.
+        // A tag applies to messages from now on, so earlier ones are sent first.
         while self.peers.get(node.0 as usize).is_some_and(|peer| !peer.messages.is_empty()) {
             let before = self.peers[node.0 as usize].messages.len();
             self.send_kept(node);
@@ -344,7 +346,7 @@ impl<T: Transport> Transport for Faulty<T> {
 }
 
 impl<T: Transport> Drop for Faulty<T> {
-    /// What was kept back was sent.
+    /// Sends what was delayed.
     fn drop(&mut self) {
         let end = Instant::now() + LINGER;
         while !self.nothing_kept() && Instant::now() < end {

@@ -1,7 +1,7 @@
-//! The bytes that stand for a node's registered memory on their way to others.
+//! Keys: the bytes that stand for a node's registered memory and are sent to other nodes.
 //!
-//! `shm/` and `ucx/` make them and attach to them. The sum in it finds damage, no forgery: who may send a key at all
-//! is `proof.rs`'s matter.
+//! `shm/` and `ucx/` make keys and attach to them. The checksum finds damage, but no forgery: `proof.rs` decides who may send a
+//! key at all.
 
 use super::error::KeyError;
 use crate::Node;
@@ -10,28 +10,28 @@ const MAGIC: u32 = u32::from_le_bytes(*b"atmk");
 const VERSION: u16 = 1;
 const HEAD: usize = 4 + 2 + 2 + 4 + 16 + 8 + 8 + 4;
 const SUM: usize = 8;
-/// Most bytes of what a transport adds.
+/// The most bytes that a transport adds.
 pub(super) const MOST_EXTRA: usize = 32 << 10;
 
-/// Which transport made it.
+/// The kinds of transports that make keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Shm = 1,
     Ucx = 2,
 }
 
-/// A key, taken apart.
+/// The content of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     pub(super) kind: Kind,
     pub(super) owner: Node,
     /// A random number that the owner's transport chose at its start.
     pub(super) run: [u8; 16],
-    /// How long the memory is.
+    /// The memory's length in bytes.
     pub(super) bytes: u64,
-    /// Where the owner has it.
+    /// The memory's address in the owner.
     pub(super) address: u64,
-    /// What the transport needs beside.
+    /// Further bytes that the transport needs.
     pub(super) extra: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl Key {
         out
     }
 
-    /// Takes bytes apart that came from `owner`, whose run is `run`, over a transport of `kind`.
+    /// Decodes a key from `owner`, whose run is `run`, over a transport of `kind`.
     pub(super) fn decode(bytes: &[u8], kind: Kind, owner: Node, run: &[u8; 16]) -> Result<Key, KeyError> {
         if bytes.len() < HEAD + SUM {
             return Err(KeyError::Truncated);
@@ -97,14 +97,14 @@ impl Key {
     }
 }
 
-/// A sum over `bytes` that damage does not keep.
+/// A checksum of `bytes`, which damage changes.
 pub(super) fn sum(bytes: &[u8]) -> [u8; SUM] {
     let mut sum = [0; SUM];
     sum.copy_from_slice(&blake3::hash(bytes).as_bytes()[..SUM]);
     sum
 }
 
-/// Takes arrays from the front of bytes.
+/// Takes arrays from the front of a byte slice.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,6 +1,6 @@
-//! Memory that other nodes may reach while this one uses it: never borrowed, only copied in and out.
+//! Memory that other nodes may reach while this one uses it: it is never borrowed, only copied in and out.
 //!
-//! Transports register it; `buffer.rs` names pieces of it. In shared memory a peer maps the file it lies in.
+//! Transports register it; `buffer.rs` names pieces of it. A peer on the same machine maps the file that it lies in.
 
 use std::any::Any;
 use std::io;
@@ -10,38 +10,38 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::memory_file::PAGE;
 
-/// Memory for puts and gets. What another node writes while this one reads is seen in part, old or new, byte for byte; the
-/// order of things is for messages and flushes to give.
+/// Memory for puts and gets. A write of another node during a read here may be seen in part, each byte old or new; messages and
+/// flushes give order.
 #[derive(Debug)]
 pub struct Memory {
     base: *mut u8,
     bytes: usize,
-    /// The sealed file it is mapped from, and where in it.
+    /// The sealed file that it is mapped from, and the offset in the file.
     file: Option<(OwnedFd, u64)>,
-    /// It was mapped by this value, so that this value unmaps it.
+    /// Whether this value made the mapping, and so unmaps it.
     mapped: bool,
-    /// What keeps a range that is not this value's own.
+    /// The owner of a range that is not this value's own.
     _keeper: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: an address range that lives as long as the value and is reached by copying only.
 unsafe impl Send for Memory {}
-// SAFETY: as above. Copies that meet see some bytes of each, which are bytes all.
+// SAFETY: as above. Of copies that meet, some bytes of each are seen, and every value of a byte is valid.
 unsafe impl Sync for Memory {}
 
-/// A range that is not all in the memory.
+/// A range that is not completely in the memory.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[error("{length} bytes from byte {offset} on are not all in a memory of {bytes} bytes")]
 pub struct OutOfRange {
-    /// Where it begins.
+    /// The start of the range.
     pub offset: usize,
-    /// How long it is.
+    /// The length of the range.
     pub length: usize,
-    /// How long the memory is.
+    /// The length of the memory.
     pub bytes: usize,
 }
 
-/// Why there is no such memory.
+/// The reason why there is no such memory.
 #[derive(thiserror::Error, Debug)]
 #[error("no {bytes} bytes of memory to register: {why}")]
 pub struct OutOfMemory {
@@ -51,7 +51,7 @@ pub struct OutOfMemory {
 }
 
 impl Memory {
-    /// New zeros, at least one byte.
+    /// New memory of zeros, at least one byte.
     pub fn new(bytes: usize) -> Result<Memory, OutOfMemory> {
         let failed = |why: io::Error| OutOfMemory { bytes, why };
         if bytes == 0 || bytes > isize::MAX as usize - PAGE {
@@ -67,19 +67,19 @@ impl Memory {
         Ok(Memory { base, bytes, file: Some((file, 0)), mapped: true, _keeper: None })
     }
 
-    /// Memory that is there already. If it is a shared mapping of a file whose size is sealed against shrinking, `file`
-    /// and the offset at which it begins there let nodes on this machine map it too; others copy through the kernel.
+    /// Existing memory. If it is a shared mapping of a file whose size is sealed against shrinking, `file` and the offset of
+    /// the range in it let nodes on this machine map it, too; others copy through the kernel.
     ///
     /// # Safety
     ///
-    /// The range must be readable and writable until the value is dropped, which a transport that it is registered with
-    /// does when it is dropped itself; and this program must expect it to change at any time, so it may not hold Rust
-    /// references into it while others have its key.
+    /// The range must be readable and writable until the value is dropped; a transport that it is registered with drops it when
+    /// it is dropped itself. The program must expect it to change at any time, so it must not hold Rust references into it
+    /// while others have its key.
     pub unsafe fn existing(base: *mut u8, bytes: usize, file: Option<(OwnedFd, u64)>) -> Memory {
         Memory { base, bytes, file, mapped: false, _keeper: None }
     }
 
-    /// A range that is there as long as `keeper` is, for one operation.
+    /// A range that is valid while `keeper` lives, for one operation.
     ///
     /// # Safety
     ///
@@ -88,25 +88,26 @@ impl Memory {
         Memory { base, bytes, file: None, mapped: false, _keeper: Some(keeper) }
     }
 
-    /// Its bytes.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// There are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Where it begins. Valid while the memory lives.
+    /// The first address, valid while the memory lives.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Copies what lies from `offset` on into `to`.
+    /// Copies the bytes from `offset` on to `to`.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), OutOfRange> {
         self.check(offset, to.len())?;
-        // SAFETY: in range; nobody has a reference to it, and `to` is the caller's own. A copy of bytes, whoever writes.
+        // SAFETY: in range; nobody has a reference to it, and `to` is the caller's own. Bytes are copied, whoever writes them
+        // meanwhile.
         unsafe { std::ptr::copy(self.base.add(offset), to.as_mut_ptr(), to.len()) };
         Ok(())
     }
@@ -127,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// The file it lies in, and where.
+    /// The file that it lies in, and the offset in the file.
     pub fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         self.file.as_ref().map(|(file, offset)| (file.as_fd(), *offset))
     }
@@ -136,7 +137,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: our own mapping, of which nothing is left.
+            // SAFETY: our own mapping, to which no reference is left.
             let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
         }
     }

@@ -1,17 +1,18 @@
-//! Lets nobody in who does not know the job's secret: every two nodes prove it to each other before anything else passes.
+//! Lets in only nodes that know the job's secret: every two nodes prove it to each other before anything else passes.
 //!
-//! [`Proven`] stands on any transport and is one itself. Each node sends each other a fresh random challenge; the other answers with a
-//! keyed hash (BLAKE3) over both challenges and both nodes' numbers, so an answer fits no other pair, direction or time, and the secret is
-//! never sent. Answers are compared in constant time. Both sides then know two tags (hashes likewise) that nobody else
-//! knows; a transport to which strangers can speak puts them on all messages ([`Transport::tag`]).
+//! [`Proven`] stands on any transport and is one itself. Each node sends each other a fresh random challenge; the other answers
+//! with a keyed hash (BLAKE3) over both challenges and both nodes' numbers. So an answer fits no other pair, direction or time,
+//! and the secret is never sent. Answers are compared in constant time. Both sides then know two tags (hashes, too) that nobody
+//! else knows; a transport that strangers can send to puts them on all messages ([`Transport::tag`]).
 //!
 //! # What it protects from
 //!
-//! Nodes of another job, and processes that find a node's address but not the secret: their messages are dropped, and a node that
-//! fails the proof, or speaks before it, is cut and told as lost. Keys of memory are taken from proven nodes only, and reach
-//! nobody else, as nothing can be sent to others. It does not protect from who can read or change what passes on
-//! the wire: messages are not encrypted and a tag read there can be used by the reader. Nor from who speaks the protocol of the transport
-//! below: for UCX's puts and gets see `ucx/`. A stranger who knows addresses can keep a job from starting, which is told.
+//! [`Proven`] protects from nodes of another job, and from processes that find a node's address but not the secret: their
+//! messages are dropped, and a node that fails the proof, or sends something else before it, is cut and reported as lost. Keys
+//! of memory are taken from proven nodes only, and reach nobody else, as nothing can be sent to others. It does not protect
+//! from anybody who can read or change messages on the wire: they are not encrypted, and a tag that is read there can be used
+//! by the reader. Nor does it protect from anybody who speaks the protocol of the transport below: for UCX's puts and gets see
+//! `ucx/`. A stranger who knows addresses can keep a job from starting, which is reported.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,22 +25,22 @@ use crate::Node;
 const CHALLENGE: u16 = 0xffff;
 const ANSWER: u16 = 0xfffe;
 
-/// A job's secret. Whatever starts the job makes it and hands it to all nodes, and to nobody else.
+/// A job's secret. The starter of the job makes it and hands it to all nodes, and to nobody else.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// Of at least 16 random bytes; none if there are fewer.
+    /// A secret of at least 16 random bytes; `None` if there are fewer.
     pub fn new(bytes: &[u8]) -> Option<Secret> {
         (bytes.len() >= 16).then(|| Secret(blake3::derive_key("atoll 1 proof between nodes", bytes)))
     }
 
-    /// A new one, as the bytes to hand to all nodes.
+    /// A new secret, as the bytes to hand to all nodes.
     pub fn random() -> std::io::Result<[u8; 32]> {
         crate::random::bytes()
     }
 
-    /// The keyed hash for `use_`, by node `from` for node `to`.
+    /// The keyed hash for the purpose `use_`, by node `from` for node `to`.
     fn hash(&self, use_: &str, nodes: u32, from: (Node, &[u8; 32]), to: (Node, &[u8; 32])) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         // All parts but the first have fixed lengths, and the first has one of two.
@@ -57,41 +58,41 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// How far the proof with a peer is.
+/// The state of the proof with a peer.
 struct Peer {
     mine: [u8; 32],
     theirs: Option<[u8; 32]>,
     challenged: bool,
     answered: bool,
     proven: bool,
-    /// Both have proven it, and that was told.
+    /// Whether both have proven the secret, and this was reported.
     joined: bool,
-    /// This node cut it, for that.
+    /// The reason why this node cut the peer, if it did.
     failed: Option<LostWhy>,
     lost: bool,
 }
 
-/// A transport on which only nodes that know the secret are heard. Tells [`Event::Joined`] of each when it has proven it.
+/// A transport that lets in only nodes that know the secret. Reports [`Event::Joined`] for each node that has proven it.
 pub struct Proven<T: Transport> {
     inner: T,
     secret: Secret,
     peers: Vec<Option<Peer>>,
-    /// A peer's proof has something to be sent or set.
+    /// Whether a peer's proof has something to be sent or set.
     due: bool,
 }
 
-/// Not all nodes have proven the secret.
+/// The reasons why not all nodes have proven the secret.
 #[derive(thiserror::Error, Debug)]
 pub enum JoinError {
-    /// In time.
+    /// A node did not prove it in time.
     #[error("{0} has not proven the job's secret in time")]
     TimedOut(Node),
-    /// It is lost.
+    /// A node is lost.
     #[error("{node} was lost before the job began: {why}")]
     Lost {
-        /// Which.
+        /// The node.
         node: Node,
-        /// Why.
+        /// The reason.
         why: LostWhy,
     },
     /// This node's transport failed.
@@ -100,7 +101,7 @@ pub enum JoinError {
 }
 
 impl<T: Transport> Proven<T> {
-    /// Begins the proof with all other nodes, over `inner`, over which nothing was sent yet. `progress` goes on with it.
+    /// Begins the proof with all other nodes over `inner`, over which nothing was sent yet. `progress` continues it.
     pub fn new(inner: T, secret: Secret) -> std::io::Result<Proven<T>> {
         let peer = |number| {
             if Node(number) == inner.node() {
@@ -130,7 +131,8 @@ impl<T: Transport> Proven<T> {
         &self.inner
     }
 
-    /// Waits until all nodes have joined, at most `timeout`. They may send at once then: what comes meanwhile is told to `handler`.
+    /// Waits until all nodes have joined, for at most `timeout`. Nodes may send as soon as they joined: their events go to
+    /// `handler`.
     pub fn join_all(
         &mut self,
         timeout: Duration,
@@ -158,12 +160,13 @@ impl<T: Transport> Proven<T> {
         }
     }
 
-    /// The node has joined, and is not lost: it and this node have proven the secret to each other.
+    /// Whether the node has joined and is not lost: it and this node have proven the secret to each other.
     pub fn joined(&self, node: Node) -> bool {
         self.peers.get(node.0 as usize).and_then(Option::as_ref).is_some_and(|peer| peer.joined && !peer.lost)
     }
 
-    /// Tells who joined by this node's answer, which could not be sent before. Nothing more came from it, as it waits for that.
+    /// Reports nodes that joined by this node's answer, which could not be sent before. Nothing more came from such a node,
+    /// which waits for the answer.
     fn tell_joined(&mut self, handler: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut told = 0;
         for (number, peer) in (0..).zip(&mut self.peers) {
@@ -177,7 +180,7 @@ impl<T: Transport> Proven<T> {
         told
     }
 
-    /// Nothing passes to or from a node that has not proven the secret.
+    /// Refuses a node that has not proven the secret.
     fn check(&self, node: Node) -> Result<(), TransportError> {
         match self.peers.get(node.0 as usize).and_then(Option::as_ref) {
             None => Err(TransportError::NoSuchNode { node, nodes: self.nodes() }),
@@ -205,7 +208,7 @@ impl<T: Transport> Proven<T> {
             if !peer.challenged {
                 peer.challenged = self.inner.send(node, CHALLENGE, &peer.mine).is_ok();
             }
-            // The challenge first: the answer is to be checked with it.
+            // The challenge comes first, since the other node needs it to check the answer.
             let Some(theirs) = peer.theirs.filter(|_| peer.challenged) else {
                 self.due |= !peer.challenged;
                 continue;
@@ -235,7 +238,7 @@ fn tag(hash: &blake3::Hash) -> [u8; 16] {
     tag
 }
 
-/// Takes a message of the proof.
+/// Handles a message of the proof.
 fn take(
     peer: &mut Peer,
     secret: &Secret,
@@ -243,7 +246,7 @@ fn take(
     (from, kind, bytes): (Node, u16, &[u8]),
 ) -> Result<(), LostWhy> {
     match (kind, <&[u8; 32]>::try_from(bytes)) {
-        // Only the first counts: an answer to another one could be used elsewhere.
+        // Only the first challenge counts: an answer to another one could be used elsewhere.
         (CHALLENGE, Ok(challenge)) => {
             peer.theirs.get_or_insert(*challenge);
             Ok(())
@@ -298,7 +301,7 @@ impl<T: Transport> Transport for Proven<T> {
     }
 
     fn put(&mut self, to: Remote, offset: u64, from: Buffer, token: u64) -> Result<(), Refused> {
-        // Attached, so proven.
+        // The memory was attached, so its owner has proven the secret.
         self.inner.put(to, offset, from, token)
     }
 
@@ -376,7 +379,7 @@ impl<T: Transport> Transport for Proven<T> {
     }
 
     fn tag(&mut self, _node: Node, _tags: Tags) {
-        // They are set by the proof.
+        // The proof sets the tags, not its user.
     }
 }
 
@@ -402,13 +405,13 @@ mod tests {
         }
     }
 
-    /// What node 0 makes of node 1's `answer`, having sent challenge 1s and received 2s.
+    /// The result of node 1's `answer` at node 0, which sent challenge 1s and received 2s.
     fn take_answer(answer: &[u8]) -> Result<(), LostWhy> {
         let from = (Node(1), ANSWER, answer);
         take(&mut peer(1, Some(2)), &secret(b"the secret of the job"), (Node(0), 2), from)
     }
 
-    /// An answer by `from` to `to`, with their challenges.
+    /// The answer by `from` to `to`, with their challenges.
     fn answer(text: &[u8], nodes: u32, from: (u32, u8), to: (u32, u8)) -> [u8; 32] {
         let (from, to) = ((Node(from.0), &[from.1; 32]), (Node(to.0), &[to.1; 32]));
         *secret(text).hash("answer", nodes, from, to).as_bytes()
@@ -418,7 +421,8 @@ mod tests {
     fn only_the_right_answer_is_taken() {
         let right = b"the secret of the job";
         assert_eq!(take_answer(&answer(right, 2, (1, 2), (0, 1))), Ok(()));
-        // Another secret; a mirrored answer; one from an earlier proof; another node's; another job's size; cut off.
+        // In turn: another secret; a mirrored answer; one from an earlier proof; another node's; another job's size; one cut
+        // off.
         let wrong = [
             answer(b"the secret of a job!!", 2, (1, 2), (0, 1)),
             answer(right, 2, (0, 1), (1, 2)),

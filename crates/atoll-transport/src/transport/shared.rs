@@ -1,8 +1,10 @@
-//! One transport that several use, in one thread or more: its owner, who sends and receives, and engines that put and get.
+//! One transport that several users share, in one thread or more: its owner, who sends and receives, and engines that put and
+//! get.
 //!
-//! [`Shared`] stands on any transport; `bulk/remote.rs` is the engine. Whoever lets the transport go on does so for all: the ends of an
-//! engine's operations are kept for that engine, everything else is told to the owner's handler at once, in whichever thread that is, so
-//! nothing that others send is kept here. One thread sleeps in the transport, the others until that one has woken.
+//! [`Shared`] stands on any transport; the engine is `bulk/remote.rs` of `atoll-channel`. A user that moves the transport on
+//! does so for all: the ends of an engine's operations are kept for that engine, and all other events go to the owner's handler
+//! at once, in whichever thread that is, so messages are not kept here. One thread sleeps in the transport, the others until
+//! that one has woken.
 //!
 //! Source: the barrelfish paper, sections 6.9.1 and 6.9.3 (one device, requests of many clients).
 
@@ -15,24 +17,24 @@ use std::time::Duration;
 use super::{Buffer, Event, Memory, Refused, Remote, Transport, TransportError, Waker};
 use crate::Node;
 
-/// A handle to a transport that is shared; clones are handles to the same one, which is dropped with the last of them and of the
+/// A handle to a shared transport; clones are handles to the same one, which is dropped with the last of them and of the
 /// engines that use it.
 ///
-/// The handler is called while the transport is in use, so it can neither send nor anything else: as with a transport's own
-/// `progress`, what it wants is done behind. A handle that is used in a handler answers with an error, and one that a handler owns keeps
-/// the transport for ever.
+/// The handler is called while the transport is in use, so it cannot send or do anything else: as with a transport's own
+/// `progress`, that has to be done afterwards. A handle that is used in a handler returns an error, and one that a handler owns
+/// keeps the transport for ever.
 pub struct Shared {
     hub: Arc<Hub>,
-    /// The news at this handle's last `progress`.
+    /// The value of `news` at this handle's last `progress`.
     seen: AtomicU64,
 }
 
-/// An operation of an engine that has ended: its number, and how.
+/// An operation of an engine that has ended: its number, its buffer and its result.
 pub type Ended = (u32, Option<Buffer>, Result<(), TransportError>);
 
 pub(super) struct Hub {
     state: Mutex<State>,
-    /// Threads that wait for the transport, which a sleeping thread leaves to them.
+    /// The number of threads that wait for the transport, to which a sleeping thread leaves it.
     wanting: AtomicUsize,
     waker: Waker,
     rest: Mutex<Rest>,
@@ -45,24 +47,24 @@ pub(super) struct Hub {
 struct State {
     transport: Box<dyn Transport>,
     handler: Box<dyn FnMut(Event<'_>) + Send>,
-    /// What has ended, by engine.
+    /// The operations that have ended, by engine.
     ended: HashMap<u32, Arc<Mutex<Vec<Ended>>>>,
     next: u32,
 }
 
 struct Rest {
-    /// A thread sleeps in the transport.
+    /// Whether a thread sleeps in the transport.
     asleep: bool,
-    /// Changes whenever something was told, or somebody used a waker.
+    /// A number that changes whenever an event was reported, or somebody used a waker.
     news: u64,
 }
 
 thread_local! {
-    /// A handler is running in this thread.
+    /// Whether a handler is running in this thread.
     static HANDLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// As long as a handler runs.
+/// A guard that lives while a handler runs.
 struct Handling;
 
 impl Handling {
@@ -78,7 +80,7 @@ impl Drop for Handling {
     }
 }
 
-/// As long as this thread sleeps in the transport.
+/// A guard that lives while this thread sleeps in the transport.
 struct Asleep<'a>(&'a Hub);
 
 impl Drop for Asleep<'_> {
@@ -92,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread does not have the transport already.
+/// Checks that this thread does not use the transport already.
 fn outside_handlers() -> Result<(), TransportError> {
     let why = "a handler of events cannot use a shared transport";
     if HANDLING.get() {
@@ -101,13 +103,13 @@ fn outside_handlers() -> Result<(), TransportError> {
     Ok(())
 }
 
-/// An engine's token, as the transport bears it.
+/// An engine's token, as the transport carries it.
 fn token(user: u32, number: u32) -> u64 {
     u64::from(user) << 32 | u64::from(number)
 }
 
 impl State {
-    /// Lets everything go on; buffers of engines that are gone are put to `orphans`.
+    /// Moves everything on; buffers of engines that are gone are added to `orphans`.
     fn progress(&mut self, orphans: &mut Vec<Buffer>) -> Result<usize, TransportError> {
         let State { transport, handler, ended, .. } = self;
         let _handling = Handling::begin();
@@ -122,7 +124,7 @@ impl State {
 }
 
 impl Hub {
-    /// The transport, which a thread that sleeps in it gives up.
+    /// Locks the transport, which a thread that sleeps in it gives up.
     fn state(&self) -> Result<MutexGuard<'_, State>, TransportError> {
         outside_handlers()?;
         match self.state.try_lock() {
@@ -137,13 +139,13 @@ impl Hub {
         Ok(state)
     }
 
-    /// Lets everything go on, unless a thread sleeps: then nothing has happened, and if something does, that thread wakes.
+    /// Moves everything on, unless a thread sleeps: then nothing has happened, and that thread wakes if something does.
     fn progress(&self) -> Result<usize, TransportError> {
         if lock(&self.rest).asleep {
             return Ok(0);
         }
         if self.wanting.load(Ordering::SeqCst) > 0 {
-            // Who looks again and again would keep the others out.
+            // A thread that checks repeatedly would keep the others out.
             std::thread::yield_now();
         }
         let mut orphans = Vec::new();
@@ -181,18 +183,18 @@ impl Hub {
         rest.asleep = true;
         drop(rest);
         let _asleep = Asleep(self);
-        // Those first who have just ended somebody's sleep for it.
+        // Threads that have just ended a sleep to get the transport go first.
         while self.wanting.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
         }
         let mut state = self.state()?;
-        // Who wants it from here on uses the waker.
+        // A thread that wants the transport from here on uses the waker.
         state.transport.wait(timeout)
     }
 }
 
 impl Shared {
-    /// Shares `transport`. All that happens but the ends of engines' operations is told to `handler`.
+    /// Shares `transport`. All events but the ends of engines' operations go to `handler`.
     pub fn new(
         transport: impl Transport + 'static,
         handler: impl FnMut(Event<'_>) + Send + 'static,
@@ -218,46 +220,46 @@ impl Shared {
         Shared { hub: Arc::new(hub), seen: AtomicU64::new(0) }
     }
 
-    /// This node.
+    /// This node's number.
     pub fn node(&self) -> Node {
         self.hub.node
     }
 
-    /// How many nodes the job has, this one among them.
+    /// The number of nodes of the job, this one among them.
     pub fn nodes(&self) -> u32 {
         self.hub.nodes
     }
 
-    /// Bytes of the longest message.
+    /// The bytes of the longest message.
     pub fn longest(&self) -> usize {
         self.hub.longest
     }
 
-    /// See [`Transport::send`].
+    /// Sends a message as [`Transport::send`] does.
     pub fn send(&self, to: Node, kind: u16, bytes: &[u8]) -> Result<(), TransportError> {
         self.hub.state()?.transport.send(to, kind, bytes)
     }
 
-    /// See [`Transport::register`].
+    /// Registers memory as [`Transport::register`] does.
     pub fn register(&self, memory: Arc<Memory>) -> Result<Vec<u8>, TransportError> {
         self.hub.state()?.transport.register(memory)
     }
 
-    /// See [`Transport::cut`].
+    /// Declares a node lost as [`Transport::cut`] does.
     pub fn cut(&self, node: Node) -> Result<(), TransportError> {
         self.hub.state()?.transport.cut(node);
         Ok(())
     }
 
-    /// Lets everything go on, and tells the handler what has happened. Never waits, but for others that use the transport now. Returns
-    /// how many events there were here.
+    /// Moves everything on, and reports events to the handler. Never waits, except for other users of the transport. Returns
+    /// the number of events in this call.
     pub fn progress(&self) -> Result<usize, TransportError> {
         self.seen.store(self.hub.news(), Ordering::Relaxed);
         self.hub.progress()
     }
 
-    /// Sleeps until `progress` may have something to do, something was told to the handler since this handle's last `progress`,
-    /// somebody used the waker, or `timeout` is over (none: however long it takes). May return without a reason.
+    /// Sleeps until `progress` may have something to do, an event was reported since this handle's last `progress`, somebody
+    /// used the waker, or `timeout` is over (`None`: without limit). May return without a reason.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), TransportError> {
         self.hub.wait(self.seen.load(Ordering::Relaxed), timeout)
     }
@@ -273,12 +275,12 @@ impl Shared {
         })
     }
 
-    /// See [`Transport::attach`]; whoever has it detaches it.
+    /// Attaches memory as [`Transport::attach`] does; the caller detaches it.
     pub fn attach(&self, owner: Node, key: &[u8]) -> Result<Remote, TransportError> {
         self.hub.state()?.transport.attach(owner, key)
     }
 
-    /// What does not keep the transport.
+    /// A handle that does not keep the transport.
     pub fn weak(&self) -> WeakShared {
         WeakShared(Arc::downgrade(&self.hub))
     }
@@ -303,12 +305,12 @@ impl Clone for Shared {
     }
 }
 
-/// Which shared transport it was, whether or not it is still there.
+/// A shared transport that may already have been dropped.
 #[derive(Clone)]
 pub struct WeakShared(Weak<Hub>);
 
 impl WeakShared {
-    /// Gives memory up, if the transport is still there; in a handler it stays attached as long as the transport lives.
+    /// Detaches memory, if the transport is still there; in a handler the memory stays attached as long as the transport lives.
     pub fn detach(&self, remote: Remote) {
         if let Some(hub) = self.0.upgrade()
             && let Ok(mut state) = hub.state()
@@ -322,11 +324,11 @@ impl WeakShared {
 pub struct User {
     hub: Arc<Hub>,
     user: u32,
-    /// Taken from without the transport, in which another thread may sleep.
+    /// The operations that ended, taken without the transport, in which another thread may sleep.
     ended: Arc<Mutex<Vec<Ended>>>,
 }
 
-/// The transport, in use by an engine: its operations bear numbers of its own.
+/// The transport, in use by an engine, whose operations have numbers of their own.
 pub struct Turn<'a> {
     state: MutexGuard<'a, State>,
     user: u32,
@@ -347,24 +349,24 @@ impl Turn<'_> {
 }
 
 impl User {
-    /// It is this transport.
+    /// Whether it is this transport.
     pub fn is(&self, shared: &WeakShared) -> bool {
         std::ptr::eq(Arc::as_ptr(&self.hub), shared.0.as_ptr())
     }
 
-    /// To start something.
+    /// Takes the transport, to start operations.
     pub fn turn(&self) -> Result<Turn<'_>, TransportError> {
         Ok(Turn { state: self.hub.state()?, user: self.user })
     }
 
-    /// Lets everything go on and puts what has ended to `ended`.
+    /// Moves everything on and adds operations that have ended to `ended`.
     pub fn progress(&self, ended: &mut Vec<Ended>) -> Result<(), TransportError> {
         let told = self.hub.progress();
         ended.append(&mut lock(&self.ended));
         told.map(drop)
     }
 
-    /// What was told so far.
+    /// The number of the news so far.
     pub fn seen(&self) -> u64 {
         self.hub.news()
     }
@@ -377,7 +379,7 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // In a handler the place stays, and what ends there with it.
+        // In a handler the place stays, and operations that end there with it.
         let left = self.hub.state().ok().and_then(|mut state| state.ended.remove(&self.user));
         drop(left);
     }

@@ -1,4 +1,4 @@
-//! Forked processes.
+//! Forked processes for tests.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ pub(crate) struct Child {
 impl Child {
     /// Runs `work` in a child, which then exits with 0, or with 101 if it panicked.
     pub(crate) fn run(work: impl FnOnce()) -> Child {
-        // SAFETY: other threads of this process, if it has any, only wait, for work or for nothing.
+        // SAFETY: other threads of this process, if it has any, only wait.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
         if pid == 0 {
@@ -30,7 +30,7 @@ impl Child {
         Child { pid }
     }
 
-    /// A child that did `first` and then only is there.
+    /// Forks a child that calls `first` and then only sleeps.
     pub(crate) fn idle(first: impl FnOnce()) -> Child {
         let (mut here, mut there) = UnixStream::pair().unwrap();
         let child = Child::run(|| {
@@ -52,7 +52,7 @@ impl Child {
         assert_eq!(unsafe { libc::kill(self.pid, libc::SIGKILL) }, 0);
     }
 
-    /// Waits for its end; true if it ended well.
+    /// Waits for its end; returns whether it ended well.
     pub(crate) fn ended_well(self) -> bool {
         let mut status = 0;
         // SAFETY: status is valid for writes.

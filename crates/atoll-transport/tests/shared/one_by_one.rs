@@ -1,9 +1,9 @@
-//! Runs a program's tests one after the other in one thread: the programs fork, or run themselves again in other roles, and
+//! Runs a program's tests one after the other in one thread. These programs fork, or run themselves again in other roles, and
 //! so have no test harness.
 
 use std::time::Instant;
 
-/// Those tests whose names contain the program's first argument that is no option; all, if there is none.
+/// The tests to run: those whose names contain the program's first argument that is not an option, or all if there is none.
 pub(crate) struct OneByOne {
     filter: Option<String>,
     seconds: u32,
@@ -15,7 +15,7 @@ impl OneByOne {
         OneByOne { filter: std::env::args().skip(1).find(|word| !word.starts_with('-')), seconds }
     }
 
-    /// Runs one.
+    /// Runs one test, if it is selected.
     pub(crate) fn run(&self, name: &str, test: impl FnOnce()) {
         if self.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
             return;

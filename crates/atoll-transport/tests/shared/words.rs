@@ -1,4 +1,5 @@
-//! Messages that anybody can check: random lengths and bytes from their number, and a sum.
+//! Messages that any receiver can check: their length and bytes are random, made from their number, and they contain a
+//! checksum.
 
 /// A simple source of random numbers.
 pub(crate) struct Random(pub(crate) u64);
@@ -10,14 +11,14 @@ impl Random {
         x.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ x >> 32
     }
 
-    /// Mostly short, now and then many times the ring.
+    /// A length that is mostly short, and now and then many times the ring.
     pub(crate) fn length(&mut self) -> usize {
         let bits = self.next() % 15;
         (self.next() % (1 << bits)) as usize
     }
 }
 
-/// The message number `number`: its bytes are random, and end in their sum.
+/// Makes the message with number `number`: its bytes are random and end in their checksum.
 pub(crate) fn message(number: u64, bytes: &mut Vec<u8>) {
     let mut random = Random(number ^ 0x5bd1_e995);
     let length = random.length();
@@ -37,7 +38,7 @@ fn sum(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Checks a message's sum and returns its number.
+/// Checks a message's checksum and returns its number.
 pub(crate) fn check(bytes: &[u8]) -> u64 {
     let (body, end) = bytes.split_last_chunk::<8>().expect("a sum");
     assert_eq!(sum(body), u64::from_le_bytes(*end), "a message of {} bytes is damaged", bytes.len());

@@ -1,6 +1,6 @@
 //! Two hosts on one machine: network namespaces joined by a link, and a real sshd in each where there is one.
 //!
-//! All of it, the link too, is gone when its processes are; they end with the test.
+//! All of it, the link included, is gone when its processes have ended; they end with the test.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 
 use crate::jobs::{Folder, wait_until};
 
-/// Addresses of the two, on their link.
+/// The hosts' addresses on their link.
 pub(crate) const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 
-/// What is missing here for namespaces; none if nothing is.
+/// A reason why there cannot be namespaces here; `None` if there can.
 fn missing(tools: &[&str], packages: &str) -> Option<String> {
-    // SAFETY: asks for a number.
+    // SAFETY: the call only asks for a number.
     if unsafe { libc::geteuid() } != 0 {
         return Some("only root may make network namespaces".into());
     }
@@ -36,7 +36,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Has the process end with this one.
+/// Makes the process end with this one.
 fn dies_with_test(command: &mut Command) -> &mut Command {
     // SAFETY: one system call between fork and exec.
     unsafe {
@@ -57,7 +57,7 @@ impl Drop for Held {
     }
 }
 
-/// Two namespaces.
+/// Two network namespaces.
 pub(crate) struct Hosts {
     holders: [Held; 2],
     daemons: Vec<Held>,
@@ -65,7 +65,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Makes them; or says why not, as a skipped test does.
+    /// Makes the hosts; if that is impossible, marks the test as skipped.
     pub(crate) fn new(name: &str) -> Option<Hosts> {
         let hosts = match missing(&["ip", "unshare", "nsenter"], "iproute2") {
             Some(why) => Err(why),
@@ -111,7 +111,7 @@ impl Hosts {
         command
     }
 
-    /// Starts an sshd on both; returns the remote shell's line. Or says why not, as a skipped test does.
+    /// Starts an sshd on both hosts; returns the remote shell's command line. If that is impossible, marks the test as skipped.
     pub(crate) fn ssh(&mut self) -> Option<String> {
         if let Some(why) = missing(&["sshd", "ssh", "ssh-keygen"], "openssh-server openssh-client") {
             atoll_skips::whole(format_args!("{why}"));
@@ -134,7 +134,7 @@ impl Hosts {
                     .into(),
             ];
             fs::write(&config, lines.join("\n") + "\n").unwrap();
-            // The folder it wants is made where nobody else sees it.
+            // The folder that sshd wants is made where nobody else sees it.
             let script = "mount -t tmpfs none /run && mkdir /run/sshd && exec $(command -v sshd || echo /usr/sbin/sshd) \
                           -D -e -f $0";
             let mut command = self.on(host, "unshare");

@@ -1,11 +1,11 @@
-//! Starts launchers, and looks at what they and their jobs leave.
+//! Starts launchers, and checks what they and their jobs leave behind.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A small generator: the tests' sizes repeat.
+/// A small random generator, with which the tests' sizes repeat.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -19,7 +19,7 @@ pub(crate) fn this() -> String {
     std::env::current_exe().unwrap().to_str().unwrap().to_owned()
 }
 
-/// A launcher's options, hosts and what it runs: a node of this program that does `does`.
+/// A launcher with these options and hosts, whose nodes are this program and execute `does`.
 pub(crate) fn launch(options: &[&str], hosts: &str, does: &[&str]) -> Command {
     let this = this();
     let mut command = Command::new(&this);
@@ -28,7 +28,7 @@ pub(crate) fn launch(options: &[&str], hosts: &str, does: &[&str]) -> Command {
     command
 }
 
-/// What a job printed, and its status.
+/// The output of a job, and its status.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) status: Option<i32>,
@@ -36,12 +36,12 @@ pub(crate) struct Done {
     pub(crate) error: String,
 }
 
-/// Runs it to its end.
+/// Runs a job to its end.
 pub(crate) fn done(mut command: Command) -> Done {
     finish(command.spawn().unwrap(), Vec::new())
 }
 
-/// Runs it to its end with `input`.
+/// Runs a job to its end with `input`.
 pub(crate) fn finish(mut child: Child, input: Vec<u8>) -> Done {
     let stdin = child.stdin.take();
     let feeder = std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
@@ -61,14 +61,14 @@ pub(crate) fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Waits until it is so; for ever, which the test's timer ends.
+/// Waits until the condition holds; the test's timer limits the wait.
 pub(crate) fn wait_until(mut so: impl FnMut() -> bool) {
     while !so() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A folder of its own, removed with this.
+/// A folder for the test, removed when dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -89,20 +89,20 @@ impl Drop for Folder {
     }
 }
 
-/// A number a node left in `folder`, once it is there.
+/// The number that a node left in `folder`, once it is there.
 pub(crate) fn pid(folder: &Path, name: &str) -> i32 {
     let path = folder.join(name);
     wait_until(|| path.exists());
     std::fs::read_to_string(path).unwrap().parse().unwrap()
 }
 
-/// All numbers the first `nodes` nodes left, once they are there.
+/// All numbers that the first `nodes` nodes left, once they are there.
 pub(crate) fn pids(folder: &Path, nodes: u32) -> Vec<i32> {
     let names = |node| ["child", "session", "program", "keeper"].map(move |name| format!("{node}.{name}"));
     (0..nodes).flat_map(names).map(|name| pid(folder, &name)).collect()
 }
 
-/// Whether the process is there and no zombie.
+/// Whether the process exists and is not a zombie.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
@@ -118,7 +118,7 @@ pub(crate) fn kill(pid: i32, signal: i32) {
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-/// Waits until none of them lives.
+/// Waits until none of the processes lives.
 pub(crate) fn all_end(pids: &[i32]) {
     let begin = Instant::now();
     wait_until(|| {

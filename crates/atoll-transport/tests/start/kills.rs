@@ -1,5 +1,5 @@
-//! Whoever is killed, the job ends, and no process is left: not the programs' children, nor those that left their
-//! program's session.
+//! Tests that kill each process of a job in turn: the job ends, and no process is left, neither the programs' children nor
+//! those that left their program's session.
 
 use std::process::Child;
 
@@ -11,7 +11,7 @@ struct Sleepers {
     processes: Vec<i32>,
 }
 
-/// Three nodes that sleep, each with two children.
+/// A job of three nodes that sleep, each with two children.
 fn sleepers(name: &str, options: &[&str], more: &[&str]) -> Sleepers {
     let folder = Folder::new(name);
     let mut does = vec!["sleep", folder.str()];
@@ -80,7 +80,7 @@ pub(crate) fn who_ignores_a_signal_is_killed() {
         let sleepers = sleepers("stubborn", &["--grace", grace], &["stubborn"]);
         for _ in 0..signals {
             kill(sleepers.launcher.id() as i32, libc::SIGINT);
-            // Signals of one kind that come together are one.
+            // Signals of one kind that come together count as one.
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         let done = sleepers.end();

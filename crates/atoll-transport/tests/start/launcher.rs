@@ -1,4 +1,4 @@
-//! The launcher's side: what a command around [`Launch`] does.
+//! The launcher's side: the actions of a command around [`Launch`].
 
 use std::time::Duration;
 

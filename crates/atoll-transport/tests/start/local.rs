@@ -1,4 +1,4 @@
-//! Jobs on this machine, without a remote shell or with a stand-in for one.
+//! Tests of jobs on this machine, without a remote shell or with a stand-in for one.
 
 use std::process::Stdio;
 
@@ -29,7 +29,7 @@ pub(crate) fn arguments_and_environment_arrive_as_they_are() {
         let job = done(launch(&options, "far", &does));
         assert_eq!((job.output.as_str(), job.status), (expected.as_str(), Some(0)), "{job:?}");
     }
-    // An agent in a folder whose name a shell would take apart.
+    // An agent in a folder whose name a shell would split.
     let folder = Folder::new("it's a $folder");
     let agent = folder.0.join("the agent");
     std::os::unix::fs::symlink(this(), &agent).unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn what_nodes_print_arrives_whole_by_lines() {
 }
 
 pub(crate) fn a_closed_output_ends_the_job() {
-    // As with `| head`.
+    // The output is closed early, as with `| head`.
     let mut child = launch(&["--grace", "100"], THREE, &["print", "60000", "40"]).spawn().unwrap();
     drop(child.stdout.take());
     let job = finish(child, Vec::new());
@@ -82,7 +82,7 @@ pub(crate) fn standard_input_goes_to_node_0() {
         sorted(&job.output),
         [format!("0 read 10000000 {sum}"), "1 read 0 0".into(), "2 read 0 0".into()]
     );
-    // Input that nobody reads holds up nothing.
+    // Input that nobody reads blocks nothing.
     let mut command = launch(&[], THREE, &["exchange", "2"]);
     command.stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -149,7 +149,7 @@ pub(crate) fn a_login_shell_may_print() {
         "far: careful",
     ];
     assert_eq!(sorted(&job.error)[..5], expected);
-    // And what goes on printing is told from an agent.
+    // A login shell that goes on printing is told from an agent.
     let folder = Folder::new("mail");
     let mail = format!("while [ ! -e {}/0.keeper ]; do sleep 0.05; done; echo You have mail.", folder.str());
     let rsh = format!(r#"sh -c 'shift; ({mail}) & eval "$*"' sh"#);
@@ -168,7 +168,7 @@ pub(crate) fn no_secret_in_arguments_or_environment() {
 }
 
 pub(crate) fn a_program_that_speaks_at_once_was_started_before() {
-    // Its first exchange came to the launcher before the word that it runs.
+    // A node's first exchange reached the launcher before the message that it runs.
     for _ in 0..100 {
         let job = done(launch(&[], ".", &["print", "0", "0"]));
         assert_eq!((job.status, job.output.as_str()), (Some(0), "0 rest"), "{job:?}");
@@ -182,7 +182,7 @@ pub(crate) fn a_child_of_a_node_is_no_node() {
 }
 
 pub(crate) fn what_is_left_of_a_login_holds_up_nothing() {
-    // It left the remote shell's session with its pipes open: the launcher waited for it.
+    // The process left the remote shell's session with its pipes open, so the launcher waited for it.
     let rsh = r#"sh -c 'shift; setsid sleep 15 & eval "$*"' sh"#;
     let begin = std::time::Instant::now();
     let job = done(launch(&["--rsh", rsh], "far", &["status", "0", "0"]));

@@ -1,8 +1,8 @@
-//! Jobs of real processes: started from a list of hosts on this machine, over a real sshd, in network namespaces and
-//! under `mpirun`; with whoever is killed at any point.
+//! Tests of jobs of real processes: started from a list of hosts on this machine, over a real sshd, in network namespaces and
+//! under `mpirun`; with each process killed at any point.
 //!
-//! This program is launcher, agent and node as well, by its first argument, and a test's processes are copies of it:
-//! `cargo test -p atoll-transport --test start [-- NAME]`. A test that takes longer than two minutes is ended by SIGALRM.
+//! This program is also launcher, agent and node, by its first argument, and a test's processes are copies of it: `cargo test
+//! -p atoll-transport --test start [-- NAME]`. A test that takes longer than two minutes is ended by SIGALRM.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! What the nodes of the tests' jobs do.
+//! The actions of the nodes of the tests' jobs.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ fn start() -> Start {
     Start::detect(SECONDS).unwrap()
 }
 
-/// What `node` gives to `round`: of any length, some the longest there may be.
+/// The bytes that `node` gives in `round`: of any length, some the longest allowed.
 fn gift(node: u32, round: u64) -> Vec<u8> {
     let mut random = Random(u64::from(node) << 32 | round);
     let length = if random.next().is_multiple_of(8) { LONGEST } else { random.next() as usize % 300 };
@@ -59,7 +59,7 @@ fn exchange(rounds: u64) {
     start.finish().unwrap();
 }
 
-/// Arguments, a variable, and the directory, as this node has them.
+/// Prints the arguments, a variable, and the directory, as this node has them.
 fn tell(name: &str) {
     let mut text = String::new();
     for word in std::env::args_os().skip(4) {
@@ -78,7 +78,7 @@ fn print(lines: u64, length: usize) {
     let fill = "x".repeat(length);
     for line in 0..lines {
         let text = format!("{node} {line} {fill} end\n");
-        // Not by lines.
+        // The output is split, but not by lines.
         let (first, second) = text.split_at(random.next() as usize % text.len());
         out.write_all(first.as_bytes()).unwrap();
         out.flush().unwrap();
@@ -97,7 +97,7 @@ fn cat() {
     println!("{} read {} {sum}", start.node().0, bytes.len());
 }
 
-/// One node ends with a status, the others wait for ever.
+/// Ends one node with a status, while the others wait for ever.
 fn status(node: u32, status: i32) {
     let mut start = start();
     if start.node().0 == node {
@@ -107,7 +107,7 @@ fn status(node: u32, status: i32) {
     std::thread::sleep(Duration::from_secs(3600));
 }
 
-/// Node 1 ends well, but before the others expect it.
+/// Ends node 1 well, but before the others expect it.
 fn early() {
     let mut start = start();
     start.exchange(&[], SECONDS).unwrap();
@@ -120,7 +120,7 @@ fn early() {
     println!("{} knows", start.node());
 }
 
-/// Node 1 does not come to an exchange until the others have given up.
+/// Makes node 1 come to an exchange only after the others have given up.
 fn late() {
     let mut start = start();
     if start.node().0 == 1 {
@@ -132,7 +132,7 @@ fn late() {
     println!("{} waited", start.node());
 }
 
-/// A child of a node is no node, and is told so; another start in the same process is the same node.
+/// Checks that a child of a node is no node and is told so, and that another start in the same process is the same node.
 fn child() {
     let mut start = start();
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -149,7 +149,7 @@ fn child() {
     println!("{node} again");
 }
 
-/// Says whether the secret can be read where other users can read.
+/// Prints whether the secret is visible where other users can read.
 fn secret() {
     let start = start();
     let secret = start.secret().bytes();
@@ -174,7 +174,7 @@ fn secret() {
 /// Leaves its process number, and those of a child and of one that left its session, in a folder, and waits.
 fn sleep(folder: &str, stubborn: bool) {
     if stubborn {
-        // SAFETY: ignores signals.
+        // SAFETY: only ignores signals.
         unsafe {
             libc::signal(libc::SIGTERM, libc::SIG_IGN);
             libc::signal(libc::SIGINT, libc::SIG_IGN);
@@ -199,7 +199,7 @@ fn sleep(folder: &str, stubborn: bool) {
     leave("child", child.id());
     leave("session", own.spawn().unwrap().id());
     leave("program", std::process::id());
-    // SAFETY: asks for a number.
+    // SAFETY: the call only asks for a number.
     leave("keeper", unsafe { libc::getppid() } as u32);
     // Killed before it ends.
     child.wait().unwrap();

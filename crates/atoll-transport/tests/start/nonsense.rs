@@ -1,6 +1,6 @@
-//! Launchers with agents that say what none should, and agents with launchers that do.
+//! Tests of launchers with agents that send invalid messages, and of agents with launchers that do.
 //!
-//! What is said is written here byte by byte, as it goes over the pipes: a change of it is a new version.
+//! The messages are written here byte by byte, as they go over the pipes: a change to them needs a new version.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,7 @@ const MAGIC: &[u8] = b"\0\x1batoll start\0\x1b\n";
 const VERSION: &[u8] = &[1, 0, 0, 0];
 const STARTED: &[u8] = &[1, 0, 0, 0, 8];
 
-/// With its length in front.
+/// A frame: the bytes with their length in front.
 fn frame(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_le_bytes(), bytes].concat()
 }
@@ -21,7 +21,7 @@ pub(crate) fn what_an_agent_should_not_say_is_told() {
     let agent = format!("sh|-c|cat {}; exec cat > /dev/null", said.display());
     let contribution = |round: u8, length: usize| {
         let mut bytes = vec![7, round];
-        // A length as seven bits a byte.
+        // The length has seven bits in each byte.
         bytes.extend([length as u8 & 127 | 128, (length >> 7) as u8 & 127 | 128, (length >> 14) as u8]);
         bytes.extend(vec![0; length]);
         frame(&bytes)

@@ -1,4 +1,4 @@
-//! Jobs that a starter with PMIx starts.
+//! Tests of jobs that a starter with PMIx starts.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use crate::hosts::{ADDRESSES, Hosts};
 use crate::jobs::{Folder, done, sorted, this};
 use crate::ssh::EXCHANGED;
 
-/// `mpirun` with four nodes; none where it is not installed, which is said.
+/// `mpirun` with four nodes; `None`, after marking the test as skipped, if it is not installed.
 fn mpirun(does: &[&str]) -> Option<Command> {
     let mut command = Command::new("mpirun");
     if command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
@@ -62,7 +62,7 @@ pub(crate) fn a_starter_that_is_gone_is_an_error() {
     assert!(job.error.contains("Pmix("), "{job:?}");
 }
 
-/// What a node says that finds `folder`'s library first.
+/// The output of a node that finds `folder`'s library first.
 fn with_library(folder: &Folder) -> String {
     let mut command = Command::new(this());
     command.args(["node", "exchange", "1"]).env("PMIX_NAMESPACE", "nobody").env("PMIX_RANK", "0");

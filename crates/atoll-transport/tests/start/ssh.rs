@@ -1,11 +1,11 @@
-//! Jobs over two hosts, with and without ssh.
+//! Tests of jobs over two hosts, with and without ssh.
 
 use std::process::Command;
 
 use crate::hosts::{ADDRESSES, Hosts};
 use crate::jobs::{Folder, all_end, done, finish, kill, launch, parent, pid, pids, sorted, this};
 
-/// What three nodes print, the first on one host, the others on the second.
+/// The output of three nodes, the first on one host, the others on the second.
 pub(crate) const EXCHANGED: [&str; 3] =
     ["node 0 of 3, neighbours [0]", "node 1 of 3, neighbours [1, 2]", "node 2 of 3, neighbours [1, 2]"];
 
@@ -36,7 +36,7 @@ pub(crate) fn ssh_starts_jobs_on_two_hosts() {
 
     let job = done(launch_on(&hosts, &["--rsh", rsh], &names, &["exchange", "20"]));
     assert_eq!((job.status, sorted(&job.output)), (Some(0), EXCHANGED.to_vec()), "{job:?}");
-    // The first host is this machine, without ssh; more on one host than sshd lets log in at once.
+    // The first host is this machine, without ssh; the second has more nodes than sshd lets log in at once.
     let many = format!("localhost{}", format!(",{second}").repeat(11));
     let job = done(launch_on(&hosts, &["--rsh", rsh], &many, &["exchange", "2"]));
     assert_eq!((job.status, job.output.lines().count()), (Some(0), 12), "{job:?}");
@@ -45,7 +45,7 @@ pub(crate) fn ssh_starts_jobs_on_two_hosts() {
     assert_eq!((job.status, job.output.lines().count()), (Some(0), 180_003), "{}", job.error);
     assert_eq!(job.output.matches(&format!(" {} end\n", "x".repeat(40))).count(), 180_000);
 
-    // An agent, and arguments, that the login shell would take apart.
+    // An agent and arguments that the login shell would split.
     let folder = Folder::new("it's a $folder\n");
     let agent = folder.0.join("the agent");
     std::os::unix::fs::symlink(this(), &agent).unwrap();
@@ -78,7 +78,7 @@ pub(crate) fn ssh_that_fails_says_why() {
     fails(&rsh, &[], "no-such-host.invalid", 1, &["ssh cannot log in", "no-such-host.invalid"]);
     let unknown = rsh.replace("/known ", "/host.pub ");
     fails(&unknown, &[], second, 1, &["Host key verification failed"]);
-    // The first node's agent would not be found either; it may be the first to say so.
+    // The first node's agent would not be found either, and may be the first to be reported.
     let job =
         done(launch_on(&hosts, &["--rsh", &rsh, "--agent", "/nowhere/atoll"], second, &["exchange", "1"]));
     assert!(job.error.contains("there is no command /nowhere/atoll"), "{job:?}");
@@ -89,7 +89,7 @@ pub(crate) fn killed_over_ssh_leaves_nothing() {
     let Some(mut hosts) = Hosts::new("killed") else { return };
     let Some(rsh) = hosts.ssh() else { return };
     let [first, second] = ADDRESSES;
-    // Who is killed: the launcher, a way to a host, and on that host what sshd runs.
+    // Each of these is killed in turn: the launcher, the connection to a host, and the processes that sshd runs there.
     for who in ["launcher", "ssh", "agent", "keeper", "program"] {
         let folder = Folder::new(&format!("over-ssh-{who}"));
         let options = ["--rsh", &rsh, "--grace", "200"];

@@ -1,4 +1,4 @@
-//! Tests of one transport, or one layer, that are not for all: where UCX listens, who is let in, what is repeated.
+//! Tests of one transport, or one layer, that do not apply to all: where UCX listens, who is let in, repeated messages.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +34,7 @@ fn tcp(spot: &Spot) -> Ucx {
     Ucx::join(spot.node, spot.nodes, settings, |mine| spot.exchange(&mine)).unwrap()
 }
 
-/// Addresses and ports that this process listens on, as `ss` tells.
+/// The addresses and ports that this process listens on, as `ss` reports.
 fn listening() -> Option<Vec<(String, u16)>> {
     let output = Command::new("ss").args(["-H", "-t", "-l", "-n", "-p"]).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -59,7 +59,7 @@ fn ucx_listens_on_loopback_or_the_interface_given() {
         }
         run.finish();
     });
-    // All transports that there are, on an interface beside loopback.
+    // All transports that there are, on an interface besides loopback.
     if let Some(why) = crate::namespaces::missing() {
         atoll_skips::skip_part!("{why}");
         return;
@@ -116,7 +116,7 @@ fn ucx_loses_a_node_behind_a_dead_link() {
         let ucx = Ucx::join(spot.node, spot.nodes, settings, |mine| spot.exchange(&mine)).unwrap();
         let mut run = Run::new(&spot, Box::new(ucx));
         run.share(b"before");
-        // Silent, but there.
+        // The node is silent, but alive.
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(1500) {
             run.pump();
@@ -156,7 +156,7 @@ fn ucx_refuses_wrong_settings() {
         assert!(matches!(exchange(Vec::new()), UcxError::Exchange(_)));
         assert!(matches!(exchange(vec![Vec::new(); 2]), UcxError::Address { node: 1, .. }));
         assert!(matches!(exchange(vec![vec![7; 500]; 2]), UcxError::Address { node: 1, .. }));
-        // Another node's in the place of the first's.
+        // The address of another node in place of the first's.
         let mut mine = Vec::new();
         let swapped = Ucx::join(Node(0), 2, UcxSettings::default(), |own| {
             mine.clone_from(&own);
@@ -169,7 +169,7 @@ fn ucx_refuses_wrong_settings() {
     });
 }
 
-/// Whoever connects and talks nonsense is dropped by UCX, and the job goes on.
+/// A stranger who connects and sends invalid bytes is dropped by UCX, and the job goes on.
 fn ucx_survives_strangers_at_its_port() {
     nodes::processes(2, &[], |spot| {
         let mut run = Run::new(&spot, Box::new(tcp(&spot)));
@@ -228,7 +228,7 @@ fn a_node_of_ucx_with_a_wrong_secret_is_reported() {
         assert_eq!(joined, good);
         for (node, why) in &lost {
             assert!(bad.contains(node));
-            // Whoever is first tells the other.
+            // The node that notices first tells the other.
             assert!(matches!(why, LostWhy::WrongSecret | LostWhy::CutByPeer), "{why:?}");
             assert_eq!(proven.send(*node, 1, b"late"), Err(TransportError::Lost(*node)));
         }
@@ -236,7 +236,7 @@ fn a_node_of_ucx_with_a_wrong_secret_is_reported() {
             let _ = proven.progress(&mut |_| ());
             pause();
         });
-        // What is proven goes on.
+        // Nodes that have proven the secret go on.
         for node in &good {
             proven.send(*node, 7, b"to a friend").unwrap();
         }
@@ -253,7 +253,7 @@ fn a_node_of_ucx_with_a_wrong_secret_is_reported() {
     });
 }
 
-/// Two nodes, and a third process that knows an address and says that it is the second.
+/// Two nodes, and a third process that knows an address and claims to be the second.
 fn ucx_lets_no_stranger_speak_for_a_node() {
     nodes::processes(3, &[], |spot| {
         let settings = UcxSettings { transports: Some("tcp".into()), ..UcxSettings::default() };
@@ -266,7 +266,7 @@ fn ucx_lets_no_stranger_speak_for_a_node() {
                 })
                 .unwrap();
             for number in 0..100u16 {
-                // What it says has every number that could be the next, whatever the size.
+                // The stranger's messages have every number that could be the next, whatever the size.
                 let _ = forged.send(Node(0), number, &vec![1; 1000 * usize::from(number)]);
                 forged.progress(&mut |_| ()).unwrap();
             }
@@ -308,7 +308,7 @@ fn ucx_lets_no_stranger_speak_for_a_node() {
     });
 }
 
-/// Two places of shared memory in one process.
+/// Two nodes of shared memory in one process.
 fn two() -> (Shm, Shm) {
     let mut places = mesh(2).unwrap();
     let (second, first) = (places.pop().unwrap(), places.pop().unwrap());
@@ -327,7 +327,7 @@ fn a_node_that_speaks_before_its_proof_is_reported() {
         let JoinError::Lost { node: Node(1), why: LostWhy::Broken(_) } = why else { panic!("{why}") };
     });
     nodes::processes(1, &[], |_| {
-        // Or says nothing at all.
+        // The same with a stranger that sends nothing at all.
         let (here, there) = two();
         let mut here = Proven::new(here, secret("the secret of the job")).unwrap();
         let why = here.join_all(Duration::from_millis(50), &mut |event| panic!("{event:?}")).unwrap_err();
@@ -336,7 +336,7 @@ fn a_node_that_speaks_before_its_proof_is_reported() {
     });
 }
 
-/// Every message twice, those of the proof as well.
+/// Every message is sent twice, those of the proof included.
 fn a_repeated_proof_joins_once() {
     nodes::processes(1, &[], |_| {
         let faults = Faults { seed: 1, delayed: 300, full: 100, duplicated: 1000, cut: None };
@@ -359,7 +359,7 @@ fn a_repeated_proof_joins_once() {
             }
         }
         assert_eq!(joined, [1, 1]);
-        // Duplicates of other messages are the user's: no transport makes them.
+        // Duplicates of other messages reach the user: real transports make none.
         assert!(came >= 2);
     });
 }
@@ -399,7 +399,7 @@ fn a_directory_for_all_is_refused() {
     join(directory.path()).unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     assert!(matches!(join(&directory.path().join("nowhere")), Err(ShmError::Os(..))));
-    // A link to it is not it.
+    // A symbolic link to the directory is refused.
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(directory.path(), &link).unwrap();
     assert!(join(&link).is_err());

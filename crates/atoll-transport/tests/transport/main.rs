@@ -1,8 +1,9 @@
-//! One suite for all transports, each bare and with faults and the proof over it: shared memory between threads and processes, UCX over
-//! shared memory and TCP, and UCX between two network namespaces.
+//! One suite for all transports, each bare and with faults and the proof over it: shared memory between threads and processes,
+//! UCX over shared memory and TCP, and UCX between two network namespaces.
 //!
-//! It forks, so it has no test harness with its threads: `cargo test -p atoll-transport --test transport [-- WORDS]` runs the
-//! tests whose names have all the words. `ATOLL_TEST_SEED` gives other faults. A node that takes longer than a minute is ended by SIGALRM.
+//! The program forks, so it cannot use the test harness with its threads: `cargo test -p atoll-transport --test transport [--
+//! WORDS]` runs the tests whose names have all the words. `ATOLL_TEST_SEED` changes the faults. A node that takes longer than
+//! its limit is ended by SIGALRM.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +27,7 @@ use crate::nodes::Spot;
 use crate::run::{LONG, Run};
 use crate::suite::{Program, SUITE};
 
-/// What stands over a transport.
+/// The layers over a transport.
 #[derive(Clone, Copy)]
 enum Over {
     Nothing,
@@ -34,7 +35,7 @@ enum Over {
     Everything,
 }
 
-/// A node with a transport, bare or with everything over it.
+/// A node with a transport, bare or with all layers over it.
 fn node(spot: &Spot, over: Over, transport: Box<dyn Transport>) -> Run<'_> {
     let seed = std::env::var("ATOLL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1u64);
     let faults = |layer| Faults { seed: seed << 1 | layer, delayed: 150, full: 50, duplicated: 0, cut: None };
@@ -65,7 +66,7 @@ fn ucx(spot: &Spot, transports: Option<&str>, devices: Option<&str>) -> Box<dyn 
     Box::new(Ucx::join(spot.node, spot.nodes, settings, |mine| spot.exchange(&mine)).unwrap())
 }
 
-/// Each kind of nodes runs a program of the suite.
+/// A kind of nodes: its name, and a function that runs a program of the suite on them.
 type Kind = (&'static str, fn(Over, Program, u32));
 
 const KINDS: &[Kind] = &[
@@ -114,7 +115,7 @@ const KINDS: &[Kind] = &[
     }),
 ];
 
-/// The whole suite between two hosts, which take a second to come up.
+/// Runs the whole suite between two hosts, which take a second to come up.
 fn two_hosts(wrap: Over) {
     if let Some(why) = namespaces::missing() {
         atoll_skips::skip!("{why}");

@@ -1,6 +1,6 @@
 //! Two hosts on one machine: network namespaces with a pair of virtual Ethernet devices between them.
 //!
-//! A node enters one of its own after the fork; nothing of it is left when the node has ended.
+//! A node enters a namespace of its own after the fork; nothing of it is left when the node has ended.
 
 use std::process::Command;
 use std::time::Instant;
@@ -8,10 +8,10 @@ use std::time::Instant;
 use crate::nodes::Spot;
 use crate::run::{LONG, pause};
 
-/// The interface of each node.
+/// The name of the interface on each node.
 pub(crate) const DEVICE: &str = "veth-atoll";
 
-/// Why there cannot be any here, if so.
+/// The reason why there cannot be namespaces here, if any.
 pub(crate) fn missing() -> Option<String> {
     // SAFETY: no pointers.
     if unsafe { libc::geteuid() } != 0 {
@@ -33,10 +33,10 @@ pub(crate) fn missing() -> Option<String> {
     (status != 0).then(|| "the system allows no network namespace with virtual Ethernet".into())
 }
 
-/// Goes into a new namespace, with the view of its devices that /sys gives.
+/// Enters a new namespace, with its devices visible in /sys.
 fn enter() -> std::io::Result<()> {
     let done = |result: i32| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
-    // SAFETY: strings that live, or null where the system allows it.
+    // SAFETY: strings that live, or null where the system call allows it.
     unsafe {
         done(libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS))?;
         let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -63,7 +63,7 @@ pub(crate) fn host(spot: &Spot) {
     ip(&format!("link set {DEVICE} up")).unwrap();
     let state = format!("/sys/class/net/{DEVICE}/operstate");
     let end = Instant::now() + LONG;
-    // The kernel takes its time; until then the device counts as not connected.
+    // The kernel takes some time; until then the device counts as not connected.
     while std::fs::read_to_string(&state).unwrap().trim() != "up" {
         assert!(Instant::now() < end, "the link does not come up");
         pause();

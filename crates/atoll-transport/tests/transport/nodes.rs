@@ -1,4 +1,4 @@
-//! Nodes as forked processes, that exchange addresses and meet through their parent.
+//! Nodes as forked processes, which exchange addresses and meet through their parent.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use atoll_transport::Node;
 use atoll_transport::transport::{Place, Ucx, mesh};
 
-/// Seconds after which a node is ended by SIGALRM.
+/// The seconds after which a node is ended by SIGALRM.
 const LIMIT: u32 = 40;
 
 /// A node's place in a test.
@@ -20,13 +20,13 @@ pub(crate) struct Spot {
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 
 impl Spot {
-    /// Gives `mine` to all nodes, and returns what each gave; nothing from those that have ended.
+    /// Gives `mine` to all nodes, and returns the bytes of each; those that have ended give none.
     pub(crate) fn exchange(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Anything> {
         write(&self.stream, mine)?;
         (0..self.nodes).map(|_| read(&self.stream)).collect()
     }
 
-    /// Waits for all nodes that live, not using any transport, with `meanwhile` again and again.
+    /// Waits for all nodes that live, without using any transport, and calls `meanwhile` repeatedly.
     pub(crate) fn meet(&self, mut meanwhile: impl FnMut()) {
         write(&self.stream, b"here").unwrap();
         let mut byte = [0];
@@ -66,7 +66,7 @@ fn read(mut stream: &UnixStream) -> Result<Vec<u8>, Anything> {
     Ok(bytes)
 }
 
-/// Runs `work` in `nodes` forked processes. All must end well but those in `die`, which must be killed.
+/// Runs `work` in `nodes` forked processes. All must end well except those in `die`, which must be killed.
 pub(crate) fn processes(nodes: u32, die: &[u32], work: impl Fn(Spot)) {
     let mut children = Vec::new();
     for number in 0..nodes {
@@ -103,7 +103,7 @@ pub(crate) fn processes(nodes: u32, die: &[u32], work: impl Fn(Spot)) {
     assert!(wrong.is_empty(), "nodes and how they ended: {wrong:?}");
 }
 
-/// Why there is no UCX here, if so. Asked in a process of its own, as UCX is not made for forks.
+/// The reason why UCX cannot be used here, if any. Determined in a process of its own, as UCX is not made for forks.
 pub(crate) fn ucx_missing() -> Option<String> {
     let (mut here, mut there) = UnixStream::pair().unwrap();
     let child = move || {
@@ -135,7 +135,7 @@ pub(crate) fn threads(nodes: u32, work: impl Fn(&Spot, Place) + Sync) {
     });
 }
 
-/// Passes on what the nodes exchange, until all have ended.
+/// Passes on the nodes' exchanges until all have ended.
 fn serve(children: &mut [(u32, i32, Option<UnixStream>)]) {
     while children.iter().any(|(_, _, stream)| stream.is_some()) {
         let mut all = Vec::new();
@@ -148,7 +148,7 @@ fn serve(children: &mut [(u32, i32, Option<UnixStream>)]) {
         }
         for stream in children.iter().filter_map(|(_, _, stream)| stream.as_ref()) {
             for bytes in &all {
-                // One that has just died shows at the next round.
+                // A node that has just died is noticed at the next round.
                 let _ = write(stream, bytes);
             }
         }

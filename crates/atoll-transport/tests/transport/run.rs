@@ -1,4 +1,4 @@
-//! A node in a test: a transport, what it told so far, and waiting for more with a time limit.
+//! A node in a test: a transport, the events that it has reported, and waiting for more with a time limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use atoll_transport::transport::{Buffer, Event, LostWhy, Remote, Transport, Tran
 
 use crate::nodes::Spot;
 
-/// What anything may take. The machine may be busy.
+/// The time that anything may take, as the machine may be busy.
 pub(crate) const LONG: Duration = Duration::from_secs(15);
 
 pub(crate) type Done = (Option<Buffer>, Result<(), TransportError>);
@@ -41,19 +41,19 @@ impl<'a> Run<'a> {
         (0..self.spot.nodes).map(Node).filter(|node| *node != self.spot.node).collect()
     }
 
-    /// A token that was not used.
+    /// A token that was not used yet.
     pub(crate) fn token(&mut self) -> u64 {
         self.tokens += 1;
         self.tokens
     }
 
-    /// What came before the suite began.
+    /// Adds the messages that came before the suite began.
     pub(crate) fn early(mut self, messages: Vec<(Node, u16, Vec<u8>)>) -> Run<'a> {
         self.inbox.extend(messages);
         self
     }
 
-    /// One progress, with all that the trait promises of each event checked.
+    /// Makes one progress, and checks all that the trait promises of each event.
     pub(crate) fn pump(&mut self) -> usize {
         let Run { transport, inbox, done, joined, lost, .. } = self;
         let mut told = 0;
@@ -77,7 +77,7 @@ impl<'a> Run<'a> {
         told
     }
 
-    /// Goes on until something is so.
+    /// Makes progress until the condition returns a value.
     #[track_caller]
     pub(crate) fn until<R>(&mut self, what: &str, mut so: impl FnMut(&mut Run<'a>) -> Option<R>) -> R {
         let end = Instant::now() + LONG;
@@ -94,7 +94,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends, however often there is no room.
+    /// Sends, and retries while there is no room.
     #[track_caller]
     pub(crate) fn send(&mut self, to: Node, kind: u16, bytes: &[u8]) {
         self.until("room for a message", |run| match run.transport.send(to, kind, bytes) {
@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// The next message of `from`.
+    /// Waits for the next message of `from`.
     #[track_caller]
     pub(crate) fn receive(&mut self, from: Node) -> (u16, Vec<u8>) {
         self.until("a message", |run| {
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Sends `bytes` to all and returns what all sent, by node.
+    /// Sends `bytes` to all, and returns the bytes that all sent, by node.
     #[track_caller]
     pub(crate) fn share(&mut self, bytes: &[u8]) -> HashMap<Node, Vec<u8>> {
         for to in self.others() {
@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
         all
     }
 
-    /// Starts a put or get, however often there is no room. Returns its token.
+    /// Starts a put or get, and retries while there is no room. Returns its token.
     #[track_caller]
     fn start(&mut self, put: bool, remote: Remote, offset: u64, buffer: Buffer) -> u64 {
         let token = self.token();
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
         assert!(self.ended(token).is_none());
     }
 
-    /// Waits for an operation that must end well; its buffer.
+    /// Waits for an operation that must end well; returns its buffer.
     #[track_caller]
     pub(crate) fn ended(&mut self, token: u64) -> Option<Buffer> {
         let (buffer, result) = self.until("the end of an operation", |run| run.done.remove(&token));
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         buffer
     }
 
-    /// Ends together with the others, each having taken what the others sent.
+    /// Ends together with the others, after each has received what the others sent.
     #[track_caller]
     pub(crate) fn finish(mut self) {
         self.share(b"the end");
@@ -190,7 +190,7 @@ impl<'a> Run<'a> {
         spot.meet(pause);
     }
 
-    /// Waits for all nodes, going on meanwhile: others may need it.
+    /// Waits for all nodes, making progress meanwhile, as others may need it.
     pub(crate) fn meet(&mut self) {
         let spot = self.spot;
         spot.meet(|| {
@@ -201,7 +201,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What there is to do meanwhile.
+/// Pauses briefly between two looks.
 pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(1));
 }

@@ -1,4 +1,4 @@
-//! What every transport must do, as programs that each node runs.
+//! The tests that every transport must pass, as programs that each node runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use atoll_transport::transport::{
 use crate::run::{Run, pause};
 use crate::words::{Random, check, message};
 
-/// What a node does.
+/// A program that a node runs.
 pub(crate) type Program = fn(Run<'_>);
 
-/// The programs, with how many of the last nodes are killed.
+/// The programs, each with the number of the last nodes that are killed.
 pub(crate) const SUITE: &[(&str, Program, u32)] = &[
     ("messages_arrive_whole_once_in_order", messages_arrive_whole_once_in_order, 0),
     ("puts_and_gets_move_what_they_should", puts_and_gets_move_what_they_should, 0),
@@ -34,7 +34,7 @@ fn messages_arrive_whole_once_in_order(mut run: Run<'_>) {
         for to in run.others() {
             message(number << 8 | u64::from(run.spot.node.0), &mut bytes);
             if number % 30 == 7 {
-                // Larger than anything that goes at once, and as large as can be.
+                // Larger than anything that is sent at once, and as large as allowed.
                 bytes = vec![number as u8; run.transport.longest() / if number > 100 { 1 } else { 3 }];
             }
             run.send(to, number as u16, &bytes);
@@ -65,7 +65,7 @@ fn first_other(node: Node) -> Node {
     Node(u32::from(node.0 == 0))
 }
 
-/// Registers memory and gives its key to all; the memory, and that of the others.
+/// Registers memory and gives its key to all nodes; returns the memory of the others.
 fn spread(run: &mut Run<'_>, memory: &Arc<Memory>) -> Vec<Remote> {
     let key = run.transport.register(memory.clone()).unwrap();
     let mut keys: Vec<_> = run.share(&key).into_iter().collect();
@@ -79,13 +79,13 @@ fn spread(run: &mut Run<'_>, memory: &Arc<Memory>) -> Vec<Remote> {
         .collect()
 }
 
-/// Two pieces of every node's memory for each other node.
+/// The bytes of each of the two pieces that every node's memory has for each other node.
 const STRIPE: usize = 100_000;
 
 fn puts_and_gets_move_what_they_should(mut run: Run<'_>) {
     let me = run.spot.node;
     let nodes = run.spot.nodes as usize;
-    // One that others can map, and one that they cannot.
+    // One memory that others can map, and one that they cannot.
     let plain = Box::leak(vec![0u8; nodes * STRIPE].into_boxed_slice());
     // SAFETY: it is never freed, and nobody uses the slice any more.
     let plain = unsafe { Memory::existing(plain.as_mut_ptr(), plain.len(), None) };
@@ -97,7 +97,7 @@ fn puts_and_gets_move_what_they_should(mut run: Run<'_>) {
         source.write(0, &stripe).unwrap();
         let mut tokens = Vec::new();
         for remote in &remotes {
-            // In pieces of any size, from a vector and from memory in turn.
+            // The bytes go in pieces of any size, from a vector and from memory in turn.
             let mut from = 0;
             while from < STRIPE {
                 let length = (1 + random.next() as usize % 20_000).min(STRIPE - from);
@@ -124,7 +124,7 @@ fn puts_and_gets_move_what_they_should(mut run: Run<'_>) {
             memory.read(node.0 as usize * STRIPE, &mut found).unwrap();
             assert!(found == expected, "what {node} put to {me}");
         }
-        // And back, into a vector and into memory.
+        // The bytes are read back, to a vector and to memory.
         let target = Arc::new(Memory::new(STRIPE).unwrap());
         for remote in &remotes {
             let at = (me.0 as usize * STRIPE) as u64;
@@ -153,7 +153,7 @@ fn a_message_behind_a_flush_finds_the_put(mut run: Run<'_>) {
     let at = 8 * u64::from(run.spot.node.0);
     for round in 1..=20u64 {
         for remote in &remotes {
-            // The last of many counts after the flush of those before it.
+            // The last of many values is valid after the flush of all.
             for number in [round << 8, round << 8 | 1] {
                 run.put(*remote, at, Buffer::Owned(number.to_le_bytes().to_vec()));
                 run.flush(remote.owner());
@@ -183,7 +183,7 @@ fn a_node_that_does_not_look_stops_senders(mut run: Run<'_>) {
         let mut sent = 0u64;
         let bytes = vec![7; 100_000];
         let mut full = Instant::now();
-        // Full for some time: not just for the moment that some part of the way needs.
+        // The transport is full for some time, not only for the moment that some layer needs.
         while full.elapsed() < Duration::from_millis(300) {
             match run.transport.send(last, sent as u16, &bytes) {
                 Ok(()) => {
@@ -277,14 +277,14 @@ fn what_cannot_be_is_refused(mut run: Run<'_>) {
         assert_eq!(why(&mut run, &third_key), KeyError::OtherNode(third));
     }
 
-    // Nothing of this is in the way of what can be.
+    // Earlier errors do not block valid operations.
     let token = run.put(remote, 999, Buffer::Owned(vec![5]));
     run.flush(other);
     run.ended(token);
     run.share(b"one byte");
     let mut byte = [0];
     memory.read(999, &mut byte).unwrap();
-    // Whose first other node this one is.
+    // Whether this is the first other node of some node.
     if (0..nodes).map(Node).any(|node| node != me && first_other(node) == me) {
         assert_eq!(byte, [5]);
     }
@@ -305,7 +305,7 @@ fn a_waker_and_a_timeout_end_a_wait(mut run: Run<'_>) {
             std::thread::sleep(Duration::from_millis(30));
             waker.wake();
         });
-        // It may return without a reason, but not for ever.
+        // A wait may return without a reason, but not always.
         let mut waits = 0;
         while begin.elapsed() < Duration::from_millis(20) {
             run.transport.wait(Some(Duration::from_secs(10))).unwrap();
@@ -317,7 +317,7 @@ fn a_waker_and_a_timeout_end_a_wait(mut run: Run<'_>) {
         run.transport.wait(Some(Duration::from_millis(1))).unwrap();
         assert!(begin.elapsed() < Duration::from_secs(9), "it was not woken");
     }
-    // Before the wait as well.
+    // A wake before the wait counts as well.
     waker.wake();
     let begin = Instant::now();
     run.transport.wait(Some(Duration::from_secs(10))).unwrap();
@@ -349,7 +349,7 @@ fn what_was_sent_before_closing_arrives(mut run: Run<'_>) {
         assert_eq!(why, LostWhy::Closed);
         assert_eq!(run.transport.send(last, 0, b"too late"), Err(TransportError::Lost(last)));
         assert_eq!(run.transport.flush(last, 0), Err(TransportError::Lost(last)));
-        // The others are still there.
+        // The other nodes are still there.
         for to in run.others().into_iter().filter(|to| *to != last) {
             run.send(to, 1, b"still here");
         }
@@ -369,7 +369,7 @@ fn a_cut_node_is_lost_on_both_sides(mut run: Run<'_>) {
         let why = run.until("the loss", |run| run.lost.get(&last).cloned());
         assert_eq!(why, LostWhy::Cut);
         assert_eq!(run.transport.send(last, 0, b""), Err(TransportError::Lost(last)));
-        // Twice is as once, and nobody is nobody.
+        // Cutting twice is the same as once, and cutting an unknown node does nothing.
         run.transport.cut(last);
         run.transport.cut(Node(1000));
         run.transport.cut(run.spot.node);
@@ -395,7 +395,7 @@ fn a_killed_node_is_lost_soon(mut run: Run<'_>) {
     let remotes = spread(&mut run, &memory);
     run.meet();
     if run.spot.node == last {
-        // In the middle of messages to and from all.
+        // The last node dies in the middle of messages to and from all.
         for number in 0..40u64 {
             for to in run.others() {
                 let _ = run.transport.send(to, 1, &number.to_le_bytes());
@@ -431,7 +431,7 @@ fn a_killed_node_is_lost_soon(mut run: Run<'_>) {
     let why = &run.lost[&last];
     assert!(matches!(why, LostWhy::Died(_)), "{why:?}");
     for token in tokens {
-        // Well or not, it has ended, before the loss was told.
+        // The operation has ended, well or not, before the loss was reported.
         assert!(run.done.remove(&token).is_some(), "{token} has not ended");
     }
     assert_eq!(run.transport.send(last, 1, b"to the dead"), Err(TransportError::Lost(last)));

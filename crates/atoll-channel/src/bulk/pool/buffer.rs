@@ -1,6 +1,6 @@
-//! One buffer, in the hands of this process.
+//! One buffer of a pool that this process holds.
 //!
-//! Taken from `owner.rs` or received over `link.rs`, which also sends it away.
+//! A buffer is taken from `owner.rs` or received over `link.rs`, which also sends it away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::bulk::memory::Memory;
 use crate::bulk::pool::owner::Shared;
 
-/// Gives the buffer back when nobody here uses it any more: neither the `Buffer` nor a transfer.
+/// Gives the buffer back when neither the `Buffer` nor a transfer uses it any more in this process.
 pub(crate) struct Lease {
     shared: Arc<Shared>,
     number: u32,
@@ -23,7 +23,7 @@ impl Drop for Lease {
     }
 }
 
-/// A buffer that this process owns: it alone may read and write it until it sends or drops it.
+/// A buffer that this process owns: it alone may read and write it until it sends or drops the buffer.
 pub struct Buffer {
     memory: Memory,
     lease: Arc<Lease>,
@@ -36,34 +36,34 @@ impl std::fmt::Debug for Buffer {
 }
 
 impl Buffer {
-    /// The buffer with a number, which is here as the pool knows.
+    /// The buffer with a number, which the pool knows to be here.
     pub(crate) fn new(shared: &Arc<Shared>, number: u32) -> Option<Buffer> {
         let lease = Arc::new(Lease { shared: shared.clone(), number, sent: AtomicBool::new(false) });
         Some(Buffer { memory: shared.part(number, lease.clone())?, lease })
     }
 
-    /// Its memory, to read and write or to name in transfers. While a clone of it is held, by a transfer for
-    /// one, the buffer is not sent.
+    /// The buffer's memory, to read, to write, or to name in transfers. While a clone of it is held, for instance by a
+    /// transfer, the buffer cannot be sent.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Its size.
+    /// The size in bytes.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// Its number in the pool.
+    /// The buffer's number in the pool.
     pub fn number(&self) -> u32 {
         self.lease.number
     }
 
-    /// It is of the pool that a link is of.
+    /// Whether the buffer is of the pool of a link.
     pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
         Arc::ptr_eq(&self.lease.shared, shared)
     }
 
-    /// It was sent: nothing is given back when this goes.
+    /// Ends it after it was sent, so that dropping gives nothing back.
     pub(crate) fn sent(self) {
         self.lease.sent.store(true, Ordering::Relaxed);
     }

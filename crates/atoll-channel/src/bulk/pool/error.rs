@@ -1,4 +1,4 @@
-//! Why a pool cannot be had, a buffer is not sent, and what a peer did wrong.
+//! The errors of pools: of making them, of sending buffers, and of peers that break the protocol.
 
 use std::io;
 
@@ -7,47 +7,47 @@ use crate::bulk::pool::Buffer;
 use atoll_transport::SendError;
 use atoll_transport::socket::SocketError;
 
-/// Why a pool cannot be made, attached to or handed over.
+/// The reasons why a pool cannot be made, attached to or handed over.
 #[derive(thiserror::Error, Debug)]
 pub enum PoolError {
     /// The number of buffers is out of range.
     #[error("a pool of {0} buffers is not possible: from 1 to 65536")]
     Count(u32),
-    /// The size of the buffers is none that they can have.
+    /// The size of the buffers is out of range, or not a power of two.
     #[error("buffers of {0} bytes are not possible: a power of two from 4096 to 2^30")]
     Bytes(u64),
-    /// The memory cannot be had.
+    /// The memory cannot be made or mapped.
     #[error("{0}")]
     Memory(#[from] MemoryError),
-    /// The file is something else.
-    #[error("the file is no pool of atoll's: it begins with {0:#018x}")]
+    /// The file does not begin as a pool does.
+    #[error("the file is not a pool of atoll's: it begins with {0:#018x}")]
     NotAPool(u64),
-    /// Made by an older or newer atoll.
+    /// An older or newer atoll made the pool.
     #[error("the pool has format {theirs}, this atoll speaks {ours}")]
     Version {
-        /// The pool's.
+        /// The format of the pool.
         theirs: u32,
-        /// This end's.
+        /// The format of this end.
         ours: u32,
     },
-    /// The file is shorter than what it must hold.
-    #[error("the pool's file has {bytes} bytes and must have {least}: it is cut off")]
+    /// The file is shorter than a pool of its size.
+    #[error("the pool's file is truncated: it has {bytes} bytes and must have {least}")]
     Truncated {
-        /// It has.
+        /// The file's size in bytes.
         bytes: u64,
-        /// It must have.
+        /// The least size in bytes.
         least: u64,
     },
-    /// A pool has one way to its owner, and the owner none.
+    /// A pool has one link to its owner, and none at the owner.
     #[error("the pool had its link to its owner already (attach to it anew), or this process is the owner")]
     HomeTaken,
-    /// What came over the socket is no pool.
+    /// The bytes that came over the socket are no pool.
     #[error("the peer did not hand over a pool")]
     NothingHandedOver,
-    /// The peer did not hand one over in time.
+    /// The peer did not hand a pool over in time.
     #[error("the peer did not hand over a pool in time")]
     TimedOut,
-    /// The system refuses something: what, and why.
+    /// The system refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
@@ -62,30 +62,30 @@ impl From<SocketError> for PoolError {
     }
 }
 
-/// What a peer sent against the protocol; nothing has changed by it. The channel to such a peer is best
-/// dropped.
+/// The ways in which a peer broke the protocol; nothing has changed by its message. It is best to drop the channel to such a
+/// peer.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolError {
-    /// No message of a pool's.
-    #[error("a message of {0} bytes is none that a pool's peer sends")]
+    /// The message is not one of a pool.
+    #[error("a message of {0} bytes is not one that a pool's peer sends")]
     Malformed(usize),
     /// There is no such buffer.
     #[error("the peer sent buffer {number}, and the pool has {count}")]
     NoSuchBuffer {
-        /// Its number.
+        /// The number in the message.
         number: u32,
-        /// How many there are.
+        /// The number of buffers.
         count: u32,
     },
-    /// The peer does not hold it.
+    /// The peer does not hold the buffer.
     #[error("the peer sent buffer {0}, which it does not hold")]
     NotTheirs(u32),
-    /// More bytes are said to be used than a buffer has.
+    /// More bytes are declared as used than a buffer has.
     #[error("the peer sent a buffer with {used} bytes used of {bytes}")]
     TooLong {
-        /// Said to be used.
+        /// The bytes declared as used.
         used: u64,
-        /// A buffer's size.
+        /// The size of a buffer.
         bytes: u64,
     },
 }
@@ -96,25 +96,25 @@ pub enum ProtocolError {
 pub struct Unsent {
     /// The buffer.
     pub buffer: Buffer,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a buffer was not sent.
+/// The reasons why a buffer was not sent.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// It is of another pool than the link.
+    /// The buffer is of another pool than the link.
     #[error("the buffer is of another pool than the link")]
     OtherPool,
-    /// A transfer reads or writes it, or a clone of its memory is held.
+    /// A transfer uses the buffer, or a clone of its memory is held.
     #[error("a transfer of the buffer is not finished, or its memory is held elsewhere")]
     InUse,
-    /// More bytes are said to be used than it has.
+    /// More bytes are declared as used than the buffer has.
     #[error("{used} bytes cannot be used of a buffer of {bytes}")]
     TooLong {
-        /// Said to be used.
+        /// The bytes declared as used.
         used: u64,
-        /// Its size.
+        /// The buffer's size.
         bytes: u64,
     },
     /// The channel did not take the message.

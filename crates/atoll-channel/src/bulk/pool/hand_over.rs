@@ -1,6 +1,6 @@
 //! Hands a pool to another process over a Unix socket.
 //!
-//! `owner.rs` attaches to what arrives.
+//! `owner.rs` attaches to the pool that arrives.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::bulk::pool::owner::Pool;
 use atoll_transport::clock::Deadline;
 use atoll_transport::socket;
 
-/// The byte that the descriptor travels with.
+/// The byte with which the descriptor is sent.
 const MARK: u8 = b'P';
 
 impl Pool {
@@ -19,7 +19,7 @@ impl Pool {
         Ok(socket::send(stream, &[MARK], &[self.descriptor()], &mut Deadline::new(None))?)
     }
 
-    /// Attaches to a pool that comes over `stream`, within `timeout` (none is for ever).
+    /// Attaches to a pool that comes over `stream` within `timeout` (`None`: for ever).
     pub fn take_over(stream: &UnixStream, timeout: Option<Duration>) -> Result<Pool, PoolError> {
         let mut mark = [0];
         let mut files = Vec::new();

@@ -1,55 +1,55 @@
-//! Who holds which buffer of a pool, as one process knows it: pure bookkeeping, in which a peer cannot lie.
+//! The holders of a pool's buffers, as one process knows them: pure bookkeeping in which a peer cannot lie.
 //!
-//! `owner.rs` and `link.rs` keep it under a lock. Between a process and each of its peers, a buffer is on one
-//! side at a time, and only a message from the side that has it moves it. So the buffers of a pool with
-//! several hops form paths from its owner, and each process knows the next hop of each.
+//! `owner.rs` and `link.rs` keep it under a lock. Between a process and each of its peers, a buffer is on one side at a time,
+//! and only a message from that side moves it. So the buffers of a pool with several hops form paths from its owner, and each
+//! process knows the next hop of each.
 
 use std::collections::VecDeque;
 
 use crate::bulk::pool::error::ProtocolError;
 
-/// A link of this process, by number; never used again.
+/// The number of a link of this process, which is never used again.
 pub(crate) type LinkId = u64;
 
-/// Where a buffer is, from here.
+/// The place of a buffer, seen from this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holder {
-    /// In the owner's store.
+    /// The buffer is in the owner's store.
     Free,
-    /// A `Buffer` of this process.
+    /// The buffer is a `Buffer` of this process.
     Here,
-    /// Behind a link.
+    /// The buffer is behind a link.
     Behind(LinkId),
-    /// Dropped here; its owner is to be told.
+    /// The buffer was dropped here, and its owner has yet to be told.
     Returning,
-    /// On the owner's side.
+    /// The buffer is on the owner's side.
     Home,
-    /// It was behind a link that is gone, and may be used there still.
+    /// The buffer was behind a link that is gone, and may still be used there.
     Stranded,
 }
 
 pub(crate) struct Holders {
     of: Vec<Holder>,
-    /// The owner's store; none in another process.
+    /// The owner's store of free buffers; `None` in another process.
     free: Option<Vec<u32>>,
     returning: VecDeque<u32>,
     home: Option<LinkId>,
 }
 
 impl Holders {
-    /// All buffers with their owner, which this process is or is not.
+    /// All buffers are with their owner; `owner` tells whether that is this process.
     pub(crate) fn new(count: u32, owner: bool) -> Holders {
         let first = if owner { Holder::Free } else { Holder::Home };
         Holders {
             of: vec![first; count as usize],
-            // Taken from the end.
+            // Buffers are taken from the end, so the lowest number goes first.
             free: owner.then(|| (0..count).rev().collect()),
             returning: VecDeque::new(),
             home: None,
         }
     }
 
-    /// This process made the pool.
+    /// Whether this process made the pool.
     pub(crate) fn is_owner(&self) -> bool {
         self.free.is_some()
     }
@@ -59,45 +59,46 @@ impl Holders {
         self.home
     }
 
-    /// Sets the link to the owner, once: what was dropped here and not told when it broke is not the new one's.
+    /// Sets the link to the owner, once: buffers that were dropped here and not reported when it broke do not concern a new
+    /// one.
     pub(crate) fn set_home(&mut self, home: LinkId) {
         self.home = Some(home);
     }
 
-    /// A buffer of the owner's store, which is here from now on.
+    /// Takes a buffer from the owner's store; it is here from now on.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let number = self.free.as_mut()?.pop()?;
         self.put(number, Holder::Here);
         Some(number)
     }
 
-    /// How many are in the owner's store.
+    /// The number of buffers in the owner's store.
     pub(crate) fn free(&self) -> usize {
         self.free.as_ref().map_or(0, Vec::len)
     }
 
-    /// One that is here goes over a link.
+    /// Notes that a buffer that is here goes over a link.
     pub(crate) fn send(&mut self, number: u32, link: LinkId) {
         let there = if self.home == Some(link) { Holder::Home } else { Holder::Behind(link) };
         self.put(number, there);
     }
 
-    /// One that was to go over a link did not.
+    /// Notes that a buffer could not be sent over a link.
     pub(crate) fn unsent(&mut self, number: u32) {
         self.put(number, Holder::Here);
     }
 
-    /// A peer sends one, which is here from now on.
+    /// Notes that a peer sent a buffer, which is here from now on.
     pub(crate) fn arrive(&mut self, number: u32, link: LinkId) -> Result<(), ProtocolError> {
         self.check(number, link)?;
         self.put(number, Holder::Here);
         Ok(())
     }
 
-    /// A peer gives some back, all or none of which are accepted.
+    /// Notes that a peer gives some buffers back; either all are accepted or none.
     pub(crate) fn given_back(&mut self, numbers: &[u32], link: LinkId) -> Result<(), ProtocolError> {
         for (i, &number) in numbers.iter().enumerate() {
-            // The owner has nobody to give them back to.
+            // The owner has nobody to give buffers back to.
             if self.home == Some(link) || numbers[..i].contains(&number) {
                 return Err(ProtocolError::NotTheirs(number));
             }
@@ -107,7 +108,7 @@ impl Holders {
         Ok(())
     }
 
-    /// The buffer is where this peer could send it from.
+    /// Checks that the buffer is where this peer could send it from.
     fn check(&self, number: u32, link: LinkId) -> Result<(), ProtocolError> {
         let count = self.of.len() as u32;
         let there = if self.home == Some(link) { Holder::Home } else { Holder::Behind(link) };
@@ -118,7 +119,7 @@ impl Holders {
         }
     }
 
-    /// Nobody here, or behind here, uses it any more.
+    /// Notes that nobody here, or behind here, uses the buffer any more.
     pub(crate) fn drop_here(&mut self, number: u32) {
         match &mut self.free {
             Some(free) => {
@@ -132,14 +133,14 @@ impl Holders {
         }
     }
 
-    /// Some that the owner is to be told of, at most so many; it is told of them now.
+    /// Takes up to `most` buffers of which the owner is to be told; they count as reported.
     pub(crate) fn tell(&mut self, most: usize) -> Vec<u32> {
         let told: Vec<u32> = self.returning.drain(..most.min(self.returning.len())).collect();
         told.iter().for_each(|number| self.put(*number, Holder::Home));
         told
     }
 
-    /// The owner could not be told of them.
+    /// Notes that the owner could not be told of these buffers.
     pub(crate) fn untold(&mut self, numbers: &[u32]) {
         for &number in numbers.iter().rev() {
             self.returning.push_front(number);
@@ -147,7 +148,7 @@ impl Holders {
         }
     }
 
-    /// A link is gone: what was behind it, which is nobody's until `rescue`.
+    /// Strands the buffers behind a link that is gone, which nobody has until `rescue`; returns them.
     pub(crate) fn strand(&mut self, link: LinkId) -> Vec<u32> {
         let mut stranded = Vec::new();
         for (holder, number) in self.of.iter_mut().zip(0..) {
@@ -159,7 +160,7 @@ impl Holders {
         stranded
     }
 
-    /// What was stranded is in use nowhere any more.
+    /// Takes back a stranded buffer that is used nowhere any more.
     pub(crate) fn rescue(&mut self, number: u32) {
         if self.of.get(number as usize) == Some(&Holder::Stranded) {
             self.drop_here(number);
@@ -185,11 +186,11 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Take,
-        /// From a process, to the next one further from the owner or nearer to it.
+        /// A process sends to the next one further from the owner, or nearer to it.
         Send(usize, bool, u32),
         Drop(usize, u32),
         Tell(usize, usize),
-        /// What a process likes to send, whether it has it or not: as a buffer, or given back.
+        /// A process sends a buffer that it may not have: as a buffer, or given back.
         Forge(usize, bool, u32, bool),
     }
 
@@ -205,10 +206,10 @@ mod tests {
         ]
     }
 
-    /// In each process link 0 leads nearer to the owner, link 1 further away.
+    /// The processes. In each, link 0 leads nearer to the owner, link 1 further away.
     struct World {
         holders: Vec<Holders>,
-        /// The buffers that each has.
+        /// The buffers that each process has.
         here: Vec<Vec<u32>>,
         liars: Vec<bool>,
     }
@@ -239,7 +240,7 @@ mod tests {
                     self.holders[process].send(number, u64::from(out));
                     match self.holders[other].arrive(number, link) {
                         Ok(()) => self.here[other].push(number),
-                        // Who was lied to may doubt the truth; nobody else is harmed.
+                        // A process that was lied to may refuse an honest message; nobody else is harmed.
                         Err(_) => assert!(self.liars.contains(&true)),
                     }
                 }
@@ -277,7 +278,7 @@ mod tests {
         fn no_two_honest_processes_hold_a_buffer(steps in prop::collection::vec(step(), 0..200), lies: bool) {
             let mut world = World::new();
             for step in steps {
-                // At most the middle one lies.
+                // Only the middle process may lie.
                 match step {
                     Step::Forge(process, ..) if !lies || process != 1 => continue,
                     step => world.step(step),
@@ -285,7 +286,7 @@ mod tests {
                 for number in 0..COUNT {
                     let honest = |process: &usize| !world.liars[*process];
                     let has = |process: usize| world.here[process].iter().filter(|n| **n == number).count();
-                    // A liar can hand what it was given to two sides; but nobody has what the owner has.
+                    // A liar can hand a buffer that it was given to two sides, but nobody has a buffer that the owner has.
                     if lies {
                         let free = world.holders[0].free.iter().flatten().filter(|n| **n == number).count();
                         prop_assert!(has(0) + free <= 1);
@@ -296,7 +297,7 @@ mod tests {
                 }
             }
             if !lies {
-                // Everything dropped and told, all buffers are back.
+                // When everything is dropped and reported, all buffers are back.
                 for process in (0..PROCESSES).rev() {
                     for number in world.here[process].clone() {
                         world.step(Step::Drop(process, number));

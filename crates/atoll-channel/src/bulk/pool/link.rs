@@ -1,7 +1,7 @@
-//! A pool and a channel, joined: buffers of the one travel over the other.
+//! A link: joins a pool and a channel, so that buffers of the pool travel over the channel.
 //!
-//! Made by `owner.rs` at both ends. The channel stays its owner's, with its other messages: a link is given
-//! the channel's sender to send, and the messages of its kind that were received.
+//! `owner.rs` makes one at both ends. The channel stays its owner's and carries other messages: a link is given the channel's
+//! sender to send, and the messages of its kind that were received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +13,24 @@ use crate::bulk::pool::message::{MOST_GIVEN_BACK, PoolMessage};
 use crate::bulk::pool::owner::Shared;
 use atoll_transport::{Peer, SendError, Sender};
 
-/// What a message of the pool's brought.
+/// The content of a message of the pool.
 #[derive(Debug)]
 pub enum Arrival {
-    /// A buffer, which is this process's now.
+    /// A buffer, which now belongs to this process.
     Buffer {
-        /// The buffer. What is in it can be changed by its sender still, if that is hostile: copy first,
-        /// check the copy.
+        /// The buffer. Its sender can still change the content if it is hostile: copy first, and check the copy.
         buffer: Buffer,
-        /// How many of its bytes the sender says it used; never more than it has.
+        /// The number of its bytes that the sender declares as used, which is at most its size.
         used: u64,
-        /// What the sender says besides.
+        /// A number that the sender adds.
         note: u64,
     },
-    /// So many buffers came back.
+    /// The number of buffers that came back.
     GivenBack(usize),
 }
 
-/// One end of a pool's way over a channel. Dropped with the channel; what is behind it then comes back when
-/// the process there has ended.
+/// One end of a pool's link over a channel. It is dropped with the channel; buffers behind it come back when the process there
+/// has ended.
 pub struct Link {
     shared: Arc<Shared>,
     id: LinkId,
@@ -44,13 +43,13 @@ impl Link {
         Link { shared, id, kind, peer }
     }
 
-    /// The kind of the channel's messages that `received` is for.
+    /// The kind of the channel's messages that go to `received`.
     pub fn kind(&self) -> u16 {
         self.kind
     }
 
-    /// Sends a buffer: it is the peer's from now on. `used` says how many of its bytes mean something, `note`
-    /// is for whatever the two agree on. If it is not sent it comes back with the error.
+    /// Sends a buffer, which is the peer's from now on. `used` is the number of bytes that have a meaning; the meaning of
+    /// `note` is up to the two ends. A buffer that is not sent comes back with the error.
     pub fn send(
         &self,
         sender: &mut Sender,
@@ -70,7 +69,7 @@ impl Link {
             return Err(Unsent { buffer, why });
         }
         let number = buffer.number();
-        // First, as the peer may send it back before we get to it.
+        // Noted first, as the peer may send the buffer back before this thread gets to it.
         self.shared.state().holders.send(number, self.id);
         let message = PoolMessage::Buffer { number, used, note }.pack();
         match sender.send(self.kind, &message, timeout) {
@@ -85,7 +84,7 @@ impl Link {
         }
     }
 
-    /// Takes the bytes of a message of this link's kind. An error changes nothing; the peer broke the protocol.
+    /// Handles the bytes of a message of this link's kind. An error changes nothing; it means that the peer broke the protocol.
     pub fn received(&self, bytes: &[u8]) -> Result<Arrival, ProtocolError> {
         let malformed = ProtocolError::Malformed(bytes.len());
         match PoolMessage::unpack(bytes).ok_or(malformed)? {
@@ -105,9 +104,8 @@ impl Link {
         }
     }
 
-    /// Tells the pool's owner of buffers that were dropped here: to be called now and then at the link that
-    /// leads to it; elsewhere it does nothing. Returns how many it told of. After an error the others are
-    /// told of next time.
+    /// Tells the pool's owner of buffers that were dropped here. To be called now and then on the link to the owner; on other
+    /// links it does nothing. Returns the number of buffers reported. After an error the others are reported by the next call.
     pub fn give_back(&self, sender: &mut Sender, timeout: Option<Duration>) -> Result<usize, SendError> {
         let mut told = 0;
         loop {

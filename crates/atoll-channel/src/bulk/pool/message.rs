@@ -1,4 +1,4 @@
-//! What links say to each other: a buffer is yours, or some are given back.
+//! The messages of links: one hands a buffer over, one gives buffers back.
 //!
 //! `link.rs` sends and receives them as one line of a channel. All numbers are little-endian.
 //!
@@ -9,10 +9,10 @@
 //! | 8–15 | bytes used | the second, the third, and so on to the message's end: 13 at most |
 //! | 16–23 | a note of the sender's | |
 
-/// Most buffers of one message.
+/// The most buffers of one message.
 pub(crate) const MOST_GIVEN_BACK: usize = 13;
 
-/// A message.
+/// A message of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum PoolMessage {
     Buffer { number: u32, used: u64, note: u64 },
@@ -20,7 +20,7 @@ pub(crate) enum PoolMessage {
 }
 
 impl PoolMessage {
-    /// As bytes: at most 56, what one line carries.
+    /// The message as bytes: at most 56, the payload of one line.
     pub(crate) fn pack(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(56);
         match self {
@@ -40,7 +40,7 @@ impl PoolMessage {
         bytes
     }
 
-    /// From what a peer sent.
+    /// The message in bytes that a peer sent; `None` if they are invalid.
     pub(crate) fn unpack(bytes: &[u8]) -> Option<PoolMessage> {
         let (what, rest) = bytes.split_first_chunk::<4>()?;
         match u32::from_le_bytes(*what) {

@@ -1,7 +1,7 @@
-//! A pool as one process has it: the memory, and who holds which buffer of it.
+//! A pool as one process has it: the memory, and the holder of each buffer.
 //!
-//! Made by its owner, attached to by others; `buffer.rs` is what is taken from it, `link.rs` what joins it to
-//! a channel. Taking, sending and dropping a buffer hold a lock of this process for some instructions.
+//! The owner of a pool makes it, others attach to it; `buffer.rs` has the buffers that are taken from it, `link.rs` joins it to a
+//! channel. Taking, sending and dropping a buffer hold a lock of this process for some instructions.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,17 +17,17 @@ use crate::bulk::pool::holders::{Holders, LinkId};
 use crate::bulk::pool::link::Link;
 use atoll_transport::Peer;
 
-/// Most buffers of a pool.
+/// The most buffers of a pool.
 pub const MOST_BUFFERS: u32 = 1 << 16;
-/// Bytes of a buffer, least and most.
+/// The least and the most bytes of a buffer.
 const BYTES: (u64, u64) = (4096, 1 << 30);
-/// The file begins with a page that says what it is; buffers follow.
+/// The bytes of the page at the file's begin that identifies it; buffers follow.
 const HEAD: u64 = 4096;
-/// `ATOLLPOL` in the order of the bytes.
+/// The magic number, `ATOLLPOL` in the order of the bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLPOL");
 const VERSION: u32 = 1;
 
-/// What all buffers and links of a pool in one process share.
+/// The data that all buffers and links of a pool in one process share.
 pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(crate) count: u32,
@@ -38,13 +38,13 @@ pub(crate) struct Shared {
 
 pub(crate) struct State {
     pub(crate) holders: Holders,
-    /// Buffers of links that are gone, until the process there has ended.
+    /// The buffers of links that are gone, kept until the process there has ended.
     stranded: Vec<(Peer, Vec<u32>)>,
     next_link: LinkId,
 }
 
 impl State {
-    /// Takes back what processes held that have ended.
+    /// Takes back the buffers of processes that have ended.
     pub(crate) fn rescue(&mut self) {
         let holders = &mut self.holders;
         self.stranded.retain(|(peer, numbers)| {
@@ -62,12 +62,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The part of the memory that is a buffer, kept with `keeper`.
+    /// The part of the memory that is buffer `number`, kept with `keeper`.
     pub(crate) fn part(&self, number: u32, keeper: Arc<dyn std::any::Any + Send + Sync>) -> Option<Memory> {
         self.memory.part(HEAD + u64::from(number) * self.bytes, self.bytes, self.access, keeper)
     }
 
-    /// A link is gone: what is behind it comes back when the process there has ended.
+    /// Notes that a link is gone: buffers behind it come back when the process there has ended.
     pub(crate) fn cut(&self, link: LinkId, peer: &Peer) {
         let mut state = self.state();
         let stranded = state.holders.strand(link);
@@ -78,16 +78,15 @@ impl Shared {
     }
 }
 
-/// A pool of buffers; see the module. Copies of it in other processes come by its descriptor.
+/// A pool of buffers; see the module. Other processes attach to it by its descriptor.
 pub struct Pool {
     shared: Arc<Shared>,
     file: OwnedFd,
 }
 
 impl Pool {
-    /// Makes a pool of `count` buffers of `bytes` each, a power of two of at least a page; this process is
-    /// its owner. All memory is allocated here and now. `writers` says whether others may write to buffers
-    /// that they hold.
+    /// Makes a pool of `count` buffers of `bytes` each, a power of two of at least a page; this process is its owner. All
+    /// memory is allocated at once. `writers` tells whether others may write to buffers that they hold.
     pub fn new(count: u32, bytes: u64, writers: Writers) -> Result<Pool, PoolError> {
         let size = size(count, bytes)?;
         let (memory, file) = Memory::shared(size, writers)?;
@@ -107,7 +106,7 @@ impl Pool {
         let access = if owners_alone { Access::READ } else { Access::READ_WRITE };
         let memory = Memory::attach(file.as_fd(), access)?;
         let short = |least| PoolError::Truncated { bytes: memory.bytes(), least };
-        // Read once: its maker may change it at any time.
+        // Read once, because its maker may change it at any time.
         let mut head = [0; 24];
         memory.read(0, &mut head).map_err(|_| short(HEAD))?;
         let [magic, second, bytes] =
@@ -133,30 +132,29 @@ impl Pool {
         Pool { shared: Arc::new(Shared { memory, count, bytes, access, state }), file }
     }
 
-    /// The descriptor by which others attach: to be inherited, or sent over a socket (`hand_over`).
+    /// The descriptor by which others attach: inherited, or sent over a socket (`hand_over`).
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// How many buffers it has.
+    /// The number of buffers.
     pub fn buffers(&self) -> u32 {
         self.shared.count
     }
 
-    /// Bytes of each.
+    /// The bytes of each buffer.
     pub fn bytes(&self) -> u64 {
         self.shared.bytes
     }
 
-    /// How many the owner could take now; 0 in other processes.
+    /// The number of buffers that the owner could take now; 0 in other processes.
     pub fn free(&self) -> usize {
         let mut state = self.shared.state();
         state.rescue();
         state.holders.free()
     }
 
-    /// A buffer of the owner's, with whatever bytes are in it; none if all are in use, or in a process that
-    /// is not the owner.
+    /// Takes a buffer of the owner's, with any content; `None` if all are in use, or in a process that is not the owner.
     pub fn take(&self) -> Option<Buffer> {
         let mut state = self.shared.state();
         let number = state.holders.take().or_else(|| {
@@ -167,8 +165,8 @@ impl Pool {
         Buffer::new(&self.shared, number)
     }
 
-    /// Assigns the pool to a channel that leads away from its owner. Both ends choose `kind`, the kind of the
-    /// channel's messages that are this pool's; `peer` is the process there (`Sender::peer`).
+    /// Assigns the pool to a channel that leads away from its owner. Both ends choose the same `kind` for this pool's messages
+    /// in the channel; `peer` is the process there (`Sender::peer`).
     pub fn link(&self, kind: u16, peer: &Peer) -> Link {
         let mut state = self.shared.state();
         let id = state.next_link;
@@ -177,8 +175,8 @@ impl Pool {
         Link::new(self.shared.clone(), id, kind, peer.clone())
     }
 
-    /// Assigns the pool to the channel that leads to its owner, or to the process that is nearer to it. There
-    /// is one such for good: when its channel broke, the pool is attached to anew.
+    /// Assigns the pool to the channel that leads to its owner, or to the process that is nearer to it. There is one such
+    /// channel for good: when it broke, the pool is attached to anew.
     pub fn link_home(&self, kind: u16, peer: &Peer) -> Result<Link, PoolError> {
         let mut state = self.shared.state();
         if state.holders.is_owner() || state.holders.home().is_some() {
@@ -192,7 +190,7 @@ impl Pool {
     }
 }
 
-/// Bytes of a pool's file.
+/// The bytes of a pool's file.
 fn size(count: u32, bytes: u64) -> Result<u64, PoolError> {
     if !(1..=MOST_BUFFERS).contains(&count) {
         return Err(PoolError::Count(count));
@@ -200,7 +198,7 @@ fn size(count: u32, bytes: u64) -> Result<u64, PoolError> {
     if !bytes.is_power_of_two() || !(BYTES.0..=BYTES.1).contains(&bytes) {
         return Err(PoolError::Bytes(bytes));
     }
-    // At most 2^46 bytes.
+    // The sum is at most 2^46 bytes.
     Ok(HEAD + u64::from(count) * bytes)
 }
 

@@ -1,7 +1,7 @@
-/* Atomic operations as LLVM's ABI has them: on a place, with an operand, perhaps giving the value before or after.
+/* Atomic operations of LLVM's ABI: on a place in memory, with an operand, perhaps returning the value before or after.
  *
- * Numbers of up to eight bytes are exchanged as integers until nobody came between; larger ones have the lock that
- * `atomics.rs` lends. That file gives these functions their names, without "atoll" before them.
+ * Numbers of up to eight bytes are exchanged as integers until no other thread came between; larger ones are changed under the
+ * lock that `atomics.rs` lends. That file exports these functions under their names without "atoll" in front.
  *
  * Source for the names: LLVM's openmp/runtime/src/kmp_atomic.h.
  */
@@ -17,7 +17,7 @@ typedef float complex c4;
 typedef double complex c8;
 typedef long double complex c10;
 
-/* What an operator makes of what is there, `a`, and the operand, `b`. */
+/* What an operator makes of `a`, the value in memory, and `b`, the operand. */
 #define ADD(a, b) ((a) + (b))
 #define SUB(a, b) ((a) - (b))
 #define MUL(a, b) ((a) * (b))
@@ -32,7 +32,7 @@ typedef long double complex c10;
 #define ORL(a, b) ((a) || (b))
 #define MIN(a, b) ((b) < (a) ? (b) : (a))
 #define MAX(a, b) ((a) < (b) ? (b) : (a))
-/* The other way round. */
+/* The operators with their operands exchanged. */
 #define SUB_REV(a, b) ((b) - (a))
 #define DIV_REV(a, b) ((b) / (a))
 #define SHL_REV(a, b) ((b) << (a))
@@ -49,7 +49,7 @@ typedef long double complex c10;
         memcpy(&new, &after, sizeof(T));                                                                               \
     } while (!__atomic_compare_exchange_n((I *)(place), &old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 
-/* The same under the lock. */
+/* Sets `before` and `after` around one operation under the lock. */
 #define LOCKED(T, I, place, OP, operand)                                                                               \
     T before, after;                                                                                                   \
     atoll_atomic_begin();                                                                                              \
@@ -67,14 +67,14 @@ typedef long double complex c10;
         HOW(T, I, place, OP, operand);                                                                                 \
         (void)before, (void)after;                                                                                     \
     }
-/* `flag` asks for the value after. */
+/* A function that returns the value before, or after if `flag` is set. */
 #define CAPTURE(name, HOW, T, I, R, OP)                                                                                \
     T NAME(name)(HERE, T * place, R operand, int flag) {                                                               \
         (void)location, (void)thread;                                                                                  \
         HOW(T, I, place, OP, operand);                                                                                 \
         return flag ? after : before;                                                                                  \
     }
-/* Two floats in one register would be another type than the callers': the result goes to a place. */
+/* Two floats in one register would be another type than the callers', so the result is stored to a place. */
 #define CAPTURE_TO(name, HOW, T, I, R, OP)                                                                             \
     void NAME(name)(HERE, T * place, R operand, T * out, int flag) {                                                   \
         (void)location, (void)thread;                                                                                  \
@@ -113,7 +113,7 @@ typedef long double complex c10;
         *out = before;                                                                                                 \
     }
 
-/* All of a type of signed integers, and what differs for unsigned ones. */
+/* All functions for a type of signed integers, and those that differ for unsigned ones. */
 #define INTEGER(name, T, U)                                                                                            \
     BOTH(name##_add, EXCHANGED, T, U, ADD)                                                                             \
     BOTH(name##_sub, EXCHANGED, T, U, SUB)                                                                             \
@@ -199,7 +199,7 @@ MIXED(cmplx4_sub_cmplx8, SUB)
 MIXED(cmplx4_mul_cmplx8, MUL)
 MIXED(cmplx4_div_cmplx8, DIV)
 
-/* Operators of the program's: called with where the result goes, what was there, and the operand. */
+/* An operator of the program's: called with the address of the result, the old value and the operand. */
 typedef void (*combine)(void *, void *, void *);
 #define COMBINED(I, bytes)                                                                                             \
     void NAME(bytes)(HERE, I * place, void *operand, combine function) {                                               \
@@ -225,7 +225,8 @@ COMBINED_LOCKED(16)
 COMBINED_LOCKED(20)
 COMBINED_LOCKED(32)
 
-/* Compare and swap: whether it was so, or what was there; where asked for, what is there then. */
+/* Compare and swap: `bool` returns whether it swapped, `val` the old value; `_cpt` also stores the value that is there
+ * afterwards. */
 #define COMPARE(T, bytes)                                                                                              \
     bool NAME(bool_##bytes##_cas)(HERE, T * place, T expected, T desired) {                                            \
         (void)location, (void)thread;                                                                                  \

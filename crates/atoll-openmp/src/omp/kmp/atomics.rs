@@ -1,7 +1,7 @@
-//! Atomic operations as calls, for types and operators that a compiler has no instruction for: `atomics.c` has them.
+//! Atomic operations as calls, for types and operators that have no machine instruction; the code is in `atomics.c`.
 //!
-//! C knows how long doubles and complex numbers are passed; here its functions get the names that programs ask for. Those that need a
-//! lock take the one of gcc's `GOMP_atomic_start`.
+//! C knows how long doubles and complex numbers are passed; the functions get the names that programs ask for here. Those that
+//! need a lock take the one of gcc's `GOMP_atomic_start`.
 
 use super::super::critical::{GOMP_atomic_end, GOMP_atomic_start};
 
@@ -15,19 +15,19 @@ extern "C" fn __kmpc_atomic_end() {
     GOMP_atomic_end();
 }
 
-/// For `atomics.c`.
+/// Takes the lock; called by `atomics.c`.
 #[unsafe(no_mangle)]
 extern "C" fn atoll_atomic_begin() {
     GOMP_atomic_start();
 }
 
-/// For `atomics.c`.
+/// Frees the lock; called by `atomics.c`.
 #[unsafe(no_mangle)]
 extern "C" fn atoll_atomic_end() {
     GOMP_atomic_end();
 }
 
-/// Exported names whose code is in `atomics.c`, behind `atoll`: a jump leaves all arguments where they are.
+/// Exports names whose code is in `atomics.c` with `atoll` in front: a jump leaves all arguments where they are.
 macro_rules! in_c {
     ($($name:ident)*) => {$(
         #[unsafe(naked)]

@@ -11,11 +11,11 @@ use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-/// A task's outlined function: gets the thread's number and the block.
+/// A task's outlined function, which gets the thread's number and the block.
 pub(super) type Routine = extern "C" fn(i32, *mut Block) -> i32;
 
-/// `kmp_task_t`; the task's own variables follow, then the addresses of shared ones. What comes behind the first three words is there
-/// only where the task's flags ask for it: the compiler says how long the block is.
+/// `kmp_task_t`; the task's own variables follow, then the addresses of shared ones. The words behind the first three exist
+/// only where the task's flags ask for them: the compiler says how long the block is.
 #[repr(C)]
 pub(super) struct Block {
     shareds: *mut u8,
@@ -25,12 +25,12 @@ pub(super) struct Block {
     priority: i32,
 }
 
-/// What lies before each block.
+/// The header in front of each block.
 #[repr(C, align(16))]
 struct Header {
     task: *const Task,
     routine: Option<Routine>,
-    /// Bytes of the block, with all that follows, and of the shared variables' addresses.
+    /// The bytes of the block with all that follows it, and of the shared variables' addresses.
     bytes: usize,
     shareds: usize,
     flags: u32,
@@ -54,12 +54,12 @@ impl Block {
         unsafe { &*Block::header(block).task }
     }
 
-    /// Bytes of the block and of what follows.
+    /// The bytes of the block with what follows it.
     pub(super) fn bytes(block: *mut Block) -> usize {
         Block::header(block).bytes
     }
 
-    /// The task gets its priority from the block, where the program put it since the task was made.
+    /// Takes over the task's priority, which the program has put in the block since the task was made.
     pub(super) fn settle(block: *mut Block) {
         if Block::header(block).flags & PRIORITY != 0 {
             // SAFETY: the program has filled the block.
@@ -68,7 +68,7 @@ impl Block {
         }
     }
 
-    /// Makes a child of the current task, with its block to be filled by the program.
+    /// Makes a child of the current task, whose block the program has yet to fill.
     pub(super) fn make(
         thread: &Thread,
         flags: u32,
@@ -79,7 +79,7 @@ impl Block {
         let own = bytes.max(offset_of!(Block, destructors)).next_multiple_of(8);
         let parent = thread.task();
         let all = own + shareds;
-        // SAFETY: just made; lives until it completes.
+        // SAFETY: the task was just made, and lives until it completes.
         let task = unsafe { &*Task::explicit(parent, size_of::<Header>() + all, align_of::<Header>()) };
         let header = task.data.get().cast::<Header>();
         let block = header.wrapping_add(1).cast::<Block>();
@@ -108,12 +108,12 @@ impl Block {
         block
     }
 
-    /// A task like this one, with what its block holds.
+    /// Makes a copy of a task, with the content of its block.
     pub(super) fn copy(thread: &Thread, block: *mut Block) -> *mut Block {
         let header = Block::header(block);
         let new =
             Block::make(thread, header.flags, header.bytes - header.shareds, header.shareds, header.routine);
-        // SAFETY: both blocks have so many bytes; the addresses of shared variables lie at the same place in both.
+        // SAFETY: both blocks have that many bytes; the addresses of shared variables lie at the same place in both.
         unsafe {
             let shareds = (*new).shareds;
             ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), header.bytes);
@@ -124,7 +124,7 @@ impl Block {
     }
 }
 
-/// A task's body, or its next part.
+/// Executes a task's body, or its next part.
 extern "C" fn run(place: *mut u8) {
     let block = place.cast::<Block>();
     // SAFETY: the program has filled the block, before it sent the task off.
@@ -133,7 +133,7 @@ extern "C" fn run(place: *mut u8) {
     }
 }
 
-/// The task's variables are to be destroyed.
+/// Destroys the task's variables.
 extern "C" fn destroy(place: *mut u8) {
     let block = place.cast::<Block>();
     // SAFETY: as above.
@@ -142,12 +142,12 @@ extern "C" fn destroy(place: *mut u8) {
     }
 }
 
-/// Is the task one that waits for an event when its body is over?
+/// Whether the task waits for an event when its body is over.
 pub(super) fn is_detachable(task: &Task) -> bool {
     task.detach.load(Ordering::Relaxed) & DETACHABLE != 0
 }
 
-/// The task of a block is not wanted any more.
+/// Discards the task of a block.
 pub(super) fn forget(thread: &Thread, block: *mut Block) {
     tasks::drop_unbegun(thread.team(), Block::task(block));
 }

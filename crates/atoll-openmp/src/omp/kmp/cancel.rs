@@ -1,11 +1,11 @@
 //! Cancellation, and the points where threads look for it.
 //!
-//! The runtime's `cancel` does it; only the numbers of the constructs differ.
+//! The runtime's `cancel` implements them; only the numbers of the constructs differ.
 
 use super::super::cancel::{GOMP_cancel, GOMP_cancellation_point};
 use super::kinds::Location;
 
-/// A construct's number there, from the one in LLVM's ABI: a region, a loop, sections, a task group.
+/// The runtime's number of a construct, from the one in LLVM's ABI: a region, a loop, sections, a task group.
 fn construct(kind: i32) -> i32 {
     match kind {
         1..=4 => 1 << (kind - 1),

@@ -15,23 +15,23 @@ pub(super) struct Dependence {
 const IN: u8 = 1;
 const TOGETHER: u8 = 8;
 const ALL: u8 = 0x80;
-/// The other way to name all memory: by address.
+/// The address that stands for all memory, besides the flag.
 const EVERYWHERE: usize = usize::MAX;
 
-/// What the lists say together; none where they are empty.
+/// The dependences of all lists together; `None` where the lists are empty.
 pub(super) fn wanted(lists: [(i32, *const Dependence); 2]) -> Option<Wanted> {
     let mut wanted = Wanted::default();
     for (count, list) in lists {
         for index in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the program gives as many as it says.
+            // SAFETY: the program passes as many as it says.
             let Dependence { address, kind, .. } = unsafe { &*list.add(index) };
             match kind & !(TOGETHER | IN) {
                 _ if kind & ALL != 0 || *address == EVERYWHERE => wanted.all = true,
-                // Of an iterator without values, or a depend object that has none.
+                // Comes from an iterator without values, or from a depend object without dependences.
                 0 if *kind == 0 => {}
                 0 if kind & TOGETHER != 0 => wanted.list.push((*address, Access::Together)),
                 0 => wanted.list.push((*address, Access::Read)),
-                // `mutexinoutset` is ordered like `inout`, which it may be.
+                // `mutexinoutset` is ordered like `inout`, which the specification allows.
                 _ => wanted.list.push((*address, Access::Write)),
             }
         }

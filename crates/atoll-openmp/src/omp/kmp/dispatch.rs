@@ -1,6 +1,8 @@
-//! Loops whose chunks are dealt out while they run: dynamic, guided, ordered ones, and those whose schedule the run decides.
+//! Loops whose chunks are dealt out while they run: dynamic, guided and ordered loops, and those whose schedule is chosen at
+//! run time.
 //!
-//! `loops` deals them; each thread learns the bounds of its next chunk here, the last one included.
+//! `loops` deals the chunks; each thread learns the bounds of its next chunk here, of which the upper one is the last
+//! iteration.
 
 use super::super::loop_calls::{self, NOTHING};
 use super::super::loops::{self, Plan};
@@ -10,17 +12,18 @@ use super::super::workshare;
 use super::kinds::{self, DISTRIBUTE, Location};
 use super::static_loops::{self, Places};
 
-/// The calling member meets a loop of `count` iterations from `start` by `step`.
+/// Makes the calling member meet a loop of `count` iterations from `start` by `step`.
 pub(super) fn meet(kind: i32, chunk: i64, start: u64, step: i64, count: u64) {
     let (kind, ordered) = kinds::plain(kind);
     let (schedule, chunk) = kinds::schedule(kind, chunk, count);
     let thread = me();
     loop_calls::meet(thread, Plan::counted(start, step, count, schedule, chunk), NOTHING, &[]);
-    // Over several nodes no loop with an ordered region runs; one that has the clause alone needs no turns.
+    // No loop with an ordered region runs over several nodes; a loop that only has the clause needs no turns.
     thread.update(|state| state.kmp.ordered = ordered && !thread.team().spans());
 }
 
-/// The calling member's next chunk: its first and last iteration's numbers, the step, and whether it is the loop's last one.
+/// Takes the calling member's next chunk: the values of its first and last iteration, the step, and whether it is the loop's
+/// last chunk.
 #[inline]
 fn next() -> Option<(u64, u64, u64, bool)> {
     let thread = me();
@@ -65,7 +68,7 @@ macro_rules! calls {
             meet(kind, i64::from(chunk), i128::from(lower) as u64, step, count);
         }
 
-        /// The same of the team's part of a loop that the league's teams share.
+        /// Starts the team's part of a loop that the league's teams share.
         #[unsafe(no_mangle)]
         extern "C" fn $dist(
             location: *const Location,
@@ -112,7 +115,7 @@ macro_rules! calls {
             1
         }
 
-        /// An iteration of an ordered loop is through: its chunk's turn goes on with the next one that is asked for.
+        /// Ends an iteration of an ordered loop; the turn is passed on when the next chunk is asked for.
         #[unsafe(no_mangle)]
         extern "C" fn $fini(_: *const Location, _: i32) {}
     )*};

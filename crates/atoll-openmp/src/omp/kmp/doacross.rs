@@ -1,6 +1,6 @@
-//! Loops whose iterations wait for earlier ones: a bit for each iteration of the nest that is posted.
+//! Loops whose iterations wait for earlier ones: each iteration of the nest has a bit that is set once it is posted.
 //!
-//! They are told apart from how the loop is dealt out (`static_loops`, `dispatch`), which the compiler asks for besides.
+//! How such a loop is dealt out is no matter here: the compiler asks `static_loops` or `dispatch` for that.
 
 use super::super::team::{Team, Thread, me};
 use super::super::workshare;
@@ -8,7 +8,7 @@ use super::kinds::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// `kmp_dim`: one loop of the nest, its last iteration included.
+/// `kmp_dim`: one loop of the nest; the upper bound is its last iteration's value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Dimension {
@@ -23,7 +23,7 @@ impl Dimension {
         if from > to { 0 } else { to.wrapping_sub(from) as u64 / self.step.unsigned_abs().max(1) + 1 }
     }
 
-    /// The number of the iteration with this value; none outside of the loop.
+    /// The number of the iteration with this value; `None` outside the loop.
     fn number(&self, value: i64) -> Option<u64> {
         let (from, to) = if self.step > 0 { (self.first, value) } else { (value, self.first) };
         let inside = if self.step > 0 { value <= self.last } else { value >= self.last };
@@ -31,11 +31,11 @@ impl Dimension {
     }
 }
 
-/// A nest in execution.
+/// A nest of loops that is being executed.
 pub(crate) struct Nest {
     dimensions: Vec<Dimension>,
     posted: Box<[AtomicU64]>,
-    /// Members that are through.
+    /// The number of members that have left the nest.
     left: AtomicU32,
 }
 
@@ -46,7 +46,7 @@ impl Nest {
         Box::into_raw(Box::new(Nest { dimensions: dimensions.to_vec(), posted, left: AtomicU32::new(0) }))
     }
 
-    /// The word and the bit of the iteration with these values; none where there is no such iteration.
+    /// The word and the bit of the iteration with these values; `None` where there is no such iteration.
     fn locate(&self, values: *const i64) -> Option<(&AtomicU64, u64)> {
         let mut number = 0u64;
         for (index, dimension) in self.dimensions.iter().enumerate() {
@@ -58,7 +58,7 @@ impl Nest {
     }
 }
 
-/// The nest that the thread is in; none in a team of one, whose iterations come in order anyway.
+/// The nest that the thread is in; `None` in a team of one, whose iterations come in order anyway.
 fn current(thread: &Thread) -> Option<&'static Nest> {
     // SAFETY: a nest lives until all members have left it.
     unsafe { thread.state.get().kmp.nest.as_ref() }
@@ -78,7 +78,7 @@ extern "C" fn __kmpc_doacross_init(_: *const Location, _: i32, count: i32, dimen
     if team.size.get() == 1 {
         return;
     }
-    // SAFETY: the program gives as many as it says.
+    // SAFETY: the program passes as many dimensions as it says.
     let dimensions = unsafe { std::slice::from_raw_parts(dimensions, usize::try_from(count).unwrap_or(0)) };
     let fill = |share: &workshare::WorkShare| {
         share.reserve(size_of::<usize>());
@@ -86,11 +86,11 @@ extern "C" fn __kmpc_doacross_init(_: *const Location, _: i32, count: i32, dimen
         unsafe { share.memory().cast::<*const Nest>().write(Nest::new(dimensions)) };
     };
     let spill = |share: &workshare::WorkShare| {
-        // SAFETY: `fill` put it there, and nobody else has it.
+        // SAFETY: `fill` put the nest there, and nobody else has it.
         drop(unsafe { Box::from_raw(share.memory().cast::<*mut Nest>().read()) });
     };
     let (share, _) = workshare::meet(thread, team, fill, spill);
-    // SAFETY: `fill` of whoever came first put it there; the share stays while this member is at it.
+    // SAFETY: the member that came first put the nest there in `fill`; the share stays while this member is at it.
     let nest = unsafe { share.memory().cast::<*const Nest>().read() };
     thread.update(|state| state.kmp.nest = nest);
 }

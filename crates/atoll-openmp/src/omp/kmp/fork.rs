@@ -1,6 +1,6 @@
-//! Parallel regions, and what is said before one of its size and places.
+//! Parallel regions, and the calls before a region that set its size and places.
 //!
-//! `calls` has the program's arguments; `parallel` opens and closes the region.
+//! `calls` passes on the program's arguments; `parallel` opens and closes the region.
 
 use super::super::parallel;
 use super::super::team::{Body, me};
@@ -18,7 +18,7 @@ framed! {
     __kmpc_fork_call fork;
 }
 
-/// Opens a region of the calling thread alone, in whose body the program goes on itself, or which this library calls.
+/// Opens a region of the calling thread alone; the caller, the program or this library, executes its body.
 fn open_alone(call_site: usize) {
     let thread = me();
     thread.kmp.pushed.take();
@@ -66,7 +66,7 @@ extern "C" fn begin_alone(_: *const Location, _: i32, call_site: usize) {
     open_alone(call_site);
 }
 
-/// `void __kmpc_serialized_parallel(location, thread)`: passes on where it was called from.
+/// `void __kmpc_serialized_parallel(location, thread)`: passes its return address on.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_serialized_parallel() {
@@ -91,7 +91,7 @@ extern "C" fn __kmpc_push_num_threads_strict(
     _severity: i32,
     _message: *const u8,
 ) {
-    // Teams have as many threads as they ask for, unless a limit of the user's says less.
+    // Teams have as many threads as they ask for, unless a limit of the user's is lower.
     __kmpc_push_num_threads(location, thread, threads);
 }
 
@@ -128,7 +128,7 @@ extern "C" fn __kmpc_in_parallel(_: *const Location) -> i32 {
     i32::from(me().team().active_level.get() > 0)
 }
 
-/// Every region may fork.
+/// Returns 1: every region may fork.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_ok_to_fork(_: *const Location) -> i32 {
     1

@@ -1,4 +1,4 @@
-//! What this layer keeps of each thread, beside what the runtime keeps.
+//! The state that this layer keeps for each thread, beside the runtime's own.
 //!
 //! `team` holds both structures: [`Present`] changes with the region that a thread is in, [`Kept`] stays.
 
@@ -7,23 +7,23 @@ use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Of the constructs that a thread is in.
+/// The state of the constructs that a thread is in.
 #[derive(Clone, Copy)]
 pub(crate) struct Present {
-    /// The loop that is dealt out takes turns.
+    /// Whether ordered regions of the loop that is dealt out take turns.
     pub(super) ordered: bool,
-    /// How the reduction goes that has begun.
+    /// The kind of the reduction that has begun.
     pub(super) reducing: Reducing,
     /// The nest of loops whose iterations wait for each other, or null.
     pub(super) nest: *const Nest,
 }
 
-/// How a reduction goes.
+/// The way in which a reduction combines the threads' results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reducing {
-    /// By nobody else, or by atomic operations.
+    /// By this thread alone, or by atomic operations.
     Freely,
-    /// By one thread after the other.
+    /// By one thread after the other, under a lock.
     InTurn,
 }
 
@@ -32,7 +32,7 @@ impl Present {
         Present { ordered: false, reducing: Reducing::Freely, nest: std::ptr::null() };
 }
 
-/// What the next region, or the next league of teams, is to have: 0 where nobody said.
+/// The settings of the program for the next region, or the next league of teams; 0 where it set nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Pushed {
     pub(super) threads: u32,
@@ -43,17 +43,17 @@ pub(super) struct Pushed {
 
 static THREADS: AtomicI32 = AtomicI32::new(0);
 
-/// Threads that there have been.
+/// The number of threads that ever existed.
 pub(super) fn threads() -> i32 {
     THREADS.load(Ordering::Relaxed)
 }
 
-/// Of a thread.
+/// The state of a thread that stays from region to region.
 pub(crate) struct Kept {
-    /// The thread's number among all of this process tree: `__kmpc_global_thread_num`.
+    /// The thread's number among all threads of the program: `__kmpc_global_thread_num`.
     number: i32,
     pub(super) pushed: Cell<Pushed>,
-    /// Its copies of variables, by the addresses of the originals; only its own thread uses them.
+    /// The thread's copies of variables, by the addresses of the originals; only the thread itself uses them.
     pub(super) copies: UnsafeCell<BTreeMap<usize, usize>>,
 }
 
@@ -68,7 +68,7 @@ impl Kept {
         self.number
     }
 
-    /// Changes what the next region is to have.
+    /// Changes the settings for the next region.
     pub(super) fn push(&self, change: impl FnOnce(&mut Pushed)) {
         let mut pushed = self.pushed.get();
         change(&mut pushed);

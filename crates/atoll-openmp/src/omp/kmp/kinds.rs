@@ -1,4 +1,4 @@
-//! The numbers of LLVM's ABI: kinds of schedules, and what a source location tells.
+//! The numbers of LLVM's ABI: kinds of schedules, and the flags of a source location.
 //!
 //! `static_loops`, `dispatch` and `reduce` read them.
 //!
@@ -7,29 +7,29 @@
 use super::super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_GUIDED_EVEN, SCHED_MONOTONIC, SCHED_STATIC};
 use super::super::team::me;
 
-/// `ident_t`: where in the source a construct is.
+/// `ident_t`: a construct's place in the source, and flags of the compiler's.
 #[repr(C)]
 pub(super) struct Location {
     reserved: i32,
     flags: i32,
 }
 
-/// The compiler made a way to reduce by atomic operations, too.
+/// The flag that the compiler also made code to reduce by atomic operations.
 const ATOMIC_REDUCE: i32 = 0x10;
 
 impl Location {
-    /// May the construct here reduce by atomic operations?
+    /// Whether the construct at this location may reduce by atomic operations.
     pub(super) fn may_reduce_atomically(location: *const Location) -> bool {
         // SAFETY: null, or the program's description of a place, which is constant.
         unsafe { location.as_ref() }.is_some_and(|location| location.flags & ATOMIC_REDUCE != 0)
     }
 }
 
-/// Modifiers, which change nothing here: chunks are dealt in order to each thread.
+/// The bits of schedule modifiers, which change nothing here: each thread gets its chunks in order anyway.
 const MODIFIERS: i32 = 3 << 29;
-/// Between a kind and the same one whose chunks are never joined.
+/// The difference between a kind and the same kind whose chunks are never joined.
 const UNJOINED: i32 = 160 - 32;
-/// Between a kind and the same one of an ordered loop.
+/// The difference between a kind and the same kind for an ordered loop.
 const ORDERED: i32 = 64 - 32;
 
 pub(super) const STATIC_CHUNKED: i32 = 33;
@@ -40,11 +40,11 @@ const TRAPEZOIDAL: i32 = 39;
 const GUIDED_ITERATIVE: i32 = 42;
 const GUIDED_ANALYTICAL: i32 = 43;
 const STATIC_STEAL: i32 = 44;
-/// Blocks whose size is a multiple of the chunk.
+/// The kind with blocks whose size is a multiple of the chunk.
 pub(super) const STATIC_ROUNDED: i32 = 45;
 const GUIDED_SIMD: i32 = 46;
 const RUNTIME_SIMD: i32 = 47;
-/// The schedules of `distribute`.
+/// The schedule kinds of `distribute`.
 pub(super) const DISTRIBUTE_CHUNKED: i32 = 91;
 pub(super) const DISTRIBUTE: i32 = 92;
 
@@ -55,7 +55,7 @@ pub(super) fn plain(kind: i32) -> (i32, bool) {
     if (65..91).contains(&kind) { (kind - ORDERED, true) } else { (kind, false) }
 }
 
-/// What a dispatched loop's kind and chunk mean for a loop of so many iterations, in the runtime's own terms: schedule and chunk.
+/// The runtime's schedule and chunk for the kind and chunk of a dispatched loop of `count` iterations.
 pub(super) fn schedule(kind: i32, chunk: i64, count: u64) -> (u32, u64) {
     let at_least_one = chunk.max(1) as u64;
     match kind {
@@ -64,7 +64,7 @@ pub(super) fn schedule(kind: i32, chunk: i64, count: u64) -> (u32, u64) {
         GUIDED_CHUNKED | GUIDED_ITERATIVE | GUIDED_ANALYTICAL => (SCHED_GUIDED, at_least_one),
         GUIDED_SIMD => (SCHED_GUIDED_EVEN, at_least_one),
         STATIC_ROUNDED => rounded(at_least_one, count),
-        // The chunk tells how many iterations are done at once: what the run decides is in such units.
+        // The chunk is the number of iterations done at once, and the schedule that the run chooses counts in such units.
         RUNTIME_SIMD => {
             let (schedule, units) = schedule(RUNTIME, 0, count);
             match schedule {
@@ -78,12 +78,12 @@ pub(super) fn schedule(kind: i32, chunk: i64, count: u64) -> (u32, u64) {
             let icv = me().icv();
             (icv.schedule & !SCHED_MONOTONIC, icv.chunk.max(0) as u64)
         }
-        // One block for each.
+        // One block for each thread.
         _ => (SCHED_STATIC, 0),
     }
 }
 
-/// One chunk for each thread, of a multiple of `unit` iterations.
+/// The schedule and chunk that give one chunk, a multiple of `unit` iterations, to each thread.
 fn rounded(unit: u64, count: u64) -> (u32, u64) {
     let threads = u64::from(me().team().threads());
     (SCHED_STATIC, count.div_ceil(threads).next_multiple_of(unit).max(unit))

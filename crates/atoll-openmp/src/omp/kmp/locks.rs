@@ -1,6 +1,6 @@
 //! The compiler's names for locks, and locks with hints, which change nothing.
 //!
-//! `locks` of the runtime has them all; `omp_init_lock` and its family are defined there.
+//! The functions stand on the runtime's `locks`, which also defines `omp_init_lock` and its family.
 
 use super::super::locks::*;
 use super::kinds::Location;

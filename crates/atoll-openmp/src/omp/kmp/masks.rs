@@ -1,6 +1,6 @@
 //! Intel's affinity masks: sets of CPUs on which a thread may run.
 //!
-//! The program has a mask's address; the runtime's own binding to places is `places`'.
+//! The program holds a mask's address. The runtime's own binding to places is separate, in `places`.
 
 use std::mem::size_of;
 
@@ -11,7 +11,7 @@ const MOST: i32 = 8 * size_of::<Mask>() as i32;
 
 #[unsafe(no_mangle)]
 extern "C" fn kmp_get_affinity_max_proc() -> i32 {
-    // SAFETY: no preconditions.
+    // SAFETY: the call has no preconditions.
     let there = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     i32::try_from(there).unwrap_or(1).clamp(1, MOST)
 }
@@ -31,7 +31,7 @@ extern "C" fn kmp_destroy_affinity_mask(place: *mut *mut Mask) {
     }
 }
 
-/// Calls `change` with a CPU of a mask; -1 where there is none such, -2 without a mask.
+/// Calls `change` with a CPU of a mask; returns -1 if there is no such CPU, or no mask.
 fn with(cpu: i32, place: *const *mut Mask, change: impl FnOnce(usize, &mut Mask) -> i32) -> i32 {
     // SAFETY: the program's variable, null or a mask from the function above.
     let Some(mask) = (unsafe { (*place).as_mut() }) else { return -1 };
@@ -41,7 +41,7 @@ fn with(cpu: i32, place: *const *mut Mask, change: impl FnOnce(usize, &mut Mask)
 #[unsafe(no_mangle)]
 extern "C" fn kmp_set_affinity_mask_proc(cpu: i32, place: *const *mut Mask) -> i32 {
     with(cpu, place, |cpu, mask| {
-        // SAFETY: within the set.
+        // SAFETY: the CPU's number is within the set.
         unsafe { libc::CPU_SET(cpu, mask) };
         0
     })
@@ -50,7 +50,7 @@ extern "C" fn kmp_set_affinity_mask_proc(cpu: i32, place: *const *mut Mask) -> i
 #[unsafe(no_mangle)]
 extern "C" fn kmp_unset_affinity_mask_proc(cpu: i32, place: *const *mut Mask) -> i32 {
     with(cpu, place, |cpu, mask| {
-        // SAFETY: within the set.
+        // SAFETY: the CPU's number is within the set.
         unsafe { libc::CPU_CLR(cpu, mask) };
         0
     })
@@ -58,7 +58,7 @@ extern "C" fn kmp_unset_affinity_mask_proc(cpu: i32, place: *const *mut Mask) ->
 
 #[unsafe(no_mangle)]
 extern "C" fn kmp_get_affinity_mask_proc(cpu: i32, place: *const *mut Mask) -> i32 {
-    // SAFETY: within the set.
+    // SAFETY: the CPU's number is within the set.
     with(cpu, place, |cpu, mask| i32::from(unsafe { libc::CPU_ISSET(cpu, mask) }))
 }
 

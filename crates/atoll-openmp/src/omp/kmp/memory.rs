@@ -1,6 +1,6 @@
-//! Allocation by the compiler's names and by Intel's, and the predefined allocators as variables.
+//! Memory allocation under the compiler's and Intel's names, and the predefined allocators as variables.
 //!
-//! `alloc` has the allocators; Intel's functions are the program's `malloc`.
+//! `alloc` implements the allocators; Intel's functions call the program's `malloc`.
 
 use super::super::alloc::*;
 use libc::c_void;
@@ -63,7 +63,7 @@ macro_rules! handles {
     )*};
 }
 
-// Fortran, and C before `omp.h` had them as numbers, takes these from the library.
+// Fortran programs take these variables from the library, and so did C programs before `omp.h` defined them as numbers.
 mod handles {
     handles! {
         omp_null_allocator 0;

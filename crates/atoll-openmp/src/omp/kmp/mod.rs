@@ -1,7 +1,7 @@
 //! LLVM's ABI: what programs of clang, flang, icx and ifx call instead of libomp once this library is preloaded.
 //!
-//! A thin layer: teams, loops, tasks, barriers and locks are those of the files above, which gcc's programs use, too. Each family of
-//! entry points has a file. Thread numbers that callers pass are not used: who calls is known.
+//! A thin layer: teams, loops, tasks, barriers and locks are those of the parent module, which gcc's programs use, too. Each
+//! family of entry points has a file. The thread numbers that callers pass are ignored: the runtime knows its calling thread.
 
 mod atomics;
 mod block;
@@ -34,17 +34,17 @@ use crate::state;
 pub(crate) use kept::{Kept, Present};
 pub(crate) use task_reductions::{Reductions, finish as finish_reductions};
 
-/// Is the program one of LLVM's alone? Where gcc's runtime is loaded besides, its defaults hold.
+/// Whether the program uses LLVM's runtime only. If it also loads gcc's, the defaults of gcc's runtime hold.
 pub(crate) fn is_alone() -> bool {
     let objects = objects::loaded();
     let with = |llvm: bool| objects.iter().any(|object| object.is_openmp() && object.is_llvm() == llvm);
     with(true) && !with(false)
 }
 
-/// Settings of LLVM's runtime, and Intel's, that say how threads wait and where they run.
+/// Settings of LLVM's and Intel's runtimes that say how threads wait and where they run, and have no effect here.
 const IGNORED: [&str; 5] = ["KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET", "KMP_LIBRARY", "KMP_SETTINGS"];
 
-/// Tells the user of a managed program of LLVM's which settings have no effect.
+/// Tells the user which settings have no effect, if the program is managed and LLVM's.
 pub(crate) fn say_ignored() {
     if state::pager().is_none()
         || !objects::loaded().iter().any(|object| object.is_openmp() && object.is_llvm())

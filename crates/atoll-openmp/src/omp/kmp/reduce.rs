@@ -1,6 +1,7 @@
-//! Reductions over a team: what the compiler's code is to do with the thread's own result.
+//! Reductions over a team: tells the compiler's code how to combine each thread's result.
 //!
-//! One of two ways: thread after thread (`sync`'s critical regions), or, where the compiler made such code, by atomic operations.
+//! There are two ways: one thread after the other (`sync`'s critical regions), or, where the compiler made such code, by atomic
+//! operations.
 
 use super::super::barrier;
 use super::super::team::me;
@@ -8,12 +9,12 @@ use super::kept::Reducing;
 use super::kinds::Location;
 use super::sync;
 
-/// Add it as if nobody else did, and call the construct's end.
+/// The answer: combine as if no other thread did, and call the construct's end.
 const ALONE: i32 = 1;
-/// Add it by atomic operations.
+/// The answer: combine by atomic operations.
 const ATOMICALLY: i32 = 2;
 
-/// How the calling thread goes on.
+/// Begins a reduction; returns how the calling thread has to combine its result.
 fn begin(location: *const Location, lock: *mut i32) -> i32 {
     let thread = me();
     let team = thread.team();
@@ -22,7 +23,7 @@ fn begin(location: *const Location, lock: *mut i32) -> i32 {
         in_turn(Reducing::Freely);
         return ALONE;
     }
-    // Other nodes' atomic operations are as dear as a lock, and take one after the other besides.
+    // Between nodes atomic operations cost as much as a lock, and are done one after the other all the same.
     if !team.spans() && Location::may_reduce_atomically(location) {
         in_turn(Reducing::Freely);
         return ATOMICALLY;
@@ -76,7 +77,7 @@ extern "C" fn end_together(_: *const Location, _: i32, lock: *mut i32, site: usi
     barrier::meet_from(site);
 }
 
-/// `void __kmpc_end_reduce(location, thread, lock)`: passes on where it returns to, behind the construct's barrier.
+/// `void __kmpc_end_reduce(location, thread, lock)`: passes its return address on, which follows the construct's barrier.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_end_reduce() {

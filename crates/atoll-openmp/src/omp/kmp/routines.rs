@@ -1,6 +1,6 @@
-//! Intel's and LLVM's own functions beside OpenMP's: `kmp_*`, and `ompc_*` and `kmpc_*`, which are other names for the same.
+//! Intel's and LLVM's own functions beside OpenMP's: `kmp_*`, and `ompc_*` and `kmpc_*`, which are other names for OpenMP's.
 //!
-//! What they set of how threads wait has no effect: `docs/compatibility.md` says so. `memory` has those that allocate.
+//! Settings of how threads wait have no effect, as `docs/compatibility.md` says. `memory` has the functions that allocate.
 
 use super::super::affinity::{
     omp_capture_affinity, omp_display_affinity, omp_get_affinity_format, omp_set_affinity_format,
@@ -12,7 +12,7 @@ use super::kinds::Location;
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Milliseconds that a thread of LLVM's would wait before it sleeps, where the program has set them.
+/// The milliseconds that a thread of LLVM's runtime would wait before it sleeps, where the program has set them.
 static BLOCKTIME: AtomicI32 = AtomicI32::new(-1);
 
 fn blocktime() -> i32 {
@@ -25,7 +25,7 @@ fn blocktime() -> i32 {
     }
 }
 
-/// How threads of LLVM's would wait: 1 not at all, 2 alone on the machine, 3 among others.
+/// How threads of LLVM's runtime would wait: 1 not at all, 2 as if alone on the machine, 3 as if among others.
 static LIBRARY: AtomicI32 = AtomicI32::new(3);
 
 fn set_stack(bytes: usize) {
@@ -104,7 +104,7 @@ extern "C" fn kmpc_set_defaults(_: *const u8) {}
 #[unsafe(no_mangle)]
 extern "C" fn kmp_set_defaults_(_: *const u8, _length: i32) {}
 
-/// There is no tool.
+/// Returns the answer for "no tool".
 #[unsafe(no_mangle)]
 extern "C" fn omp_control_tool(_command: i32, _modifier: i32, _argument: *mut u8) -> i32 {
     -2
@@ -143,7 +143,7 @@ extern "C" fn __kmpc_pause_resource(kind: i32) -> i32 {
     omp_pause_resource(kind, 0)
 }
 
-/// `#pragma omp error`: 1 warns, 2 ends the program.
+/// `#pragma omp error`: severity 1 warns, 2 ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_error(_: *const Location, severity: i32, text: *const u8) {
     if severity == 2 {
@@ -152,7 +152,7 @@ extern "C" fn __kmpc_error(_: *const Location, severity: i32, text: *const u8) {
     super::super::say(&message("warning", text, usize::MAX));
 }
 
-/// Whether the user wants offloading: 0 never, 1 where it can be, 2 always.
+/// The user's setting for offloading: 0 never, 1 where possible, 2 always.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_get_target_offload() -> i32 {
     me();

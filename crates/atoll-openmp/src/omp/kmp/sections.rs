@@ -1,6 +1,7 @@
 //! Sections that are dealt out one by one.
 //!
-//! A dynamic loop over their numbers (`dispatch`); most compilers make a static loop of sections instead.
+//! The construct is a dynamic loop over the sections' numbers (`dispatch`); most compilers make a static loop of sections
+//! instead.
 
 use super::super::loops;
 use super::super::team::me;
@@ -8,17 +9,17 @@ use super::super::workshare;
 use super::dispatch;
 use super::kinds::Location;
 
-/// The kind of a dynamic loop.
+/// The schedule kind of a dynamic loop.
 const DYNAMIC: i32 = 35;
 
-/// Begins the construct; the number of its sections is told with each question for one.
+/// Begins the construct; the program passes the number of its sections with each call for the next one.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_sections_init(_: *const Location, _: i32) -> i32 {
     dispatch::meet(DYNAMIC, 1, 0, 1, u64::from(u32::MAX));
     i32::from(me().team().size.get() > 1)
 }
 
-/// The section that the calling thread executes next, from 0; `count` where none is left.
+/// The number of the section that the calling thread executes next, from 0; `count` where none is left.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_next_section(_: *const Location, _: i32, count: i32) -> i32 {
     let thread = me();

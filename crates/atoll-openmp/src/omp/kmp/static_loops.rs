@@ -1,44 +1,44 @@
-//! Static loops, in which each thread learns once which iterations it has: with the same division as libomp's.
+//! Static loops, in which each thread learns once which iterations it has; the division is that of libomp.
 //!
-//! Nothing is shared: a thread's number decides. Loops whose chunks are dealt out are `dispatch`'s.
+//! Nothing is shared, since a thread's number decides. Loops whose chunks are dealt out are in `dispatch`.
 
 use super::super::team::me;
 use super::kinds::{self, DISTRIBUTE, DISTRIBUTE_CHUNKED, Location, STATIC_CHUNKED, STATIC_ROUNDED};
 
-/// A loop's bounds, the last one included, as one thread has them, and the distance to its next chunk.
+/// One thread's part of a loop: its bounds, of which the upper one is the last iteration, and the distance to its next chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part<T> {
     lower: T,
     upper: T,
     stride: T,
-    /// Has it the last iteration?
+    /// Whether the part has the loop's last iteration.
     last: bool,
 }
 
-/// One of several that share a loop.
+/// One of the threads or teams that share a loop.
 #[derive(Clone, Copy)]
 struct Sharer {
     id: u64,
     of: u64,
 }
 
-/// Who the calling thread is in its team.
+/// The calling thread among the members of its team.
 fn member() -> Sharer {
     let thread = me();
     Sharer { id: thread.number().into(), of: thread.team().threads().into() }
 }
 
-/// Which team the calling thread's is, in its league.
+/// The calling thread's team among the teams of its league.
 fn team() -> Sharer {
     let (of, id) = me().team().teams.get();
     Sharer { id: id.into(), of: of.max(1).into() }
 }
 
-/// A number that a loop counts with; all arithmetic wraps, as the bounds may be the ends of the type.
+/// The type of a loop variable; all arithmetic wraps, as the bounds may be the ends of the type.
 pub(super) trait Counter: Copy + PartialOrd + Eq {
     /// The distance from `self` up to `end`.
     fn up_to(self, end: Self) -> u64;
-    /// `self` and so often `step`.
+    /// `self` plus `times` times `step`.
     fn plus(self, step: i64, times: u64) -> Self;
     fn of(value: u64) -> Self;
 }
@@ -64,7 +64,7 @@ macro_rules! counters {
 
 counters! { i32 u32 i64 u64 }
 
-/// The iterations of a loop that has some; 0 where they are as many as a word has values.
+/// The number of iterations of a loop that is not empty; 0 stands for 2 to the power of 64.
 #[inline]
 fn count<T: Counter>(lower: T, upper: T, step: i64) -> u64 {
     match step {
@@ -75,13 +75,13 @@ fn count<T: Counter>(lower: T, upper: T, step: i64) -> u64 {
     }
 }
 
-/// Has the loop no iteration?
+/// Whether the loop has no iteration.
 #[inline]
 fn is_empty<T: Counter>(lower: T, upper: T, step: i64) -> bool {
     if step > 0 { upper < lower } else { lower < upper }
 }
 
-/// One block of iterations for each sharer, the first ones one longer.
+/// The schedule of one block for each sharer; the first blocks are one iteration longer where the division leaves a rest.
 #[inline]
 fn block<T: Counter>(lower: T, upper: T, step: i64, who: Sharer) -> Part<T> {
     let all = count(lower, upper, step);
@@ -97,7 +97,7 @@ fn block<T: Counter>(lower: T, upper: T, step: i64, who: Sharer) -> Part<T> {
     Part { lower: from, upper: from.plus(step, length.wrapping_sub(1)), stride, last: who.id + 1 == who.of }
 }
 
-/// Chunks in turn: the first of the sharer's, not cut off at the loop's end.
+/// The schedule of chunks in turn: the sharer's first chunk, not cut off at the loop's end.
 #[inline]
 fn chunks<T: Counter>(lower: T, upper: T, step: i64, chunk: u64, who: Sharer) -> Part<T> {
     let all = count(lower, upper, step);
@@ -110,7 +110,7 @@ fn chunks<T: Counter>(lower: T, upper: T, step: i64, chunk: u64, who: Sharer) ->
     }
 }
 
-/// One block for each sharer whose length is a multiple of `chunk`, a power of two.
+/// The schedule of one block for each sharer, whose length is a multiple of `chunk`, a power of two.
 fn rounded<T: Counter>(lower: T, upper: T, step: i64, chunk: u64, who: Sharer) -> Part<T> {
     let all = count(lower, upper, step);
     let length = all.div_ceil(who.of).next_multiple_of(chunk);
@@ -123,7 +123,7 @@ fn rounded<T: Counter>(lower: T, upper: T, step: i64, chunk: u64, who: Sharer) -
     Part { lower: start, upper: if to == all { upper } else { end }, stride, last: to == all }
 }
 
-/// What the sharer has of a loop with iterations, by the kind of its schedule.
+/// The sharer's part of a loop that is not empty, by the kind of its schedule.
 #[inline]
 fn divide<T: Counter>(kind: i32, lower: T, upper: T, step: i64, chunk: i64, who: Sharer) -> Part<T> {
     let chunk = chunk.max(1) as u64;
@@ -135,7 +135,7 @@ fn divide<T: Counter>(kind: i32, lower: T, upper: T, step: i64, chunk: i64, who:
     }
 }
 
-/// Where the program keeps a loop's bounds.
+/// The program's variables with a loop's bounds.
 #[derive(Clone, Copy)]
 pub(super) struct Places<T> {
     pub(super) last: *mut i32,
@@ -151,7 +151,7 @@ impl<T: Counter> Places<T> {
     }
 
     fn put(self, part: Part<T>) {
-        // SAFETY: the program's variables; it may not ask who has the last iteration.
+        // SAFETY: the program's variables; that of the last iteration may be null.
         unsafe {
             *self.lower = part.lower;
             *self.upper = part.upper;
@@ -167,7 +167,7 @@ impl<T: Counter> Places<T> {
         }
     }
 
-    /// The loop has no iteration: its bounds stay as they are, and say so.
+    /// Says that the thread has no iteration, in a loop without any, whose bounds stay as they are.
     fn put_empty(self, step: i64) {
         self.put_last(false);
         // SAFETY: as above.
@@ -175,7 +175,7 @@ impl<T: Counter> Places<T> {
     }
 }
 
-/// The calling thread's part of a loop, in place of the loop's bounds.
+/// Replaces the loop's bounds by those of the calling thread's part.
 #[inline]
 pub(super) fn init<T: Counter>(kind: i32, places: Places<T>, step: i64, chunk: i64) {
     let (lower, upper) = places.bounds();
@@ -187,7 +187,8 @@ pub(super) fn init<T: Counter>(kind: i32, places: Places<T>, step: i64, chunk: i
     places.put(divide(kind, lower, upper, step, chunk, who));
 }
 
-/// A loop shared by the league's teams, and each team's part by its threads; `team_upper` becomes the end of the team's.
+/// Divides a loop among the league's teams, and each team's part among its threads; `team_upper` becomes the end of the team's
+/// part.
 fn init_both<T: Counter>(kind: i32, places: Places<T>, team_upper: *mut T, step: i64, chunk: i64) {
     let (lower, upper) = places.bounds();
     if is_empty(lower, upper, step) {
@@ -207,7 +208,7 @@ fn init_both<T: Counter>(kind: i32, places: Places<T>, team_upper: *mut T, step:
     places.put(Part { last: part.last && of_team.last, ..part });
 }
 
-/// A chunk for the calling thread's team, cut off at the loop's end.
+/// Replaces the bounds by those of a chunk for the calling thread's team, cut off at the loop's end.
 fn init_team<T: Counter>(places: Places<T>, step: i64, chunk: i64) {
     let (lower, upper) = places.bounds();
     if is_empty(lower, upper, step) {
@@ -279,7 +280,7 @@ calls! {
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_for_static_fini(_: *const Location, _: i32) {}
 
-/// Intel's, of a loop that is shared by teams.
+/// Intel's name for the end of a loop that teams share.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_dist_for_static_fini(_: *const Location, _: i32) {}
 
@@ -288,7 +289,7 @@ mod tests {
     use super::super::kinds::STATIC_ROUNDED;
     use super::*;
 
-    /// The iterations that all sharers together run, as the compiler's code goes through them.
+    /// The iterations that all sharers together execute, in the way the compiler's code goes through them.
     fn run(kind: i32, (lower, upper, step): (i64, i64, i64), chunk: i64, of: u64) -> Vec<i64> {
         let mut seen = Vec::new();
         let mut lasts = 0;

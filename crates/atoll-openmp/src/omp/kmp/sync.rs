@@ -1,6 +1,6 @@
-//! Barriers, the constructs that one thread executes, critical and ordered regions.
+//! Barriers, constructs that one thread executes, and critical and ordered regions.
 //!
-//! `barrier`, `single`, `critical` and `ordered` do it; `reduce` ends with the same barrier.
+//! The functions stand on `barrier`, `single`, `critical` and `ordered`; `reduce` ends with the same barrier.
 
 use super::super::barrier;
 use super::super::hooks;
@@ -11,25 +11,25 @@ use super::super::word_lock::{word_lock, word_unlock};
 use super::kinds::Location;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// A barrier of the calling thread's team, from which it goes on at `site`.
+/// Waits at a barrier of the calling thread's team, from which it goes on at `site`.
 extern "C" fn meet(_: *const Location, _: i32, site: usize) {
     barrier::meet_from(site);
 }
 
-/// `void __kmpc_barrier(location, thread)`: passes on where it returns to.
+/// `void __kmpc_barrier(location, thread)`: passes its return address on.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_barrier() {
     std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym meet)
 }
 
-/// The same where the region may be cancelled; not 0 if it is.
+/// Waits at a barrier of a region that may be cancelled; returns 1 if it is.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_cancel_barrier(_: *const Location, _: i32) -> i32 {
     i32::from(barrier::meet_cancellable(me()))
 }
 
-/// All come; the first thread goes on alone until `__kmpc_end_barrier_master`.
+/// Waits for all members; then the first thread goes on alone until `__kmpc_end_barrier_master`.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_barrier_master(_: *const Location, _: i32) -> i32 {
     let thread = me();
@@ -46,7 +46,7 @@ extern "C" fn __kmpc_end_barrier_master(_: *const Location, _: i32) {
     barrier::meet(me());
 }
 
-/// All come and go on; 1 for the first thread.
+/// Waits for all members, which then all go on; returns 1 to the first thread.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_barrier_master_nowait(_: *const Location, _: i32) -> i32 {
     let thread = me();
@@ -72,7 +72,7 @@ extern "C" fn __kmpc_single(_: *const Location, _: i32) -> i32 {
 
 macro_rules! nothing {
     ($($name:ident)*) => {$(
-        /// The end of a construct that needs none.
+        /// Ends a construct whose end needs no action.
         #[unsafe(no_mangle)]
         extern "C" fn $name(_: *const Location, _: i32) {}
     )*};
@@ -86,8 +86,8 @@ extern "C" fn __kmpc_scope(_: *const Location, _: i32, _: *mut u8) {}
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_end_scope(_: *const Location, _: i32, _: *mut u8) {}
 
-/// Gives the variables of the thread that executed a `single` to the others: each calls `copy` with the places of its own and of
-/// those.
+/// Copies the variables of the thread that executed a `single` to the others: each of these calls `copy` with the addresses of
+/// its own variables and of that thread's.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_copyprivate(
     location: *const Location,
@@ -102,12 +102,12 @@ extern "C" fn __kmpc_copyprivate(
     if executed == 0 {
         copy(data, from);
     }
-    // The variables may be gone once all have them.
+    // The variables may be gone once all members have copied them.
     barrier::meet(me());
 }
 
-/// The place of the variables of the thread that executed a `single`: that thread gives it, the others null. The program has a
-/// barrier behind it.
+/// The address of the variables of the thread that executed a `single`: that thread passes it, the others pass null. The
+/// program has a barrier behind the call.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_copyprivate_light(_: *const Location, _: i32, data: *mut u8) -> *mut u8 {
     let thread = me();
@@ -122,7 +122,7 @@ extern "C" fn __kmpc_copyprivate_light(_: *const Location, _: i32, data: *mut u8
     team.copy_private.load(Ordering::Relaxed)
 }
 
-/// The word of a critical region's name, which is the program's and zero at first.
+/// The word of a critical region's name, which the program provides and which is zero at first.
 fn word<'a>(name: *mut i32) -> &'a AtomicU32 {
     // SAFETY: the program gives a zeroed place of eight such words for each name, which nobody else uses.
     unsafe { AtomicU32::from_ptr(name.cast()) }
@@ -133,7 +133,7 @@ pub(super) fn enter(name: *mut i32) {
     word_lock(word(name));
 }
 
-/// Leaves it.
+/// Leaves the critical region of this name.
 pub(super) fn leave(name: *mut i32) {
     word_unlock(word(name));
 }

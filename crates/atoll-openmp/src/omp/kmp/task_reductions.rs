@@ -1,6 +1,8 @@
-//! Reductions over tasks: each thread's copies, made when it first asks for one, and combined when the group's tasks are complete.
+//! Reductions over tasks: each thread's copies of the variables, made when the thread first asks for one, and combined when the
+//! group's tasks are complete.
 //!
-//! A task group has them; those of a region or a work-sharing construct have a group in each thread, and their copies in common.
+//! A task group has its own copies. In a reduction of a region or a work-sharing construct each thread has a group, and all
+//! groups share the copies.
 
 use super::super::alloc;
 use super::super::task::Group;
@@ -10,7 +12,7 @@ use super::super::workshare;
 use super::kinds::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What the compiler says of one variable, in the older form and in the newer.
+/// The compiler's description of one variable, in the older form and in the newer one below.
 #[repr(C)]
 struct OlderInput {
     shared: usize,
@@ -32,7 +34,7 @@ struct Input {
     flags: u32,
 }
 
-/// How a copy begins.
+/// How a copy is initialised.
 #[derive(Clone, Copy)]
 enum Init {
     Zero,
@@ -40,10 +42,10 @@ enum Init {
     From(extern "C" fn(usize, usize), usize),
 }
 
-/// One variable.
+/// One reduction variable.
 #[derive(Clone, Copy)]
 struct Item {
-    /// Where its result goes, and by what address tasks name it.
+    /// The address of the variable, which receives the result and by which tasks name it.
     shared: usize,
     size: usize,
     init: Init,
@@ -67,17 +69,17 @@ impl From<&Input> for Item {
     }
 }
 
-/// The copies of one variable: one for each thread.
+/// The copies of one variable, one for each thread.
 struct Copies {
     base: usize,
     stride: usize,
     made: Box<[AtomicBool]>,
 }
 
-/// What all threads have in common.
+/// The data that all threads of a reduction share.
 struct Common {
     copies: Vec<Copies>,
-    /// Groups that have these copies, and how many of them are over.
+    /// The number of groups that have these copies, and how many of those are over.
     sharers: u32,
     over: AtomicU32,
 }
@@ -93,7 +95,7 @@ impl Common {
         let copies = items
             .iter()
             .map(|item| {
-                // No two threads' copies on one line.
+                // No two threads' copies share a cache line.
                 let stride = item.size.next_multiple_of(64).max(64);
                 let base = alloc::plain(64, stride * threads as usize, true) as usize;
                 if base == 0 {
@@ -108,11 +110,11 @@ impl Common {
 
 impl Reductions {
     fn common(&self) -> &Common {
-        // SAFETY: lives until the last group that has it is over.
+        // SAFETY: the data lives until the last group that has it is over.
         unsafe { &*self.common }
     }
 
-    /// The copy of thread `id` for a variable, or for any thread's copy of it.
+    /// The copy of thread `id` of a variable, given by the variable's address or that of any thread's copy.
     fn find(&self, id: usize, address: usize) -> Option<usize> {
         for (item, copies) in self.items.iter().zip(&self.common().copies) {
             let all = copies.base..copies.base + copies.stride * copies.made.len();
@@ -120,7 +122,7 @@ impl Reductions {
                 continue;
             }
             let copy = copies.base + copies.stride * id;
-            // Only thread `id` makes it; the combining thread learns of it by the group's end.
+            // Only thread `id` makes its copy; the combining thread learns of it by the group's end.
             if !copies.made[id].swap(true, Ordering::Relaxed) {
                 match item.init {
                     Init::Zero => {}
@@ -133,7 +135,7 @@ impl Reductions {
         None
     }
 
-    /// Adds all copies to the variables.
+    /// Combines all copies with the variables.
     fn combine(&self) {
         for (item, copies) in self.items.iter().zip(&self.common().copies) {
             for (id, made) in copies.made.iter().enumerate() {
@@ -152,7 +154,7 @@ impl Reductions {
     }
 }
 
-/// The group's tasks are complete: its reductions are over, if it has some.
+/// Ends the group's reductions, if it has any; its tasks are complete.
 pub(crate) fn finish(group: &Group) {
     let place = group.kmp_reductions.replace(std::ptr::null_mut());
     if place.is_null() {
@@ -167,7 +169,7 @@ pub(crate) fn finish(group: &Group) {
     }
     reductions.combine();
     for copies in &common.copies {
-        // SAFETY: from `alloc::plain`, and nobody uses them any more.
+        // SAFETY: the memory is from `alloc::plain`, and nobody uses it any more.
         unsafe { libc::free(copies.base as *mut libc::c_void) };
     }
     // SAFETY: boxed by `Common::new`; this was the last group that has it.
@@ -183,11 +185,11 @@ fn items<'a, I: 'a>(count: i32, data: *const I) -> Vec<Item>
 where
     Item: From<&'a I>,
 {
-    // SAFETY: the program gives as many as it says, for as long as this call.
+    // SAFETY: the program passes as many descriptions as it says, valid during this call.
     (0..usize::try_from(count).unwrap_or(0)).map(|index| Item::from(unsafe { &*data.add(index) })).collect()
 }
 
-/// The current group gets the reductions. Teams of one need none: tasks work on the variables themselves.
+/// Sets the reductions of the current group. Teams of one need none: tasks work on the variables themselves.
 fn give(thread: &Thread, items: Vec<Item>, common: *const Common) {
     // SAFETY: the current task's group is open.
     if let Some(group) = unsafe { group(thread).as_ref() } {
@@ -205,7 +207,7 @@ fn init(items: Vec<Item>) -> *const Group {
     group(thread)
 }
 
-/// The reductions of a region, or of a work-sharing construct, that all members come to.
+/// Begins the reductions of a region, or of a work-sharing construct, which all members call.
 fn init_together(items: Vec<Item>) -> *const Group {
     let thread = me();
     if thread.team().spans() {
@@ -221,15 +223,15 @@ fn init_together(items: Vec<Item>) -> *const Group {
             unsafe { share.memory().cast::<*const Common>().write(Common::new(&items, threads, threads)) };
         };
         let spill = |share: &workshare::WorkShare| {
-            // SAFETY: `fill` put it there, and nobody else has it.
+            // SAFETY: `fill` put the data there, and nobody else has it.
             let common = unsafe { Box::from_raw(share.memory().cast::<*mut Common>().read()) };
             for copies in &common.copies {
-                // SAFETY: from `alloc::plain`.
+                // SAFETY: the memory is from `alloc::plain`.
                 unsafe { libc::free(copies.base as *mut libc::c_void) };
             }
         };
         let (share, _) = workshare::meet(thread, team, fill, spill);
-        // SAFETY: `fill` of whoever came first put it there; the share stays while this member is at it.
+        // SAFETY: the member that came first put the data there in `fill`; the share stays while this member is at it.
         let common = unsafe { share.memory().cast::<*const Common>().read() };
         give(thread, items, common);
     }
@@ -273,7 +275,7 @@ extern "C" fn __kmpc_task_reduction_modifier_fini(_: *const Location, _: i32, _s
     taskgroup::leave(me());
 }
 
-/// The calling thread's copy of a variable, in the group that the program names or one around it.
+/// The calling thread's copy of a variable, in the group that the program names or in one around it.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_task_reduction_get_th_data(_: i32, named: *const Group, address: usize) -> usize {
     let thread = me();
@@ -283,7 +285,7 @@ extern "C" fn __kmpc_task_reduction_get_th_data(_: i32, named: *const Group, add
     let mut at = if named.is_null() { group(thread) } else { named };
     // SAFETY: groups are open as long as the tasks in them, and those around them.
     while let Some(group) = unsafe { at.as_ref() } {
-        // SAFETY: set by who opened the group, before it made tasks in it.
+        // SAFETY: set by the thread that opened the group, before it made tasks in it.
         let reductions = unsafe { group.kmp_reductions.get().as_ref() };
         if let Some(copy) = reductions.and_then(|all| all.find(thread.id() as usize, address)) {
             return copy;

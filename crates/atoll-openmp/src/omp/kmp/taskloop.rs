@@ -1,6 +1,6 @@
 //! Task loops: copies of a pattern task, each with a part of the iterations.
 //!
-//! `deal` of the runtime's `taskloop` says how many; `block` copies.
+//! The runtime's `taskloop::deal` says how many tasks there are; `block` copies the pattern.
 
 use super::super::task::Task;
 use super::super::taskgroup;
@@ -11,17 +11,18 @@ use super::block::{self, Block};
 use super::kinds::Location;
 use std::sync::atomic::Ordering;
 
-/// The program's function that copies what plain copying does not, and tells the last task that it is: to, from, last.
+/// The program's function that copies what plain copying cannot, and tells the last task that it is the last: to, from, last.
 type Duplicate = extern "C" fn(*mut Block, *mut Block, i32);
 
-/// How many tasks: the runtime decides; so many iterations to a task; so many tasks.
+/// The values of the schedule argument: 0, the runtime decides; 1, the grain size, in iterations for each task; 2, the number
+/// of tasks.
 const GRAINSIZE: i32 = 1;
 const TASKS: i32 = 2;
 
-/// A loop to be made into tasks.
+/// A loop that becomes tasks.
 struct Loop {
     pattern: *mut Block,
-    /// Where in a block its bounds are, the last one included.
+    /// The offsets of the loop's bounds in a block; the upper bound is the last iteration.
     lower: usize,
     upper: usize,
     start: u64,
@@ -31,7 +32,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// The task with iterations `from` to `to`.
+    /// Makes the task that executes iterations `from` to `to`.
     fn part(&self, (from, to): (u64, u64)) -> &'static Task {
         let new = Block::copy(me(), self.pattern);
         let at = |iteration: u64| self.start.wrapping_add((self.step as u64).wrapping_mul(iteration));
@@ -46,7 +47,7 @@ impl Loop {
         Block::task(new)
     }
 
-    /// Makes the tasks and sends them off.
+    /// Makes all tasks and queues them.
     fn run(&self, (tasks, longer, long, short): (u64, u64, u64, u64), deferrable: bool) {
         let thread = me();
         let (team, parent) = (thread.team(), thread.task());
@@ -61,7 +62,7 @@ impl Loop {
     }
 }
 
-/// How a task loop is dealt out, as its clauses say.
+/// The clauses of a task loop that say how it is dealt out.
 struct Clauses {
     deferrable: bool,
     grouped: bool,

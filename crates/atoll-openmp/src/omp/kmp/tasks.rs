@@ -1,6 +1,7 @@
-//! Explicit tasks: made in two steps, sent off, waited for; task groups and detached tasks.
+//! Explicit tasks: made in two steps, queued, waited for; task groups and detached tasks.
 //!
-//! `block` is what the compiler fills; the runtime's `tasks` queues and executes; `dependences` says what they come behind.
+//! `block` is the memory that the compiler fills; the runtime's `tasks` queues and executes; `dependences` reads the tasks'
+//! dependences.
 
 use super::super::depend::{self, Wanted};
 use super::super::task::{DETACHABLE, Task};
@@ -24,7 +25,7 @@ extern "C" fn __kmpc_omp_task_alloc(
     Block::make(me(), flags as u32, bytes, shareds, routine)
 }
 
-/// The same for a `target` construct, which the host executes.
+/// Makes the task of a `target` construct, which the host executes.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_target_task_alloc(
     _: *const Location,
@@ -38,12 +39,12 @@ extern "C" fn __kmpc_omp_target_task_alloc(
     Block::make(me(), flags as u32, bytes, shareds, routine)
 }
 
-/// Sends a task off, behind what it depends on.
+/// Queues a task behind the tasks it depends on.
 fn send(block: *mut Block, wanted: Option<Wanted>) -> i32 {
     let thread = me();
     let (team, task) = (thread.team(), Block::task(block));
     if task.untied.get() && task.parts.load(Ordering::Relaxed) != 0 {
-        // Its own body asks for its next part.
+        // The body of an untied task asks for its own next part.
         tasks::go_on(thread, team, task);
         return 0;
     }
@@ -82,7 +83,7 @@ extern "C" fn __kmpc_omp_task_with_deps(
     send(block, wanted)
 }
 
-/// The program executes the task's body itself, now.
+/// Begins a task whose body the program executes itself, now.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_task_begin_if0(_: *const Location, _: i32, block: *mut Block) {
     let task = Block::task(block);
@@ -102,7 +103,7 @@ extern "C" fn __kmpc_omp_taskwait(_: *const Location, _: i32) -> i32 {
     0
 }
 
-/// Waits until what these dependences come behind is complete.
+/// Waits until the tasks are complete that a task with these dependences would come behind.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_wait_deps(
     location: *const Location,
@@ -146,7 +147,7 @@ extern "C" fn __kmpc_end_taskgroup(_: *const Location, _: i32) {
     taskgroup::leave(me());
 }
 
-/// The task will wait for an event once its body is over: the event, which is the task itself.
+/// Makes the task wait for an event once its body is over; returns the event, which is the task itself.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_task_allow_completion_event(
     _: *const Location,
@@ -158,19 +159,19 @@ extern "C" fn __kmpc_task_allow_completion_event(
     task
 }
 
-/// What a proxy task stood for is done: told by one of the team's threads.
+/// Completes a proxy task; called by one of the team's threads.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_proxy_task_completed(_: i32, block: *mut Block) {
     tasks::omp_fulfill_event(Block::task(block));
 }
 
-/// The same, told by any thread.
+/// Completes a proxy task; called by any thread.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_proxy_task_completed_ooo(block: *mut Block) {
     tasks::omp_fulfill_event(Block::task(block));
 }
 
-/// Where a task should run is not looked at.
+/// Ignores where a task should run.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_reg_task_with_affinity(
     _: *const Location,
@@ -182,7 +183,7 @@ extern "C" fn __kmpc_omp_reg_task_with_affinity(
     0
 }
 
-/// A number that the current task has alone.
+/// A number that no other task has at the same time as the current one.
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_get_taskid() -> i64 {
     me().state.get().task as i64

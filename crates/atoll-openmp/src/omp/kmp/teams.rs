@@ -1,6 +1,6 @@
 //! Leagues of teams on the host: the calling thread is each team's first thread in turn.
 //!
-//! `target` has the loop; `calls` the program's arguments.
+//! `target` has the loop over teams; `calls` passes on the program's arguments.
 
 use super::super::target;
 use super::super::team::me;

@@ -1,7 +1,7 @@
 //! Variables that each thread has a copy of, where the compiler does not make them thread-local.
 //!
-//! The first thread has the original. A copy begins as the original was when any thread asked for its own first. The caches that the
-//! program keeps are not used: each thread's descriptor (`kept`) knows its copies.
+//! The first thread has the original. A thread's copy begins with the value that the original had when any thread first asked
+//! for its copy. The caches that the program keeps are not used: each thread's descriptor (`kept`) knows its copies.
 
 use super::super::alloc;
 use super::super::team::me;
@@ -14,25 +14,25 @@ type Copy = extern "C" fn(usize, usize) -> usize;
 type Destroy = extern "C" fn(usize);
 type ConstructAll = extern "C" fn(usize, usize) -> usize;
 
-/// How a copy of one variable begins.
+/// The initialisation of one variable's copies.
 #[derive(Default)]
 struct Variable {
     construct: Option<Construct>,
-    /// For an array of so many.
+    /// The constructor of an array, and the number of the array's elements.
     construct_all: Option<(ConstructAll, usize)>,
     copy: Option<Copy>,
-    /// What the original was.
+    /// The bytes of the original when a thread first asked for a copy.
     image: Vec<u8>,
 }
 
 static VARIABLES: Lock<BTreeMap<usize, Variable>> = Lock::new(BTreeMap::new());
 
-/// Notes what the original is, the first time that anybody asks.
+/// Notes the original's value, when a thread asks for a copy for the first time.
 fn note(original: usize, size: usize) {
     let mut variables = VARIABLES.lock();
     let variable = variables.entry(original).or_default();
     if variable.image.is_empty() {
-        // SAFETY: the program's variable has so many bytes.
+        // SAFETY: the program's variable has `size` bytes.
         variable.image = unsafe { std::slice::from_raw_parts(original as *const u8, size) }.to_vec();
     }
 }

@@ -1,6 +1,6 @@
 //! The launcher's standard input, which goes to node 0.
 //!
-//! A thread reads a piece when node 0's program has taken the one before, so that nothing piles up.
+//! A thread reads the next piece when node 0's program has taken the one before, so that nothing piles up.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,15 +15,15 @@ use rustix::termios::tcgetpgrp;
 use super::Event;
 use crate::start::frame::PIECE;
 
-/// Reads standard input as long as it lives.
+/// Reads standard input while it lives.
 pub(super) struct Input {
     more: Sender<()>,
-    /// Closed, it ends the thread's wait.
+    /// A descriptor whose closing ends the thread's wait.
     _alive: OwnedFd,
 }
 
 impl Input {
-    /// Reads nothing until it is asked for more.
+    /// Starts the thread, which reads nothing until it is asked for more.
     pub(super) fn start(events: Sender<Event>) -> io::Result<Input> {
         let (gone, alive) = pipe_with(PipeFlags::CLOEXEC)?;
         let (more, asked) = channel();
@@ -39,17 +39,17 @@ impl Input {
         Ok(Input { more, _alive: alive })
     }
 
-    /// The last piece was taken.
+    /// Asks for the next piece, as the last one was taken.
     pub(super) fn more(&self) {
-        // After its end there is no more.
+        // After the end of the input there is no more, and the thread has ended.
         let _ = self.more.send(());
     }
 }
 
-/// The next piece, empty at the end; none if nobody wants it any more.
+/// The next piece, empty at the end; `None` if nobody wants it any more.
 fn read(gone: &OwnedFd) -> Option<Vec<u8>> {
     let stdin = rustix::stdio::stdin();
-    // To read a terminal in the background would stop the launcher.
+    // Reading a terminal in the background would stop the launcher.
     if tcgetpgrp(stdin).is_ok_and(|group| group != getpgrp()) {
         return Some(Vec::new());
     }
@@ -69,7 +69,7 @@ fn read(gone: &OwnedFd) -> Option<Vec<u8>> {
             let mut bytes = vec![0; PIECE];
             match rustix::io::read(stdin, &mut bytes) {
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-                // What cannot be read has ended.
+                // Input that cannot be read has ended.
                 read => {
                     bytes.truncate(read.unwrap_or(0));
                     return Some(bytes);

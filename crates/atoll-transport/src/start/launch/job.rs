@@ -1,6 +1,6 @@
 //! The launcher's loop over a running job.
 //!
-//! `mod.rs` makes it from a [`Launch`]; `link.rs` tells it of each node, `rounds.rs` keeps the exchanges.
+//! `mod.rs` makes it from a [`Launch`]; `link.rs` reports events of each node, `rounds.rs` keeps the exchanges.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use signal_hook::iterator::Signals;
 
 use super::input::Input;
-use super::link::{Link, Way};
+use super::link::{Link, Target};
 use super::output::Output;
 use super::rounds::{Rounds, Send};
 use super::trouble::{Failure, LaunchError, Outcome, Why};
@@ -22,27 +22,27 @@ use crate::start::LONGEST;
 use crate::start::frame::{self, Ending, Frame};
 use crate::start::secret::Secret;
 
-/// Logins under way at once on one host: sshd refuses some where there are more than ten.
+/// The most logins under way at once on one host: sshd refuses some where there are more than ten.
 const LOGINS: usize = 8;
 
-/// What is left of a node's way when it has been cut and still has not ended.
+/// The time that the processes leading to a node have to end after the connection was cut.
 const LAST_GRACE: Duration = Duration::from_secs(2);
 
-/// How far a node is.
+/// The progress of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
     Waiting,
-    /// What leads to the agent was started.
+    /// The process that leads to the agent was started.
     Reaching,
     /// The agent has its order.
     Starting,
     Running,
-    /// The program has ended, or will never start; the way to its agent has not closed yet.
+    /// The program has ended, or will never start; the connection to its agent has not closed yet.
     Ended,
     Closed,
 }
 
-/// A job that is under way.
+/// A running job.
 pub(super) struct Job<'a> {
     launch: &'a Launch,
     secret: Secret,
@@ -53,12 +53,12 @@ pub(super) struct Job<'a> {
     output: Output,
     events: Receiver<Event>,
     sender: Sender<Event>,
-    /// When all must run.
+    /// The time by which all nodes must run.
     start_by: Instant,
     failure: Option<Failure>,
     /// The last signal that was passed on.
     interrupted: Option<u8>,
-    /// When what still runs is cut off, and when its way is killed.
+    /// The time at which nodes that still run are cut off, and the time at which the processes leading to them are killed.
     cut_at: Option<Instant>,
     kill_at: Option<Instant>,
     killed: bool,
@@ -112,23 +112,23 @@ impl<'a> Job<'a> {
                 None => self.look_at_clock(),
             }
             if self.kill_at.is_none() && self.phases.iter().all(|phase| *phase >= Phase::Ended) {
-                // All that was printed has come. What holds a way open now is nothing of the job.
+                // All output has come. A process that still holds a connection open does not belong to the job.
                 self.kill_at = Some(Instant::now() + LAST_GRACE);
             }
         }
         Outcome { failure: self.failure }
     }
 
-    /// The next event; none when something is due.
+    /// The next event; `None` when a time has come.
     fn next(&self) -> Option<Event> {
         let starting = self.phases.iter().any(|phase| *phase < Phase::Running);
         let due = [starting.then_some(self.start_by), self.cut_at, self.kill_at].into_iter().flatten().min();
         let wait = due.map_or(LONG, |due| due.saturating_duration_since(Instant::now()));
-        // Never disconnected: this loop holds a sender itself.
+        // Never disconnected, as this loop holds a sender itself.
         self.events.recv_timeout(wait).ok()
     }
 
-    /// Starts those that wait, as many as their hosts let log in at once.
+    /// Starts waiting nodes, as many as their hosts let log in at once.
     fn start_nodes(&mut self) {
         for node in 0..self.phases.len() {
             let host = &self.launch.hosts[node];
@@ -139,8 +139,8 @@ impl<'a> Job<'a> {
                 continue;
             }
             let alone = self.phases.len() == 1;
-            let way = Way { node, host, agent: &self.launch.agent, rsh: &self.launch.rsh, alone };
-            match Link::start(&way, &self.output, &self.sender) {
+            let target = Target { node, host, agent: &self.launch.agent, rsh: &self.launch.rsh, alone };
+            match Link::start(&target, &self.output, &self.sender) {
                 Ok(link) => {
                     self.links[node] = Some(link);
                     self.phases[node] = Phase::Reaching;
@@ -158,7 +158,7 @@ impl<'a> Job<'a> {
         match heard {
             Heard::Opening if phase == Phase::Reaching => {
                 self.phases[node] = Phase::Starting;
-                // The other end of the opening that this node's agent sent.
+                // The answer to the opening that this node's agent sent.
                 self.links[node].iter().for_each(|link| link.send(frame::opening().into()));
                 self.send(node, &self.launch.order(node, &self.secret));
                 self.start_nodes();
@@ -170,7 +170,7 @@ impl<'a> Job<'a> {
                 self.phases[node] = Phase::Closed;
                 if phase < Phase::Ended {
                     match self.interrupted {
-                        // It is closed because of that.
+                        // The connection is closed because of the signal.
                         Some(signal) => self.fail(None, Why::Interrupted(signal)),
                         None => self.fail(Some(node), why),
                     }
@@ -209,7 +209,7 @@ impl<'a> Job<'a> {
                     Ending::Signal(signal) => self.fail(Some(node), Why::Signal(signal)),
                 }
             }
-            // Said before the node was told to end.
+            // Sent before the node was told to end.
             (_, Phase::Ended) => {}
             _ => self.fail(Some(node), Why::Nonsense("something out of turn".into())),
         }
@@ -229,25 +229,25 @@ impl<'a> Job<'a> {
     }
 
     fn send(&self, node: usize, frame: &Frame) {
-        // All frames sent here were found to be short enough before.
+        // All frames sent here were checked before to be short enough.
         if let (Some(link), Ok(bytes)) = (&self.links[node], frame::encode(frame)) {
             link.send(bytes.into());
         }
     }
 
-    /// Passes a signal on; at the second, all is cut off.
+    /// Passes a signal on; at the second one, cuts all nodes off.
     fn interrupt(&mut self, signal: u8) {
         if self.interrupted.replace(signal).is_some() {
             self.cut_at = Some(Instant::now());
         }
         self.end(signal);
         if self.phases.iter().all(|phase| *phase < Phase::Running || *phase == Phase::Closed) {
-            // No program is there to end of it.
+            // There is no program that could end by it.
             self.fail(None, Why::Interrupted(signal));
         }
     }
 
-    /// The first failure counts; it ends the job.
+    /// Notes a failure, which ends the job; only the first counts.
     fn fail(&mut self, node: Option<usize>, why: Why) {
         if self.failure.is_some() {
             return;
@@ -260,7 +260,7 @@ impl<'a> Job<'a> {
         self.end(Signal::TERM.as_raw() as u8);
     }
 
-    /// Has what runs end by `signal`, and what does not run yet never do so.
+    /// Sends running programs `signal`, and keeps others from starting.
     fn end(&mut self, signal: u8) {
         for (node, phase) in self.phases.iter().enumerate() {
             match phase {
@@ -302,7 +302,7 @@ impl<'a> Job<'a> {
             for node in 0..self.links.len() {
                 match &self.links[node] {
                     Some(link) if !self.killed => link.kill(Signal::KILL),
-                    // Something that left the way's process group holds its pipe open: not waited for.
+                    // A process that left its group holds the pipe open; it is not waited for.
                     _ => self.phases[node] = Phase::Closed,
                 }
             }

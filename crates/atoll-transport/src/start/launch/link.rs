@@ -1,7 +1,7 @@
-//! One node as the launcher sees it: the process that leads to its agent, and threads for that one's pipes.
+//! One node from the launcher's side: the process that leads to its agent, and threads for the pipes to it.
 //!
-//! `mod.rs` starts one a node and hears of it by events. What a node prints is printed here, so that a terminal that
-//! stops holds up the nodes' printing and nothing else.
+//! `mod.rs` starts a link for each node and gets events from it. The node's output is printed in these threads, so that a
+//! terminal that stops delays the nodes' output and nothing else.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,23 +20,23 @@ use super::trouble::{LaunchError, Why, explain};
 use super::{Event, Heard};
 use crate::start::frame::{self, Frame, MAGIC, OPENING, Stream};
 
-/// A login shell that prints more than this before the agent speaks is none.
+/// The most bytes that a login shell may print before the agent speaks.
 const MOST_NOISE: usize = 1 << 20;
 
-/// The launcher's hold on one node.
+/// The launcher's connection to one node.
 pub(super) struct Link {
     to: Option<Sender<Arc<[u8]>>>,
     process: OwnedFd,
     group: Pid,
 }
 
-/// What a link needs to know.
-pub(super) struct Way<'a> {
+/// The settings of a link.
+pub(super) struct Target<'a> {
     pub(super) node: usize,
     pub(super) host: &'a str,
     pub(super) agent: &'a [OsString],
     pub(super) rsh: &'a Rsh,
-    /// No other node prints.
+    /// Whether no other node prints.
     pub(super) alone: bool,
 }
 
@@ -46,26 +46,26 @@ pub(super) fn is_local(host: &str) -> bool {
 }
 
 impl Link {
-    /// Starts what leads to the agent. Not started, it says why.
-    pub(super) fn start(way: &Way<'_>, output: &Output, events: &Sender<Event>) -> Result<Link, Why> {
-        let local = is_local(way.host);
+    /// Starts the process that leads to the agent; the error tells why it did not start.
+    pub(super) fn start(target: &Target<'_>, output: &Output, events: &Sender<Event>) -> Result<Link, Why> {
+        let local = is_local(target.host);
         let command = if local {
-            let mut command = Command::new(&way.agent[0]);
-            command.args(&way.agent[1..]);
+            let mut command = Command::new(&target.agent[0]);
+            command.args(&target.agent[1..]);
             Ok(command)
         } else {
-            way.rsh.command(way.host, way.agent)
+            target.rsh.command(target.host, target.agent)
         };
         let mut command = command.map_err(|e| Why::NotStarted(e.to_string()))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: one system call between fork and exec.
         unsafe {
-            // A terminal's signals are for the launcher to pass on; and nothing here may ask at a terminal.
+            // A terminal's signals are for the launcher to pass on, and no process here may ask at a terminal.
             command.pre_exec(|| setsid().map(|_| ()).map_err(io::Error::from));
         }
         let name = command.get_program().to_string_lossy().into_owned();
-        let mut child = command.spawn().map_err(|e| not_started(&name, !local && way.rsh.is_ssh(), &e))?;
-        Link::attach(&mut child, way, output, events).map_or_else(
+        let mut child = command.spawn().map_err(|e| not_started(&name, !local && target.rsh.is_ssh(), &e))?;
+        Link::attach(&mut child, target, output, events).map_or_else(
             |e| Err(Why::NotStarted(format!("the pipes to {name}: {e}"))),
             |(link, reader)| {
                 let run = move || reader.run(child);
@@ -76,7 +76,7 @@ impl Link {
 
     fn attach(
         child: &mut Child,
-        way: &Way<'_>,
+        target: &Target<'_>,
         output: &Output,
         events: &Sender<Event>,
     ) -> io::Result<(Link, Reader)> {
@@ -89,28 +89,28 @@ impl Link {
         let (to, frames) = channel();
         spawn("to node", move || send(stdin, &frames))?;
         let said = Arc::new(Mutex::new(String::new()));
-        let (last, host, printer) = (Arc::clone(&said), way.host.to_owned(), output.clone());
-        // Ends with the process; what it says last is wanted when that has ended, so its end is waited for there.
+        let (last, host, printer) = (Arc::clone(&said), target.host.to_owned(), output.clone());
+        // Ends with the process; its last output is needed when the process has ended, so that is waited for there.
         let errors = thread::Builder::new()
             .name("errors of node".into())
             .spawn(move || relay(BufReader::new(stderr), &host, &printer, &last))?;
-        let rsh = (!is_local(way.host)).then(|| (way.rsh.name(), way.rsh.is_ssh()));
+        let rsh = (!is_local(target.host)).then(|| (target.rsh.name(), target.rsh.is_ssh()));
         let reader = Reader {
-            node: way.node,
-            host: way.host.to_owned(),
-            agent: way.agent[0].to_string_lossy().into_owned(),
+            node: target.node,
+            host: target.host.to_owned(),
+            agent: target.agent[0].to_string_lossy().into_owned(),
             rsh,
             from: stdout,
             errors,
             said,
             output: output.clone(),
-            lines: [Lines::new(way.alone), Lines::new(way.alone)],
+            lines: [Lines::new(target.alone), Lines::new(target.alone)],
             events: events.clone(),
         };
         Ok((Link { to: Some(to), process, group }, reader))
     }
 
-    /// Sends frames. A node that is gone is heard of by an event.
+    /// Sends frames. If the node is gone, an event reports it.
     pub(super) fn send(&self, frames: Arc<[u8]>) {
         let _ = self.to.as_ref().map(|to| to.send(frames));
     }
@@ -120,9 +120,9 @@ impl Link {
         self.to = None;
     }
 
-    /// Ends what leads to the agent, with its children.
+    /// Ends the process that leads to the agent, with its children.
     pub(super) fn kill(&self, signal: Signal) {
-        // It may have ended. Not reaped yet, its number is still that of its group.
+        // The process may have ended; as it was not reaped yet, its number is still that of its group.
         if pidfd_send_signal(&self.process, signal).is_ok() {
             let _ = kill_process_group(self.group, signal);
         }
@@ -141,7 +141,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
-/// Writes what is sent until the link is dropped, then closes the pipe.
+/// Writes frames until the link is dropped, then closes the pipe.
 fn send(mut to: ChildStdin, frames: &Receiver<Arc<[u8]>>) {
     for frame in frames {
         if to.write_all(&frame).is_err() {
@@ -150,7 +150,7 @@ fn send(mut to: ChildStdin, frames: &Receiver<Arc<[u8]>>) {
     }
 }
 
-/// Shows what the way to the agent says, and keeps its last line.
+/// Shows the error output of the process that leads to the agent, and keeps its last line.
 fn relay(mut from: impl BufRead, host: &str, output: &Output, last: &Mutex<String>) {
     let mut line = Vec::new();
     // A line that does not end is shown in parts.
@@ -166,11 +166,11 @@ fn relay(mut from: impl BufRead, host: &str, output: &Output, last: &Mutex<Strin
 
 fn show(host: &str, line: &[u8], output: &Output) {
     let text = [host.as_bytes(), b": ", line.trim_ascii_end(), b"\n"].concat();
-    // It is only told; the job does not depend on it.
+    // The output is only shown; the job does not depend on it.
     let _ = output.print(Stream::Error, &text);
 }
 
-/// Hears one node.
+/// Reads one node's frames.
 struct Reader {
     node: usize,
     host: String,
@@ -187,32 +187,32 @@ struct Reader {
 impl Reader {
     fn run(mut self, mut child: Child) {
         let spoke = self.open();
-        // Whether the agent spoke, and what went wrong with what it said.
+        // Whether the agent spoke, and what was wrong with its frames.
         let (spoke, wrong) = match spoke {
             Ok(true) => (true, self.hear().err()),
             Ok(false) => (false, None),
             Err(why) => (true, Some(why)),
         };
         for stream in [Stream::Output, Stream::Error] {
-            // A node that printed into nowhere is told of by `hear`.
+            // A node whose output could not be printed is reported by `hear`.
             let _ = self.lines[stream as usize].end(|bytes| self.output.print(stream, bytes));
         }
         if wrong.is_some() {
-            // What talks nonsense is not waited for.
+            // An agent that sends invalid frames is not waited for.
             let _ = child.kill();
         }
-        // None where what led to the agent was killed.
+        // `None` where the process that led to the agent was killed.
         let status = child.wait().ok().and_then(|status| status.code());
         let why = wrong.unwrap_or_else(|| if spoke { Why::Lost } else { self.explain(status) });
-        // The launcher has ended if nobody hears it.
+        // If nobody hears it the launcher has ended.
         let _ = self.events.send(Event::Node(self.node, Heard::Closed(why)));
     }
 
-    /// Waits for the agent's opening. What comes before it is shown. Says whether it came.
+    /// Waits for the agent's opening; returns whether it came. What comes before it is shown.
     fn open(&mut self) -> Result<bool, Why> {
         let (mut line, mut noise) = (Vec::new(), 0);
         let mut byte = [0];
-        // Byte by byte, as nothing after the opening may be taken; a login shell's greeting is short.
+        // Read byte by byte, as nothing after the opening may be taken; a login shell's greeting is short.
         while self.from.read(&mut byte).is_ok_and(|count| count == 1) {
             line.push(byte[0]);
             noise += 1;
@@ -233,7 +233,7 @@ impl Reader {
             if noise > MOST_NOISE {
                 return Err(Why::Nonsense("more than a megabyte before the agent spoke".into()));
             }
-            // The opening ends with a newline, and has no other.
+            // The opening ends with a newline, and contains no other.
             if byte == *b"\n" || line.len() > 8192 {
                 show(&self.host, &line, &self.output);
                 line.clear();
@@ -245,7 +245,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// Prints what is printed, and hands on the rest, until the agent ends.
+    /// Prints the output and hands on the other frames, until the agent ends.
     fn hear(&mut self) -> Result<(), Why> {
         loop {
             match frame::read(&mut self.from) {
@@ -261,7 +261,8 @@ impl Reader {
     }
 
     fn explain(&self, status: Option<i32>) -> Why {
-        // It ends as its pipe does. Something left behind there may hold that open: then the last line so far is told.
+        // The process's output ends when its pipe does. A process left behind may hold that open: then the last line so far is
+        // reported.
         for _ in 0..100 {
             if self.errors.is_finished() {
                 break;
@@ -274,7 +275,7 @@ impl Reader {
     }
 }
 
-/// Checks what [`Way`] is made of.
+/// Checks the settings of a [`Target`].
 pub(super) fn check(hosts: &[String], agent: &[OsString]) -> Result<(), LaunchError> {
     if let Some(bad) =
         hosts.iter().find(|host| host.is_empty() || host.starts_with('-') || host.contains('\0'))

@@ -1,12 +1,12 @@
 //! The launcher: starts a job's nodes on a list of hosts, and stays until all have ended.
 //!
-//! For each node it starts an agent (`agent.rs`), directly on this machine and through the remote shell on others, and
-//! speaks with it over the pipes to it: nothing listens, and no host needs to reach another for this. It carries the
-//! nodes' output and input, their exchanges, and signals. A node that fails ends the job.
+//! For each node it starts an agent (`agent.rs`), directly on this machine and through the remote shell on others, and talks to
+//! it over the pipes: nothing listens, and no host needs to reach another for this. The launcher carries the nodes' output and
+//! input, their exchanges, and signals. A node that fails ends the job.
 //!
-//! Nothing is left behind when the launcher, a connection, an agent or a program is killed. A launcher's host that loses
-//! its power or its network is another matter: the others see it when their sshd does (`ClientAliveInterval`, or TCP's
-//! own keep-alive after hours).
+//! Nothing is left behind when the launcher, a connection, an agent or a program is killed. If the launcher's host loses its
+//! power or its network, the other hosts notice when their sshd does (`ClientAliveInterval`, or TCP's own keep-alive after
+//! hours).
 
 mod input;
 mod job;
@@ -31,35 +31,35 @@ use super::secret::Secret;
 pub use self::rsh::Rsh;
 pub use self::trouble::{Failure, LaunchError, Outcome, Why};
 
-/// One launcher's nodes: three threads each.
+/// The most nodes of one launcher, which needs three threads for each.
 const MOST: usize = 4096;
 
 /// A job to be started from a list of hosts.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Where each node runs: `localhost` or `.` for this machine without a remote shell, else as the remote shell takes
-    /// it. A host may be there several times.
+    /// The host of each node: `localhost` or `.` for this machine without a remote shell, else a name that the remote shell
+    /// takes. A host may be listed several times.
     pub hosts: Vec<String>,
-    /// The program, found on each host as that one finds programs, or by its path.
+    /// The program, found on each host as that host finds programs, or by its path.
     pub program: OsString,
-    /// Its arguments, the same for all.
+    /// The program's arguments, the same for all nodes.
     pub arguments: Vec<OsString>,
-    /// Set in its environment, on top of what each host gives it.
+    /// Variables to set in its environment, on top of those of each host.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it starts, on each host; none leaves that to the host.
+    /// The directory in which it starts, on each host; `None` leaves that to the host.
     pub directory: Option<PathBuf>,
     /// A command on each host that calls [`agent_main`](super::agent_main).
     pub agent: Vec<OsString>,
-    /// How other hosts are reached.
+    /// The remote shell by which other hosts are reached.
     pub rsh: Rsh,
-    /// How long all nodes may take to start.
+    /// The time in which all nodes must start.
     pub timeout: Duration,
-    /// How long programs may take to end after a signal, until they are killed.
+    /// The time that programs have to end after a signal, before they are killed.
     pub grace: Duration,
 }
 
 impl Launch {
-    /// `program` on `hosts`, from one minute to start and ten seconds to end.
+    /// A job of `program` on `hosts`, with one minute to start and ten seconds to end.
     pub fn new(hosts: Vec<String>, program: impl Into<OsString>, agent: Vec<OsString>) -> Launch {
         Launch {
             hosts,
@@ -74,11 +74,11 @@ impl Launch {
         }
     }
 
-    /// Runs the job to its end. This process's standard input goes to node 0; what nodes print is printed here, whole
-    /// lines of each at a time (as it comes where there is one node). SIGINT, SIGTERM and SIGHUP are passed on to the
-    /// programs, which are killed if they have not ended after the grace time, or at a second signal.
+    /// Runs the job to its end. This process's standard input goes to node 0. The nodes' output is printed here, in whole lines
+    /// of each (or as it comes where there is one node). SIGINT, SIGTERM and SIGHUP are passed on to the programs, which are
+    /// killed if they have not ended after the grace time, or at a second signal.
     ///
-    /// This process ignores the three signals once it has come back.
+    /// This process ignores the three signals after the call.
     pub fn run(&self) -> Result<Outcome, LaunchError> {
         if self.hosts.is_empty() {
             return Err(LaunchError::NoHosts);
@@ -91,7 +91,7 @@ impl Launch {
         }
         link::check(&self.hosts, &self.agent)?;
         let secret = Secret::random().map_err(|e| LaunchError::Os("getrandom", e))?;
-        // As long as it will be for any node.
+        // Checked with the longest order that any node gets.
         frame::encode(&self.order(self.hosts.len() - 1, &secret)).map_err(|_| LaunchError::TooLong)?;
 
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| LaunchError::Os("sigaction", e))?;
@@ -117,21 +117,21 @@ impl Launch {
     }
 }
 
-/// What the launcher's threads tell its loop.
+/// An event that the launcher's threads report to its loop.
 enum Event {
-    /// Of a node.
+    /// An event of a node.
     Node(usize, Heard),
-    /// From standard input; its end if empty.
+    /// Bytes of standard input, empty at its end.
     Input(Vec<u8>),
     /// A signal to pass on.
     Signal(u8),
 }
 
-/// Of a node.
+/// An event of a node.
 enum Heard {
-    /// Its agent speaks.
+    /// The agent's opening came.
     Opening,
     Frame(Frame),
-    /// Nothing more comes, and what that means if nothing told of an end before.
+    /// The connection is closed; the reason applies if no end was reported before.
     Closed(Why),
 }

@@ -1,6 +1,6 @@
-//! Prints what the nodes print, whole lines of each at a time.
+//! Prints the nodes' output, whole lines of each at a time.
 //!
-//! Each node's reader (`link.rs`) has a [`Lines`] for each stream; all of a stream's share its descriptor here.
+//! Each node's reader (`link.rs`) has a [`Lines`] for each stream; all nodes' lines of a stream share its descriptor here.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::start::frame::Stream;
 
-/// A line that is longer is printed in parts.
+/// The bytes beyond which a line is printed in parts.
 const LONGEST_LINE: usize = 64 << 10;
 
 /// The launcher's own standard output and error.
@@ -17,7 +17,7 @@ const LONGEST_LINE: usize = 64 << 10;
 pub(super) struct Output(Arc<[Mutex<File>; 2]>);
 
 impl Output {
-    /// Of this process.
+    /// Opens copies of this process's descriptors.
     pub(super) fn new() -> io::Result<Output> {
         let copy =
             |file: BorrowedFd<'_>| Ok::<_, io::Error>(Mutex::new(File::from(file.try_clone_to_owned()?)));
@@ -31,12 +31,12 @@ impl Output {
     }
 }
 
-/// One stream of one node: what has come of its last line.
+/// One stream of one node: the part of its last line that has come.
 pub(super) struct Lines {
     rest: Vec<u8>,
-    /// The last that was printed is part of a line.
+    /// Whether the last output was part of a line.
     open: bool,
-    /// Nobody else prints: nothing need wait for the end of its line.
+    /// Whether nobody else prints, so that no line's end need be awaited.
     alone: bool,
 }
 
@@ -45,7 +45,7 @@ impl Lines {
         Lines { rest: Vec::new(), open: false, alone }
     }
 
-    /// Takes `bytes`, and prints by `print` the lines that are whole now.
+    /// Takes `bytes`, and passes the lines that are complete now to `print`.
     pub(super) fn push<E>(
         &mut self,
         bytes: &[u8],
@@ -65,7 +65,7 @@ impl Lines {
         printed
     }
 
-    /// Prints what never became a whole line, with a newline where others print too.
+    /// Prints an incomplete last line, with a newline where other nodes print too.
     pub(super) fn end<E>(&mut self, print: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<(), E> {
         if self.rest.is_empty() && !self.open {
             return Ok(());
@@ -103,7 +103,7 @@ mod tests {
         let long = vec![vec![b'x'; 50_000]; 4];
         assert_eq!(printed(&long, false).concat().len(), 200_001);
         assert!(printed(&long, false).len() > 1);
-        // A long line's end and the start of the next in one piece: the next was printed with it, and got no end.
+        // A long line's end and the start of the next come in one piece: the next was printed with it, and got no end.
         let pieces = [vec![b'x'; LONGEST_LINE], b"x\nrest".to_vec()];
         assert!(printed(&pieces, false).concat().ends_with(b"x\nrest\n"));
         assert!(printed(&[vec![b'x'; LONGEST_LINE + 1]], false).concat().ends_with(b"x\n"));

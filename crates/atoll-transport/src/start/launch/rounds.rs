@@ -1,25 +1,25 @@
-//! The exchanges of a job: what each node gave, until all have.
+//! The exchanges of a job: the bytes that each node gave, kept until all have given theirs.
 //!
-//! The launcher's loop (`mod.rs`) drives it with what comes from the nodes and sends what it returns.
+//! The launcher's loop (`job.rs`) passes in what comes from the nodes and sends what it returns.
 
 use crate::start::frame::{self, Frame, FrameError};
 
-/// One job's exchanges. One is under way at a time: no node gives anything to the next before it got all of this one.
+/// One job's exchanges. One is under way at a time, as no node gives anything to the next before it has all of this one.
 pub(super) struct Rounds {
     round: u32,
     given: Vec<Option<Vec<u8>>>,
-    /// Nodes that ended.
+    /// Whether each node has ended.
     gone: Vec<bool>,
 }
 
-/// What is to be sent.
+/// The frames to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Send {
-    /// To all nodes, these frames.
+    /// Send these frames to all nodes.
     All(Vec<u8>),
-    /// To each of these nodes: `gone` will never take part.
+    /// Tell each of these nodes that `gone` will never take part.
     Gone { to: Vec<usize>, gone: u32 },
-    /// Nothing yet.
+    /// Send nothing yet.
     Nothing,
 }
 
@@ -28,7 +28,7 @@ impl Rounds {
         Rounds { round: 0, given: vec![None; nodes], gone: vec![false; nodes] }
     }
 
-    /// `node` gives `bytes` to `round`. None if it may not.
+    /// Takes the `bytes` that `node` gives to `round`. `None` if it must not give any now.
     pub(super) fn give(
         &mut self,
         node: usize,
@@ -57,7 +57,7 @@ impl Rounds {
         Some(Ok(Send::All(frames)))
     }
 
-    /// `node` has ended: those that wait for it need not.
+    /// Notes that `node` has ended, so that other nodes need not wait for it.
     pub(super) fn end(&mut self, node: usize) -> Send {
         self.gone[node] = true;
         let to: Vec<usize> = (0..self.given.len()).filter(|&node| self.given[node].is_some()).collect();
@@ -67,7 +67,7 @@ impl Rounds {
         }
     }
 
-    /// The first node that ended and has not given.
+    /// The first node that ended and has not given anything.
     fn missing(&self) -> Option<u32> {
         let missing = (0..self.gone.len()).find(|&node| self.gone[node] && self.given[node].is_none());
         missing.map(|node| node as u32)

@@ -1,4 +1,4 @@
-//! The remote shell: how a command is started on another host.
+//! The remote shell, which starts a command on another host.
 //!
 //! `link.rs` runs it for each host that is not this machine.
 
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use super::trouble::LaunchError;
 
-/// What starts a command on another host: words, after which the host and the command are appended.
+/// The command that reaches another host: words, to which the host and the command are appended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rsh {
     words: Vec<OsString>,
-    /// The other end gives the command to a shell, so its words are quoted.
+    /// Whether the other end gives the command to a shell, so that its words are quoted.
     shell: bool,
 }
 
@@ -25,29 +25,29 @@ impl Default for Rsh {
 }
 
 impl Rsh {
-    /// A command like `ssh`: a shell at the other end reads what is appended.
+    /// A command like `ssh`, at whose other end a shell reads the appended words.
     pub fn new(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Rsh, LaunchError> {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
         if words.is_empty() { Err(LaunchError::Rsh) } else { Ok(Rsh { words, shell: true }) }
     }
 
-    /// As [`Rsh::new`], from one line that is split as a shell would.
+    /// A command as [`Rsh::new`] makes it, from one line that is split into words as a shell would.
     pub fn parse(line: &str) -> Result<Rsh, LaunchError> {
         Rsh::new(shlex::split(line).ok_or(LaunchError::Rsh)?)
     }
 
-    /// There is no shell at the other end, as with `ip netns exec`: the words of the command arrive as they are.
+    /// The same command without a shell at the other end, as with `ip netns exec`: the words of the command arrive as they are.
     #[must_use]
     pub fn without_shell(self) -> Rsh {
         Rsh { shell: false, ..self }
     }
 
-    /// What it is called, for messages.
+    /// The command's name, for messages.
     pub(super) fn name(&self) -> String {
         self.words[0].to_string_lossy().into_owned()
     }
 
-    /// It is OpenSSH, as far as its name tells.
+    /// Whether it is OpenSSH, judged by its name.
     pub(super) fn is_ssh(&self) -> bool {
         self.words[0].as_bytes().rsplit(|&byte| byte == b'/').next() == Some(b"ssh")
     }
@@ -63,7 +63,7 @@ impl Rsh {
     }
 }
 
-/// `word` as a shell takes it for one word.
+/// Quotes `word` so that a shell takes it for one word.
 fn quote(word: &OsStr) -> Result<OsString, LaunchError> {
     let quoted = shlex::bytes::try_quote(word.as_bytes()).map_err(|_| LaunchError::Agent)?;
     Ok(OsString::from_vec(quoted.into_owned()))
@@ -86,7 +86,7 @@ mod tests {
             "\u{e4}\t#",
         ];
         let words: Vec<OsString> = odd.iter().map(Into::into).collect();
-        // As ssh does: the words joined by spaces go to a shell.
+        // As ssh does, the words are joined by spaces and given to a shell.
         let rsh = Rsh::new(["sh", "-c", r#"shift; exec sh -c "printf '<%s>' $*""#, "sh"]).unwrap();
         let output = rsh.command("host", &words).unwrap().output().unwrap();
         let expected: String = odd.iter().map(|word| format!("<{word}>")).collect();

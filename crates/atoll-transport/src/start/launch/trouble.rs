@@ -1,6 +1,6 @@
-//! What a launcher says when a job cannot be started, or when a node ends it.
+//! The messages of a launcher about jobs that cannot be started and nodes that end them.
 //!
-//! `mod.rs` finds out; here are the sentences, and the exit status that goes with each.
+//! `mod.rs` finds out what happened; this file has the sentences, and the exit status for each.
 
 use std::fmt;
 use std::io;
@@ -8,34 +8,34 @@ use std::time::Duration;
 
 use crate::Node;
 
-/// Why nothing was started.
+/// The reasons why nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// No host.
+    /// No host was given.
     #[error("no host was given to start a node on")]
     NoHosts,
-    /// Too many.
+    /// There are more hosts than one launcher can serve.
     #[error("{0} nodes are more than one launcher starts, {max}", max = super::MOST)]
     TooMany(usize),
-    /// Neither a name nor an address.
+    /// A host is neither a name nor an address.
     #[error("{0:?} is no host: give names or addresses, or localhost for this machine")]
     Host(String),
-    /// No program.
+    /// No program was given.
     #[error("no program was given to start")]
     NoProgram,
-    /// The remote shell's line.
-    #[error("the remote shell is no command: give one such as \"ssh -p 2222\", its quotes closed")]
+    /// The remote shell is not a valid command line.
+    #[error("the remote shell is not a command: give one such as \"ssh -p 2222\", its quotes closed")]
     Rsh,
-    /// The agent's words.
+    /// The agent's command cannot be passed on.
     #[error(
         "the command of the agent cannot be passed to another host: give one without leading - and zero bytes"
     )]
     Agent,
-    /// Program, arguments and environment are longer than can be sent.
+    /// Program, arguments and environment are too long to be sent.
     #[error("the program's arguments and environment are too long to be sent to the hosts")]
     TooLong,
-    /// The operating system refused something.
+    /// The operating system refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
@@ -43,7 +43,7 @@ pub enum LaunchError {
 /// How a job ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The first thing that went wrong; after it the rest of the job was ended.
+    /// The first failure, after which the rest of the job was ended.
     pub failure: Option<Failure>,
 }
 
@@ -54,12 +54,12 @@ impl Outcome {
     }
 }
 
-/// What went wrong, and where.
+/// A failure and its place.
 #[derive(Debug)]
 pub struct Failure {
-    /// The node and its host's name; none if it was none's doing.
+    /// The node and its host's name; `None` if no node caused it.
     pub place: Option<(Node, String)>,
-    /// What.
+    /// The reason.
     pub why: Why,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What went wrong with a job.
+/// The reasons why a job failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
@@ -82,30 +82,30 @@ pub enum Why {
     /// A signal ended the program.
     #[error("the program was ended by signal {0}{name}", name = signal_name(*.0))]
     Signal(u8),
-    /// There is no program, or it may not be run.
+    /// The program is not there, or may not be run.
     #[error("{0}")]
     NotRun(String),
     /// The agent was not reached.
     #[error("{0}")]
     NotStarted(String),
-    /// Not all were there in time.
+    /// Not all nodes started in time.
     #[error("did not start within {0:?}: see whether the host can be reached, or allow more time")]
     Timeout(Duration),
     /// The connection or the agent ended before the program.
     #[error("the connection to it was lost, or its agent was killed")]
     Lost,
-    /// Another atoll.
+    /// The agent is of another version of atoll.
     #[error(
         "its atoll speaks version {0} of the start protocol, this one {ours}: install the same on all hosts",
         ours = crate::start::frame::VERSION
     )]
     Version(u32),
-    /// Something else than an agent talks.
+    /// The frames are not an agent's.
     #[error(
         "what its agent says makes no sense ({0}): does a start-up file of the login shell leave something running?"
     )]
     Nonsense(String),
-    /// What the nodes print could not be printed.
+    /// The nodes' output could not be printed.
     #[error("standard output cannot be written: {0}")]
     Output(io::Error),
     /// The launcher got this signal and passed it on.
@@ -128,8 +128,8 @@ fn signal_name(signal: u8) -> String {
     signal_hook::low_level::signal_name(signal.into()).map_or(String::new(), |name| format!(" ({name})"))
 }
 
-/// Why what should have started an agent ended without one: `status` is its exit status, `said` the last line it wrote to
-/// standard error, `rsh` the remote shell's name where there was one.
+/// The reason why the process that should have started an agent ended without one: `status` is its exit status, `said` the last
+/// line it wrote to standard error, `rsh` the remote shell's name where there was one.
 pub(super) fn explain(
     rsh: Option<(&str, bool)>,
     host: &str,

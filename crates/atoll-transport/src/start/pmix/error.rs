@@ -1,15 +1,15 @@
-//! What can go wrong with PMIx.
+//! Errors of PMIx.
 
 use std::ffi::c_int;
 
-/// Why PMIx does not start this node.
+/// The reasons why PMIx does not start this node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmixError {
-    /// It is not installed, or cannot be loaded.
+    /// The library is not installed, or cannot be loaded.
     #[error("this process was started through PMIx, whose library cannot be loaded: install libpmix2 ({0})")]
     NoLibrary(String),
-    /// Not one that was tried.
+    /// The library is of a version that was not tried.
     #[error(
         "this process was started through PMIx, whose library here says it is {0:?}: atoll was tried with PMIx 4 and 5"
     )]
@@ -17,25 +17,25 @@ pub enum PmixError {
     /// A call failed.
     #[error("{call} failed with {status} ({text})")]
     Call {
-        /// The function.
+        /// The function's name.
         call: &'static str,
-        /// What it returned.
+        /// The status that it returned.
         status: c_int,
-        /// What that means.
+        /// The meaning of the status.
         text: String,
     },
-    /// Another process than the environment says, so most likely one without a server.
+    /// PMIx knows this process under another name than the environment, most likely because there is no server.
     #[error(
         "PMIx says that this process is rank {rank} of {namespace}, its environment something else; is what started it \
          still there? To run it alone, unset PMIX_NAMESPACE"
     )]
     Other {
-        /// As PMIx says.
+        /// The namespace, as PMIx says.
         namespace: String,
-        /// As PMIx says.
+        /// The rank, as PMIx says.
         rank: u32,
     },
-    /// Something that no node of atoll gave.
-    #[error("what a node gave through PMIx is not what was asked for; do all nodes run the same program?")]
+    /// A value is not one that a node of atoll gave.
+    #[error("a node gave an unexpected value through PMIx; do all nodes run the same program?")]
     Value,
 }

@@ -1,6 +1,6 @@
-//! The PMIx library, loaded when it is needed: programs that nobody starts by PMIx do not depend on it.
+//! The PMIx library, loaded when it is needed, so that programs without PMIx do not depend on it.
 //!
-//! `mod.rs` calls it; the types are in `sys.rs`. All that is unsafe about PMIx is in these two files.
+//! `mod.rs` calls it; the types are in `sys.rs`. All unsafe code for PMIx is in these two files.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -14,11 +14,11 @@ use crate::start::error::StartError;
 
 const FILE: &str = "libpmix.so.2";
 
-/// Versions that were tried, by the first number (4.2.2 and 5.0.11, each as client of the other's server). Older ones lay
-/// values out differently.
+/// The versions that were tried, by the first number (4.2.2 and 5.0.11, each as client of the other's server). Older ones lay
+/// out values differently.
 const TRIED: [u32; 2] = [4, 5];
 
-/// The functions, as long as the process lives.
+/// The functions of the library, which stays loaded as long as the process lives.
 pub(super) struct Library {
     init: unsafe extern "C" fn(*mut Proc, *const Info, usize) -> Status,
     finalize: unsafe extern "C" fn(*const Info, usize) -> Status,
@@ -29,7 +29,7 @@ pub(super) struct Library {
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
 }
 
-/// A fence's end, as PMIx's own thread tells it.
+/// The end of a fence, which PMIx's own thread reports.
 #[derive(Default)]
 struct Fence {
     status: Mutex<Option<Status>>,
@@ -44,7 +44,7 @@ unsafe extern "C" fn fence_done(status: Status, fence: *mut c_void) {
 }
 
 impl Library {
-    /// Loads it, once a process.
+    /// Loads the library, once in a process.
     pub(super) fn load() -> Result<&'static Library, PmixError> {
         static LIBRARY: OnceLock<Library> = OnceLock::new();
         if let Some(library) = LIBRARY.get() {
@@ -57,7 +57,7 @@ impl Library {
             return Err(PmixError::Version(version));
         }
         let library = Library::resolve(&loaded).map_err(|e| PmixError::NoLibrary(e.to_string()))?;
-        // Its threads run until the process ends: it stays.
+        // The library's threads run until the process ends, so it stays loaded.
         std::mem::forget(loaded);
         Ok(LIBRARY.get_or_init(|| library))
     }
@@ -77,7 +77,7 @@ impl Library {
         }
     }
 
-    /// This process, as its server knows it.
+    /// Connects to the server; returns this process as the server knows it.
     pub(super) fn init(&self) -> Result<Proc, PmixError> {
         let mut proc = Proc::empty();
         // SAFETY: a place for the answer, and no infos.
@@ -90,26 +90,26 @@ impl Library {
         self.check("PMIx_Finalize", unsafe { (self.finalize)(std::ptr::null(), 0) })
     }
 
-    /// Gives `bytes` to all under `key`, from the next fence on.
+    /// Gives `bytes` to all processes under `key`, from the next fence on.
     pub(super) fn put(&self, key: &CString, bytes: &[u8]) -> Result<(), PmixError> {
         let mut value = Value::bytes(bytes);
         // SAFETY: PMIx copies key and value before it returns.
         let status = unsafe { (self.put)(sys::GLOBAL, key.as_ptr(), &raw mut value) };
         self.check("PMIx_Put", status)?;
-        // SAFETY: it takes nothing.
+        // SAFETY: the function has no arguments.
         self.check("PMIx_Commit", unsafe { (self.commit)() })
     }
 
-    /// Waits until all processes of `all`'s namespace have called it; then what they gave is here.
+    /// Waits until all processes of `all`'s namespace have called it; then the bytes that they gave are here.
     pub(super) fn fence(&self, all: &Proc, deadline: &mut Deadline) -> Result<(), StartError> {
         let infos = [Info::new(sys::COLLECT_DATA, Value::flag(true))];
         let fence = Arc::new(Fence::default());
         let theirs = Arc::into_raw(Arc::clone(&fence)).cast_mut().cast();
-        // SAFETY: PMIx reads processes and infos before it returns, and calls back once with what it gets here, however
-        // late: that is an `Arc` of its own.
+        // SAFETY: PMIx reads processes and infos before it returns, and calls back once with the pointer, however late; the
+        // pointer is an `Arc` of its own.
         let status = unsafe { (self.fence)(all, 1, infos.as_ptr(), infos.len(), fence_done, theirs) };
         if status != sys::SUCCESS {
-            // SAFETY: it does not call back then.
+            // SAFETY: after an error PMIx does not call back.
             drop(unsafe { Arc::from_raw(theirs.cast_const().cast::<Fence>()) });
             let done = if status == sys::OPERATION_SUCCEEDED { sys::SUCCESS } else { status };
             return Ok(self.check("PMIx_Fence_nb", done)?);
@@ -126,24 +126,24 @@ impl Library {
         }
     }
 
-    /// How many processes are in `all`'s namespace.
+    /// The number of processes in `all`'s namespace.
     pub(super) fn job_size(&self, all: &Proc) -> Result<u32, PmixError> {
         self.get(all, sys::JOB_SIZE, |value| {
             if value.kind != UINT32 {
                 return None;
             }
-            // SAFETY: its kind says which part of the union it is.
+            // SAFETY: the value's kind says which part of the union is valid.
             Some(unsafe { value.data.uint32 })
         })
     }
 
-    /// What `of` gave under `key` before the last fence, at most `longest` bytes.
+    /// The bytes that `of` gave under `key` before the last fence, at most `longest`.
     pub(super) fn bytes(&self, of: &Proc, key: &CStr, longest: usize) -> Result<Vec<u8>, PmixError> {
         self.get(of, key, |value| {
             if value.kind != BYTE_OBJECT {
                 return None;
             }
-            // SAFETY: its kind says which part of the union it is.
+            // SAFETY: the value's kind says which part of the union is valid.
             let object = unsafe { value.data.object };
             if object.bytes.is_null() {
                 return (object.size == 0).then(Vec::new);
@@ -158,15 +158,15 @@ impl Library {
         })
     }
 
-    /// What `take` makes of a value; none is what it should not be.
+    /// Looks a value up and returns what `take` makes of it; `None` of `take` means that the value is invalid.
     fn get<T>(&self, of: &Proc, key: &CStr, take: impl FnOnce(&Value) -> Option<T>) -> Result<T, PmixError> {
-        // All is here after a fence: this only ends a wait that should not begin.
+        // After a fence all values are here; the timeout only ends a wait that should not begin.
         let infos = [Info::new(sys::TIMEOUT, Value::int(10))];
         let mut value: *mut Value = std::ptr::null_mut();
         // SAFETY: PMIx reads process, key and infos before it returns, and has a place for the answer.
         let status = unsafe { (self.get)(of, key.as_ptr(), infos.as_ptr(), infos.len(), &raw mut value) };
         self.check("PMIx_Get", status)?;
-        // SAFETY: null, or a value that is the caller's until the line after next.
+        // SAFETY: null, or a value that is the caller's until it is freed below.
         let taken = unsafe { value.as_ref() }.and_then(take);
         // SAFETY: allocated with malloc for the caller, who frees it (`PMIX_VALUE_RELEASE`); `take` freed what it has.
         unsafe { libc::free(value.cast()) };
@@ -177,7 +177,7 @@ impl Library {
         if status == sys::SUCCESS {
             return Ok(());
         }
-        // SAFETY: it returns a constant string for any number, or null.
+        // SAFETY: the function returns a constant string for any number, or null.
         let text = unsafe { (self.error_string)(status).as_ref().map(|text| CStr::from_ptr(text)) };
         let text = text.map_or_else(String::new, |text| text.to_string_lossy().into_owned());
         Err(PmixError::Call { call, status, text })
@@ -189,13 +189,12 @@ fn version(loaded: &Loaded) -> Result<String, PmixError> {
     // SAFETY: the function has this type in all versions.
     let version: Symbol<'_, Version> =
         unsafe { loaded.get(b"PMIx_Get_version\0") }.map_err(|e| PmixError::NoLibrary(e.to_string()))?;
-    // SAFETY: it returns a constant string, or null.
+    // SAFETY: the function returns a constant string, or null.
     let text = unsafe { version().as_ref().map(|text| CStr::from_ptr(text)) };
     Ok(text.map_or_else(String::new, |text| text.to_string_lossy().into_owned()))
 }
 
-/// Whether what the library says of itself, like `OpenPMIx 4.2.2 (PMIx Standard: ...)`, begins with a number that was
-/// tried.
+/// Whether the library's version, such as `OpenPMIx 4.2.2 (PMIx Standard: ...)`, begins with a number that was tried.
 fn tried(version: &str) -> bool {
     let number =
         version.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()));

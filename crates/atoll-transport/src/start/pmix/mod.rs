@@ -1,7 +1,7 @@
 //! Start-up where a job's starter speaks PMIx: `mpirun` of Open MPI, `prterun`, `srun --mpi=pmix`.
 //!
-//! The parent module asks it. An exchange is a value put under a new key, and a fence that collects all. PMIx keeps
-//! what was given until the job ends, so it is for what little is said at start.
+//! The parent module calls it. An exchange is a value put under a new key, and a fence that collects all values. PMIx keeps the
+//! values until the job ends, so exchanges are meant for the few bytes of the start.
 //!
 //! Source: the PMIx standard 4.1, chapters 3, 5 and 6.
 
@@ -20,18 +20,18 @@ use crate::clock::Deadline;
 
 pub use self::error::PmixError;
 
-/// Says that a starter that speaks PMIx started this process, and which.
+/// The variable that says that a starter with PMIx started this process, and names the job.
 const NAMESPACE: &str = "PMIX_NAMESPACE";
 const RANK: &str = "PMIX_RANK";
 
-/// Other starters, each with what says how many processes it started.
+/// Variables of other starters, each with the starter to use instead.
 const OTHERS: [(&str, &str); 2] =
     [("SLURM_STEP_NUM_TASKS", "srun --mpi=pmix"), ("PMI_SIZE", "mpirun of Open MPI, or prterun")];
 
-/// Keys are never used twice in a process: the second value would not be told from the first.
+/// The number of the next key. Keys are never used twice in a process: the second value could not be told from the first.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 
-/// Does the environment name a job that a starter with PMIx, or one that cannot be asked, has started?
+/// Whether the environment names a job of a starter with PMIx, or of a starter that cannot be asked.
 pub(super) fn is_expected() -> bool {
     [NAMESPACE]
         .into_iter()
@@ -48,15 +48,15 @@ pub(super) struct Pmix {
 }
 
 impl Pmix {
-    /// Joins the job that the environment names; none where it names none.
+    /// Joins the job that the environment names; `None` if it names none.
     pub(super) fn join() -> Result<Option<Pmix>, StartError> {
         let text = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         let (Some(namespace), Some(rank)) = (text(NAMESPACE), text(RANK)) else { return no_other(text) };
         let library = Library::load()?;
         let this = library.init()?;
-        // From here on it is finished in any case.
+        // From here on, finished in any case.
         let mut pmix = Pmix { library, this, nodes: 0, finished: false };
-        // A process without a server is a job of its own to PMIx: each of the job's would be alone.
+        // To PMIx a process without a server is a job of its own: each of the job's processes would be alone.
         if this.name() != namespace.as_bytes() || this.rank.to_string() != rank {
             let namespace = String::from_utf8_lossy(&this.name()).into_owned();
             return Err(PmixError::Other { namespace, rank: this.rank }.into());
@@ -76,7 +76,7 @@ impl Pmix {
         self.nodes
     }
 
-    /// Gives `mine`, and waits for what all nodes gave.
+    /// Gives `mine`, and waits for the bytes that all nodes gave.
     pub(super) fn exchange(
         &mut self,
         mine: &[u8],
@@ -84,7 +84,7 @@ impl Pmix {
     ) -> Result<Vec<Vec<u8>>, StartError> {
         let round = ROUND.fetch_add(1, Ordering::Relaxed);
         let key = CString::new(format!("atoll.start.{round}")).map_err(|_| PmixError::Value)?;
-        // Never empty, which not all versions carry.
+        // Never empty, since not all versions carry empty values.
         self.library.put(&key, &[&[0], mine].concat())?;
         self.library.fence(&self.rank(RANK_WILDCARD), deadline)?;
         let given = |node| {
@@ -94,13 +94,13 @@ impl Pmix {
         Ok((0..self.nodes).map(given).collect::<Result<_, _>>()?)
     }
 
-    /// Leaves the job; a process that ends without is taken for one that failed.
+    /// Leaves the job; a process that ends without this is taken for one that failed.
     pub(super) fn finish(mut self) -> Result<(), StartError> {
         self.finished = true;
         Ok(self.library.finalize()?)
     }
 
-    /// A process of this job.
+    /// The process with number `rank` in this job.
     fn rank(&self, rank: u32) -> Proc {
         Proc { rank, ..self.this }
     }
@@ -109,13 +109,13 @@ impl Pmix {
 impl Drop for Pmix {
     fn drop(&mut self) {
         if !self.finished {
-            // Nobody is there to be told.
+            // Nobody is left to be told of an error.
             let _ = self.library.finalize();
         }
     }
 }
 
-/// Refuses to be alone where something else started several processes that would each be.
+/// Refuses to be alone if another starter started several processes, each of which would be alone.
 fn no_other(text: impl Fn(&'static str) -> Option<String>) -> Result<Option<Pmix>, StartError> {
     for (variable, instead) in OTHERS {
         if let Some(count) = text(variable)

@@ -1,22 +1,22 @@
-//! PMIx as its headers lay it out: the few types and numbers that start-up needs.
+//! The few types and numbers of PMIx's headers that start-up needs.
 //!
-//! `library.rs` calls it with them. They are the same in PMIx 4 and 5; where a compiler and the headers are there, a test
+//! `library.rs` calls PMIx with them. They are the same in PMIx 4 and 5; where a compiler and the headers are installed, a test
 //! compares every size, offset and number here with theirs.
 //!
 //! Source: the PMIx standard 4.1, chapter 3, and `pmix_common.h` of OpenPMIx 4.2.2.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// `pmix_status_t`: 0, or what `PMIx_Error_string` explains.
+/// `pmix_status_t`: 0, or a number that `PMIx_Error_string` explains.
 pub(super) type Status = c_int;
 
 pub(super) const SUCCESS: Status = 0;
-/// The call is done already, and will not call back.
+/// The status of a call that is done already and will not call back.
 pub(super) const OPERATION_SUCCEEDED: Status = -157;
 
-/// All processes of a namespace.
+/// The rank that stands for all processes of a namespace.
 pub(super) const RANK_WILDCARD: u32 = u32::MAX - 1;
-/// `pmix_scope_t`: for all processes, on this host and others.
+/// The `pmix_scope_t` for all processes, on this host and others.
 pub(super) const GLOBAL: u8 = 3;
 
 pub(super) const COLLECT_DATA: &CStr = c"pmix.collect";
@@ -29,7 +29,7 @@ pub(super) const INT: u16 = 6;
 pub(super) const UINT32: u16 = 14;
 pub(super) const BYTE_OBJECT: u16 = 27;
 
-/// With the zero byte.
+/// The bytes of a namespace's name, with the zero byte.
 const NAMESPACE: usize = 256;
 const KEY: usize = 512;
 
@@ -49,7 +49,7 @@ pub(super) struct ByteObject {
     pub(super) size: usize,
 }
 
-/// The union of `pmix_value_t`, as far as it is used, and as long as its longest.
+/// The union of `pmix_value_t`: the parts that are used, and the longest.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union Data {
@@ -84,7 +84,7 @@ impl Proc {
         Proc { namespace: [0; NAMESPACE], rank: 0 }
     }
 
-    /// Its namespace's name.
+    /// The name of its namespace.
     pub(super) fn name(&self) -> Vec<u8> {
         self.namespace.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.to_ne_bytes()[0]).collect()
     }
@@ -107,7 +107,7 @@ impl Value {
         value
     }
 
-    /// Points to `bytes`, which PMIx does not write.
+    /// A value that points to `bytes`, which PMIx does not write.
     pub(super) fn bytes(bytes: &[u8]) -> Value {
         let mut value = Value::zeroed(BYTE_OBJECT);
         value.data.object = ByteObject { bytes: bytes.as_ptr().cast_mut().cast(), size: bytes.len() };
@@ -116,11 +116,11 @@ impl Value {
 }
 
 impl Info {
-    /// `key` is one of those above.
+    /// An info with `key`, one of the keys above.
     pub(super) fn new(key: &CStr, value: Value) -> Info {
         let mut info = Info { key: [0; KEY], flags: 0, value };
         for (to, from) in info.key.iter_mut().zip(key.to_bytes()) {
-            // Signed or not, as the instruction set has it.
+            // The type is signed or not, depending on the instruction set.
             *to = c_char::from_ne_bytes([*from]);
         }
         info

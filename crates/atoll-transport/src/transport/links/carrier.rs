@@ -1,6 +1,6 @@
-//! The thread that moves a node's transport: takes what links are to send, and puts what comes into their queues.
+//! The thread that moves a node's transport: sends the frames of links, and puts incoming ones in their queues.
 //!
-//! It waits for the transport alone, never for who uses a link.
+//! The thread waits for the transport alone, never for the users of links.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use super::wire::{Frame, Word};
 use crate::Node;
 use crate::link::LinkError;
 
-/// How soon a transport is tried again that had no room.
+/// The time after which a transport that had no room is tried again.
 const RETRY: Duration = Duration::from_millis(10);
-/// How long the others have, once it is over, to make room for what was sent.
+/// The time that other nodes have, after the end, to make room for what was sent.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The thread's own.
+/// The state of the thread.
 pub(super) struct Carrier {
     shared: Arc<Shared>,
     transport: Box<dyn Transport>,
-    /// What is to be sent to each node.
+    /// The frames to be sent to each node.
     out: Vec<VecDeque<Frame>>,
-    /// Nodes that broke the rules in the last progress.
+    /// The nodes that broke the rules in the last progress.
     cuts: Vec<Node>,
 }
 
@@ -33,7 +33,7 @@ impl Carrier {
         Carrier { shared, transport, out, cuts: Vec::new() }
     }
 
-    /// Carries until it is told to stop, or the transport fails.
+    /// Carries frames until it is told to stop, or the transport fails.
     pub(super) fn run(mut self) {
         let mut end = None;
         let why = loop {
@@ -60,7 +60,7 @@ impl Carrier {
         self.shared.opened.notify_all();
     }
 
-    /// Takes what links are to send. True if it is over.
+    /// Takes the frames that links want to send. Returns true when it is told to stop.
     fn fetch(&mut self) -> bool {
         let mut state = self.shared.lock();
         for frame in state.out.drain(..) {
@@ -71,14 +71,14 @@ impl Carrier {
         state.stop
     }
 
-    /// Sends as much as there is room for. True if there is more.
+    /// Sends as much as there is room for. Returns true if something is left.
     fn send(&mut self) -> bool {
         let mut full = false;
         for out in &mut self.out {
             while let Some(Frame { to, kind, bytes }) = out.front() {
                 match self.transport.send(*to, *kind, bytes) {
                     Ok(()) => drop(out.pop_front()),
-                    // Joining yet, or no room.
+                    // The node is still joining, or has no room.
                     Err(TransportError::Full(_) | TransportError::NotProven(_)) => {
                         full = true;
                         break;

@@ -1,12 +1,12 @@
 //! Links to the other nodes: any number of them over one transport, each with its own order, queue and end.
 //!
-//! [`Links`] owns a [`Transport`] and moves it in a thread of its own; a [`NodeLink`] is one end of a link, a
-//! [`Link`], over which services of different nodes are called (`service/`, `names/`, `spawn/`). One node opens it,
-//! saying by a number what it is for, and the other accepts it by that number. `wire.rs` is what travels, `streams.rs` the
-//! rules that both sides keep, `carrier.rs` the thread.
+//! [`Links`] owns a [`Transport`] and moves it in a thread of its own. A [`NodeLink`] is one end of a link, a [`Link`], over
+//! which services of different nodes are called (in `atoll-channel`). One node opens a link with a number that tells its
+//! purpose, and the other accepts it by that number. `wire.rs` defines the messages, `streams.rs` the rules that both sides
+//! keep, `carrier.rs` the thread.
 //!
-//! Nothing is dropped: who sends waits for room in the other's queue for this link, which is bounded. A reader that is
-//! slow, or stopped reading, keeps neither other links nor the thread waiting. A node that breaks the rules is cut.
+//! No message is dropped: a sender waits for room in the other's queue for this link, which is bounded. A reader that is slow,
+//! or stopped reading, delays neither other links nor the thread. A node that breaks the rules is cut.
 
 mod carrier;
 pub mod purpose;
@@ -29,10 +29,10 @@ use crate::channel::Message;
 use crate::clock::{Deadline, LONG};
 use crate::link::{Link, LinkError};
 
-/// What the threads that use links share with the one that carries them.
+/// The data that users of links share with the thread that carries them.
 struct Shared {
     state: Mutex<State>,
-    /// A link was opened by another node, or a node is lost.
+    /// Notified when another node opened a link, or a node is lost.
     opened: Condvar,
     waker: Waker,
     node: Node,
@@ -40,11 +40,11 @@ struct Shared {
 }
 
 struct State {
-    /// By number; none at this node's own place.
+    /// The streams with each node, by its number; `None` at this node's own place.
     nodes: Vec<Option<Streams>>,
-    /// What the thread has not taken yet, for all nodes: bounded, as all that is in it has room at the other end.
+    /// The frames that the thread has not taken yet, for all nodes: bounded, as each of them has room at the other end.
     out: VecDeque<Frame>,
-    /// Where who uses a link waits.
+    /// The condition variables at which users of a link wait.
     sleepers: HashMap<(Node, StreamId), Arc<Condvar>>,
     stop: bool,
 }
@@ -76,15 +76,14 @@ impl State {
     }
 }
 
-/// A node's links to all others. Dropped, it sends what was sent over them, as far as the others take it, and closes
-/// them all.
+/// A node's links to all others. Dropping it sends what was sent over them, as far as the others take it, and closes them all.
 pub struct Links {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Links {
-    /// Takes `transport` over, of which nothing was told yet. A [`Proven`](super::Proven) one may still be joining.
+    /// Starts links over `transport`, of which no event was handled yet. A [`Proven`](super::Proven) one may still be joining.
     pub fn start(transport: impl Transport + 'static) -> std::io::Result<Links> {
         let node = transport.node();
         let nodes = (0..transport.nodes()).map(|number| (Node(number) != node).then(Streams::default));
@@ -102,20 +101,20 @@ impl Links {
         Ok(Links { shared, thread: Some(thread) })
     }
 
-    /// This node.
+    /// This node's number.
     pub fn node(&self) -> Node {
         self.shared.node
     }
 
-    /// Bytes of the longest message.
+    /// The bytes of the longest message.
     pub fn longest(&self) -> usize {
         self.shared.longest
     }
 
-    /// Opens a link to another node, which accepts it by the same `purpose`: one of [`purpose`], or from
-    /// [`purpose::FIRST_FREE`] on. Returns at once; what is sent waits there.
+    /// Opens a link to another node, which accepts it by the same `purpose`: one of [`purpose`], or a number from
+    /// [`purpose::FIRST_FREE`] on. Returns at once; messages wait until it is accepted.
     ///
-    /// Two nodes have at most 256 links that are not closed by both; one that nobody accepts is one of them.
+    /// Two nodes have at most 256 links that are not closed by both; a link that nobody accepts counts.
     pub fn open(&self, to: Node, purpose: u16) -> Result<NodeLink, LinkError> {
         let mut state = self.shared.lock();
         let (stream, word) = streams(&mut state, to)?.open(purpose)?;
@@ -126,7 +125,7 @@ impl Links {
         Ok(link)
     }
 
-    /// Accepts the next link that `from` opened for `purpose`. Waits for it at most `timeout` (none: for ever, or until
+    /// Accepts the next link that `from` opened for `purpose`. Waits for it for at most `timeout` (`None`: for ever, or until
     /// the node is lost).
     pub fn accept(&self, from: Node, purpose: u16, timeout: Option<Duration>) -> Result<NodeLink, LinkError> {
         let mut deadline = Deadline::new(timeout);
@@ -156,7 +155,7 @@ impl Drop for Links {
     }
 }
 
-/// Another node's, of which there are some.
+/// The streams with another node of the job.
 fn streams(state: &mut State, node: Node) -> Result<&mut Streams, LinkError> {
     state.streams(node).ok_or_else(|| LinkError::Broken(format!("{node} is not one of the other nodes")))
 }
@@ -171,7 +170,7 @@ fn sleep<'a>(
     Ok(sleeper.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
 }
 
-/// One end of a link to another node. Dropped, it closes, after what was sent.
+/// One end of a link to another node. Dropping it closes it, after what was sent.
 pub struct NodeLink {
     shared: Arc<Shared>,
     node: Node,
@@ -185,7 +184,7 @@ impl NodeLink {
         self.node
     }
 
-    /// Hands words to the thread.
+    /// Hands a word to the thread and frees the lock.
     fn say(&self, mut state: MutexGuard<'_, State>, word: Word<'_>) {
         state.out.push_back(word.write(self.node));
         drop(state);

@@ -1,8 +1,9 @@
-//! The streams between this node and one other: what may be sent, what has come, and whether the other keeps the rules.
+//! The streams between this node and one other: which messages may be sent, which have come, and whether the other node keeps
+//! the rules.
 //!
-//! Decides and touches no transport: `mod.rs` carries its words. A side may have [`WINDOW`] bytes on the way and in the
-//! other's queue, of which it is given back what was taken out; so a queue is bounded whatever its reader does, and a word
-//! that has room here never keeps one of another stream waiting there.
+//! This code decides and touches no transport: `mod.rs` carries its words. A side may have [`WINDOW`] bytes on the way and in
+//! the other's queue, and gets room back for what was taken out. So a queue is bounded whatever its reader does, and a word
+//! that has room never makes one of another stream wait.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,29 +11,29 @@ use super::wire::{StreamId, Word};
 use crate::channel::Message;
 use crate::link::LinkError;
 
-/// Bytes of one direction of a stream that were sent and not yet received, with [`OVERHEAD`] for each message.
+/// The most bytes in one direction of a stream that were sent and not yet received, with [`OVERHEAD`] for each message.
 pub(super) const WINDOW: usize = 1 << 20;
-/// What a message takes beside its bytes.
+/// The bytes that count for a message besides its own.
 pub(super) const OVERHEAD: usize = 64;
-/// Bytes of the longest message. Half a window: there is room for it before the other gives back all.
+/// The bytes of the longest message. It is half a window, so that there is room for it before the other node gives back all.
 pub(super) const LONGEST: usize = WINDOW / 2 - OVERHEAD;
-/// What was taken out is given back when it is this much.
+/// The bytes taken out at which room is given back.
 const PORTION: usize = WINDOW / 4;
-/// Streams between two nodes that are not closed by both.
+/// The most streams between two nodes that are not closed by both.
 const MOST_STREAMS: usize = 256;
 
-/// What a peer did that none does.
+/// How a peer broke the rules.
 pub(super) type Broken = &'static str;
 
 /// One stream.
 #[derive(Default, Debug)]
 struct Stream {
     inbox: VecDeque<Message>,
-    /// Of what was sent, what the peer has not given back.
+    /// The bytes sent for which the peer has not given room back.
     sent: usize,
-    /// Of what came, what was not given back to the peer.
+    /// The bytes that came for which no room was given back to the peer.
     came: usize,
-    /// Of that, what was taken out of the inbox.
+    /// The bytes of `came` that were taken out of the inbox.
     taken: usize,
     closed_here: bool,
     closed_there: bool,
@@ -42,31 +43,31 @@ struct Stream {
 #[derive(Default, Debug)]
 pub(super) struct Streams {
     streams: HashMap<StreamId, Stream>,
-    /// Numbers of the next streams that this node opens, and the other.
+    /// The numbers of the next streams that this node opens, and that the other opens.
     next: u32,
     next_theirs: u32,
-    /// Those that the other opened and nobody has accepted.
+    /// The streams that the other node opened and nobody has accepted.
     waiting: HashMap<u16, VecDeque<StreamId>>,
-    /// Why nothing comes any more.
+    /// The reason why nothing comes any more.
     end: Option<LinkError>,
 }
 
-/// Why a message is not on its way.
+/// The reasons why a message was not sent.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum NotSent {
     /// There is no room until the peer gives some back.
     Full,
-    /// There never will be.
+    /// The message can never be sent.
     Never(LinkError),
 }
 
 impl Streams {
-    /// Why the node is lost, if it is.
+    /// The reason why the node is lost, if it is.
     pub(super) fn end(&self) -> Option<&LinkError> {
         self.end.as_ref()
     }
 
-    /// The node is lost. What has come can be received still.
+    /// Notes that the node is lost. Messages that have come can still be received.
     pub(super) fn lose(&mut self, why: LinkError) {
         self.end.get_or_insert(why);
         self.streams.retain(|_, stream| !stream.closed_here);
@@ -75,7 +76,7 @@ impl Streams {
         }
     }
 
-    /// Opens a stream: its number, and what to say.
+    /// Opens a stream; returns its number, and the word to send.
     pub(super) fn open(&mut self, purpose: u16) -> Result<(StreamId, Word<'static>), LinkError> {
         if let Some(why) = &self.end {
             return Err(why.clone());
@@ -89,7 +90,7 @@ impl Streams {
         Ok((stream, Word::Open { stream, purpose }))
     }
 
-    /// The next stream that the other opened for this.
+    /// The next stream that the other node opened for this purpose.
     pub(super) fn accept(&mut self, purpose: u16) -> Result<Option<StreamId>, LinkError> {
         if let Some(why) = &self.end {
             return Err(why.clone());
@@ -122,7 +123,7 @@ impl Streams {
         Ok(Word::Data { stream, kind, bytes })
     }
 
-    /// The next message, and what to say of it; none if none has come.
+    /// The next message, and the word to send for it, if any; `None` if no message has come.
     pub(super) fn recv(
         &mut self,
         stream: StreamId,
@@ -141,14 +142,14 @@ impl Streams {
             return Ok(Some((message, word)));
         }
         match &self.end {
-            // Closed before the node was lost.
+            // The stream was closed before the node was lost.
             _ if open.closed_there => Err(LinkError::Closed),
             Some(why) => Err(why.clone()),
             None => Ok(None),
         }
     }
 
-    /// This side needs the stream no more: what to say.
+    /// Closes this side of a stream; returns the word to send.
     pub(super) fn close(&mut self, stream: StreamId) -> Option<Word<'static>> {
         let open = self.streams.get_mut(&stream)?;
         open.closed_here = true;
@@ -159,7 +160,7 @@ impl Streams {
         self.end.is_none().then_some(Word::Close { stream })
     }
 
-    /// Takes what the other node says. Returns whose wait may be over.
+    /// Handles a word of the other node. Returns the stream whose users may stop waiting.
     pub(super) fn take(&mut self, word: Option<Word<'_>>) -> Result<Option<StreamId>, Broken> {
         match word.ok_or("a message that says nothing")? {
             Word::Open { stream, purpose } => {
@@ -208,18 +209,18 @@ impl Streams {
     /// A stream of which the other node may still speak.
     fn heard(&mut self, stream: StreamId) -> Result<&mut Stream, Broken> {
         let open = self.streams.get_mut(&stream).filter(|open| !open.closed_there);
-        open.ok_or("it spoke of a link that is not there")
+        open.ok_or("it sent a message for a link that does not exist")
     }
 }
 
 #[cfg(test)]
 impl Streams {
-    /// Streams that are kept.
+    /// The number of streams that are kept.
     pub(super) fn count(&self) -> usize {
         self.streams.len()
     }
 
-    /// What their queues take.
+    /// The bytes in the queues of all streams.
     pub(super) fn kept(&self) -> usize {
         let cost = |message: &Message| message.bytes.len() + OVERHEAD;
         self.streams.values().flat_map(|stream| &stream.inbox).map(cost).sum()

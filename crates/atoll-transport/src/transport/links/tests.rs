@@ -1,4 +1,4 @@
-//! Links over shared memory between threads, and the rules of streams against whatever a node may say.
+//! Tests of links over shared memory between threads, and of the rules of streams with a peer that sends anything.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::transport::{Event, Faults, Faulty, Proven, Secret, Shm, ShmSettings, 
 const SECONDS: Option<Duration> = Some(Duration::from_secs(20));
 const SOON: Option<Duration> = Some(Duration::from_millis(50));
 
-/// Transports of some nodes of this process.
+/// Shared-memory transports of nodes in this process.
 fn transports(nodes: u32) -> Vec<Shm> {
     let settings = || ShmSettings { lines: 64, queue: 1 << 16, ..ShmSettings::default() };
     let joining: Vec<_> = mesh(nodes)
@@ -24,7 +24,7 @@ fn transports(nodes: u32) -> Vec<Shm> {
     joining.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-/// Nodes 0 and 1, which prove a secret to each other.
+/// Links of nodes 0 and 1, which prove a secret to each other.
 fn two() -> [Links; 2] {
     let links = transports(2).into_iter().map(|shm| {
         let secret = Secret::new(b"the secret of this test").unwrap();
@@ -33,7 +33,7 @@ fn two() -> [Links; 2] {
     links.collect::<Vec<_>>().try_into().ok().unwrap()
 }
 
-/// The same over transports that have no room and delay what comes, as often as they like.
+/// Links of nodes 0 and 1 over transports that often have no room and delay messages.
 fn two_faulty(seed: u64) -> [Links; 2] {
     let faults = |layer| Faults { seed: seed << 1 | layer, delayed: 150, full: 50, duplicated: 0, cut: None };
     let links = transports(2).into_iter().map(|shm| {
@@ -139,7 +139,7 @@ fn a_closed_link_gives_what_was_sent_and_then_says_so() {
         assert_eq!(recv(&mut there, SECONDS).unwrap_err(), LinkError::Closed);
         assert_eq!(there.send(1, b"late", SECONDS).unwrap_err(), LinkError::Closed);
     }
-    // Nothing is kept of those that both closed.
+    // No stream that both have closed is kept.
     let end = Instant::now() + SECONDS.unwrap();
     let kept = |links: &Links| {
         let state = links.shared.lock();
@@ -195,7 +195,7 @@ fn a_node_that_breaks_the_rules_is_cut_and_the_others_go_on() {
     assert_eq!(recv(&mut there, SECONDS).unwrap().bytes, b"still there");
 }
 
-/// A word of any kind about one of few streams.
+/// A word of any kind about one of a few streams.
 fn word() -> impl Strategy<Value = (u16, Vec<u8>)> {
     let stream = (0..3u32, any::<bool>()).prop_map(|(number, mine)| number | u32::from(mine) << 31);
     let rest = prop_oneof![
@@ -220,7 +220,7 @@ proptest! {
         let (mine, _) = streams.open(1).unwrap();
         streams.send(mine, 1, &[0; 1000]).unwrap();
         for (kind, bytes) in words {
-            // One that is cut says nothing more; this one goes on.
+            // A node that breaks the rules would be cut; this test goes on.
             let _ = streams.take(Word::read(kind, &bytes));
             if let Ok(Some(stream)) = streams.accept(1) {
                 streams.recv(stream).unwrap_or_default();
@@ -229,7 +229,7 @@ proptest! {
         }
     }
 
-    /// Two sides that keep the rules, and words that take any time between them, in order: neither ever breaks them.
+    /// Two sides that keep the rules, with words that take any time between them, in order: no word is taken for a breach.
     #[test]
     fn nodes_that_keep_the_rules_never_break_them(steps in proptest::collection::vec((0..2usize, 0..6u8, 0..4usize, 0..WINDOW), 0..400)) {
         let mut sides = [Streams::default(), Streams::default()];

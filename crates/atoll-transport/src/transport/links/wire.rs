@@ -1,33 +1,34 @@
-//! What links say to each other: four kinds of the transport's messages.
+//! The words of links: four kinds of the transport's messages.
 //!
-//! `streams.rs` makes them and takes them. Numbers are little-endian.
+//! `streams.rs` makes and handles them. Numbers are little-endian.
 //!
 //! | kind | bytes |
 //! | --- | --- |
-//! | 1, open | 0–3 stream; 4–5 what it is for |
+//! | 1, open | 0–3 stream; 4–5 its purpose |
 //! | 2, message | 0–3 stream; 4–5 the message's kind; then its bytes |
-//! | 3, credit | 0–3 stream; 4–7 bytes that were taken out of the queue |
+//! | 3, credit | 0–3 stream; 4–7 bytes taken out of the queue |
 //! | 4, close | 0–3 stream |
 //!
-//! Each node numbers the streams that it opens, from 0; the highest bit says that the sender of this opened it.
+//! Each node numbers the streams that it opens, from 0; the highest bit of a number says that the sender of the word opened the
+//! stream.
 
 use crate::Node;
 
-/// Bytes before those of a message.
+/// The bytes before those of a message.
 pub(super) const HEADER: usize = 6;
-/// In the number of a stream: the sender opened it.
+/// The bit in a stream's number that says that the sender opened it.
 const MINE: u32 = 1 << 31;
 
 /// A stream, as one of its two nodes sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct StreamId {
-    /// This node opened it.
+    /// Whether this node opened it.
     pub(super) mine: bool,
-    /// In the order in which its node opened them, below 2^31.
+    /// The stream's number in the order in which its node opened streams, below 2^31.
     pub(super) number: u32,
 }
 
-/// What one message of the transport says.
+/// The content of one message of the transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Word<'a> {
     Open { stream: StreamId, purpose: u16 },
@@ -36,7 +37,7 @@ pub(super) enum Word<'a> {
     Close { stream: StreamId },
 }
 
-/// A word on its way.
+/// A word with its destination, as bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
     pub(super) to: Node,
@@ -45,7 +46,7 @@ pub(super) struct Frame {
 }
 
 impl<'a> Word<'a> {
-    /// As a message to `to`.
+    /// The word as a message to `to`.
     pub(super) fn write(self, to: Node) -> Frame {
         let (kind, stream) = match self {
             Word::Open { stream, .. } => (1, stream),
@@ -67,7 +68,7 @@ impl<'a> Word<'a> {
         Frame { to, kind, bytes }
     }
 
-    /// What a message of another node says, as this node sees it; none if it says nothing.
+    /// The word in a message of another node, as this node sees it; `None` if the message is invalid.
     pub(super) fn read(kind: u16, bytes: &'a [u8]) -> Option<Word<'a>> {
         let (number, rest) = bytes.split_first_chunk::<4>()?;
         let number = u32::from_le_bytes(*number);

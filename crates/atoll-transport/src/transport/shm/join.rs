@@ -1,8 +1,8 @@
 //! How nodes of one machine find each other: over Unix sockets in a private directory, or over pairs of sockets that were made
 //! before they were forked.
 //!
-//! `mod.rs` makes a transport of the channels that come of it. Every two nodes have a socket for a moment, over which they say who they are
-//! and make their channel.
+//! `mod.rs` makes a transport of the channels that result. Every two nodes have a socket for a moment, over which they identify
+//! themselves and make their channel.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,42 +18,42 @@ use crate::Node;
 use crate::channel::{Channel, ConnectError, CreateError, WaitSet};
 use crate::clock::Deadline;
 
-/// Why a node did not join the others on its machine.
+/// The reasons why a node did not join the others on its machine.
 #[derive(thiserror::Error, Debug)]
 pub enum ShmError {
-    /// A setting that is out of range, or a node that is none.
+    /// A setting is out of range, or a node's number is invalid.
     #[error("{0}")]
     Setting(String),
     /// The directory is not this user's alone.
     #[error("{path} is not private: it must belong to this user and have mode 0700")]
     NotPrivate {
-        /// Which.
+        /// The directory.
         path: PathBuf,
     },
     /// A node did not come in time.
     #[error("{0} did not come in time")]
     TimedOut(Node),
-    /// A node said something else than who it is.
-    #[error("what came from {0} is no greeting of a node of this job")]
+    /// The greeting is not that of a node of this job.
+    #[error("the bytes from {0} are not the greeting of a node of this job")]
     Greeting(Node),
-    /// The channel with a node did not come to be.
+    /// The channel with a node could not be made.
     #[error("no channel with {node}: {why}")]
     Channel {
-        /// Which node.
+        /// The node.
         node: Node,
-        /// Why.
+        /// The reason.
         #[source]
         why: ConnectError,
     },
     /// The wait set cannot be made.
     #[error("{0}")]
     Create(#[from] CreateError),
-    /// The system refuses something.
+    /// The system refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
 
-/// A channel with another node, and the run of it.
+/// A channel with another node, and that node's run.
 pub(super) struct Met {
     pub(super) channel: Channel,
     pub(super) run: [u8; 16],
@@ -63,12 +63,12 @@ pub(super) struct Met {
 /// A node's sockets to the others, made before the nodes: see [`mesh`].
 pub struct Place {
     pub(super) node: Node,
-    /// None at its own place.
+    /// The sockets by node; `None` at the node's own place.
     streams: Vec<Option<UnixStream>>,
 }
 
-/// The places of `nodes` nodes that will be threads, or processes forked from this one. Each is for one of them; a forked process
-/// must drop the others, or the loss of their nodes is seen late at the start.
+/// The places of `nodes` nodes that will be threads, or processes forked from this one. Each is for one of them. A forked
+/// process must drop the other places, or the loss of their nodes is noticed late at the start.
 pub fn mesh(nodes: u32) -> io::Result<Vec<Place>> {
     let empty = || (0..nodes).map(|_| None).collect();
     let mut places: Vec<Place> =
@@ -84,13 +84,13 @@ pub fn mesh(nodes: u32) -> io::Result<Vec<Place>> {
 }
 
 impl Place {
-    /// The place of `node`, by its sockets to all nodes (none to itself): those that [`Place::into_streams`] gave, perhaps in
-    /// another process.
+    /// The place of `node`, from its sockets to all nodes (`None` for itself), which [`Place::into_streams`] returned, perhaps
+    /// in another process.
     pub fn from_streams(node: Node, streams: Vec<Option<OwnedFd>>) -> Place {
         Place { node, streams: streams.into_iter().map(|fd| fd.map(UnixStream::from)).collect() }
     }
 
-    /// Its sockets, for a process that is started to take the place.
+    /// The sockets, for a process that is started to take the place.
     pub fn into_streams(self) -> Vec<Option<OwnedFd>> {
         self.streams.into_iter().map(|stream| stream.map(OwnedFd::from)).collect()
     }
@@ -100,7 +100,7 @@ impl Place {
     }
 }
 
-/// Who meets, and how.
+/// The settings of a node that meets the others.
 pub(super) struct Meeting<'a> {
     pub(super) node: Node,
     pub(super) nodes: u32,
@@ -111,7 +111,7 @@ pub(super) struct Meeting<'a> {
 }
 
 impl Meeting<'_> {
-    /// Over the sockets of `place`. In the order of nodes, so that no circle of nodes waits for each other.
+    /// Meets the others over the sockets of `place`, in the order of nodes, so that no circle of nodes waits for each other.
     pub(super) fn at(&self, place: Place) -> Result<Vec<Option<Met>>, ShmError> {
         let mut all = Vec::new();
         for (other, stream) in (0..).map(Node).zip(place.streams) {
@@ -123,10 +123,10 @@ impl Meeting<'_> {
         Ok(all)
     }
 
-    /// Over sockets in `directory`: connects to all nodes below this one, and waits for those above.
+    /// Meets the others over sockets in `directory`: connects to all nodes below this one, and waits for those above.
     pub(super) fn in_directory(&self, directory: &Path) -> Result<Vec<Option<Met>>, ShmError> {
         let open = private(directory)?;
-        // Through the descriptor: however long the path is, and whatever is put in its place.
+        // The path goes through the descriptor, so it works for any length and whatever replaces the directory.
         let path = |node: Node| format!("/proc/self/fd/{}/node-{}", open.as_raw_fd(), node.0);
         let mine = path(self.node);
         let listener = UnixListener::bind(&mine).map_err(|e| ShmError::Os("binding the node's socket", e))?;
@@ -156,7 +156,7 @@ impl Meeting<'_> {
             match listener.accept() {
                 Ok((stream, _)) => {
                     let _ = stream.set_nonblocking(false);
-                    // Whoever it is that does not greet as a node above this one that is missing: the next, please.
+                    // A connection that does not greet as a missing node above this one is dropped, and the next is taken.
                     if let Ok((other, met)) = self.meet(&stream, None) {
                         all[other.0 as usize].get_or_insert(met);
                     }
@@ -168,12 +168,12 @@ impl Meeting<'_> {
         Ok(all)
     }
 
-    /// What is left of the time.
+    /// The time left.
     fn left(&self) -> Option<Duration> {
         Some(self.end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
-    /// Greets whoever is at the other end and makes a channel; it must be `expected`, or any node above this one.
+    /// Greets the node at the other end and makes a channel; it must be `expected`, or any node above this one.
     fn meet(&self, stream: &UnixStream, expected: Option<Node>) -> Result<(Node, Met), ShmError> {
         let named = expected.unwrap_or(self.node);
         let left = || self.left().ok_or(ShmError::TimedOut(named));
@@ -198,7 +198,7 @@ impl Meeting<'_> {
         Ok((other, Met { channel, run, parcels }))
     }
 
-    /// Who this node is: magic (4), version (4), node (4), nodes (4), longest (8), run (16).
+    /// This node's greeting: magic (4), version (4), node (4), nodes (4), longest (8), run (16).
     fn greeting(&self) -> [u8; GREETING] {
         let mut bytes = [0; GREETING];
         bytes[..4].copy_from_slice(b"atsh");
@@ -210,7 +210,7 @@ impl Meeting<'_> {
         bytes
     }
 
-    /// Who the other is, if it is of this job and version.
+    /// The other node's number and run, if it is of this job and version.
     fn understand(&self, theirs: &[u8; GREETING]) -> Option<(Node, [u8; 16])> {
         let mine = self.greeting();
         let mut number = [0; 4];
@@ -225,7 +225,7 @@ impl Meeting<'_> {
 
 const GREETING: usize = 40;
 
-/// Opens a directory that is this user's alone.
+/// Opens a directory, which must be this user's alone.
 fn private(path: &Path) -> Result<OwnedFd, ShmError> {
     let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = rustix::fs::open(path, flags, Mode::empty())

@@ -1,10 +1,11 @@
-//! Shared memory: nodes that are processes (or threads) of one machine.
+//! The shared-memory transport: its nodes are processes (or threads) of one machine.
 //!
-//! Stands on `channel/`: one channel between every two nodes, all of a node's in one wait set; the other transport is `ucx/`. Puts and gets are
-//! done at once, by this node alone (`reach.rs`): the other need not do anything.
+//! Stands on `channel/`, with one channel between every two nodes and all of a node's in one wait set; the other transport is
+//! `ucx/`. Puts and gets are done at once, by this node alone (`reach.rs`): the other need not do anything.
 //!
-//! Only processes of the same user that reach the job's private directory, or inherit its sockets, can be nodes; who sends is
-//! known from the ring it comes through. A node trusts the others with its registered memory, and as they are the same user's processes, with all of it.
+//! Only processes of the same user that reach the job's private directory, or inherit its sockets, can be nodes; the sender of
+//! a message is known from its ring. A node trusts the others with its registered memory, and as they are the same user's
+//! processes, with all of its memory.
 //!
 //! Source: the barrelfish paper, sections 5.5 and 6.7 (channels), 6.10 (who copies).
 
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use self::join::{Meeting, Met};
 use self::peer::Peer;
-use self::reach::{Reach, Way};
+use self::reach::{Direction, Reach};
 use super::key::{Key, Kind};
 use super::{
     Buffer, Doze, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
@@ -31,18 +32,18 @@ use crate::channel::{self, Message, RecvError, Token, WaitSet};
 
 pub use self::join::{Place, ShmError, mesh};
 
-/// What can be chosen; `lines` and `longest` must be the same on all nodes.
+/// The settings; `lines` and `longest` must be the same on all nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Lines of 64 bytes of each ring, of which every two nodes have two: see [`crate::Settings::lines`].
+    /// The lines of 64 bytes of each ring, of which every two nodes have two: see [`crate::Settings::lines`].
     pub lines: u32,
-    /// How often a waiting node looks before it sleeps.
+    /// How often a waiting node checks before it sleeps.
     pub spins: u32,
-    /// Bytes of the longest message, 64 to 1 GiB.
+    /// The bytes of the longest message, 64 to 1 GiB.
     pub longest: usize,
-    /// Bytes of messages that may wait for room to one node before `Full`.
+    /// The bytes of messages that may wait for room to one node before `Full`.
     pub queue: usize,
-    /// How long a transport that is dropped waits for others to make room for what was sent.
+    /// How long a dropped transport waits for others to make room for what was sent.
     pub linger: Duration,
 }
 
@@ -59,29 +60,29 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Bytes of the largest part of a message, with its first byte: it has room in a ring from which all was read.
+    /// The bytes of the largest part of a message, with its first byte: a ring whose lines were all read has room for it.
     fn part(&self) -> usize {
         (self.lines as usize / 2).max(1) * 56
     }
 
-    /// Those of the channels.
+    /// The settings of the channels.
     fn channel(&self) -> channel::Settings {
         let longest = self.part().min(channel::MOST_LONGEST);
         channel::Settings { lines: self.lines, longest, spins: self.spins, ..channel::Settings::default() }
     }
 }
 
-/// Messages that one `progress` takes from all channels.
+/// The most messages that one `progress` takes from all channels.
 const BUDGET: usize = 1024;
-/// How soon a sleeping node looks whether there is room for what waits.
+/// The time after which a sleeping node checks again whether there is room for waiting messages.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// A node's way to the others on its machine.
+/// A node's transport to the others on its machine.
 pub struct Shm {
     node: Node,
     settings: Settings,
     run: [u8; 16],
-    /// None at this node's own place.
+    /// The other nodes, by number; `None` at this node's own place.
     peers: Vec<Option<Peer>>,
     set: WaitSet,
     senders: HashMap<Token, u32>,
@@ -92,20 +93,20 @@ pub struct Shm {
     registered: Vec<Arc<Memory>>,
     ended: VecDeque<(u64, Option<Buffer>, Result<(), TransportError>)>,
     losses: VecDeque<(u32, LostWhy)>,
-    /// Peers with something that waits for room.
+    /// The peers with messages that wait for room.
     waiting: Vec<u32>,
     message: Message,
 }
 
 impl Shm {
-    /// Joins as one of the places of a [`mesh`]. Waits for the others at most `timeout`.
+    /// Joins as the node of one of the places of a [`mesh`]. Waits for the others for at most `timeout`.
     pub fn join(place: Place, settings: Settings, timeout: Duration) -> Result<Shm, ShmError> {
         let nodes = place.nodes();
         Shm::new(place.node, nodes, settings, timeout, |meeting| meeting.at(place))
     }
 
-    /// Joins the `nodes` nodes that meet in `directory`, which must be this user's with mode 0700, as `node`. Waits for the
-    /// others at most `timeout`.
+    /// Joins, as `node`, the `nodes` nodes that meet in `directory`, which must be this user's with mode 0700. Waits for the
+    /// others for at most `timeout`.
     pub fn join_in(
         directory: &Path,
         node: Node,
@@ -189,7 +190,7 @@ impl Shm {
         }
     }
 
-    /// Receives from the channel that is ready, and tells the message if it is whole.
+    /// Receives from the channel that is ready, and reports the message if it is whole.
     fn receive(&mut self, token: Token, handler: &mut dyn FnMut(Event<'_>)) -> usize {
         let Some(receiver) = self.set.get(token) else { return 0 };
         let received = receiver.try_recv(&mut self.message);
@@ -208,13 +209,13 @@ impl Shm {
             },
             Err(RecvError::Closed) => LostWhy::Closed,
             Err(RecvError::PeerDied) => LostWhy::Died("its process has ended".into()),
-            Err(_) => LostWhy::Broken("its channel has what no sender writes"),
+            Err(_) => LostWhy::Broken("its channel contains bytes that no sender writes"),
         };
         self.lose(from, why);
         0
     }
 
-    /// Sends what waits for room, as far as there is some.
+    /// Sends waiting messages, as far as there is room.
     fn pump(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|node| {
@@ -236,7 +237,7 @@ impl Shm {
         offset: u64,
         mut buffer: Buffer,
         token: u64,
-        way: Way,
+        direction: Direction,
     ) -> Result<(), Refused> {
         let ready = self.peer(remote.owner).map(|peer| peer.process.clone()).and_then(|process| {
             remote.check(offset, buffer.len())?;
@@ -248,14 +249,14 @@ impl Shm {
             (Ok(_), None) => return Err(Refused { why: TransportError::NotAttached(remote.owner), buffer }),
             (Err(why), _) => return Err(Refused { why, buffer }),
         };
-        // Its number may stand for another process once it has ended.
+        // Once the process has ended, its number may stand for another process.
         if matches!(reach, Reach::Process(..)) && process.died() {
             return Err(Refused { why: TransportError::Lost(remote.owner), buffer });
         }
         let (local, length) = (buffer.base(), buffer.len());
         // SAFETY: the buffer is valid for as many bytes as it has, and the range was checked against the memory's length.
-        let done = unsafe { reach.copy(offset, local, length, way) };
-        let what = if way == Way::Put { "a put" } else { "a get" };
+        let done = unsafe { reach.copy(offset, local, length, direction) };
+        let what = if direction == Direction::Put { "a put" } else { "a get" };
         let result = done.map_err(|e| TransportError::Failed { what, why: e.to_string() });
         self.ended.push_back((token, Some(buffer), result));
         Ok(())
@@ -263,7 +264,7 @@ impl Shm {
 }
 
 impl Place {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> u32 {
         self.len()
     }
@@ -337,16 +338,16 @@ impl Transport for Shm {
     }
 
     fn put(&mut self, to: Remote, offset: u64, from: Buffer, token: u64) -> Result<(), Refused> {
-        self.one_sided(to, offset, from, token, Way::Put)
+        self.one_sided(to, offset, from, token, Direction::Put)
     }
 
     fn get(&mut self, from: Remote, offset: u64, into: Buffer, token: u64) -> Result<(), Refused> {
-        self.one_sided(from, offset, into, token, Way::Get)
+        self.one_sided(from, offset, into, token, Direction::Get)
     }
 
     fn flush(&mut self, node: Node, token: u64) -> Result<(), TransportError> {
         self.peer(node)?;
-        // Puts are in memory when they have been started, before whatever this thread writes next.
+        // Puts are in memory when they have been started, before anything that this thread writes later.
         std::sync::atomic::fence(Ordering::SeqCst);
         self.ended.push_back((token, None, Ok(())));
         Ok(())
@@ -376,7 +377,7 @@ impl Transport for Shm {
         }
         let timeout =
             if self.waiting.is_empty() { timeout } else { Some(timeout.unwrap_or(RETRY).min(RETRY)) };
-        // What is ready stays so for `progress`.
+        // A ready channel stays ready for `progress`.
         self.set.wait(timeout);
         Ok(())
     }
@@ -397,7 +398,7 @@ impl Transport for Shm {
         self.lose(node.0, LostWhy::Cut);
     }
 
-    /// Nothing: the ring says who sends.
+    /// Does nothing, as the ring tells the sender.
     fn tag(&mut self, _node: Node, _tags: Tags) {}
 }
 

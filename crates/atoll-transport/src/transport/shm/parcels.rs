@@ -1,7 +1,8 @@
-//! Parcels: longer messages, copied whole into memory that two nodes share, and announced by a line of the ring.
+//! Parcels: longer messages, copied whole to memory that two nodes share, and announced by a line of the ring.
 //!
-//! `peer.rs` sends by it what would take many lines, each with a header of its own; what finds no room here goes through the
-//! ring in parts. One memory for each direction: its sender writes round and round, its receiver says how far it has read.
+//! `peer.rs` sends by them what would take many lines, each with a header of its own; a message that finds no room here goes
+//! through the ring in parts. There is one memory for each direction: its sender writes round and round, its receiver tells how
+//! far it has read.
 //!
 //! Source: the barrelfish paper, section 6.10 (bulk beside messages).
 
@@ -14,22 +15,22 @@ use crate::clock::Deadline;
 use crate::memory_file::{FIXED, FileError, Mapping, PAGE, sealed_size};
 use crate::socket;
 
-/// Bytes for parcels in one direction; a power of two.
+/// The bytes for parcels in one direction; a power of two.
 const BYTES: usize = 1 << 20;
-/// Parcels begin at multiples of this, so that two copies share no line.
+/// The alignment of parcels, so that two copies share no cache line.
 const ALIGN: usize = 64;
-/// Shorter messages go through the ring.
+/// The bytes below which messages go through the ring.
 const LEAST: usize = 512;
-/// Longer ones, too: a quarter, so that several are under way.
+/// The bytes above which messages go through the ring: a quarter, so that several parcels are under way.
 const MOST: usize = BYTES / 4;
 
-/// Where a parcel lies, as the line of the ring says: bytes sent in this direction before it, and its own.
+/// The bytes of the announcement in the ring: the number of bytes sent in this direction before the parcel, and its own.
 pub(super) const WORDS: usize = 12;
 
 /// The sending end.
 pub(super) struct Outbound {
     mapping: Mapping,
-    /// Bytes taken so far, those left out at the memory's end among them.
+    /// The number of bytes taken so far, those skipped at the memory's end among them.
     head: u64,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Inbound {
     mapping: Mapping,
 }
 
-/// Makes the memory of what this end sends, and exchanges it for the other's over `stream`, as both do.
+/// Makes the memory for what this end sends, and exchanges it for the other's over `stream`, as both do.
 pub(super) fn exchange(
     stream: &UnixStream,
     deadline: &mut Deadline,
@@ -61,35 +62,36 @@ pub(super) fn exchange(
     Ok((Outbound { mapping: map(&file)?, head: 0 }, Inbound { mapping: map(&theirs)? }))
 }
 
-/// How far the receiver has read.
+/// The word in which the receiver tells how far it has read.
 fn tail(mapping: &Mapping) -> &AtomicU64 {
     // SAFETY: the mapping begins with a page for this word alone, used as an atomic only.
     unsafe { mapping.base().cast::<AtomicU64>().as_ref() }
 }
 
-/// Where the byte with this number lies. `number` is below [`BYTES`].
+/// The address of the byte with this number, below [`BYTES`].
 fn at(mapping: &Mapping, number: usize) -> *mut u8 {
-    // SAFETY: the mapping has a page and then that many bytes.
+    // SAFETY: the mapping has a page and then [`BYTES`] bytes.
     unsafe { mapping.base().as_ptr().cast::<u8>().add(PAGE + number) }
 }
 
 impl Outbound {
-    /// Copies `bytes`, if they are of a length for this and there is room: what the line is to say.
+    /// Copies `bytes`, if their length is one for parcels and there is room; returns the content of the line that announces
+    /// them.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Option<[u8; WORDS]> {
         if !(LEAST..=MOST).contains(&bytes.len()) {
             return None;
         }
         let place = self.head as usize % BYTES;
-        // Not over the end: what is left there stays unused this time round.
+        // A parcel does not cross the end: the bytes left there stay unused this time round.
         let skipped = if place + bytes.len() > BYTES { BYTES - place } else { 0 };
         let begin = self.head + skipped as u64;
         let end = begin + bytes.len().next_multiple_of(ALIGN) as u64;
-        // Acquire: pairs with the Release in `take`. A receiver that says it read what was not sent makes no room.
+        // Acquire: pairs with the Release in `take`. A receiver that claims to have read what was not sent makes no room.
         let read = tail(&self.mapping).load(Ordering::Acquire);
         if read > self.head || end - read > BYTES as u64 {
             return None;
         }
-        // SAFETY: within the memory; the receiver has read what was there, and is told of this behind the copy.
+        // SAFETY: within the memory; the receiver has read what was there, and the new parcel is announced after the copy.
         unsafe { std::ptr::copy(bytes.as_ptr(), at(&self.mapping, begin as usize % BYTES), bytes.len()) };
         self.head = end;
         let mut words = [0; WORDS];
@@ -100,7 +102,7 @@ impl Outbound {
 }
 
 impl Inbound {
-    /// Appends the parcel that `words` tell of to `out`, and makes its room free. None if there can be no such parcel.
+    /// Appends the parcel that `words` announce to `out`, and frees its room. `None` if there can be no such parcel.
     pub(super) fn take(&mut self, words: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let (begin, length) = words.split_first_chunk::<8>()?;
         let (begin, length) = (u64::from_le_bytes(*begin), u32::from_le_bytes(length.try_into().ok()?));
@@ -110,8 +112,8 @@ impl Inbound {
         }
         let end = begin.checked_add(length.next_multiple_of(ALIGN) as u64)?;
         out.reserve(length);
-        // SAFETY: within the memory, and `out` has room. The sender does not write there before it hears of the new tail; one
-        // that does changes bytes, which are bytes all.
+        // SAFETY: within the memory, and `out` has room. The sender does not write there before it reads the new tail; one that
+        // does so changes bytes, of which every value is valid.
         unsafe {
             std::ptr::copy(at(&self.mapping, place), out.as_mut_ptr().add(out.len()), length);
             out.set_len(out.len() + length);
@@ -176,7 +178,7 @@ mod tests {
             assert!(inbound.take(&bad, &mut out).is_none(), "{bad:?}");
         }
         assert!(out.is_empty());
-        // A receiver that says it has read more than there was.
+        // A receiver that claims to have read more than there was.
         tail(&outbound.mapping).store(u64::MAX, Ordering::Relaxed);
         assert!(outbound.put(&[0; LEAST]).is_none());
     }

@@ -1,7 +1,8 @@
-//! One other node of this machine: its channel's sending end, what waits for room in it, and the message that comes in parts.
+//! One other node of this machine: its channel's sending end, messages that wait for room in it, and the message that arrives
+//! in parts.
 //!
-//! `mod.rs` has one of these for each other node. A longer message goes as a parcel (`parcels.rs`) or, where there is no room for it, in parts, so
-//! that sending never waits.
+//! `mod.rs` has one of these for each other node. A longer message goes as a parcel (`parcels.rs`) or, if there is no room for
+//! one, in parts, so that sending never waits.
 
 use std::collections::VecDeque;
 
@@ -9,29 +10,29 @@ use super::parcels::{Inbound, Outbound, WORDS};
 use crate::channel::{Peer as Process, SendError, Sender, Token};
 use crate::transport::LostWhy;
 
-/// The first byte of what goes through the channel.
+/// The first byte of a message in the channel, which tells how the rest is to be read.
 const WHOLE: u8 = 0;
 const PART: u8 = 1;
 const END: u8 = 2;
-/// What follows says where the whole message lies: see `parcels.rs`.
+/// The rest tells where the whole message lies: see `parcels.rs`.
 const PARCEL: u8 = 3;
 
 /// Another node.
 pub(super) struct Peer {
-    /// None once nothing can be sent any more.
+    /// The sending end; `None` once nothing can be sent any more.
     sender: Option<Sender>,
-    /// Its receiver in the wait set.
+    /// The token of its receiver in the wait set.
     pub(super) token: Token,
     pub(super) process: Process,
     pub(super) run: [u8; 16],
     outbound: Outbound,
     inbound: Inbound,
-    /// What found no room in the ring yet, and how many bytes these are.
+    /// The messages that found no room in the ring yet, and their bytes.
     queue: VecDeque<(u16, Vec<u8>)>,
     pub(super) queued: usize,
-    /// Most bytes of a part, with its first.
+    /// The most bytes of a part, with its first byte.
     part: usize,
-    /// The message of which not all parts came yet.
+    /// The message of which some parts have not come yet.
     coming: Option<(u16, Vec<u8>)>,
     scratch: Vec<u8>,
     pub(super) lost: Option<LostWhy>,
@@ -61,13 +62,13 @@ impl Peer {
         }
     }
 
-    /// Something waits for room.
+    /// Whether something waits for room.
     pub(super) fn waits(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Sends a message, or as much of it as has room, and keeps the rest. An error if the peer broke the channel; one that closed or died
-    /// shows at the receiving end, behind what it sent before.
+    /// Sends a message, or as much of it as has room, and keeps the rest. Fails if the peer broke the channel; a peer that
+    /// closed or died is noticed at the receiving end, after the messages that it sent before.
     pub(super) fn send(&mut self, kind: u16, bytes: &[u8]) -> Result<(), LostWhy> {
         if let Some(words) = self.outbound.put(bytes) {
             self.scratch.clear();
@@ -93,7 +94,7 @@ impl Peer {
         }
     }
 
-    /// Sends what is in `scratch`, or keeps it until there is room.
+    /// Sends the bytes in `scratch`, or keeps them until there is room.
     fn send_part(&mut self, kind: u16) -> Result<(), LostWhy> {
         if !self.queue.is_empty() || !try_send(&mut self.sender, kind, &self.scratch)? {
             self.queued += self.scratch.len();
@@ -102,7 +103,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting messages, as far as there is room.
     pub(super) fn pump(&mut self) -> Result<(), LostWhy> {
         while let Some((kind, bytes)) = self.queue.front() {
             if !try_send(&mut self.sender, *kind, bytes)? {
@@ -114,7 +115,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes what came through the channel: `bytes` become the message, if it is whole now.
+    /// Handles bytes that came through the channel: `bytes` become the message, if it is whole now.
     pub(super) fn take(&mut self, kind: u16, bytes: &mut Vec<u8>, longest: usize) -> Result<bool, LostWhy> {
         let Some((class, data)) = bytes.split_first() else { return Err(LostWhy::Broken("an empty part")) };
         match (*class, &mut self.coming) {
@@ -144,7 +145,7 @@ impl Peer {
                 if *class == PART {
                     return Ok(false);
                 }
-                // As a whole one: with a first byte that is none of it.
+                // The message gets a first byte that is not part of it, as a whole one has.
                 bytes.truncate(1);
                 bytes.append(coming);
                 self.coming = None;
@@ -154,7 +155,7 @@ impl Peer {
         }
     }
 
-    /// Nothing is sent any more.
+    /// Closes the sending end.
     pub(super) fn close(&mut self) {
         self.sender = None;
         self.queue.clear();
@@ -162,7 +163,7 @@ impl Peer {
     }
 }
 
-/// True if it is on its way, or never will be as the peer is gone.
+/// Returns true if the message was sent, or never can be because the peer is gone.
 fn try_send(sender: &mut Option<Sender>, kind: u16, bytes: &[u8]) -> Result<bool, LostWhy> {
     let Some(open) = sender else { return Ok(true) };
     match open.try_send(kind, bytes) {
@@ -172,6 +173,6 @@ fn try_send(sender: &mut Option<Sender>, kind: u16, bytes: &[u8]) -> Result<bool
             *sender = None;
             Ok(true)
         }
-        Err(_) => Err(LostWhy::Broken("acknowledging what was never sent")),
+        Err(_) => Err(LostWhy::Broken("it acknowledged a message that was never sent")),
     }
 }

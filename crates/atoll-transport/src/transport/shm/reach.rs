@@ -1,7 +1,7 @@
-//! Another process's memory, reached from here: mapped where it is a sealed file, else copied by the kernel.
+//! Access to another process's memory: mapped if it is a sealed file, else copied by the kernel.
 //!
-//! `mod.rs` puts and gets through it. What is mapped or copied is found through the peer's process, which is known from
-//! the channel and not from the key.
+//! `mod.rs` puts and gets through it. The memory is found through the peer's process, which is known from the channel and not
+//! from the key.
 //!
 //! Source: the barrelfish paper, section 6.10: who copies, and from where.
 
@@ -15,15 +15,15 @@ use crate::memory_file::{Mapping, PAGE, sealed_size};
 use crate::transport::key::{Key, Kind, Reader};
 use crate::transport::{KeyError, Memory};
 
-/// Memory of a peer.
+/// A peer's memory.
 pub(super) enum Reach {
-    /// Mapped here, and where in the mapping it begins.
+    /// The memory is mapped here; the number is its offset in the mapping.
     Mapped(Mapping, usize),
-    /// In that process, at that address.
+    /// The memory is in that process, at that address.
     Process(i32, u64),
 }
 
-/// The file part of a key: where the owner has it open, which it is, and where in it the memory begins.
+/// The file part of a key: the owner's descriptor of the file, the file's identity, and the memory's offset in it.
 struct File {
     descriptor: i32,
     device: u64,
@@ -46,7 +46,7 @@ pub(super) fn key(memory: &Arc<Memory>, owner: crate::Node, run: [u8; 16]) -> Ve
     Key { kind: Kind::Shm, owner, run, bytes, address, extra }.encode()
 }
 
-/// Reaches the memory of `key` in the process `peer`.
+/// Opens the memory of `key` in the process `peer`.
 pub(super) fn reach(key: &Key, peer: &Peer) -> Result<Reach, KeyError> {
     let unreachable = |why: String| KeyError::Unreachable(why);
     let process = peer.number().and_then(|number| i32::try_from(number).ok());
@@ -67,10 +67,10 @@ pub(super) fn reach(key: &Key, peer: &Peer) -> Result<Reach, KeyError> {
             return Ok(Reach::Mapped(mapping, begin));
         }
     }
-    // Whether the kernel lets us, and it is there: its first and last byte.
+    // Checks on the first and the last byte whether the kernel lets us, and whether the memory is there.
     let mut byte = [0];
     for at in [0, key.bytes.saturating_sub(1)] {
-        copy(process, key.address + at, byte.as_mut_ptr(), 1, Way::Get).map_err(|e| {
+        copy(process, key.address + at, byte.as_mut_ptr(), 1, Direction::Get).map_err(|e| {
             unreachable(format!(
                 "process_vm_readv on process {process}: {e}; sysctl kernel.yama.ptrace_scope may forbid it"
             ))
@@ -79,7 +79,8 @@ pub(super) fn reach(key: &Key, peer: &Peer) -> Result<Reach, KeyError> {
     Ok(Reach::Process(process, key.address))
 }
 
-/// Maps the file if it is the one that is meant, and nobody can shorten it under the mapping. Where in it the memory begins.
+/// Maps the file if it is the one that the key names, and cannot shrink under the mapping. Also returns the memory's offset in
+/// the mapping.
 fn map(process: i32, file: &File, bytes: usize) -> Option<(Mapping, usize)> {
     let path = format!("/proc/{process}/fd/{}", file.descriptor);
     let opened =
@@ -99,15 +100,15 @@ fn map(process: i32, file: &File, bytes: usize) -> Option<(Mapping, usize)> {
     Some((mapping, before as usize))
 }
 
-/// Which way bytes go.
+/// The direction in which bytes are copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Put,
     Get,
 }
 
 impl Reach {
-    /// Copies `length` bytes between `local` and what lies `offset` bytes behind the memory's start.
+    /// Copies `length` bytes between `local` and the memory at `offset`.
     ///
     /// # Safety
     ///
@@ -117,23 +118,30 @@ impl Reach {
         offset: u64,
         local: *mut u8,
         length: usize,
-        way: Way,
+        direction: Direction,
     ) -> std::io::Result<()> {
         match self {
             Reach::Mapped(mapping, begin) => {
                 let remote = mapping.base().as_ptr().wrapping_add(begin + offset as usize);
-                let (from, to) = if way == Way::Put { (local, remote) } else { (remote, local) };
-                // SAFETY: the caller's, and the mapping is as long as the memory. `copy`, as the two may overlap.
+                let (from, to) = if direction == Direction::Put { (local, remote) } else { (remote, local) };
+                // SAFETY: the caller's promise, and the mapping is as long as the memory. `copy` is used because the two may
+                // overlap.
                 unsafe { std::ptr::copy(from, to, length) };
                 Ok(())
             }
-            Reach::Process(process, address) => copy(*process, address + offset, local, length, way),
+            Reach::Process(process, address) => copy(*process, address + offset, local, length, direction),
         }
     }
 }
 
-/// Copies by the kernel. `local` is the caller's, which must be valid for `length` bytes.
-fn copy(process: i32, address: u64, local: *mut u8, length: usize, way: Way) -> std::io::Result<()> {
+/// Copies by the kernel. The caller promises that `local` is valid for `length` bytes.
+fn copy(
+    process: i32,
+    address: u64,
+    local: *mut u8,
+    length: usize,
+    direction: Direction,
+) -> std::io::Result<()> {
     let mut done = 0;
     while done < length {
         let here = libc::iovec { iov_base: local.wrapping_add(done).cast(), iov_len: length - done };
@@ -142,9 +150,11 @@ fn copy(process: i32, address: u64, local: *mut u8, length: usize, way: Way) -> 
             libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: length - done };
         // SAFETY: the local part is valid; the kernel checks the remote one.
         let moved = unsafe {
-            match way {
-                Way::Put => libc::process_vm_writev(process, &raw const here, 1, &raw const there, 1, 0),
-                Way::Get => libc::process_vm_readv(process, &raw const here, 1, &raw const there, 1, 0),
+            match direction {
+                Direction::Put => {
+                    libc::process_vm_writev(process, &raw const here, 1, &raw const there, 1, 0)
+                }
+                Direction::Get => libc::process_vm_readv(process, &raw const here, 1, &raw const there, 1, 0),
             }
         };
         match usize::try_from(moved) {
@@ -167,27 +177,27 @@ mod tests {
 
     const RUN: [u8; 16] = [3; 16];
 
-    /// 3,000 bytes in the middle of a mapping of `file`, registered as a part of `named`.
+    /// A memory of 3,000 bytes in the middle of a mapping of `file`, registered as a part of `named`.
     fn middle(file: &OwnedFd, named: OwnedFd) -> Arc<Memory> {
         let mapping = std::mem::ManuallyDrop::new(Mapping::of(file, 16384, true).unwrap());
         // SAFETY: inside of the mapping, which is never unmapped.
         Arc::new(unsafe { Memory::existing(mapping.base().as_ptr().add(5000), 3000, Some((named, 5000))) })
     }
 
-    /// Puts and gets through its key, in this process; whether it was mapped for that.
+    /// Puts and gets through the memory's key, in this process; returns whether it was mapped for that.
     fn reached(memory: &Arc<Memory>) -> bool {
         let key = key(memory, Node(1), RUN);
         let key = Key::decode(&key, Kind::Shm, Node(1), &RUN).unwrap();
         let reach = reach(&key, &Peer::this().unwrap()).unwrap();
         let mut bytes = *b"through the key";
-        // SAFETY: the array is as long as it is, and the range inside of the memory.
-        unsafe { reach.copy(2985, bytes.as_mut_ptr(), bytes.len(), Way::Put).unwrap() };
+        // SAFETY: the array has that many bytes, and the range is inside of the memory.
+        unsafe { reach.copy(2985, bytes.as_mut_ptr(), bytes.len(), Direction::Put).unwrap() };
         let mut found = [0; 15];
         memory.read(2985, &mut found).unwrap();
         assert_eq!(&found, b"through the key");
         memory.write(0, b"and back").unwrap();
         // SAFETY: as above.
-        unsafe { reach.copy(0, bytes.as_mut_ptr(), 8, Way::Get).unwrap() };
+        unsafe { reach.copy(0, bytes.as_mut_ptr(), 8, Direction::Get).unwrap() };
         assert_eq!(&bytes[..8], b"and back");
         matches!(reach, Reach::Mapped(..))
     }
@@ -206,7 +216,7 @@ mod tests {
         let this = Peer::this().unwrap();
         let mapped = |key: &Key| matches!(reach(key, &this), Ok(Reach::Mapped(..)));
         assert!(mapped(&good));
-        // Longer than the file; another file; no file at all: what is left is the process's memory.
+        // In turn: longer than the file; another file; no file at all. In all cases the process's memory is left.
         for (at, byte) in [(22, 0xff), (12, 0xff), (0, 0xff)] {
             let mut bad = good.clone();
             bad.extra[at] ^= byte;

@@ -1,14 +1,14 @@
-//! A library in a name space of the dynamic linker of its own, with a libc of its own.
+//! Loads a library in a name space of the dynamic linker of its own, with a libc of its own.
 //!
-//! For `library.rs`: none of the library meets what is interposed in the process, and nobody who lists the process's libraries sees
-//! it. What it does at the process's end is left out, as threads still use it then: with several name spaces the linker begins
-//! with the last one, before any handler of the process's own that was registered at its start.
+//! For `library.rs`: the library meets no interposed function of the process, and does not appear in a list of the process's
+//! libraries. Its actions at the process's end are left out, as threads still use it then: with several name spaces the linker
+//! begins with the last one, before any handler that the process registered at its start.
 
 use std::ffi::{CStr, CString, c_void};
 
 use libloading::Library;
 
-/// As the dynamic linker's `struct link_map` begins, which is its interface to debuggers.
+/// The start of the dynamic linker's `struct link_map`, which is its interface to debuggers.
 #[repr(C)]
 struct LinkMap {
     address: usize,
@@ -31,10 +31,10 @@ const DT_FINI_ARRAYSZ: i64 = 28;
 /// Opens `file` in a new name space.
 ///
 /// # Safety
-/// As of [`Library::new`].
+/// The same as for [`Library::new`].
 pub(super) unsafe fn open(file: &str) -> Result<Library, String> {
     let name = CString::new(file).map_err(|e| e.to_string())?;
-    // SAFETY: a C string; the rest is the caller's.
+    // SAFETY: a C string; the rest is the caller's promise.
     let handle =
         unsafe { libc::dlmopen(libc::LM_ID_NEWLM, name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
@@ -50,8 +50,8 @@ pub(super) unsafe fn open(file: &str) -> Result<Library, String> {
     Err(unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned())
 }
 
-/// Has the dynamic linker leave out what the objects of the library's name space do at the process's end: those that are
-/// loaded now. `inside` is a function or variable of the library, which is never unloaded.
+/// Makes the dynamic linker leave out the actions at the process's end of all objects that are now loaded in the library's name
+/// space. `inside` is a function or variable of the library, which is never unloaded.
 pub(super) fn never_end(inside: *const c_void) {
     /// `RTLD_DL_LINKMAP` of `dladdr1`.
     const LINKMAP: libc::c_int = 2;
@@ -64,7 +64,7 @@ pub(super) fn never_end(inside: *const c_void) {
         ) -> libc::c_int;
     }
     let mut map: *mut c_void = std::ptr::null_mut();
-    // SAFETY: valid for writes; an address that lies in no object gives 0.
+    // SAFETY: valid for writes; for an address that lies in no object the result is 0.
     let known = unsafe {
         let mut info = std::mem::zeroed();
         dladdr1(inside, &raw mut info, &raw mut map, LINKMAP)
@@ -86,13 +86,13 @@ pub(super) fn never_end(inside: *const c_void) {
     }
 }
 
-/// Says that an object has no functions for its end.
+/// Removes an object's functions for its end.
 ///
 /// # Safety
 /// `entry` is the dynamic section of a loaded object.
 unsafe fn leave_out(mut entry: *mut Entry) {
-    // SAFETY: the section ends with an empty entry. The page is the linker's, written by nobody else; it is as it was
-    // afterwards, read-only where objects are relocated before they run, but readable and writable is no less right.
+    // SAFETY: the section ends with an empty entry. The page is the linker's and written by nobody else. It is writable
+    // afterwards, while it may have been read-only where objects are relocated before they run, which does no harm.
     unsafe {
         while !entry.is_null() && (*entry).tag != DT_NULL {
             if (*entry).tag == DT_FINI_ARRAYSZ {

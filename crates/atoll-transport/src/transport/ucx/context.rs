@@ -1,6 +1,6 @@
-//! UCX's context and worker, as values that make and end them.
+//! UCX's context and worker, as values that create and destroy them.
 //!
-//! `endpoint.rs` and `mod.rs` stand on it; `library.rs` loads what it calls.
+//! `peer.rs` and `mod.rs` stand on it; `library.rs` loads the functions that it calls.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -11,10 +11,10 @@ use super::library::{Library, LoadError, library};
 use super::settings::{Settings, chosen, devices};
 use super::sys;
 
-/// Why this node did not get onto UCX.
+/// The reasons why this node could not join over UCX.
 #[derive(thiserror::Error, Debug)]
 pub enum UcxError {
-    /// The library.
+    /// The library cannot be used.
     #[error("{0}")]
     Load(#[from] LoadError),
     /// The devices are not named one by one.
@@ -22,15 +22,15 @@ pub enum UcxError {
         "UCX is to use the network devices {0:?}: name each that it may listen on, such as eth0 or mlx5_0:1"
     )]
     Devices(String),
-    /// A setting that is out of range.
+    /// A setting is out of its range.
     #[error("{0}")]
     Setting(String),
-    /// UCX refuses something: what, and why.
+    /// UCX refuses a call.
     #[error("UCX: {what}: {why}")]
     Call {
-        /// The function.
+        /// The function's name.
         what: &'static str,
-        /// UCX's words.
+        /// The reason, in UCX's words.
         why: String,
     },
     /// The addresses of the nodes could not be exchanged.
@@ -39,12 +39,12 @@ pub enum UcxError {
     /// Another node's address is not usable.
     #[error("the address of node {node} is not usable: {why}")]
     Address {
-        /// Whose.
+        /// The node.
         node: u32,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The system refuses something.
+    /// The system refuses a call; the text names it.
     #[error("{0}: {1}")]
     Os(&'static str, #[source] io::Error),
 }
@@ -57,7 +57,7 @@ pub(super) struct Worker {
     pub(super) event: i32,
 }
 
-// SAFETY: the worker is made for use by any thread, one at a time, and takes &mut for what changes it.
+// SAFETY: the worker is made for use by any thread, one at a time; what changes it takes `&mut`.
 unsafe impl Send for Worker {}
 
 impl Worker {
@@ -105,11 +105,11 @@ impl Worker {
         Ok(this)
     }
 
-    /// Lets `callback` have what comes with number `id`, and `arg` with it.
+    /// Makes `callback` receive the messages with the number `id`; it gets `arg`.
     ///
     /// # Safety
     ///
-    /// `arg` must be what `callback` needs for as long as the worker lives.
+    /// `arg` must be what `callback` needs, for as long as the worker lives.
     pub(super) unsafe fn receive(
         &mut self,
         id: u32,
@@ -123,32 +123,33 @@ impl Worker {
             cb: Some(callback),
             arg,
         };
-        // SAFETY: a worker that lives; the rest is the caller's.
+        // SAFETY: a worker that lives; the rest is the caller's promise.
         let status = unsafe { (self.ucx.call.worker_set_am_recv_handler)(self.worker, &raw const param) };
         check(self.ucx, "ucp_worker_set_am_recv_handler", status)
     }
 
-    /// What other nodes need to reach this worker.
+    /// The address by which other nodes reach this worker.
     pub(super) fn address(&self) -> Result<Vec<u8>, UcxError> {
         let (mut address, mut length) = (null_mut(), 0);
         // SAFETY: a worker that lives; a pointer and a length to write to.
         let status =
             unsafe { (self.ucx.call.worker_get_address)(self.worker, &raw mut address, &raw mut length) };
         check(self.ucx, "ucp_worker_get_address", status)?;
-        // SAFETY: UCX wrote them; the bytes are its until they are released below.
+        // SAFETY: UCX wrote them; the bytes belong to UCX until they are released below.
         let bytes = unsafe { std::slice::from_raw_parts(address, length) }.to_vec();
         // SAFETY: as above, once.
         unsafe { (self.ucx.call.worker_release_address)(self.worker, address) };
         Ok(bytes)
     }
 
-    /// Lets UCX work; true if it did something.
+    /// Lets UCX work; returns true if it did something.
     pub(super) fn progress(&mut self) -> bool {
         // SAFETY: a worker that lives, used by one thread at a time. Callbacks are those of `hub.rs`.
         unsafe { (self.ucx.call.worker_progress)(self.worker) != 0 }
     }
 
-    /// From now on the event's descriptor tells when there is something to do; false if there is already.
+    /// Makes the event's descriptor report from now on when there is something to do; returns false if there is something
+    /// already.
     pub(super) fn arm(&mut self) -> Result<bool, String> {
         // SAFETY: a worker that lives.
         match unsafe { (self.ucx.call.worker_arm)(self.worker) } {
@@ -158,16 +159,16 @@ impl Worker {
         }
     }
 
-    /// Readable when there is something to do.
+    /// The descriptor that is readable when there is something to do.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
-        // SAFETY: the worker's own, which closes it when it ends.
+        // SAFETY: the descriptor is the worker's own, which closes it when it ends.
         unsafe { BorrowedFd::borrow_raw(self.event) }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, ended once. Whoever holds endpoints, keys or memory ends them before.
+        // SAFETY: made by `new`, ended once. Endpoints, keys and memory have been ended before by their owners.
         unsafe {
             if !self.worker.is_null() {
                 (self.ucx.call.worker_destroy)(self.worker);
@@ -177,7 +178,7 @@ impl Drop for Worker {
     }
 }
 
-/// An error of `what`, if `status` is one.
+/// Returns an error of the call `what`, if `status` is one.
 pub(super) fn check(ucx: &Library, what: &'static str, status: sys::Status) -> Result<(), UcxError> {
     if status == sys::OK { Ok(()) } else { Err(UcxError::Call { what, why: ucx.say(status) }) }
 }
@@ -194,7 +195,7 @@ impl Config {
         let devices = devices(settings.devices.as_deref(), environment("NET_DEVICES").as_deref())
             .map_err(UcxError::Devices)?;
         let mut handle = null_mut();
-        // SAFETY: no prefix and no file are UCX's own; a handle to write to.
+        // SAFETY: null for prefix and file stands for UCX's own; a handle to write to.
         let status = unsafe { (ucx.call.config_read)(null(), null(), &raw mut handle) };
         check(ucx, "ucp_config_read", status)?;
         let config = Config { ucx, handle };
@@ -206,7 +207,7 @@ impl Config {
         let transports = transports.as_deref().unwrap_or("all");
         let set = |name: &str| environment(name).is_some();
         for (name, value) in chosen(ucx.version.1, transports, &devices, set) {
-            // One that this UCX does not have is not needed there.
+            // A setting that this version of UCX does not have is not needed there.
             let _ = config.set(&name, value);
         }
         Ok(config)

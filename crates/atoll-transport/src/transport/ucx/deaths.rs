@@ -1,8 +1,8 @@
-//! The deaths of peers on this machine, told by the kernel.
+//! The deaths of peers on this machine, as the kernel reports them.
 //!
-//! UCX notices the end of a process by its connections, or by looking whether there is still one of that number; over shared memory it
-//! takes one that its parent has not waited for yet to be alive. A descriptor of the process tells sooner, and always. `mod.rs` looks here
-//! in each `progress`, now and then, and sleeps on it.
+//! UCX notices the end of a process by its connections, or by checking whether there is a process of that number; over shared
+//! memory it takes one that its parent has not waited for yet to be alive. A descriptor of the process reports sooner, and
+//! always. `mod.rs` checks it now and then in `progress`, and sleeps on it.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -13,13 +13,13 @@ use rustix::event::{Timespec, epoll};
 use crate::channel::Peer;
 use crate::clock::coarse;
 
-/// Who a process is, among those of all machines.
+/// The identity of a process among those of all machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
-    /// Stands for the machine since its start, and the name space of process numbers in it. Zeros if not known.
+    /// The machine's boot, and the name space of process numbers. Zeros if not known.
     pub(super) host: [u8; 16],
     pub(super) process: u32,
-    /// When it was started, by its machine's clock: numbers are given out again.
+    /// The time when the process was started, by its machine's clock, since process numbers are used again.
     pub(super) started: u64,
 }
 
@@ -39,16 +39,16 @@ impl Identity {
     }
 }
 
-/// When a process was started: field 22 of its stat file, counted behind the name in brackets.
+/// The time when a process was started: field 22 of its stat file, counted behind the name in brackets.
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// How often a look is worth it while there is other work.
+/// The time between two checks while there is other work.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Peers whose death the kernel tells.
+/// The peers whose death the kernel reports.
 pub(super) struct Deaths {
     epoll: OwnedFd,
     watched: HashMap<u32, Peer>,
@@ -61,7 +61,7 @@ impl Deaths {
         Ok(Deaths { epoll, watched: HashMap::new(), next: coarse() })
     }
 
-    /// Watches the process of `node`, if it is one of this machine. One that has ended already is told at the next look.
+    /// Watches the process of `node`, if it is on this machine. A process that has ended already is reported at the next check.
     pub(super) fn watch(&mut self, node: u32, process: Identity, this: &Identity) -> bool {
         if process.host != this.host || this.host == [0; 16] {
             return false;
@@ -76,12 +76,12 @@ impl Deaths {
         added.is_ok() && self.watched.insert(node, peer).is_none()
     }
 
-    /// Readable when somebody has died.
+    /// The descriptor that is readable when a peer has died.
     pub(super) fn event(&self) -> &OwnedFd {
         &self.epoll
     }
 
-    /// Who has died since the last look, if it is time for one.
+    /// The peers that have died since the last check, if it is time for one.
     pub(super) fn look(&mut self) -> Vec<u32> {
         let now = coarse();
         if now < self.next || self.watched.is_empty() {
@@ -90,7 +90,7 @@ impl Deaths {
         self.next = now + SLICE;
         let mut events = Vec::with_capacity(64);
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An error says nothing: asked again later.
+        // An error tells nothing; the next check asks again.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&none));
         let nodes: Vec<u32> = events.iter().map(|event| event.data.u64() as u32).collect();
         for node in &nodes {
@@ -99,15 +99,15 @@ impl Deaths {
         nodes
     }
 
-    /// The next look is worth it at once.
+    /// Makes the next check happen at once.
     pub(super) fn hurry(&mut self) {
         self.next = Duration::ZERO;
     }
 
-    /// Nobody wants to know any more.
+    /// Stops watching the process of `node`.
     pub(super) fn forget(&mut self, node: u32) {
         if let Some(peer) = self.watched.remove(&node) {
-            // An error: the kernel has forgotten it already.
+            // An error means that the kernel has forgotten it already.
             let _ = epoll::delete(&self.epoll, peer.descriptor());
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         assert!(!deaths.watch(3, Identity { started: identity.started + 1, ..identity }, &this));
         assert!(deaths.watch(3, identity, &this));
         assert!(deaths.look().is_empty());
-        // Dead, and not waited for.
+        // The child is dead, and was not waited for.
         child.kill().unwrap();
         let told: Vec<u32> = std::iter::repeat_with(|| {
             deaths.hurry();

@@ -1,6 +1,6 @@
-//! What comes from UCX, made into what the transport's user is told: messages in order, ends of operations, losses.
+//! Turns UCX's notes into the transport's events: messages in order, ends of operations, losses.
 //!
-//! `hub.rs` has the notes of UCX's callbacks; `mod.rs` has the state, `operations.rs` what the user starts.
+//! `hub.rs` has the notes of UCX's callbacks; `mod.rs` has the state, `operations.rs` the operations that the user starts.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use crate::Node;
 use crate::clock::coarse;
 use crate::transport::{Event, LostWhy, RESERVED_KINDS, TransportError};
 
-/// Callbacks into a busy worker in one `progress`.
+/// The most calls into a busy worker in one `progress`.
 const ROUNDS: usize = 64;
-/// How long the loss of a node waits for what is under way to it. UCX 1.13 does not end operations over shared memory whose queue is full
-/// when its reader dies.
+/// The time that the loss of a node waits for operations under way to it. UCX 1.13 does not end operations over shared memory
+/// whose queue is full when its reader dies.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Ucx {
-    /// Takes a message that UCX gave: tells it, holds it, or throws it away. Returns whether it was told.
+    /// Handles a message that UCX delivered: reports it, holds it, or drops it. Returns the number of messages reported.
     fn take(&mut self, arrived: Arrived, handler: &mut dyn FnMut(Event<'_>)) -> usize {
         let Arrived { header, data } = arrived;
         let Some(worker) = self.worker.as_ref() else { return 0 };
@@ -30,7 +30,7 @@ impl Ucx {
         let Some(peer) = wanted.filter(|_| tagged || untagged_yet) else {
             self.untagged += 1;
             if let Data::There(descriptor, _) = data {
-                // SAFETY: a descriptor that came with this worker, given back once.
+                // SAFETY: a descriptor that came with this worker, released once.
                 unsafe { (worker.ucx.call.am_data_release)(worker.worker, descriptor) };
             }
             return 0;
@@ -72,7 +72,7 @@ impl Ucx {
         self.tell_held(header.from, handler)
     }
 
-    /// Tells all messages of a peer whose turn has come.
+    /// Reports all messages of a peer whose turn has come.
     fn tell_held(&mut self, node: u32, handler: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut told = 0;
         while let Some(Some(peer)) = self.peers.get_mut(node as usize)
@@ -85,14 +85,14 @@ impl Ucx {
         told
     }
 
-    /// Tells a message, or does what it asks the transport for.
+    /// Reports a message, or does what it asks the transport to do.
     fn tell(&mut self, header: Header, bytes: &[u8], handler: &mut dyn FnMut(Event<'_>)) -> usize {
         let (Some(Some(peer)), Some(worker)) =
             (self.peers.get_mut(header.from as usize), self.worker.as_ref())
         else {
             return 0;
         };
-        // One that was held may have come before its sender's tag was known.
+        // A message that was held may have come before its sender's tag was known.
         if peer.incoming_tag != [0; 16] && !same(&peer.incoming_tag, &header.tag) {
             self.untagged += 1;
             return 0;
@@ -155,7 +155,7 @@ impl Ucx {
                     self.lose(op.node, LostWhy::Died(ucx.say(status)));
                 }
             }
-            // One that is not noted was told as lost already.
+            // An operation that is not noted was reported as lost already.
             What::OneSided { id, name, buffer, .. } => {
                 let token = peer.tokens.remove(&id);
                 let ended = |token| Ended { token, buffer: Some(buffer), result: result(name) };
@@ -169,7 +169,7 @@ impl Ucx {
         }
     }
 
-    /// Everything that UCX has noted, and what follows from it.
+    /// Handles everything that UCX has noted, and its consequences.
     pub(super) fn step(&mut self, handler: &mut dyn FnMut(Event<'_>)) -> usize {
         let Some(worker) = self.worker.as_mut() else { return 0 };
         for _ in 0..ROUNDS {
@@ -193,7 +193,7 @@ impl Ucx {
         // SAFETY: no call into UCX.
         unsafe {
             hub.with(|hub| {
-                // Fetches that ended at once may have brought more; else the vector is used again.
+                // Fetches that ended at once may have brought more; if not, the vector is used again.
                 if hub.arrived.is_empty() {
                     hub.arrived = arrived;
                 }
@@ -226,7 +226,7 @@ impl Ucx {
         told + self.tell_losses(handler)
     }
 
-    /// Says to all that this node is there, and takes those for lost that have been silent for too long.
+    /// Tells all peers that this node is there, and declares those lost that have been silent for too long.
     fn beat(&mut self) {
         let (Some(silence), Some(worker)) = (self.settings.silence, self.worker.as_ref()) else { return };
         let now = coarse();
@@ -238,7 +238,7 @@ impl Ucx {
         let mut silent = Vec::new();
         for peer in self.peers.iter_mut().flatten().filter(|peer| peer.lost.is_none()) {
             if since >= silence / 2 {
-                // This node was away: what they said meanwhile is still to be read.
+                // This node was away, so the peers' earlier messages are still to be read.
                 peer.heard = now;
             }
             if now.saturating_sub(peer.heard) > silence {
@@ -277,7 +277,7 @@ impl Ucx {
         told
     }
 
-    /// There is something to tell without any call into UCX.
+    /// Whether there is something to report without any call into UCX.
     pub(super) fn pending(&self) -> bool {
         // SAFETY: no call into UCX.
         let noted = unsafe {
@@ -287,7 +287,7 @@ impl Ucx {
     }
 }
 
-/// Compares tags in a time that tells nothing about where they differ.
+/// Compares tags in a time that does not tell where they differ.
 fn same(a: &[u8; 16], b: &[u8; 16]) -> bool {
     std::hint::black_box(u128::from_le_bytes(*a) ^ u128::from_le_bytes(*b)) == 0
 }

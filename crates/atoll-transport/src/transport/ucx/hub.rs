@@ -1,7 +1,7 @@
-//! Where UCX's callbacks put what they hear: messages, ended operations, failed endpoints.
+//! The notes of UCX's callbacks: messages, ended operations, failed endpoints.
 //!
-//! They run inside calls into UCX, on the thread that makes them, and do nothing but note; `mod.rs` takes the notes afterwards.
-//! None unwinds into UCX: a panic in an `extern "C"` function ends the process.
+//! Callbacks run inside calls into UCX, on the calling thread, and only take notes; `mod.rs` handles the notes afterwards. None
+//! unwinds into UCX: a panic in an `extern "C"` function ends the process.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -13,39 +13,39 @@ use super::sys::{self, Handle, Started, Status, started};
 use super::wire::{HEADER, Header};
 use crate::transport::Buffer;
 
-/// A message as it came.
+/// A message as it arrived.
 pub(super) struct Arrived {
     pub(super) header: Header,
     pub(super) data: Data,
 }
 
-/// Its bytes.
+/// The bytes of a message.
 pub(super) enum Data {
     Here(Vec<u8>),
-    /// To be fetched (rendezvous): UCX's descriptor, to be fetched or given back, and how many.
+    /// The bytes are to be fetched (rendezvous): UCX's descriptor, which is fetched or released, and their number.
     There(Handle, usize),
-    /// More than a message may have; dropped.
+    /// The message had more bytes than allowed, and was dropped.
     TooLong,
 }
 
-/// The notes.
+/// The notes of all callbacks.
 pub(super) struct Hub {
     pub(super) arrived: Vec<Arrived>,
     pub(super) finished: Vec<(Box<Op>, Status)>,
     pub(super) failed: Vec<(u32, Status)>,
-    /// Vectors to use again.
+    /// Vectors that can be used again.
     pub(super) spare: Vec<Vec<u8>>,
     longest: usize,
-    /// Of which node's messages this is.
+    /// The node whose messages these are.
     node: u32,
 }
 
-/// Vectors that are kept, and bytes of the largest of them.
+/// The most vectors that are kept, and the most bytes of one.
 const SPARE: usize = 64;
 const SPARE_BYTES: usize = 64 << 10;
 
 impl Hub {
-    /// A vector is not needed any more.
+    /// Takes a vector that is not needed any more.
     pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE && bytes.capacity() <= SPARE_BYTES {
             bytes.clear();
@@ -54,7 +54,7 @@ impl Hub {
     }
 }
 
-/// The hub, where UCX and the transport both find it.
+/// A pointer by which UCX and the transport find the hub.
 #[derive(Clone, Copy)]
 pub(super) struct HubPointer(NonNull<Hub>);
 
@@ -71,19 +71,19 @@ impl HubPointer {
         HubPointer(NonNull::from(Box::leak(Box::new(hub))))
     }
 
-    /// Uses the hub.
+    /// Runs `work` on the hub.
     ///
     /// # Safety
     ///
-    /// `work` must not call UCX, whose callbacks use the hub too; the hub was not freed.
+    /// `work` must not call UCX, whose callbacks use the hub, too; the hub has not been freed.
     pub(super) unsafe fn with<R>(self, work: impl FnOnce(&mut Hub) -> R) -> R {
-        // SAFETY: it lives until `free`; used by one thread at a time, and by nobody else during `work`.
+        // SAFETY: the hub lives until `free`; one thread at a time uses it, and nobody else during `work`.
         work(unsafe { &mut *self.0.as_ptr() })
     }
 
     /// # Safety
     ///
-    /// UCX may not know it any more, nor anybody use it.
+    /// Neither UCX nor anybody else uses it any more.
     pub(super) unsafe fn free(self) {
         // SAFETY: made by Box::leak, freed once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
@@ -94,7 +94,7 @@ impl HubPointer {
     }
 }
 
-/// Something under way: it owns all memory that UCX reads or writes for it.
+/// An operation under way, which owns all memory that UCX reads or writes for it.
 pub(super) struct Op {
     hub: HubPointer,
     free: unsafe extern "C" fn(Handle),
@@ -102,13 +102,13 @@ pub(super) struct Op {
     pub(super) what: What,
 }
 
-/// What is under way.
+/// The kind of the operation.
 pub(super) enum What {
     Send {
         header: [u8; HEADER],
         bytes: Vec<u8>,
     },
-    /// A put or get; `id` tells it from all others of its peer.
+    /// A put or get; `id` tells it from all others to its peer.
     OneSided {
         id: u64,
         name: &'static str,
@@ -146,12 +146,12 @@ impl Drop for RemoteKey {
     }
 }
 
-/// Starts `what`. Its end is in the hub's `finished`, at the latest when its endpoint is closed by force.
+/// Starts `what`. Its end is noted in the hub's `finished`, at the latest when its endpoint is closed by force.
 ///
 /// # Safety
 ///
-/// `call` must make one call into UCX with the given parameters and operation, whose memory stays where it is until it has ended, and
-/// nothing else.
+/// `call` must make exactly one call into UCX, with the given parameters and operation, whose memory stays in place until the
+/// operation has ended.
 pub(super) unsafe fn start(
     worker: &Worker,
     hub: HubPointer,
@@ -177,19 +177,19 @@ pub(super) unsafe fn start(
     let what: *mut What = &raw mut op.what;
     let op = Box::into_raw(op);
     param.user_data = op.cast();
-    // SAFETY: the operation is at its final place, and nobody else uses it before the call has been made.
+    // SAFETY: the operation is at its final place, and nobody else uses it before the call.
     let result = call(unsafe { &mut *what }, &param);
     if let Started::Ended(status) = started(result) {
-        // SAFETY: no callback was or will be called, so the operation is still ours.
+        // SAFETY: no callback was or will be called, so the operation is still this function's.
         let op = unsafe { Box::from_raw(op) };
         // SAFETY: no call into UCX.
         unsafe { hub.with(|hub| hub.finished.push((op, status))) };
     }
 }
 
-/// An operation has ended.
+/// Notes the end of an operation.
 unsafe extern "C" fn sent(request: Handle, status: Status, user_data: *mut c_void) {
-    // SAFETY: `start` gave it, for this one call.
+    // SAFETY: `start` passed it, for this one call.
     let op = unsafe { Box::from_raw(user_data.cast::<Op>()) };
     let (hub, free) = (op.hub, op.free);
     // SAFETY: no call into UCX.
@@ -198,7 +198,7 @@ unsafe extern "C" fn sent(request: Handle, status: Status, user_data: *mut c_voi
     unsafe { free(request) };
 }
 
-/// A fetch has ended.
+/// Notes the end of a fetch.
 unsafe extern "C" fn received(request: Handle, status: Status, length: usize, user_data: *mut c_void) {
     // SAFETY: as in `sent`.
     let op = unsafe { Box::from_raw(user_data.cast::<Op>()) };
@@ -211,7 +211,7 @@ unsafe extern "C" fn received(request: Handle, status: Status, length: usize, us
     unsafe { free(request) };
 }
 
-/// A message has come, or the announcement of one.
+/// Notes a message that has come, or the announcement of one.
 pub(super) unsafe extern "C" fn arrived(
     arg: *mut c_void,
     header: *const u8,
@@ -224,10 +224,10 @@ pub(super) unsafe extern "C" fn arrived(
     if header_length != HEADER || header.is_null() {
         return sys::OK;
     }
-    // SAFETY: UCX gives that many bytes.
+    // SAFETY: UCX passes that many bytes.
     let header = unsafe { std::slice::from_raw_parts(header, header_length) };
     let Some(header) = Header::decode(header) else { return sys::OK };
-    // SAFETY: UCX gives it for the call.
+    // SAFETY: UCX passes it for the call.
     let rendezvous = unsafe { (*param).recv_attr } & sys::AM_RECV_RENDEZVOUS != 0;
     let note = |hub: &mut Hub| {
         if header.to != hub.node {
@@ -240,7 +240,7 @@ pub(super) unsafe extern "C" fn arrived(
         } else {
             let mut bytes = hub.spare.pop().unwrap_or_default();
             if length > 0 {
-                // SAFETY: UCX gives that many bytes for the call.
+                // SAFETY: UCX passes that many bytes for the call.
                 bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) });
             }
             (Data::Here(bytes), sys::OK)
@@ -252,15 +252,15 @@ pub(super) unsafe extern "C" fn arrived(
     unsafe { HubPointer(hub).with(note) }
 }
 
-/// What an endpoint's error handler gets.
+/// The argument of an endpoint's error handler.
 pub(super) struct Watched {
     pub(super) hub: HubPointer,
     pub(super) node: u32,
 }
 
-/// An endpoint has failed.
+/// Notes that an endpoint has failed.
 pub(super) unsafe extern "C" fn failed(arg: *mut c_void, _endpoint: Handle, status: Status) {
-    // SAFETY: `endpoint.rs` gave it; it lives as long as the worker.
+    // SAFETY: `peer.rs` passed it; it lives as long as the worker.
     let watched = unsafe { &*arg.cast::<Watched>() };
     // SAFETY: no call into UCX.
     unsafe { watched.hub.with(|hub| hub.failed.push((watched.node, status))) };

@@ -1,4 +1,4 @@
-//! Test: the structs of `sys.rs` are laid out as UCX's headers say, where a C compiler and the headers are present.
+//! A test that the structs of `sys.rs` are laid out as in UCX's headers, where a C compiler and the headers are installed.
 
 use std::io::Write as _;
 use std::mem::{offset_of, size_of};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::sys::*;
 
-/// C expression and the value that it must have.
+/// C expressions, each with the value that it must have.
 fn expected() -> Vec<(String, usize)> {
     let mut list = Vec::new();
     macro_rules! layout {

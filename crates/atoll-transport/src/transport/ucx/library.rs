@@ -1,12 +1,12 @@
-//! UCX's library: found, checked for its version and loaded, once a process.
+//! UCX's library: found, checked for its version and loaded, once in a process.
 //!
-//! Gives `sys.rs`'s functions to `context.rs`. Loading it changes nothing of the process: UCX's handlers of crash
-//! signals are taken back, as atoll has its own use of SIGBUS and SIGSEGV.
+//! Provides `sys.rs`'s functions to `context.rs`. Loading changes nothing in the process: UCX's handlers of crash signals are
+//! removed again, as atoll has its own use of SIGBUS and SIGSEGV.
 //!
-//! A process whose `malloc`, system calls or libraries are not left as libc has them, as a program under atoll's runtime, loads
-//! it *apart* ([`load_apart`]): in a name space of the dynamic linker of its own, with a libc of its own, so that none of it
-//! meets what was interposed in the process, and nobody who lists the process's libraries sees it. Each thread that uses
-//! it then prepares that libc for itself ([`enter`]).
+//! A process whose `malloc`, system calls or libraries are not libc's own, such as a program under atoll's runtime, loads UCX
+//! *apart* ([`load_apart`]): in a name space of the dynamic linker of its own, with a libc of its own. So UCX meets no
+//! interposed function, and does not appear in a list of the process's libraries. Each thread that uses UCX then prepares that
+//! libc for itself ([`enter`]).
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -15,52 +15,52 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::apart;
 use super::sys::{Functions, Status};
 
-/// The oldest minor version of major 1 that has all that `sys.rs` names.
+/// The oldest minor version of major 1 with all the functions of `sys.rs`.
 const OLDEST_MINOR: c_uint = 10;
 const FILE: &str = "libucp.so.0";
 
-/// Why UCX cannot be used here.
+/// The reasons why UCX cannot be used here.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum LoadError {
-    /// There is no such library.
+    /// The library is not installed.
     #[error(
         "UCX is not installed ({0}): apt-get install libucx0 (Debian, Ubuntu) or the package ucx (elsewhere)"
     )]
     Missing(String),
-    /// Too old, or of a later major version.
+    /// The library is too old, or of a later major version.
     #[error("UCX {major}.{minor}.{release} is installed, and atoll needs 1.{OLDEST_MINOR} or a later 1.x")]
     Version {
-        /// Its version.
+        /// The major version.
         major: u32,
-        /// Its version.
+        /// The minor version.
         minor: u32,
-        /// Its version.
+        /// The release.
         release: u32,
     },
-    /// It is damaged, or something else of that name.
+    /// The library is damaged, or is something else with that name.
     #[error("{FILE} has no {0}: it is damaged or no UCX")]
     Symbol(&'static str),
 }
 
-/// UCX, loaded. Never unloaded: it has threads and exit handlers of its own.
+/// UCX, loaded. It is never unloaded, since it has threads and exit handlers of its own.
 pub(super) struct Library {
     pub(super) call: Functions,
-    /// Major, minor and release number.
+    /// The major, minor and release number.
     pub(super) version: (u32, u32, u32),
-    /// What a thread calls first that another libc has made: fills in the thread's tables of characters.
+    /// A function of the library's libc that a thread of another libc calls first: it sets up the thread's character tables.
     enter: Option<unsafe extern "C" fn()>,
 }
 
-/// Is it to be loaded apart?
+/// Whether the library is loaded apart.
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// As [`library`], and if this is the first call, apart from the process's own libraries.
+/// Loads the library as [`library`] does, and apart from the process's own libraries if this is the first call.
 pub(super) fn load_apart() -> Result<&'static Library, LoadError> {
     APART.store(true, Ordering::Relaxed);
     library()
 }
 
-/// This thread is going to use the library that was loaded apart. Does nothing if it was not, or not yet.
+/// Prepares this thread to use a library that was loaded apart. Does nothing if it was not, or not yet.
 pub(super) fn enter() {
     if let Some(Ok(Library { enter: Some(enter), .. })) = LIBRARY.get() {
         // SAFETY: libc's own function, which changes this thread's own variables only.
@@ -68,8 +68,8 @@ pub(super) fn enter() {
     }
 }
 
-/// All of UCX that this process needs has been loaded, modules among it. Where that is apart, it goes on working until the
-/// process is gone.
+/// Notes that all of UCX that this process needs has been loaded, its modules included. A library that was loaded apart then
+/// works until the process ends.
 pub(super) fn is_complete() {
     if let Some(Ok(library)) = LIBRARY.get()
         && APART.load(Ordering::Relaxed)
@@ -80,15 +80,15 @@ pub(super) fn is_complete() {
 
 static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
 
-/// The library; found at the first call.
+/// The library, which the first call loads.
 pub(super) fn library() -> Result<&'static Library, LoadError> {
     LIBRARY.get_or_init(|| load(FILE, APART.load(Ordering::Relaxed))).as_ref().map_err(Clone::clone)
 }
 
-/// Opens it in the process's own name space, or in a new one.
+/// Opens the library in the process's own name space, or in a new one.
 fn open(file: &str, is_apart: bool) -> Result<libloading::Library, String> {
     if !is_apart {
-        // SAFETY: UCX's constructors read its settings and set signal handlers, which the caller puts back.
+        // SAFETY: UCX's constructors read its settings and set signal handlers, which the caller restores.
         return unsafe { libloading::Library::new(file) }.map_err(|e| {
             let source = std::error::Error::source(&e).map(ToString::to_string);
             source.unwrap_or_else(|| e.to_string())
@@ -113,14 +113,14 @@ fn load(file: &str, apart: bool) -> Result<Library, LoadError> {
     check(major, minor, release)?;
     // SAFETY: the version was checked; the library is kept for ever below.
     let call = unsafe { Functions::load(&library) }.map_err(LoadError::Symbol)?;
-    // SAFETY: the function's type; found by way of the library's own libc, it is that one's.
+    // SAFETY: the type is the function's; looked up in the library, it is the function of the library's own libc.
     let enter = unsafe { library.get::<unsafe extern "C" fn()>(b"__ctype_init\0") };
     let enter = enter.ok().filter(|_| apart).map(|symbol| *symbol);
     std::mem::forget(library);
     Ok(Library { call, version: (major, minor, release), enter })
 }
 
-/// This version has the interface of `sys.rs`.
+/// Checks that this version has the interface of `sys.rs`.
 fn check(major: u32, minor: u32, release: u32) -> Result<(), LoadError> {
     if major == 1 && minor >= OLDEST_MINOR {
         return Ok(());
@@ -129,9 +129,9 @@ fn check(major: u32, minor: u32, release: u32) -> Result<(), LoadError> {
 }
 
 impl Library {
-    /// UCX's words for a status.
+    /// The text of a status, in UCX's words.
     pub(super) fn say(&self, status: Status) -> String {
-        // SAFETY: returns a string that is never freed, for any number.
+        // SAFETY: the function returns a string that is never freed, for any number.
         let text = unsafe { (self.call.status_string)(status) };
         if text.is_null() {
             return format!("status {status}");
@@ -141,7 +141,7 @@ impl Library {
     }
 }
 
-/// How signals were handled that UCX takes to print where a program crashed.
+/// The actions of the signals for which UCX installs handlers that print where a program crashed.
 struct CrashHandlers(Vec<(c_int, libc::sigaction)>);
 
 impl CrashHandlers {

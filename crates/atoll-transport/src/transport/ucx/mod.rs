@@ -1,22 +1,23 @@
-//! UCX: nodes with a network between them, over whatever it has: RDMA, TCP, or shared memory on one machine.
+//! The UCX transport: nodes with a network between them, over whatever it offers: RDMA, TCP, or shared memory on one machine.
 //!
-//! Stands on Debian's `libucx`, loaded at run time (`library.rs`, `sys.rs`); the other transport is `shm/`. Each node has
-//! one worker and one endpoint to each other node. Messages are UCX's active messages with a header (`wire.rs`), brought
-//! into order again (`order.rs`); puts and gets are UCX's own. `operations.rs` is what the user starts, `events.rs` what the user is told.
+//! Stands on Debian's `libucx`, loaded at run time (`library.rs`, `sys.rs`); the other transport is `shm/`. Each node has one
+//! worker and one endpoint to each other node. Messages are UCX's active messages with a header (`wire.rs`), which `order.rs`
+//! sorts; puts and gets are UCX's own. `operations.rs` starts operations, `events.rs` reports events.
 //!
 //! # What it protects from
 //!
-//! UCX listens on the devices of [`Settings::devices`] and nowhere else: on an interface's own address for TCP. It neither encrypts
-//! nor signs. [`super::Proven`] keeps strangers' messages out: a message must bear a tag that only nodes know which have the
-//! job's secret. But puts and gets are UCX's: over TCP they are messages of UCX's own that the target's UCX obeys, whoever sent them,
-//! without asking for a key. So whoever can connect to the port can harm a node, and whoever can read the wire can read all and
-//! pretend to be a node: use an interface that only the job's machines and users reach, such as a cluster's network, or `lo` on a
-//! machine of one's own. And a node that has proven the secret is trusted with all registered memory of its peers.
+//! UCX listens only on the devices of [`Settings::devices`]: for TCP, on an interface's own address. It neither encrypts nor
+//! signs. [`super::Proven`] keeps strangers' messages out: a message must bear a tag that only nodes with the job's secret
+//! know. But puts and gets are UCX's: over TCP they are messages of its own that the target's UCX obeys, whoever sent them,
+//! without asking for a key. So anybody who can connect to the port can harm a node, and anybody who can read the wire can read
+//! everything and pretend to be a node. Use an interface that only the job's machines and users reach, such as a cluster's
+//! network, or `lo` on a machine of your own. A node that has proven the secret is trusted with all registered memory of its
+//! peers.
 //!
-//! UCX is not made for `fork`: join after it, in the process that uses the transport. When it is loaded, its handlers for crashes
-//! are not installed. It also patches `mmap`, `munmap`, `madvise` and `brk` of libc in this process when it is started, over TCP as well, to know when
-//! memory goes away that a card has registered. Only the environment keeps it from that, `UCX_MEM_EVENTS=n` before the process starts: right
-//! where no RDMA is used, wrong where it is.
+//! UCX is not made for `fork`: join after it, in the process that uses the transport. UCX's handlers for crashes are not
+//! installed. When it starts, over TCP too, UCX patches `mmap`, `munmap`, `madvise` and `brk` of libc in this process, to
+//! notice when memory goes away that a card has registered. Only `UCX_MEM_EVENTS=n` in the environment before the process
+//! starts prevents that, which is right where no RDMA is used, and wrong where it is.
 
 mod apart;
 mod context;
@@ -58,38 +59,38 @@ use self::library::library;
 pub use self::library::LoadError;
 pub use self::settings::Settings;
 
-/// A node's way to the others over UCX.
+/// A node's transport to the others over UCX.
 pub struct Ucx {
     node: Node,
     settings: Settings,
     run: [u8; 16],
-    /// None at this node's own place.
+    /// The other nodes, by number; `None` at this node's own place.
     peers: Vec<Option<Peer>>,
     remotes: HashMap<u32, Arc<RemoteKey>>,
     next_remote: u32,
     instance: u32,
-    /// Memory that others may reach, with UCX's handle.
+    /// Memory that others may reach, with UCX's handles.
     registered: Vec<(Arc<Memory>, sys::Handle)>,
     ended: VecDeque<Ended>,
-    /// Peers whose loss is to be told when nothing to them is under way any more.
+    /// Peers whose loss is reported when all operations to them have ended.
     losing: Vec<u32>,
-    /// Peers of which nothing more is told in this `progress`: see [`RESERVED_KINDS`].
+    /// Peers of which nothing more is reported in this `progress`: see [`RESERVED_KINDS`].
     paused: Vec<u32>,
     hub: HubPointer,
-    /// Taken when the transport is dropped.
+    /// The worker; taken out when the transport is dropped.
     worker: Option<Worker>,
     wake: Arc<OwnedFd>,
     deaths: Deaths,
-    /// When `beat` had its last turn.
+    /// The time of the last `beat`.
     beaten: Duration,
-    /// Messages that were thrown away as they bore no or a wrong tag.
+    /// The number of messages that were dropped because they had no tag or a wrong one.
     untagged: u64,
 }
 
 // SAFETY: UCX's handles and the hub may be used by any thread, one at a time: see `Worker`.
 unsafe impl Send for Ucx {}
 
-/// An operation that has ended and was not told yet.
+/// An operation that has ended and was not reported yet.
 struct Ended {
     token: u64,
     buffer: Option<Buffer>,
@@ -97,9 +98,8 @@ struct Ended {
 }
 
 impl Ucx {
-    /// Joins a job of `nodes` nodes as `node`. `exchange` is given this node's address and returns those of all nodes, in
-    /// their order; it is how the nodes find each other, so whatever starts the job provides it. All of them are believed as to
-    /// which node is where.
+    /// Joins a job of `nodes` nodes as `node`. `exchange` gets this node's address and returns those of all nodes, in their
+    /// order; the job's starter provides it, since the nodes find each other by it. The addresses are believed.
     pub fn join(
         node: Node,
         nodes: u32,
@@ -150,7 +150,7 @@ impl Ucx {
         Ok(this)
     }
 
-    /// Joins a job of two nodes that have a socket between them, over which they exchange addresses.
+    /// Joins a job of two nodes with a socket between them, over which they exchange addresses.
     pub fn join_pair(node: Node, settings: Settings, mut stream: UnixStream) -> Result<Ucx, UcxError> {
         Ucx::join(node, 2, settings, |mine| {
             stream.write_all(&u32::try_from(mine.len())?.to_le_bytes())?;
@@ -207,19 +207,19 @@ impl Ucx {
         Ok(())
     }
 
-    /// Whether there is a UCX here, and of which version: major, minor, release. Loads it.
+    /// Loads UCX and returns its version: major, minor, release.
     pub fn available() -> Result<(u32, u32, u32), LoadError> {
         Ok(library()?.version)
     }
 
-    /// Loads UCX apart from the process's own libraries, with a libc of its own, if it was not loaded yet: for a process in
-    /// which `malloc`, system calls or libraries are not as libc has them. [`Ucx::join`] then uses that. Each thread that is
-    /// going to use the transport calls [`Ucx::enter_thread`] first.
+    /// Loads UCX apart from the process's own libraries, with a libc of its own, if it was not loaded yet. For a process whose
+    /// `malloc`, system calls or libraries are not libc's own. [`Ucx::join`] then uses that library. Each thread that is going
+    /// to use the transport calls [`Ucx::enter_thread`] first.
     pub fn load_apart() -> Result<(u32, u32, u32), LoadError> {
         Ok(library::load_apart()?.version)
     }
 
-    /// See [`Ucx::load_apart`]. Otherwise it does nothing.
+    /// Prepares this thread for a library that [`Ucx::load_apart`] loaded; does nothing otherwise.
     pub fn enter_thread() {
         library::enter();
     }
@@ -229,11 +229,11 @@ impl Ucx {
         self.worker.as_ref().map_or((0, 0, 0), |worker| worker.ucx.version)
     }
 
-    /// Messages that were thrown away as they did not bear their sender's tag: somebody else sent them.
+    /// The number of messages that were dropped because they did not have their sender's tag: somebody else sent them.
     pub fn untagged(&self) -> u64 {
         self.untagged
     }
-    /// The peer of that number with the worker, if it is not lost.
+    /// The peer of that number, and the worker, if the peer is not lost.
     fn peer(&mut self, node: Node) -> Result<(&mut Peer, &Worker), TransportError> {
         let nodes = self.peers.len() as u32;
         let peer = self.peers.get_mut(node.0 as usize).and_then(Option::as_mut);
@@ -246,7 +246,7 @@ impl Ucx {
         Ok((peer, worker))
     }
 
-    /// Takes a peer for lost: closes its endpoint, and tells of it when everything to it has ended.
+    /// Declares a peer lost: closes its endpoint, and reports the loss when all operations to it have ended.
     fn lose(&mut self, node: u32, why: LostWhy) {
         let (Some(Some(peer)), Some(worker)) = (self.peers.get_mut(node as usize), self.worker.as_ref())
         else {
@@ -257,7 +257,7 @@ impl Ucx {
             if !gone && why != LostWhy::Closed {
                 peer.send(worker, self.node.0, Class::Cut, 0, &[]);
             }
-            // The answer to a bye, or the word that it is cut, is still to come out, unless the peer holds that up.
+            // The answer to a bye, or the message that the peer is cut, has still to be sent, unless the peer blocks that.
             let stuck = why != LostWhy::Closed && peer.under_way > 0;
             peer.close(worker, gone || stuck);
             peer.lost = Some(why);
@@ -268,7 +268,7 @@ impl Ucx {
 }
 
 impl Drop for Ucx {
-    /// Says goodbye: waits for the others to take what was sent, and ends everything that UCX holds.
+    /// Says goodbye: waits for the others to take what was sent, and ends all that UCX holds.
     fn drop(&mut self) {
         let mut deadline = Instant::now() + self.settings.linger;
         for peer in self.peers.iter_mut().flatten() {
@@ -279,7 +279,7 @@ impl Drop for Ucx {
         self.work_until(deadline, |this| {
             this.peers.iter().flatten().all(|peer| peer.lost.is_some() || peer.bye_seen)
         });
-        // While the endpoints are there.
+        // Done while the endpoints still exist.
         self.remotes.clear();
         if let Some(worker) = &self.worker {
             for peer in self.peers.iter_mut().flatten() {
@@ -288,20 +288,20 @@ impl Drop for Ucx {
             }
         }
         deadline = deadline.max(Instant::now() + CLOSING);
-        // What is under way to one whose loss was told is not waited for any more.
+        // Operations to a peer whose loss was reported are not waited for any more.
         self.work_until(deadline, |this| {
             this.peers.iter().flatten().all(|peer| peer.under_way == 0 || peer.told)
         });
         let ended = self.peers.iter().flatten().all(|peer| peer.under_way == 0);
         let Some(worker) = self.worker.take() else { return };
         if !ended {
-            // UCX may still write to what it was given: that stays, for ever.
+            // UCX may still write to memory that it was given, so that memory stays for ever.
             std::mem::forget(std::mem::take(&mut self.registered));
             std::mem::forget(worker);
             return;
         }
         for (memory, handle) in self.registered.drain(..) {
-            // SAFETY: mapped by `register`, unmapped once; the memory is freed behind it.
+            // SAFETY: mapped by `register`, unmapped once; the memory is freed after this.
             unsafe { (worker.ucx.call.mem_unmap)(worker.context, handle) };
             drop(memory);
         }
@@ -310,16 +310,16 @@ impl Drop for Ucx {
             // SAFETY: the worker has ended.
             unsafe { peer.free() };
         }
-        // SAFETY: the worker has ended, so nobody knows the hub any more.
+        // SAFETY: the worker has ended, so nobody uses the hub any more.
         unsafe { self.hub.free() };
     }
 }
 
-/// How long endpoints may take to close.
+/// The time that endpoints may take to close.
 const CLOSING: Duration = Duration::from_secs(1);
 
 impl Ucx {
-    /// Works, with nobody to tell events to, until something is so, or the time is over.
+    /// Works, without reporting events, until the condition holds or the time is over.
     fn work_until(&mut self, deadline: Instant, mut so: impl FnMut(&Ucx) -> bool) {
         loop {
             self.step(&mut |_| ());

@@ -1,6 +1,6 @@
-//! What the transport's user starts: messages, registering memory, puts, gets, flushes; and waiting for what comes.
+//! The operations that the transport's user starts: messages, registering memory, puts, gets, flushes; and waiting.
 //!
-//! `peer.rs` hands it to UCX; `events.rs` tells how it ended.
+//! `peer.rs` passes them to UCX; `events.rs` reports how they ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::transport::{
     Buffer, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
 };
 
-/// Messages under way to one node, however short.
+/// The most messages under way to one node, however short.
 const MOST_SENDS: usize = 16 << 10;
 const PUT: &str = "a put";
 const GET: &str = "a get";
@@ -68,11 +68,11 @@ impl Transport for Ucx {
         let (bytes, address) = (memory.len() as u64, memory.base().addr() as u64);
         self.registered.push((memory, handle));
         let (mut packed, mut length) = (std::ptr::null_mut(), 0);
-        // SAFETY: the memory that was mapped above; a pointer and a length to write to.
+        // SAFETY: the memory was mapped above; a pointer and a length to write to.
         let status =
             unsafe { (ucx.call.rkey_pack)(worker.context, handle, &raw mut packed, &raw mut length) };
         check(ucx, "ucp_rkey_pack", status).map_err(|e| failed(e.to_string()))?;
-        // SAFETY: UCX wrote that many bytes, which are its until they are released below.
+        // SAFETY: UCX wrote that many bytes, which belong to it until they are released below.
         let extra = unsafe { std::slice::from_raw_parts(packed, length) }.to_vec();
         // SAFETY: as above, once.
         unsafe { (ucx.call.rkey_buffer_release)(packed) };
@@ -151,7 +151,7 @@ impl Transport for Ucx {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(failed(e.to_string())),
         }
-        // Empty is as good.
+        // An empty descriptor is no error here.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Transport for Ucx {
     fn waker(&self) -> Waker {
         let wake = self.wake.clone();
         Waker::new(move || {
-            // An error: it is full of wakes already.
+            // An error means that it is full of wakes already.
             let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
         })
     }

@@ -1,7 +1,7 @@
-//! Puts messages of one peer into the order of their numbers again.
+//! Puts the messages of one peer in the order of their numbers.
 //!
-//! A large message is only announced and then fetched, and UCX may spread pieces over several paths: what was sent later may be
-//! there earlier. Used by `peer.rs`; pure, and limited in what it keeps, whatever numbers come.
+//! A large message is first announced and then fetched, and UCX may spread pieces over several paths, so a later message may
+//! arrive earlier. Used by `peer.rs`; pure, and limited in memory, whatever numbers come.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::wire::Header;
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct OutOfOrder;
 
-/// Messages of one peer that wait for earlier ones.
+/// The messages of one peer that wait for earlier ones.
 pub(super) struct Order {
     next: u64,
     held: BTreeMap<u64, Held>,
@@ -24,23 +24,23 @@ enum Held {
     Here(Header, Vec<u8>),
 }
 
-/// Messages that may be held, whatever their size: an empty one takes some hundred bytes here.
+/// The most messages that may be held, whatever their size: an empty one takes some hundred bytes here.
 const MOST_MESSAGES: u64 = 1 << 20;
 
 impl Order {
-    /// Holds at most `most` bytes.
+    /// An order that holds at most `most` bytes.
     pub(super) fn new(most: usize) -> Order {
         Order { next: 0, held: BTreeMap::new(), bytes: 0, most }
     }
 
-    /// The message is the next one and nothing is held: it need not be kept. True if so, and it is taken.
+    /// Takes the message if it is the next one and nothing is held, so that it need not be kept; returns whether it did.
     pub(super) fn pass(&mut self, header: &Header) -> bool {
         let next = header.number == self.next && self.held.is_empty();
         self.next += u64::from(next);
         next
     }
 
-    /// A message of `length` bytes was announced.
+    /// Notes that a message of `length` bytes was announced.
     pub(super) fn coming(&mut self, number: u64, length: usize) -> Result<(), OutOfOrder> {
         let ahead = number.checked_sub(self.next).ok_or(OutOfOrder)?;
         let bytes = self.bytes.saturating_add(length);
@@ -52,14 +52,14 @@ impl Order {
         Ok(())
     }
 
-    /// A message that was announced has come.
+    /// Takes a message that was announced.
     pub(super) fn here(&mut self, header: Header, bytes: Vec<u8>) {
         if let Some(held @ Held::Coming) = self.held.get_mut(&header.number) {
             *held = Held::Here(header, bytes);
         }
     }
 
-    /// The next message, if it is here.
+    /// The next message, if it has come.
     pub(super) fn next(&mut self) -> Option<(Header, Vec<u8>)> {
         let first = self.held.first_entry()?;
         if *first.key() != self.next || matches!(first.get(), Held::Coming) {

@@ -1,6 +1,6 @@
-//! What this node knows of one other: its endpoint, what is under way to it, the order of what comes from it.
+//! One other node: its endpoint, the operations under way to it, and the order of its messages.
 //!
-//! `mod.rs` has one of these for each other node; `hub.rs` says what became of what was started here.
+//! `mod.rs` has one of these for each other node; `hub.rs` notes how operations that start here end.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -15,47 +15,47 @@ use super::wire::{Class, Header};
 use crate::clock::coarse;
 use crate::transport::LostWhy;
 
-/// The number that all messages between nodes come with; the header says more.
+/// The number of all messages between nodes; the header tells more.
 pub(super) const AM_ID: u32 = 0;
 
-/// Messages up to this are sent without being copied, if UCX can take them at once.
+/// The most bytes of a message that is sent without being copied, if UCX can take it at once.
 const AT_ONCE: usize = 8 << 10;
 
-/// Room behind what UCX reads of bytes that it does not know the length of.
+/// The bytes of room behind bytes that UCX reads without knowing their length.
 const SLACK: usize = 64 << 10;
 
 /// Another node.
 pub(super) struct Peer {
     pub(super) node: u32,
     pub(super) run: [u8; 16],
-    /// None once it was closed.
+    /// The endpoint; `None` once it was closed.
     endpoint: Option<Handle>,
-    /// Kept where the error handler finds it.
+    /// The error handler's argument, kept where the handler finds it.
     watched: *mut Watched,
     hub: HubPointer,
     next_number: u64,
-    /// Operations that have not ended, and among them messages.
+    /// The number of operations that have not ended, and of messages among them.
     pub(super) under_way: usize,
     pub(super) sends: usize,
-    /// Puts, gets and flushes that have not ended: their tokens.
+    /// The tokens of puts, gets and flushes that have not ended.
     pub(super) tokens: HashMap<u64, u64>,
     next_id: u64,
-    /// Bytes of messages sent since there was none under way: what the receiver may have to hold at most.
+    /// The bytes of messages sent since none was under way, which bound what the receiver has to hold.
     pub(super) queued: usize,
     pub(super) order: Order,
     pub(super) outgoing_tag: [u8; 16],
     pub(super) incoming_tag: [u8; 16],
-    /// When something was sent to it last, and when something came, by the coarse clock.
+    /// The times when something was last sent to it, and last came from it, by the coarse clock.
     pub(super) spoke: Duration,
     pub(super) heard: Duration,
-    /// Its messages are held until the next `progress`.
+    /// Whether its messages are held until the next `progress`.
     pub(super) paused: bool,
     pub(super) lost: Option<LostWhy>,
-    /// Until when its loss is kept back for what is under way to it.
+    /// The time until which its loss is not reported, because of operations under way to it.
     pub(super) patience: Option<Instant>,
-    /// Its loss was told.
+    /// Whether its loss was reported.
     pub(super) told: bool,
-    /// It has everything that this node sent before its bye.
+    /// Whether it has everything that this node sent before its bye.
     pub(super) bye_seen: bool,
 }
 
@@ -126,7 +126,7 @@ impl Peer {
         self.endpoint.filter(|_| self.lost.is_none())
     }
 
-    /// Sends a message, whatever the queue holds.
+    /// Sends a message, however full the queue is.
     pub(super) fn send(&mut self, worker: &Worker, from: u32, class: Class, kind: u16, bytes: &[u8]) {
         let Some(endpoint) = self.endpoint() else { return };
         self.spoke = coarse();
@@ -151,7 +151,7 @@ impl Peer {
             };
             match started(result) {
                 Started::Ended(sys::OK) => return,
-                // Not at once, then.
+                // UCX could not take it at once.
                 _ => self.queued = bytes.len(),
             }
         } else {
@@ -168,7 +168,7 @@ impl Peer {
         });
     }
 
-    /// Starts an operation: `call` makes one call into UCX, as `hub::start` says.
+    /// Starts an operation: `call` makes one call into UCX, as `hub::start` demands.
     pub(super) fn start(
         &mut self,
         worker: &Worker,
@@ -176,12 +176,12 @@ impl Peer {
         call: impl FnOnce(&mut What, &sys::RequestParam) -> Handle,
     ) {
         self.under_way += 1;
-        // SAFETY: the callers in this folder give such calls.
+        // SAFETY: the callers in this folder pass such calls.
         unsafe { start(worker, self.hub, self.node, what, call) };
     }
 
-    /// Ends the connection: everything under way ends with an error, soon.
-    /// Without `force`, what was sent is written out before.
+    /// Closes the connection: all operations under way soon end with an error. Without `force`, what was sent is written out
+    /// before.
     pub(super) fn close(&mut self, worker: &Worker, force: bool) {
         let Some(endpoint) = self.endpoint.take() else { return };
         self.start(worker, What::Close { force }, |_, param| {
@@ -200,7 +200,7 @@ impl Peer {
         if status == sys::OK { Ok(handle) } else { Err(worker.ucx.say(status)) }
     }
 
-    /// Frees what the error handler used.
+    /// Frees the error handler's argument.
     ///
     /// # Safety
     ///
@@ -228,15 +228,15 @@ impl Peer {
     }
 }
 
-/// UCX reads addresses and keys without being told where they end. Zeros behind them end whatever a damaged one begins: it is
-/// at most 64 parts of at most 255 bytes each.
+/// Copies bytes with zeros behind them. UCX reads addresses and keys without being told where they end; the zeros end whatever
+/// a damaged one begins, which has at most 64 parts of at most 255 bytes.
 fn padded(bytes: &[u8]) -> Vec<u8> {
     let mut padded = bytes.to_vec();
     padded.resize(bytes.len() + SLACK, 0);
     padded
 }
 
-/// The fetch of a message that was announced.
+/// Fetches a message that was announced.
 pub(super) fn fetch(
     worker: &Worker,
     peer: &mut Peer,

@@ -1,29 +1,30 @@
-//! What can be chosen of UCX: devices, transports, how much may be under way.
+//! The settings of UCX: devices, transports, and limits of what is under way.
 //!
-//! `context.rs` hands it to UCX by its configuration calls, never by the environment. What the user set there (`UCX_…`)
-//! goes before what atoll would choose, except that UCX always stays on the devices of [`Settings::devices`].
+//! `context.rs` passes them to UCX by its configuration calls, never by the environment. Values that the user set there
+//! (`UCX_…`) have precedence over atoll's, except that UCX always stays on the devices of [`Settings::devices`].
 
 use std::time::Duration;
 
-/// What a job chooses; `longest` and `queue` must be the same on all its nodes.
+/// The settings of a job; `longest` and `queue` must be the same on all its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Network devices that UCX may use and listen on, with commas between them: interfaces (`eth0`) or ports of RDMA cards
-    /// (`mlx5_0:1`). None takes those of `UCX_NET_DEVICES`, or else `lo`: only nodes on this machine.
+    /// The network devices that UCX may use and listen on, separated by commas: interfaces (`eth0`) or ports of RDMA cards
+    /// (`mlx5_0:1`). `None` takes those of `UCX_NET_DEVICES`, or else `lo`, which reaches only nodes on this machine.
     pub devices: Option<String>,
-    /// UCX's transports, as `UCX_TLS` names them (`tcp`, `rc`, `shm`…). None takes those of `UCX_TLS`, or else all.
+    /// UCX's transports, as `UCX_TLS` names them (`tcp`, `rc`, `shm`…). `None` takes those of `UCX_TLS`, or else all.
     pub transports: Option<String>,
-    /// Bytes of the longest message, 64 to 1 GiB.
+    /// The bytes of the longest message, 64 to 1 GiB.
     pub longest: usize,
-    /// Bytes of messages that may be under way to one node before `Full`.
+    /// The bytes of messages that may be under way to one node before `Full`.
     pub queue: usize,
-    /// Puts, gets and flushes that may be under way to one node before `Full`.
+    /// The number of puts, gets and flushes that may be under way to one node before `Full`.
     pub operations: usize,
-    /// How long nothing may be heard of a node before it is taken for lost, 100 ms or more. That a process has ended is told at once where its
-    /// machine still runs; this is for machines and cables. A node that does not call `progress` for this long is lost for the others; none
-    /// leaves it to UCX, which may take a quarter of an hour. All nodes' should be the same.
+    /// The time without any message of a node after which it is declared lost, 100 ms or more. A process's end is reported at
+    /// once while its machine runs; this setting is for machines and cables. A node that does not call `progress` for this long
+    /// is lost for the others. `None` leaves it to UCX, which may take a quarter of an hour. It should be the same on all
+    /// nodes.
     pub silence: Option<Duration>,
-    /// How long a transport that is dropped waits for others to take what was sent.
+    /// How long a dropped transport waits for others to take what was sent.
     pub linger: Duration,
 }
 
@@ -41,24 +42,24 @@ impl Default for Settings {
     }
 }
 
-/// From this minor version on UCX wants the names of a transport's settings as in its environment; before, without the name of
-/// the transport, or with that of the table within.
+/// The minor version from which UCX wants the names of a transport's settings as in its environment; before, without the name
+/// of the transport, or with that of the table within.
 const NAMED_FROM: u32 = 17;
 
-/// A name and a value.
+/// The name and the value of a setting.
 type Setting = (&'static str, &'static str);
 
-/// What UCX is told of itself, by names without `UCX_`.
+/// The settings of UCX as a whole, by names without `UCX_`.
 const GENERAL: [Setting; 2] = [("KEEPALIVE_INTERVAL", "1s"), ("KEEPALIVE_NUM_EPS", "inf")];
-/// A peer whose host has gone is noticed after some seconds.
-/// Puts go as messages of UCX's, as gets do: with its own kind of put over TCP, UCX 1.13 ends the process by a failed assertion, in one of
-/// some forty cases, when a node dies that puts are under way to.
+/// The settings for TCP. With these times the loss of a peer's host is noticed after some seconds. Puts are sent as messages of
+/// UCX's, as gets are: with its own kind of put over TCP, UCX 1.13 ends the process by a failed assertion, in about one of
+/// forty cases, when a node dies to which puts are under way.
 const TCP: [Setting; 4] = [("KEEPIDLE", "2s"), ("KEEPINTVL", "1s"), ("KEEPCNT", "3"), ("PUT_ENABLE", "n")];
-/// Without this UCX does not use shared memory where the death of a peer is to be told.
+/// The setting without which UCX does not use shared memory if the death of a peer is to be reported.
 const MEMORY: [Setting; 1] = [("ERROR_HANDLING", "y")];
 
-/// What UCX of version 1.`minor` is to be told, as far as the environment does not say otherwise. It warns of settings of
-/// transports that it does not use in the end, so only those are there that the `transports` and `devices` lead to.
+/// The settings for UCX of version 1.`minor`, except those that the environment sets. UCX warns of settings of transports that
+/// it does not use in the end, so only those are listed that `transports` and `devices` lead to.
 pub(super) fn chosen(
     minor: u32,
     transports: &str,

@@ -1,36 +1,36 @@
 //! The part of UCX's interface that atoll uses, loaded at run time: functions, structs with field masks, constants.
 //!
-//! `context.rs` gives it a safe shape. Nothing here links against UCX or needs its headers; `layout.rs` compares
-//! the structs with the headers where there are any. Names are UCX's without their prefix.
+//! `context.rs` wraps it safely. Nothing here links against UCX or needs its headers; `layout.rs` compares the structs with the
+//! headers where these are installed. Names are UCX's without their prefix.
 //!
-//! Source: `ucp/api/ucp.h` and `ucs/type/status.h` of UCX 1.13, whose interface is stable from 1.10 on: a struct's
-//! mask says which of its fields are meant, so that later versions read ours.
+//! Source: `ucp/api/ucp.h` and `ucs/type/status.h` of UCX 1.13, whose interface is stable from 1.10 on: a struct's mask tells
+//! which of its fields are set, so later versions can read ours.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// `ucs_status_t`: 0 is done, 1 is under way, below is an error.
+/// `ucs_status_t`: 0 is done, 1 is under way, negative is an error.
 pub(super) type Status = i8;
 pub(super) const OK: Status = 0;
 pub(super) const INPROGRESS: Status = 1;
 pub(super) const ERR_INVALID_PARAM: Status = -5;
 pub(super) const ERR_BUSY: Status = -15;
 
-/// `UCS_ERR_LAST`: a returned pointer from here up is a status.
+/// `UCS_ERR_LAST`: a returned pointer from this value up is a status.
 const ERR_LAST: isize = -100;
 
-/// `ucp_context_h` and its like: pointers to what only UCX knows.
+/// `ucp_context_h` and the like: pointers to structures that only UCX knows.
 pub(super) type Handle = *mut c_void;
 
-/// What a function returns that may end at once, fail, or go on (`ucs_status_ptr_t`).
+/// The result of a function that may end at once, fail, or go on (`ucs_status_ptr_t`).
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Started {
-    /// It is done, or failed, and its callback will not be called.
+    /// The call is done or has failed, and its callback will not be called.
     Ended(Status),
-    /// Its callback will be called.
+    /// The callback will be called.
     UnderWay(Handle),
 }
 
-/// Tells the three apart.
+/// Interprets such a result.
 pub(super) fn started(pointer: Handle) -> Started {
     let value = pointer.addr().cast_signed();
     match value {
@@ -75,7 +75,7 @@ pub(super) struct WorkerParams {
     pub(super) client_id: u64,
 }
 pub(super) const WORKER_THREAD_MODE: u64 = 1 << 0;
-/// Any thread, one at a time.
+/// The worker is used by any thread, one at a time.
 pub(super) const THREAD_MODE_SERIALIZED: c_int = 1;
 
 /// `ucp_err_handler_t`.
@@ -110,7 +110,7 @@ pub(super) const EP_REMOTE_ADDRESS: u64 = 1 << 0;
 pub(super) const EP_ERR_HANDLING_MODE: u64 = 1 << 1;
 pub(super) const EP_ERR_HANDLER: u64 = 1 << 2;
 pub(super) const ERR_HANDLING_PEER: c_int = 1;
-/// Of `ep_close_nbx`: at once, and everything under way ends with an error.
+/// The flag of `ep_close_nbx` to close at once; all operations under way end with an error.
 pub(super) const EP_CLOSE_FORCE: u32 = 1 << 0;
 
 /// `ucp_mem_map_params_t`.
@@ -126,7 +126,7 @@ pub(super) struct MemMapParams {
 pub(super) const MEM_MAP_ADDRESS: u64 = 1 << 0;
 pub(super) const MEM_MAP_LENGTH: u64 = 1 << 1;
 
-/// `ucp_request_param_t`. Its unions are pointers all.
+/// `ucp_request_param_t`. All its unions are pointers.
 #[repr(C)]
 pub(super) struct RequestParam {
     pub(super) op_attr_mask: u32,
@@ -173,9 +173,9 @@ pub(super) const AM_HANDLER_ID: u64 = 1 << 0;
 pub(super) const AM_HANDLER_FLAGS: u64 = 1 << 1;
 pub(super) const AM_HANDLER_CB: u64 = 1 << 2;
 pub(super) const AM_HANDLER_ARG: u64 = 1 << 3;
-/// Messages are given to the handler whole.
+/// The flag that messages are passed to the handler whole.
 pub(super) const AM_WHOLE_MESSAGE: u32 = 1 << 0;
-/// No rendezvous: the data goes with the message.
+/// The flag that the data goes with the message, without rendezvous.
 pub(super) const AM_SEND_EAGER: u32 = 1 << 1;
 
 /// `ucp_am_recv_param_t`.
@@ -184,7 +184,7 @@ pub(super) struct AmRecvParam {
     pub(super) recv_attr: u64,
     pub(super) reply_ep: Handle,
 }
-/// The data has not come: it is to be fetched.
+/// The flag that the data has not come and is to be fetched.
 pub(super) const AM_RECV_RENDEZVOUS: u64 = 1 << 17;
 
 /// The version of the interface that this file was written after, for `ucp_init_version`.
@@ -198,7 +198,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks all of them up; an error names the first that is missing.
+            /// Looks all functions up; the error names the first that is missing.
             ///
             /// # Safety
             ///
@@ -206,7 +206,7 @@ macro_rules! functions {
             pub(super) unsafe fn load(library: &libloading::Library) -> Result<Functions, &'static str> {
                 Ok(Functions {
                     $($name: {
-                        // SAFETY: the caller's; the types are those of UCX's header.
+                        // SAFETY: the caller's promise; the types are those of UCX's header.
                         let symbol = unsafe {
                             library.get::<unsafe extern "C" fn($($argument),*) $(-> $result)?>($symbol)
                         };
@@ -256,7 +256,7 @@ functions! {
 }
 
 impl RequestParam {
-    /// Nothing is asked for.
+    /// Parameters that set nothing.
     pub(super) fn none() -> RequestParam {
         let none = std::ptr::null_mut();
         RequestParam {

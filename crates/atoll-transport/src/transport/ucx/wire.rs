@@ -1,31 +1,31 @@
-//! What stands before each message over UCX, and what nodes tell each other at the start.
+//! The header of each message over UCX, and the addresses that nodes exchange at the start.
 //!
-//! UCX gives no order between messages of different sizes and does not say who sent one: the header does. Everything is little-endian
-//! and the same on every instruction set. `hub.rs` takes headers apart, `order.rs` makes an order of the numbers.
+//! UCX does not order messages of different sizes and does not tell their senders, so the header does. All numbers are
+//! little-endian and the same on every instruction set. `hub.rs` decodes headers, `order.rs` sorts messages by their numbers.
 
 use super::deaths::Identity;
 use crate::transport::key::{Reader, sum};
 
-/// The format of headers and addresses; a change to either makes a new one.
+/// The format of headers and addresses; a change to either needs a new number.
 const VERSION: u16 = 1;
 
-/// Bytes of a header.
+/// The bytes of a header.
 pub(super) const HEADER: usize = 40;
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
-    /// The transport's user gets it.
+    /// A message for the transport's user.
     Message = 0,
-    /// The first of each node to each other: sets up the connection.
+    /// The first message of each node to each other, which sets up the connection.
     Hello = 1,
     /// The sender has nothing more to send.
     Bye = 2,
-    /// The sender has everything up to the receiver's bye.
+    /// The sender has received everything up to the receiver's bye.
     ByeSeen = 3,
-    /// The sender takes the receiver for lost.
+    /// The sender has declared the receiver lost.
     Cut = 4,
-    /// Nothing: the sender is there.
+    /// No content: the sender is alive.
     Alive = 5,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Header {
     pub(super) kind: u16,
     pub(super) from: u32,
     pub(super) to: u32,
-    /// Which one from this sender to this receiver, from 0.
+    /// The message's number from this sender to this receiver, from 0.
     pub(super) number: u64,
     pub(super) tag: [u8; 16],
 }
@@ -54,7 +54,7 @@ impl Header {
         out
     }
 
-    /// None if no node of this version made it.
+    /// Decodes a header; `None` if no node of this version made it.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let bytes: &[u8; HEADER] = bytes.try_into().ok()?;
         let mut rest = Reader(bytes);
@@ -85,7 +85,7 @@ impl Header {
     }
 }
 
-/// What a node tells all others before anything else, by whatever starts the job.
+/// The address that a node gives to all others before anything else, through the job's starter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Address {
     pub(super) node: u32,
