@@ -1,6 +1,6 @@
 //! Tests every sampler on whole programs: one suite for what a record promises.
 //!
-//! `crates/atoll-sampling/tests/conformance.rs` tests the same against the trait alone.
+//! `crates/system/atoll-sampling/tests/conformance.rs` tests the same against the trait alone.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
