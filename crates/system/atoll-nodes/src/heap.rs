@@ -1,6 +1,6 @@
 //! The heap of a node's agent: all that the agent's code allocates comes from here.
 //!
-//! `small` sends requests here that are made while an [`Inside`] exists. A worker may run the agent's code from a fault in the
+//! `small` sends requests here that are made while an `Inside` exists. A worker may run the agent's code from a fault in the
 //! middle of `malloc`, when its mimalloc heap must not be entered.
 //!
 //! Rules: no arena access.
