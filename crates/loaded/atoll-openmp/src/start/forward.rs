@@ -1,7 +1,7 @@
 //! Signals sent to a process of the program other than the master, which are meant for the program.
 //!
 //! A worker's helper thread (`process`) takes those of its process and sends them on to the master. On another node than the
-//! origin, the agent (`nodes::agent`) takes those of the node's first process for the origin. A signal for which the program
+//! origin, the agent (`atoll_nodes::agent`) takes those of the node's first process for the origin. A signal for which the program
 //! has a handler is not sent on: whoever signals a group of processes, or all of a name, has reached the master, too, where the
 //! handler is to run once.
 //!
