@@ -76,6 +76,9 @@ pub(super) fn note(objects: &[Object], is_new: &dyn Fn(usize) -> bool) {
             places.push(mapping.start..mapping.end);
         }
     }
+    let known = |at: &usize| layout::in_pinned(*at) || places.iter().any(|place| place.contains(at));
+    let lists: Vec<Range<usize>> = slot_lists().into_iter().filter(|list| !known(&list.start)).collect();
+    places.extend(lists);
     let variables = new_variables(is_new);
     let _blocked = SignalsBlocked::new();
     let mut known = KNOWN.lock();
@@ -110,6 +113,36 @@ fn link_maps() -> Vec<usize> {
         }
     }
     maps
+}
+
+/// The places of the dynamic linker's list of libraries with thread-local variables: of each module its generation and its
+/// description. The first part is made before there is an allocator, often in another mapping than the descriptions. Empty if
+/// glibc does not say where the list is.
+fn slot_lists() -> Vec<Range<usize>> {
+    /// glibc's `struct dtv_slotinfo_list`, in front of its slots of two words each.
+    #[repr(C)]
+    struct Part {
+        slots: usize,
+        next: *const Part,
+    }
+    let global = thread_list::symbol(c"_rtld_global");
+    let described = thread_list::symbol(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list");
+    let mut places = Vec::new();
+    if global == 0 || described == 0 {
+        return places;
+    }
+    // SAFETY: three numbers: bits, elements, offset. A pointer to the first part lies at that offset in the dynamic linker's data,
+    // which changes only when a library is loaded or closed.
+    unsafe {
+        let offset = *(described as *const u32).add(2) as usize;
+        let mut part = *((global + offset) as *const *const Part);
+        while let Some(this) = part.as_ref() {
+            let at = part as usize;
+            places.push(at..at + size_of::<Part>() + this.slots * 2 * size_of::<usize>());
+            part = this.next;
+        }
+    }
+    places
 }
 
 unsafe extern "C" {

@@ -43,7 +43,8 @@ static LISTS: AtomicUsize = AtomicUsize::new(0);
 /// Not 0 if the memory behind the head is laid out as this file expects.
 static WITH_LOCK: AtomicUsize = AtomicUsize::new(0);
 
-fn symbol(name: &CStr) -> usize {
+/// The address of a variable that glibc keeps for itself and for debuggers; 0 if there is none.
+pub(super) fn symbol(name: &CStr) -> usize {
     // SAFETY: two strings; the result is null where there is no such symbol.
     unsafe { libc::dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), c"GLIBC_PRIVATE".as_ptr()) as usize }
 }
