@@ -331,8 +331,8 @@ pub(crate) struct MemoryArgs {
 
     /// Far memory: auto, ram, lz4 or zstd (compressed in memory), file or file:DIR
     ///
-    /// auto is lz4 in memory that the machine (or the memory group) can spare beside the near limit, and a file for what does
-    /// not fit there.
+    /// auto is memory that the machine (or the memory group) can spare beside the near limit, and a file for what does not fit.
+    /// Pages lie plainly in a quarter of that memory while a quarter of the machine's is available, and packed by lz4 in the rest
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 

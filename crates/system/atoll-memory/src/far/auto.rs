@@ -1,7 +1,9 @@
-//! Far memory in compressed memory as long as there is some, and in a file behind it: `auto`.
+//! Far memory in memory as long as there is some, and in a file behind it: `auto`.
 //!
-//! The two stores do the work: `compressed` with LZ4, and `file`. A page is in one of them at most. Memory has a budget, fixed when the
-//! run begins, and takes no more pages while the machine has little left. Where no file can be made memory has no budget.
+//! Three stores do the work: `ram`, which costs a copy and no more, `compressed` with LZ4, and `file`. A page is in one of them at most.
+//! Memory has a budget, fixed when the run begins. Pages lie plainly in a part of it as long as the machine has plenty of memory,
+//! and are compressed in the rest. Memory takes no more pages while the machine has little left. Where no file can be made memory
+//! has no budget.
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
@@ -12,7 +14,8 @@ use super::compressed::CompressedStore;
 use super::file::FileStore;
 use super::lane::{Lane, Lanes};
 use super::lz4::Lz4;
-use super::pressure;
+use super::pressure::{self, Left};
+use super::ram::RamStore;
 use super::shared::{Mapping, SharedWord};
 use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
 
@@ -20,6 +23,13 @@ use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
 const SKIPPED: u32 = 64;
 /// Bytes stored between two looks at what the machine has left.
 const LOOK_BYTES: usize = 16 << 20;
+/// One part in this number of the budget holds pages plainly.
+const PLAIN_PART: u64 = 4;
+/// That part is whole multiples of so many bytes, so that compressed memory, which goes by chunks, loses none of the rest.
+const PLAIN_STEP: u64 = 16 << 20;
+/// The tiers by which the lanes count pages: `compressed` counts as 0.
+const FILE: usize = 1;
+const PLAIN: usize = 2;
 /// Pages that one call moves between far memory's file and near memory, at most.
 const BATCH: usize = 64;
 
@@ -30,19 +40,21 @@ struct State {
     skip: AtomicU32,
     /// Pages stored since the last look.
     since_look: AtomicU32,
-    /// The machine has little memory left: 1.
-    is_short: AtomicU32,
+    /// What the last look saw: a [`Left`].
+    left: AtomicU32,
 }
 
 // SAFETY: atomics alone, less than a base page.
 unsafe impl SharedWord for State {}
 
-/// Compressed memory with a file behind it; see the module.
+/// Memory with a file behind it; see the module.
 pub struct AutoStore {
+    plain: RamStore,
     memory: CompressedStore<Lz4>,
     file: Option<FileStore>,
     lanes: Arc<Lanes>,
     state: Mapping,
+    pages: u64,
     page_size: usize,
 }
 
@@ -58,13 +70,18 @@ impl AutoStore {
         let lanes = CompressedStore::<Lz4>::lanes(config, FileStore::SCRATCH_BYTES, FileStore::RING)?;
         let budget = config.memory_bytes.min(config.limit_bytes.unwrap_or(u64::MAX));
         let behind = FarConfig { limit_bytes: config.limit_bytes.map(|limit| limit - budget), ..*config };
-        let file = FileStore::with_lanes(None, &behind, Arc::clone(&lanes), 1, scratch_at).ok();
+        let file = FileStore::with_lanes(None, &behind, Arc::clone(&lanes), FILE, scratch_at).ok();
+        let plain_bytes = budget / PLAIN_PART / PLAIN_STEP * PLAIN_STEP;
+        let plain = FarConfig { limit_bytes: Some(plain_bytes), ..*config };
         let limit_bytes = if file.is_some() { Some(budget) } else { config.limit_bytes };
+        let limit_bytes = limit_bytes.map(|limit| limit - plain_bytes);
         Ok(Self {
+            plain: RamStore::with_lanes(&plain, Arc::clone(&lanes), PLAIN)?,
             memory: CompressedStore::with_lanes(&FarConfig { limit_bytes, ..*config }, Arc::clone(&lanes))?,
             file,
             lanes,
             state: Mapping::new(size_of::<State>() as u64, c"atoll far tiers", false)?,
+            pages: config.pages,
             page_size: config.page_size,
         })
     }
@@ -73,32 +90,67 @@ impl AutoStore {
         self.state.get(0)
     }
 
-    /// Whether the next page is to be tried in memory.
-    fn memory_takes_more(&self) -> bool {
+    /// How much memory the machine had left lately. To be asked for each page stored.
+    fn left(&self) -> u32 {
         let state = self.state();
-        if self.file.is_none() {
-            return true;
-        }
-        // Racing workers may look or skip once more or less: no harm.
+        // Racing workers may look once more or less: no harm.
         let stored = state.since_look.load(Relaxed) + 1;
         let look = stored as usize >= LOOK_BYTES / self.page_size;
         state.since_look.store(if look { 0 } else { stored }, Relaxed);
         if look {
-            state.is_short.store(u32::from(pressure::machine_is_short()), Relaxed);
+            state.left.store(pressure::left() as u32, Relaxed);
         }
+        state.left.load(Relaxed)
+    }
+
+    /// Whether the next page is to be tried in compressed memory.
+    fn memory_takes_more(&self, left: u32) -> bool {
+        if self.file.is_none() {
+            return true;
+        }
+        // Racing workers may skip once more or less: no harm.
+        let state = self.state();
         let skip = state.skip.load(Relaxed);
         if skip > 0 {
             state.skip.store(skip - 1, Relaxed);
         }
-        skip == 0 && state.is_short.load(Relaxed) == 0
+        skip == 0 && left != Left::Little as u32
+    }
+
+    /// The place for a page that is to lie plainly in memory, which no other tier holds from now on; `None` if it is not to.
+    fn plain_place(&self, lane: &Lane, page: u64) -> Result<Option<*mut u8>, FarError> {
+        if self.left() != Left::Plenty as u32 {
+            return Ok(None);
+        }
+        match self.plain.direct(lane, page, Access::Store) {
+            Ok(place) => {
+                if self.memory.holds(page) {
+                    self.memory.discard(page, 1);
+                }
+                if let Some(file) = &self.file {
+                    file.forget(page);
+                }
+                Ok(place)
+            }
+            Err(FarError::Full) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Stores a page in memory; `false` if it belongs in the file.
     fn store_in_memory(&self, lane: &mut Lane, transfer: Transfer) -> Result<bool, FarError> {
+        if let Some(place) = self.plain_place(lane, transfer.page)? {
+            // SAFETY: both have a page's bytes: near memory by the caller's contract, far memory as its store says. They never overlap.
+            unsafe { std::ptr::copy_nonoverlapping(transfer.memory, place, self.page_size) };
+            return Ok(true);
+        }
+        if self.plain.holds(transfer.page) {
+            self.plain.discard(transfer.page, 1);
+        }
         let Some(file) = &self.file else {
             return self.memory.store(lane, &[transfer]).map(|()| true);
         };
-        if self.memory_takes_more() {
+        if self.memory_takes_more(self.state().left.load(Relaxed)) {
             match self.memory.store(lane, &[transfer]) {
                 Ok(()) => {
                     file.forget(transfer.page);
@@ -158,17 +210,18 @@ impl FarStore for AutoStore {
     fn load(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
         self.lanes.enter(lane)?;
         self.memory.check_range(pages)?;
-        let Some(file) = &self.file else { return self.memory.load(lane, pages) };
         for group in pages.chunks(BATCH) {
             let mut rest = Rest::new();
             for transfer in group {
-                if self.memory.holds(transfer.page) {
+                if self.plain.holds(transfer.page) {
+                    self.plain.load(lane, &[*transfer])?;
+                } else if self.file.is_none() || self.memory.holds(transfer.page) {
                     self.memory.load(lane, &[*transfer])?;
                 } else {
                     rest.push(*transfer);
                 }
             }
-            if !rest.pages().is_empty() {
+            if let (Some(file), false) = (&self.file, rest.pages().is_empty()) {
                 file.load(lane, rest.pages())?;
             }
         }
@@ -176,6 +229,7 @@ impl FarStore for AutoStore {
     }
 
     fn discard(&self, first: u64, count: u64) {
+        self.plain.discard(first, count);
         self.memory.discard(first, count);
         if let Some(file) = &self.file {
             file.discard(first, count);
@@ -183,14 +237,23 @@ impl FarStore for AutoStore {
     }
 
     fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
-        self.memory.direct(lane, page, access)
+        match access {
+            Access::Store => self.plain_place(lane, page),
+            Access::Load if page < self.pages && self.plain.holds(page) => {
+                self.plain.direct(lane, page, access)
+            }
+            Access::Load => self.memory.direct(lane, page, access),
+        }
     }
 
     fn usage(&self) -> Usage {
         // The lanes count for both.
         let mut usage = self.memory.usage();
+        let plain = self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64;
+        usage.bytes_after += plain;
+        usage.bytes_reserved += plain;
         if let Some(file) = &self.file {
-            usage.bytes_after += self.lanes.held(1).load(Relaxed) * self.page_size as u64;
+            usage.bytes_after += self.lanes.held(FILE).load(Relaxed) * self.page_size as u64;
             usage.bytes_reserved += file.usage().bytes_reserved;
         }
         usage

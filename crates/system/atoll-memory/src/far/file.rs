@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::lane::{Lane, Lanes};
-use super::ring::{Op, Way};
+use super::ring::{Direction, Op};
 use super::table::Table;
 use super::{FarConfig, FarError, FarOp, FarStore, Transfer, Usage};
 
@@ -162,7 +162,7 @@ impl FileStore {
     fn run(
         &self,
         lane: &mut Lane,
-        way: Way,
+        direction: Direction,
         round: &mut Round,
         count: usize,
         mut moved: impl FnMut(&Round, usize) -> Result<(), FarError>,
@@ -173,12 +173,13 @@ impl FileStore {
         // One operation alone is cheaper as a plain call.
         let ring = lane.ring.as_mut().filter(|_| planned > 1);
         // SAFETY: the operations' buffers are the round's, whose memory the caller keeps valid.
-        if !ring.is_some_and(|ring| unsafe { ring.run(self.file.as_fd(), way, ops, round.buffers.as_ptr()) })
-        {
+        if !ring.is_some_and(|ring| unsafe {
+            ring.run(self.file.as_fd(), direction, ops, round.buffers.as_ptr())
+        }) {
             for op in ops {
                 let buffers =
                     round.buffers.get_mut(op.first as usize..).and_then(|b| b.get_mut(..op.count as usize));
-                op.result = self.vectored(way, buffers.unwrap_or_default(), op.offset);
+                op.result = self.vectored(direction, buffers.unwrap_or_default(), op.offset);
             }
         }
         for o in 0..planned {
@@ -187,7 +188,7 @@ impl FileStore {
             let whole = usize::try_from(op.result).unwrap_or(0) / self.page_size;
             for i in 0..op.count as usize {
                 let place = op.first as usize + i;
-                let result = if i < whole { Ok(()) } else { self.finish(way, round, op, i) };
+                let result = if i < whole { Ok(()) } else { self.finish(direction, round, op, i) };
                 let result = result.and_then(|()| moved(round, place));
                 if first_error.is_ok() {
                     first_error = result;
@@ -198,16 +199,16 @@ impl FileStore {
     }
 
     /// One plain call for a whole operation: bytes moved, or a negated error number.
-    fn vectored(&self, way: Way, buffers: &mut [iovec], offset: u64) -> i32 {
+    fn vectored(&self, direction: Direction, buffers: &mut [iovec], offset: u64) -> i32 {
         let (first, count) = (buffers.as_mut_ptr(), buffers.len());
-        let moved = match way {
-            Way::Read => {
+        let moved = match direction {
+            Direction::Read => {
                 // SAFETY: IoSliceMut is an iovec by its documentation; the calls do not change the array.
                 let buffers =
                     unsafe { std::slice::from_raw_parts_mut(first.cast::<IoSliceMut<'_>>(), count) };
                 rustix::io::preadv(&self.file, buffers, offset)
             }
-            Way::Write => {
+            Direction::Write => {
                 // SAFETY: IoSlice is an iovec by its documentation.
                 let buffers = unsafe { std::slice::from_raw_parts(first.cast::<IoSlice<'_>>(), count) };
                 rustix::io::pwritev(&self.file, buffers, offset)
@@ -217,22 +218,22 @@ impl FileStore {
     }
 
     /// Moves the `i`-th page of one operation, where the operation itself came to a halt.
-    fn finish(&self, way: Way, round: &Round, op: Op, i: usize) -> Result<(), FarError> {
+    fn finish(&self, direction: Direction, round: &Round, op: Op, i: usize) -> Result<(), FarError> {
         let Some(buffer) = round.buffers.get(op.first as usize + i) else { return Ok(()) };
         let (mut done, offset) = (0, op.offset + (i * self.page_size) as u64);
         while done < self.page_size {
             let length = self.page_size - done;
             // SAFETY: the buffer is a page that the caller keeps valid; done is below its size.
             let memory = unsafe { buffer.iov_base.cast::<u8>().add(done) };
-            let moved = match way {
+            let moved = match direction {
                 // SAFETY: as above; no reference to the page exists elsewhere in this call.
-                Way::Read => rustix::io::pread(
+                Direction::Read => rustix::io::pread(
                     &self.file,
                     unsafe { std::slice::from_raw_parts_mut(memory, length) },
                     offset + done as u64,
                 ),
                 // SAFETY: as above.
-                Way::Write => rustix::io::pwrite(
+                Direction::Write => rustix::io::pwrite(
                     &self.file,
                     unsafe { std::slice::from_raw_parts(memory, length) },
                     offset + done as u64,
@@ -240,10 +241,10 @@ impl FileStore {
             };
             match moved {
                 // The end of the file, which no page held lies behind; or a disk that takes nothing.
-                Ok(0) => return Err(FarError::io(Errno::IO, way.op())),
+                Ok(0) => return Err(FarError::io(Errno::IO, direction.op())),
                 Ok(bytes) => done += bytes,
                 Err(Errno::INTR | Errno::AGAIN) => rustix::thread::sched_yield(),
-                Err(error) => return Err(FarError::io(error, way.op())),
+                Err(error) => return Err(FarError::io(error, direction.op())),
             }
         }
         Ok(())
@@ -272,7 +273,7 @@ impl FileStore {
             count += 1;
         }
         let mut written = 0;
-        let result = self.run(lane, Way::Write, round, count, |round, place| {
+        let result = self.run(lane, Direction::Write, round, count, |round, place| {
             if let (Some(page), Some(sum)) = (round.pages.get(place), round.sums.get(place)) {
                 self.sums.set(*page, *sum);
                 written += 1;
@@ -296,7 +297,7 @@ impl Round {
     }
 }
 
-impl Way {
+impl Direction {
     fn op(self) -> FarOp {
         match self {
             Self::Read => FarOp::Read,
@@ -328,7 +329,7 @@ impl FarStore for FileStore {
                     sum => round.put(place, t, sum, self.page_size),
                 }
             }
-            self.run(lane, Way::Read, round, pages.len(), |round, place| {
+            self.run(lane, Direction::Read, round, pages.len(), |round, place| {
                 let Some(t) = pages.get(place) else { return Ok(()) };
                 match round.sums.get(place) {
                     Some(sum) if *sum == self.checksum(t.memory) => Ok(()),

@@ -27,8 +27,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_after: AtomicI64,
 }
 
-/// Stores that a lane may lead to at once: memory, and a file behind it.
-const TIERS: usize = 2;
+/// Stores that a lane may lead to at once: compressed memory, a file behind it, plain memory before it.
+const TIERS: usize = 3;
 
 /// What is counted in one place.
 #[repr(C, align(128))]
@@ -88,7 +88,7 @@ impl Lanes {
         self.head(self.count)
     }
 
-    /// Pages held in `tier`, 0 or 1.
+    /// Pages held in `tier`: 0, 1 or 2.
     pub(crate) fn held(&self, tier: usize) -> &AtomicU64 {
         &self.memory.get::<Held>(0).pages[tier % TIERS]
     }

@@ -1,4 +1,4 @@
-//! Whether the machine has little memory left: compressed far memory then grows no further.
+//! How much memory the machine has left: far memory is plain where that is plenty, and grows no further where it is little.
 //!
 //! Used by `auto`, once for some megabytes stored.
 //!
@@ -6,23 +6,38 @@
 
 use rustix::fs::{self, CWD, Mode, OFlags};
 
-/// A part of the machine's memory that is left to others.
-const LEFT_PART: u64 = 32;
+/// The machine is short of memory when less than one part in this number of its memory is available.
+const SHORT_PART: u64 = 32;
+/// The machine has plenty of memory when at least one part in this number of its memory is available.
+const PLENTY_PART: u64 = 4;
 
-/// Whether less than a 32nd of the machine's memory is available; `false` where that cannot be read.
-pub(super) fn machine_is_short() -> bool {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(file) = fs::openat(CWD, c"/proc/meminfo", flags, Mode::empty()) else { return false };
-    let mut text = [0; 512];
-    let read = rustix::io::read(&file, &mut text).unwrap_or(0);
-    is_short(text.get(..read).unwrap_or_default())
+/// How much memory the machine has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Left {
+    /// Memory need not be saved.
+    Plenty = 0,
+    /// Memory is to be saved by compression.
+    Some = 1,
+    /// No more memory is to be taken.
+    Little = 2,
 }
 
-/// From the beginning of /proc/meminfo.
-fn is_short(text: &[u8]) -> bool {
+/// Reads how much memory the machine has left; [`Left::Plenty`] where that cannot be read.
+pub(super) fn left() -> Left {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = fs::openat(CWD, c"/proc/meminfo", flags, Mode::empty()) else { return Left::Plenty };
+    let mut text = [0; 512];
+    let read = rustix::io::read(&file, &mut text).unwrap_or(0);
+    left_by(text.get(..read).unwrap_or_default())
+}
+
+/// The same from the beginning of /proc/meminfo.
+fn left_by(text: &[u8]) -> Left {
     match (kilobytes(text, b"MemTotal:"), kilobytes(text, b"MemAvailable:")) {
-        (Some(total), Some(available)) => available < total / LEFT_PART,
-        _ => false,
+        (Some(total), Some(available)) if available < total / SHORT_PART => Left::Little,
+        (Some(total), Some(available)) if available < total / PLENTY_PART => Left::Some,
+        _ => Left::Plenty,
     }
 }
 
@@ -40,16 +55,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_with_little_left_is_short() {
+    fn a_machine_has_little_some_or_plenty_left() {
         let text = |available: &str| {
             format!(
                 "MemTotal:       24669408 kB\nMemFree:  1 kB\nMemAvailable:   {available} kB\nBuffers: 5 kB\n"
             )
         };
-        assert!(is_short(text("770000").as_bytes()));
-        assert!(!is_short(text("780000").as_bytes()));
+        assert_eq!(left_by(text("770000").as_bytes()), Left::Little);
+        assert_eq!(left_by(text("780000").as_bytes()), Left::Some);
+        assert_eq!(left_by(text("6100000").as_bytes()), Left::Some);
+        assert_eq!(left_by(text("6200000").as_bytes()), Left::Plenty);
         for unread in ["", "MemTotal: 5 kB\n", "MemTotal: x\nMemAvailable: 99999999999999999999999 kB\n"] {
-            assert!(!is_short(unread.as_bytes()), "{unread}");
+            assert_eq!(left_by(unread.as_bytes()), Left::Plenty, "{unread}");
         }
     }
 }

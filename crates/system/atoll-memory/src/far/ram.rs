@@ -1,4 +1,4 @@
-//! Far memory as plain memory: `ram`.
+//! Far memory as plain memory: `ram`, and the first tier of `auto`.
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
@@ -16,6 +16,8 @@ pub struct RamStore {
     /// A bit per page: whether it is held.
     held: Table,
     lanes: Arc<Lanes>,
+    /// Where the pages held are counted in the lanes' memory.
+    tier: usize,
     pages: u64,
     page_size: usize,
     limit_pages: u64,
@@ -28,13 +30,19 @@ impl RamStore {
     /// `Io` or `Unavailable` if memory cannot be mapped or the configuration makes no sense.
     pub fn new(config: &FarConfig) -> Result<Self, FarError> {
         config.check()?;
+        Self::with_lanes(config, Lanes::new(config.lanes, 0, 0, None, 0)?, 0)
+    }
+
+    /// The store on `lanes` that other stores use, too, which count its pages as those of `tier`.
+    pub(crate) fn with_lanes(config: &FarConfig, lanes: Arc<Lanes>, tier: usize) -> Result<Self, FarError> {
         // Smaller pages would take 2M of memory for each lone page stored.
         let huge = config.page_size >= 2 << 20;
         let bytes = config.pages.saturating_mul(config.page_size as u64);
         Ok(Self {
             memory: Mapping::new(bytes, c"atoll far memory", huge)?,
             held: Table::new(config.pages.div_ceil(64))?,
-            lanes: Lanes::new(config.lanes, 0, 0, None, 0)?,
+            lanes,
+            tier,
             pages: config.pages,
             page_size: config.page_size,
             limit_pages: config.limit_pages(),
@@ -50,13 +58,14 @@ impl RamStore {
         let (word, bit) = (self.held.word(page / 64), 1 << (page % 64));
         // Neighbouring pages share a word with other workers; the bit itself is ours.
         if word.load(Relaxed) & bit == 0 {
-            self.lanes.hold(0, self.limit_pages)?;
+            self.lanes.hold(self.tier, self.limit_pages)?;
             word.fetch_or(bit, Relaxed);
         }
         Ok(())
     }
 
-    fn holds(&self, page: u64) -> bool {
+    /// Whether the store holds the page.
+    pub(crate) fn holds(&self, page: u64) -> bool {
         self.held.load(page / 64) >> (page % 64) & 1 != 0
     }
 }
@@ -110,7 +119,7 @@ impl FarStore for RamStore {
             // One hole from the first page held to the last: between them are only pages of this call.
             let bytes = (highest + 1 - lowest) as usize * self.page_size;
             self.memory.release(lowest as usize * self.page_size, bytes);
-            self.lanes.drop_held(0, dropped);
+            self.lanes.drop_held(self.tier, dropped);
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Op {
 
 /// Reading or writing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Read,
     Write,
 }
@@ -115,7 +115,7 @@ impl Ring {
     pub(crate) unsafe fn run(
         &mut self,
         file: BorrowedFd<'_>,
-        way: Way,
+        direction: Direction,
         ops: &mut [Op],
         buffers: *const iovec,
     ) -> bool {
@@ -130,7 +130,7 @@ impl Ring {
             // SAFETY: the operation's buffers are within `buffers`.
             let vector = unsafe { buffers.add(op.first as usize) };
             let entry = io_uring_sqe {
-                opcode: if way == Way::Read { IoringOp::Readv } else { IoringOp::Writev },
+                opcode: if direction == Direction::Read { IoringOp::Readv } else { IoringOp::Writev },
                 fd: file.as_raw_fd(),
                 off_or_addr2: off_or_addr2_union { off: op.offset },
                 addr_or_splice_off_in: addr_or_splice_off_in_union {

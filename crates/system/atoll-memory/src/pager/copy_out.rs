@@ -217,18 +217,25 @@ impl Pager {
     ) -> Result<(), FaultError> {
         let mut transfers = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; VICTIMS];
         let mut count = 0;
+        let mut direct = 0;
         for ((v, stage), copy) in group.iter().zip(stage).zip(copies) {
-            if v.store && *stage != Stage::Kept {
+            if !v.store || *stage == Stage::Kept {
+                continue;
+            }
+            // What is not in the scratch was copied to its place in far memory.
+            if copy.addr().wrapping_sub(x.scratch.addr()) >= x.scratch_bytes {
+                direct += 1;
+            } else {
                 transfers[count] = Transfer { page: u64::from(v.page), memory: *copy };
                 count += 1;
             }
         }
-        if !self.far.is_direct && count > 0 {
+        if count > 0 {
             // SAFETY: the copies hold whole pages.
             unsafe { self.far.probe.offer(transfers[0].memory, self.page_bytes(), &self.control.totals) };
             self.far.store.store(&mut x.lane, &transfers[..count]).map_err(FaultError::Far)?;
         }
-        Figures::add(&x.figures.bytes_out, (count as u64) << self.places.shift);
+        Figures::add(&x.figures.bytes_out, (count as u64 + direct) << self.places.shift);
         Ok(())
     }
 
