@@ -70,6 +70,8 @@ as_natively! {
     tasks "tasks.c" "" "16M";
     heap "heap.c" "" "20M";
     mapping "mapping.c" "" "11M";
+    blocks_where_freed_ones_lay "temporaries.c" "" "12M";
+    blocks_where_freed_ones_lay_and_near_memory_has_room "temporaries.c" "" "1G";
     breaks "breaks.c" "" "24M";
     teams_larger_than_workers "teams.c" "" "16M";
     libc_state "settings.c" "" "12M";
@@ -234,6 +236,18 @@ fn small_blocks_are_paged_when_they_are_many() {
 fn a_small_program_pins_little() {
     let run = Atoll::new(helper("plain.c")).with("--workers 2").run().exits(0);
     assert!(run.figure("memory/pinned_peak_bytes") < 800 << 10, "{}", run.told());
+}
+
+/// Each step's arrays were new memory: a hydrodynamics program took twice its native time with all data near.
+#[test]
+fn temporary_arrays_were_made_anew_in_every_step() {
+    let program = helper("temporaries.c");
+    let brought = |steps: &str| {
+        let run = Atoll::new(&program).args(&format!("{steps} reuse")).with("--workers 2").run().exits(0);
+        run.figure("total/first_faults")
+    };
+    let (few, many) = (brought("5"), brought("50"));
+    assert!(few > 100 && many < 2 * few, "{few} faults on new pages in 5 steps, {many} in 50");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use atoll_libgomp::with_caller;
 use atoll_profile_wire::{LEAST_BLOCK, What};
 
 use crate::start::{mark, on};
@@ -108,17 +109,6 @@ fn dies(start: *mut c_void) {
             return;
         }
     }
-}
-
-/// Entry points that pass their caller on: `$entry` jumps to `$body` with its return address in `$register`.
-macro_rules! with_caller {
-    ($($entry:ident to $body:ident in $register:literal;)*) => {$(
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $entry() {
-            core::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $body)
-        }
-    )*};
 }
 
 with_caller! {

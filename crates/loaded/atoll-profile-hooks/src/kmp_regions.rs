@@ -5,25 +5,24 @@
 use std::ffi::c_void;
 
 use atoll_libgomp::frames::{self, Member};
-use atoll_libgomp::{framed, real};
+use atoll_libgomp::{fork, framed};
 
 use crate::regions::Region;
 
 unsafe extern "C" fn member(global: *const i32, bound: *const i32, frame: *mut u8) {
-    // SAFETY: `fork` passes the frame, and waits for the region's end.
+    // SAFETY: `begin` passes the frame, and waits for the region's end.
     unsafe { frames::call(frame.cast(), global, bound) };
 }
 
-extern "C" fn fork(location: *const c_void, frame: *mut u8) {
+extern "C" fn begin(location: *const c_void, frame: *mut u8) {
     // SAFETY: from `framed`.
     let _region = Region::begin(unsafe { frames::outlined(frame) });
-    // libomp's function takes any number of arguments, of which this is one.
-    real!(__kmpc_fork_call, fn(*const c_void, i32, Member, *mut u8))(location, 1, member, frame);
+    fork::fork(location, member, frame);
 }
 
 framed! {
     /// `void __kmpc_fork_call(location, count, function, ...)`.
-    __kmpc_fork_call fork;
+    __kmpc_fork_call begin;
 }
 
 #[unsafe(no_mangle)]
@@ -35,7 +34,5 @@ extern "C" fn __kmpc_fork_call_if(
     argument: *mut u8,
 ) {
     let _region = Region::begin(function as usize);
-    real!(__kmpc_fork_call_if, fn(*const c_void, i32, Member, i32, *mut u8))(
-        location, count, function, condition, argument,
-    );
+    fork::fork_if(location, count, function, condition, argument);
 }

@@ -2,7 +2,7 @@
 //!
 //! The functions have libgomp's names and types. `mark` makes the marks.
 
-use atoll_libgomp::real;
+use atoll_libgomp::{real, with_caller};
 
 use crate::mark;
 
@@ -15,11 +15,7 @@ macro_rules! barriers {
             result
         }
 
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() {
-            std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym $body)
-        }
+        with_caller! { $name to $body in "rdi"; }
     )*};
 }
 
@@ -41,19 +37,12 @@ extern "C" fn single_copy_start(site: usize) -> *mut u8 {
     data
 }
 
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_single_copy_start() -> *mut u8 {
-    std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym single_copy_start)
-}
-
 extern "C" fn single_copy_end(data: *mut u8, site: usize) {
     real!(GOMP_single_copy_end, fn(*mut u8))(data);
     mark::barrier(site);
 }
 
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_single_copy_end(data: *mut u8) {
-    std::arch::naked_asm!("mov rsi, [rsp]", "jmp {body}", body = sym single_copy_end)
+with_caller! {
+    GOMP_single_copy_start to single_copy_start in "rdi";
+    GOMP_single_copy_end to single_copy_end in "rsi";
 }

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 
 use atoll_libgomp::frames::{self, Member};
-use atoll_libgomp::{framed, real};
+use atoll_libgomp::{fork, framed, real, with_caller};
 use atoll_trace_wire::word::Kind;
 
 use crate::mark;
@@ -21,14 +21,13 @@ unsafe extern "C" fn member(global: *const i32, bound: *const i32, frame: *mut u
     mark::region(Kind::End, function);
 }
 
-extern "C" fn fork(location: *const c_void, frame: *mut u8) {
-    // libomp's function takes any number of arguments, of which this is one.
-    real!(__kmpc_fork_call, fn(*const c_void, i32, Member, *mut u8))(location, 1, member, frame);
+extern "C" fn begin(location: *const c_void, frame: *mut u8) {
+    fork::fork(location, member, frame);
 }
 
 framed! {
     /// `void __kmpc_fork_call(location, count, function, ...)`.
-    __kmpc_fork_call fork;
+    __kmpc_fork_call begin;
 }
 
 #[unsafe(no_mangle)]
@@ -41,24 +40,12 @@ extern "C" fn __kmpc_fork_call_if(
 ) {
     // Function, number of arguments, and the words that a call may read.
     let mut frame = [function as usize, count as usize, argument as usize, 0, 0, 0];
-    real!(__kmpc_fork_call_if, fn(*const c_void, i32, Member, i32, *mut u8))(
-        location,
-        1,
-        member,
-        condition,
-        frame.as_mut_ptr().cast(),
-    );
+    fork::fork_if(location, 1, member, condition, frame.as_mut_ptr().cast());
 }
 
 extern "C" fn barrier(location: *const c_void, thread: i32, site: usize) {
     real!(__kmpc_barrier, fn(*const c_void, i32))(location, thread);
     mark::barrier(site);
-}
-
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn __kmpc_barrier() {
-    std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym barrier)
 }
 
 extern "C" fn cancel_barrier(location: *const c_void, thread: i32, site: usize) -> i32 {
@@ -67,8 +54,7 @@ extern "C" fn cancel_barrier(location: *const c_void, thread: i32, site: usize) 
     cancelled
 }
 
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn __kmpc_cancel_barrier() {
-    std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym cancel_barrier)
+with_caller! {
+    __kmpc_barrier to barrier in "rdx";
+    __kmpc_cancel_barrier to cancel_barrier in "rdx";
 }

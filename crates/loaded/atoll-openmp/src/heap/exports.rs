@@ -6,8 +6,10 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
+use atoll_libgomp::with_caller;
 use atoll_memory::layout;
 
+use super::large::Content;
 use super::{foreign, large, overflow, small, streams};
 use crate::start::{objects, take_over};
 use crate::{journal, state};
@@ -26,11 +28,11 @@ fn no_memory() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-fn from_large(size: usize, alignment: usize) -> *mut c_void {
+fn from_large(size: usize, alignment: usize, content: Content) -> *mut c_void {
     if size > isize::MAX as usize {
         return no_memory();
     }
-    large::allocate(size, alignment).map_or_else(
+    large::allocate(size, alignment, content).map_or_else(
         || {
             crate::start::segment::say_full(size);
             no_memory()
@@ -60,7 +62,7 @@ pub(super) fn is_private(caller: usize) -> bool {
 /// Allocates a block as the program itself would get one, where there are several nodes.
 pub(crate) fn program_block(size: usize) -> Option<*mut c_void> {
     if size >= large::LEAST {
-        large::allocate(size, 16).map(|at| at as *mut c_void)
+        large::allocate(size, 16, Content::Zeros).map(|at| at as *mut c_void)
     } else {
         overflow::allocate(size, 16, false)
     }
@@ -75,8 +77,7 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
     let libc_asks = || size < overflow::LIBC_LEAST && is_private(caller);
     let large = size >= large::LEAST || alignment > 1 << 16;
     if large && state::pager().is_some() && !libc_asks() {
-        // Fresh extents read as zeros.
-        let block = from_large(size, alignment);
+        let block = from_large(size, alignment, if zeroed { Content::Zeros } else { Content::Any });
         if !block.is_null() {
             journal::block(block as usize, size, caller);
         }
@@ -97,18 +98,6 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
         }
     });
     if block.is_null() { no_memory() } else { block }
-}
-
-/// Entry points that pass on their caller's address: `$entry` jumps to `$body` with its return address in `$register`.
-macro_rules! with_caller {
-    ($($(#[$doc:meta])* $entry:ident to $body:ident in $register:literal;)*) => {$(
-        $(#[$doc])*
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $entry() {
-            core::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $body)
-        }
-    )*};
 }
 
 with_caller! {

@@ -1,13 +1,17 @@
 //! Large blocks and anonymous mappings: extents of arena pages, best fit, joined when freed.
 //!
-//! Used by `exports` and `mapping`. Free memory reads as zeros: freed pages are released at once, so a block is as new as if it
-//! came from the kernel. Extents are whole 4K granules whatever the page size; the bookkeeping is in pinned memory.
+//! Used by `exports` and `mapping`. Free memory reads as zeros, so a block is as new as if it came from the kernel: freed pages are
+//! released at once, but for those that `kept` notes. Extents are whole 4K granules whatever the page size; the bookkeeping is in pinned
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use atoll_memory::control::{self, Figures};
+use atoll_memory::pager::Pager;
 use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys;
 
+use super::kept::{self, Stale};
 use super::{bounds, place};
 use crate::start::take_over;
 use crate::state::{self, SignalsBlocked};
@@ -24,17 +28,33 @@ struct Extents {
     free: BTreeMap<usize, usize>,
     /// The free extents again, ordered by (bytes, start).
     by_size: BTreeSet<(usize, usize)>,
+    /// The pages of free extents that still hold what a block left in them.
+    stale: Stale,
     /// The end of the highest extent that was ever used.
     top: usize,
 }
 
-static EXTENTS: Spin<Extents> =
-    Spin::new(Extents { live: BTreeMap::new(), free: BTreeMap::new(), by_size: BTreeSet::new(), top: 0 });
+static EXTENTS: Spin<Extents> = Spin::new(Extents {
+    live: BTreeMap::new(),
+    free: BTreeMap::new(),
+    by_size: BTreeSet::new(),
+    stale: Stale::new(),
+    top: 0,
+});
 
 /// Takes the lock, with signals blocked: a handler of the program's that faults must not find this thread inside.
 fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
     let blocked = SignalsBlocked::new();
     (EXTENTS.lock(), blocked)
+}
+
+/// What a new block holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// The block reads as zeros.
+    Zeros,
+    /// The block may hold what an earlier one left there, as `malloc`'s may.
+    Any,
 }
 
 /// A guard that keeps the sets of live and free extents unchanged while it lives.
@@ -47,8 +67,8 @@ pub(crate) fn keep() -> Kept {
     Kept { _extents: EXTENTS.lock() }
 }
 
-/// A zeroed extent of at least `bytes`, aligned to `alignment` (a power of two). `None`: the arena is full.
-pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
+/// An extent of at least `bytes`, aligned to `alignment` (a power of two), that holds `content`. `None`: the arena is full.
+pub(crate) fn allocate(bytes: usize, alignment: usize, content: Content) -> Option<usize> {
     let pager = state::pager()?;
     let page = pager.page_bytes();
     let len = bytes.max(1).checked_next_multiple_of(GRANULE)?;
@@ -57,7 +77,9 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
     let (start, used) = {
         let (mut extents, _blocked) = lock();
         let used = extents.top;
-        (extents.take(len, alignment)?, used)
+        let start = extents.take(len, alignment)?;
+        extents.settle_stale(pager, start, start + len, content);
+        (start, used)
     };
     if pager.is_segment() || place::nodes() > 1 {
         // No memory is given back here: in a segment all pages stay, and other nodes may have copies of earlier content. Memory
@@ -70,6 +92,11 @@ pub(crate) fn allocate(bytes: usize, alignment: usize) -> Option<usize> {
     clear(start, inner_start.min(start + len));
     clear(inner_end.max(start), start + len);
     Some(start)
+}
+
+/// Where the calling worker's events are counted.
+fn figures(pager: &Pager) -> &Figures {
+    &pager.control().figures[state::executor_index().min(control::MAX_WORKERS)]
 }
 
 fn clear(start: usize, end: usize) {
@@ -91,11 +118,11 @@ pub(crate) fn size(start: usize) -> Option<usize> {
     extents.live.get(&start).copied()
 }
 
-/// Frees the live extent that begins at `start`; `false` if there is none.
+/// Frees the live extent that begins at `start`; `false` if there is none. Its pages may stay for the next block.
 pub(crate) fn free(start: usize) -> bool {
     let (mut extents, blocked) = lock();
     let Some(len) = extents.live.remove(&start) else { return false };
-    extents.give(start, len, blocked);
+    extents.give(start, len, true, blocked);
     true
 }
 
@@ -124,7 +151,7 @@ pub(crate) fn free_range(start: usize, end: usize) {
     drop(blocked);
     for (a, b) in pieces {
         let (mut extents, blocked) = lock();
-        extents.give(a, b - a, blocked);
+        extents.give(a, b - a, false, blocked);
     }
 }
 
@@ -136,7 +163,7 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
     if want <= have {
         if want < have {
             extents.live.insert(start, want);
-            extents.give(start + want, have - want, blocked);
+            extents.give(start + want, have - want, false, blocked);
         }
         return true;
     }
@@ -159,6 +186,9 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
         }
     }
     extents.live.insert(start, want);
+    if let Some(pager) = state::pager() {
+        extents.settle_stale(pager, end, end + more, Content::Zeros);
+    }
     drop(extents);
     drop(blocked);
     if let Some(pager) = state::pager() {
@@ -182,9 +212,7 @@ pub(crate) fn zero(start: usize, end: usize) {
     let (a, b) = whole_pages(start, end, pager.page_bytes());
     {
         let _blocked = SignalsBlocked::new();
-        let figures =
-            &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
-        pager.release(a, b, figures);
+        pager.release(a, b, figures(pager));
     }
     clear(start, a.min(end));
     clear(b.max(start), end);
@@ -195,8 +223,7 @@ pub(super) fn let_go(start: usize, end: usize) {
     let Some(pager) = state::pager() else { return };
     let (a, b) = whole_pages(start, end, pager.page_bytes());
     let _blocked = SignalsBlocked::new();
-    let figures = &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
-    pager.release(a, b, figures);
+    pager.release(a, b, figures(pager));
 }
 
 /// Drops the content of `start..end` in a process that the program forked, whose arena is private memory; the range then reads
@@ -262,8 +289,30 @@ impl Extents {
         Some(at)
     }
 
-    /// Frees an extent that is no longer live: releases its pages, also those it shares with free neighbours.
-    fn give(&mut self, start: usize, len: usize, _blocked: SignalsBlocked) {
+    /// The pages of `start..end`, which are free no more, hold `content` from now on.
+    fn settle_stale(&mut self, pager: &Pager, start: usize, end: usize, content: Content) {
+        let figures = figures(pager);
+        while let Some((from, to)) = self.stale.take(start, end, pager.page_bytes()) {
+            if content == Content::Zeros {
+                pager.release(from, to, figures);
+            }
+        }
+        self.give_stale_back(pager);
+    }
+
+    /// Releases the pages that stayed for later blocks once near memory is used up.
+    fn give_stale_back(&mut self, pager: &Pager) {
+        if !pager.is_full() {
+            return;
+        }
+        while let Some((from, to)) = self.stale.take(0, usize::MAX, pager.page_bytes()) {
+            pager.release(from, to, figures(pager));
+        }
+    }
+
+    /// Frees an extent that is no longer live: its pages, also those it shares with free neighbours, are released. If
+    /// `may_keep`, they may also stay as they are for the next block.
+    fn give(&mut self, start: usize, len: usize, may_keep: bool, _blocked: SignalsBlocked) {
         let (mut a, mut b) = (start, start + len);
         if let Some((&s, &l)) = self.free.range(..start).next_back()
             && s + l == start
@@ -277,11 +326,14 @@ impl Extents {
         }
         if let Some(pager) = state::pager().filter(|pager| !pager.is_segment() && place::nodes() == 1) {
             let page = pager.page_bytes();
-            let figures =
-                &pager.control().figures[state::executor_index().min(atoll_memory::control::MAX_WORKERS)];
             let from = (start & !(page - 1)).max(a);
             let to = (start + len).next_multiple_of(page).min(b);
-            pager.release(from, to, figures);
+            if may_keep && !pager.is_full() && kept::is_kept(len, self.stale.bytes()) {
+                self.stale.add(from.next_multiple_of(page), to & !(page - 1));
+            } else {
+                pager.release(from, to, figures(pager));
+                self.give_stale_back(pager);
+            }
         } else if state::pager().is_none() {
             forget(start, start + len);
         }
@@ -298,6 +350,7 @@ mod tests {
             live: BTreeMap::new(),
             free: BTreeMap::new(),
             by_size: BTreeSet::new(),
+            stale: Stale::new(),
             top: place::large().start,
         }
     }
@@ -340,13 +393,13 @@ mod tests {
             } else {
                 let at = live.swap_remove(next() % live.len());
                 let len = e.live.remove(&at).unwrap();
-                e.give(at, len, SignalsBlocked::new());
+                e.give(at, len, true, SignalsBlocked::new());
             }
             check(&e);
         }
         for at in live {
             let len = e.live.remove(&at).unwrap();
-            e.give(at, len, SignalsBlocked::new());
+            e.give(at, len, true, SignalsBlocked::new());
         }
         check(&e);
         assert_eq!(e.free.len(), 1, "all is one free extent again");

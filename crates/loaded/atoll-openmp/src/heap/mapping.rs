@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
+use super::large::Content;
 use super::{large, mapped_over, os, unpaged};
 use crate::start::{segment, take_over};
 use crate::state;
@@ -16,7 +17,8 @@ use atoll_nodes::files;
 
 const FAILED: *mut c_void = usize::MAX as *mut c_void;
 
-fn result(r: Result<usize, Errno>) -> *mut c_void {
+/// Returns `r` as functions like `mmap` do: the address, or `MAP_FAILED` with the reason in `errno`.
+pub(crate) fn result(r: Result<usize, Errno>) -> *mut c_void {
     match r {
         Ok(at) => at as *mut c_void,
         Err(e) => {
@@ -27,7 +29,8 @@ fn result(r: Result<usize, Errno>) -> *mut c_void {
     }
 }
 
-fn status(r: Result<usize, Errno>) -> c_int {
+/// Returns `r` as functions like `munmap` do: 0, or -1 with the reason in `errno`.
+pub(crate) fn status(r: Result<usize, Errno>) -> c_int {
     if result(r) == FAILED { -1 } else { 0 }
 }
 
@@ -105,7 +108,7 @@ unsafe extern "C" fn map(
         let separate = state::are_workers_processes() && !segment::is_on();
         return if separate { result(unpaged::map(len, prot)) } else { kernel() };
     }
-    let at = large::allocate(len, 4096);
+    let at = large::allocate(len, 4096, Content::Zeros);
     if let Some(at) = at {
         crate::journal::block(at, len, caller);
     }
@@ -226,7 +229,7 @@ pub(crate) fn free_everywhere(
 /// writes, so the file's content is read into the arena instead. `None`: not needed, or the file cannot be read.
 fn copy_of_file(len: usize, fd: c_int, offset: i64) -> Option<usize> {
     state::control().filter(|c| !c.settings.shared_tables())?;
-    let at = large::allocate(len, 4096)?;
+    let at = large::allocate(len, 4096, Content::Zeros)?;
     if read_file(at, len, fd, offset).is_err() {
         large::free(at);
         return None;
@@ -359,7 +362,7 @@ pub(crate) unsafe extern "C" fn mremap(
     if flags & libc::MREMAP_MAYMOVE == 0 {
         return result(Err(Errno(libc::ENOMEM)));
     }
-    let Some(moved) = large::allocate(new, 4096).or_else(|| elsewhere(new)) else {
+    let Some(moved) = large::allocate(new, 4096, Content::Zeros).or_else(|| elsewhere(new)) else {
         return result(Err(Errno(libc::ENOMEM)));
     };
     // SAFETY: both extents are live and do not overlap.

@@ -1,7 +1,7 @@
 //! The program's heap: small blocks in pinned shared memory, large blocks and anonymous mappings in the arena.
 //!
 //! `small` is mimalloc on pinned memory, `overflow` the same in the arena when pinned memory takes too much, `large` allocates
-//! extents of whole pages, and `bounds` says where both end in a segment. `exports` is the malloc family that the program's
+//! extents of whole pages, of which `kept` notes what stays when they are freed, and `bounds` says where both end in a segment. `exports` is the malloc family that the program's
 //! calls reach. `mapping` is mmap and its relatives, which send stacks and code to `unpaged` and note in `mapped_over` where
 //! files lie over the arena. `place` says which addresses are this node's where there are several, `foreign` sends other nodes'
 //! blocks home, and `streams` holds the standard streams.
@@ -9,6 +9,7 @@
 pub(crate) mod bounds;
 pub(crate) mod exports;
 pub(crate) mod foreign;
+mod kept;
 pub(crate) mod large;
 pub(crate) mod mapped_over;
 pub(crate) mod mapping;

@@ -301,6 +301,11 @@ impl Pager {
         self.tables.share();
     }
 
+    /// Whether near memory has been used up at some time, so that each page that comes needs another one's place.
+    pub fn is_full(&self) -> bool {
+        self.near.full.load(Ordering::Relaxed)
+    }
+
     /// Whether there is a near limit, so that pages are evicted.
     #[inline]
     fn limited(&self) -> bool {

@@ -1,0 +1,134 @@
+//! Freed pages that stay as they are, so that the next block of the program's gets them without a fault.
+//!
+//! Used by `large`, under its lock. Programs that allocate their temporary arrays in every step pay for their pages once, as with
+//! glibc's `malloc`, which keeps what is freed up to the same size. Pages stay only while near memory has room.
+//!
+//! Every whole page of a free extent reads as zeros, or is in this set.
+
+use std::collections::BTreeMap;
+
+/// Freed blocks of more bytes are released: glibc's `malloc` gives these back to the kernel, too (`DEFAULT_MMAP_THRESHOLD_MAX`).
+const LARGEST: usize = 32 << 20;
+/// Bytes that are kept at most.
+const MOST: usize = 256 << 20;
+
+/// Whether the pages of a freed block of `bytes` stay, where `stale` bytes stay already.
+pub(super) fn is_kept(bytes: usize, stale: usize) -> bool {
+    bytes <= LARGEST && stale + bytes <= MOST
+}
+
+/// Stretches of free pages that hold what a block left in them: start address → end address. No two of them overlap.
+pub(super) struct Stale {
+    stretches: BTreeMap<usize, usize>,
+    bytes: usize,
+}
+
+impl Stale {
+    pub(super) const fn new() -> Stale {
+        Stale { stretches: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// The bytes of all stretches.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Enters `start..end`, whole pages that may be in the set in part; nothing where that is empty.
+    pub(super) fn add(&mut self, start: usize, end: usize) {
+        if start >= end {
+            return;
+        }
+        let (mut from, mut to) = (start, end);
+        // Stretches that touch become one.
+        while let Some((s, e)) = self.last_before(to + 1)
+            && e >= from
+        {
+            self.remove(s, e);
+            (from, to) = (from.min(s), to.max(e));
+        }
+        self.insert(from, to);
+    }
+
+    /// Takes out a stretch that shares pages of `page` bytes with `start..end`: the part of it that does, whole pages. `None` if there
+    /// is no more.
+    pub(super) fn take(&mut self, start: usize, end: usize, page: usize) -> Option<(usize, usize)> {
+        let (start, end) = (start & !(page - 1), end.checked_next_multiple_of(page).unwrap_or(usize::MAX));
+        let (s, e) = self.last_before(end)?;
+        if e <= start || start >= end {
+            return None;
+        }
+        self.remove(s, e);
+        let (from, to) = (s.max(start), e.min(end));
+        if s < from {
+            self.insert(s, from);
+        }
+        if to < e {
+            self.insert(to, e);
+        }
+        Some((from, to))
+    }
+
+    /// The last stretch that begins below `end`.
+    fn last_before(&self, end: usize) -> Option<(usize, usize)> {
+        self.stretches.range(..end).next_back().map(|(s, e)| (*s, *e))
+    }
+
+    fn insert(&mut self, start: usize, end: usize) {
+        self.stretches.insert(start, end);
+        self.bytes += end - start;
+    }
+
+    fn remove(&mut self, start: usize, end: usize) {
+        self.stretches.remove(&start);
+        self.bytes -= end - start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_is_what_was_added_and_not_taken_before() {
+        const PAGE: usize = 4096;
+        let mut stale = Stale::new();
+        let mut is_stale = [false; 64];
+        let mut random = 88_172_645_463_325_252u64;
+        let mut next = |below: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize % below
+        };
+        for _ in 0..20_000 {
+            let from = next(64);
+            let to = (from + next(12)).min(64);
+            if next(2) == 0 {
+                stale.add(from * PAGE, to * PAGE);
+                is_stale[from..to].fill(true);
+            } else {
+                let mut taken = [false; 64];
+                // Bounds inside pages take the whole pages.
+                let inside = usize::from(from < to) * next(PAGE);
+                let range = (from * PAGE + inside, (to * PAGE).saturating_sub(usize::from(inside > 0)));
+                let range = if from < to { range } else { (from * PAGE, from * PAGE) };
+                while let Some((s, e)) = stale.take(range.0, range.1, PAGE) {
+                    assert!(s < e && s.is_multiple_of(PAGE) && e.is_multiple_of(PAGE));
+                    taken[s / PAGE..e / PAGE].fill(true);
+                }
+                for page in 0..64 {
+                    let asked = (from..to).contains(&page);
+                    assert_eq!(taken[page], asked && is_stale[page], "page {page} of {from}..{to}");
+                    is_stale[page] &= !asked;
+                }
+            }
+            assert_eq!(stale.bytes(), is_stale.iter().filter(|s| **s).count() * PAGE);
+        }
+    }
+
+    #[test]
+    fn large_blocks_and_too_many_bytes_are_not_kept() {
+        assert!(is_kept(LARGEST, 0) && !is_kept(LARGEST + 1, 0));
+        assert!(is_kept(4096, MOST - 4096) && !is_kept(4096, MOST));
+    }
+}
