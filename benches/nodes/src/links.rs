@@ -11,7 +11,7 @@ use crate::micro::{self, Micro};
 use crate::places::Places;
 use crate::plan::Program;
 use crate::setting::Setting;
-use crate::shaped::{self, Link, Way};
+use crate::shaped::{self, Link, Route};
 use crate::sheet;
 use crate::stats::median;
 
@@ -21,7 +21,7 @@ const PAGE: usize = 4096;
 /// The settings in which programs are run over a link.
 pub(crate) const SETTINGS: [Setting; 2] = [Setting::Sc, Setting::SmartPrefetch];
 
-/// The measurements over one way.
+/// The measurements over one route.
 pub(crate) struct Measured {
     pub(crate) name: String,
     /// The medians in microseconds.
@@ -35,7 +35,7 @@ pub(crate) struct Measured {
     pub(crate) programs: Vec<(&'static str, [Option<f64>; SETTINGS.len()])>,
 }
 
-/// The measurements over all ways.
+/// The measurements over all routes.
 #[derive(Default)]
 pub(crate) struct Links {
     pub(crate) measured: Vec<Measured>,
@@ -60,12 +60,12 @@ pub(crate) fn measure(
         links.skipped.push(format!("over UCX: {why}"));
         return Ok(links);
     }
-    links.measured.push(over(places, &Way::Loopback, steps, &[], class, runs, &mut links.wrong)?);
+    links.measured.push(over(places, &Route::Loopback, steps, &[], class, runs, &mut links.wrong)?);
     for rate in RATES {
         match Link::new(rate) {
             Ok(link) => {
-                let way = Way::Link(link);
-                let found = over(places, &way, steps, programs, class, runs, &mut links.wrong)?;
+                let route = Route::Link(link);
+                let found = over(places, &route, steps, programs, class, runs, &mut links.wrong)?;
                 links.measured.push(found);
             }
             Err(why) => links.skipped.push(format!("a link of {rate} Gbit/s: {why}")),
@@ -76,21 +76,21 @@ pub(crate) fn measure(
 
 fn over(
     places: &Places,
-    way: &Way,
+    route: &Route,
     steps: &Micro,
     programs: &[Program],
     class: &str,
     runs: u32,
     wrong: &mut Vec<String>,
 ) -> Result<Measured, Error> {
-    let name = way.name();
+    let name = route.name();
     places.say(&format!("{name}: single steps"));
     let mut told: Vec<(String, f64)> = Vec::new();
     for _ in 0..runs {
         for (program, setting) in [("faults", Setting::Sc), ("fetch", Setting::SmartPrefetch)] {
             let Some(path) = steps.program(program) else { continue };
-            let outcome = places.run_over(&way.flags(), setting, path, &[])?;
-            match outcome.failure() {
+            let outcome = places.run_over(&route.flags(), setting, path, &[])?;
+            match outcome.failure_or_cut() {
                 Some(why) => wrong.push(format!("{program}, {name}: {why}")),
                 None => told.extend(micro::numbers(&outcome.stdout)),
             }
@@ -101,7 +101,7 @@ fn over(
         read: told("read_single_us"),
         upgrade: told("upgrade_single_us"),
         fetch: told("fetch_gb_s"),
-        trip: message::page_trip(way, PAGE)?,
+        trip: message::page_trip(route, PAGE)?,
         programs: Vec::new(),
         name,
     };
@@ -110,7 +110,7 @@ fn over(
         let mut seconds: [Vec<f64>; SETTINGS.len()] = Default::default();
         for _ in 0..runs {
             for (setting, seconds) in SETTINGS.into_iter().zip(&mut seconds) {
-                let outcome = places.run_over(&way.flags(), setting, &path, &[class.to_owned()])?;
+                let outcome = places.run_over(&route.flags(), setting, &path, &[class.to_owned()])?;
                 match sheet::sample(&outcome) {
                     Ok(sample) => {
                         let (name, took) = (&measured.name, sample.seconds);

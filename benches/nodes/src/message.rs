@@ -15,7 +15,7 @@ use atoll_transport::transport::{
 };
 
 use crate::error::Error;
-use crate::shaped::Way;
+use crate::shaped::Route;
 use crate::stats::median;
 
 /// The bytes of a message.
@@ -63,9 +63,9 @@ fn trip(sleeping: bool) -> Result<f64, Error> {
 ///
 /// # Errors
 /// If the nodes cannot meet.
-pub(crate) fn page_trip(way: &Way, bytes: usize) -> Result<f64, Error> {
+pub(crate) fn page_trip(route: &Route, bytes: usize) -> Result<f64, Error> {
     let (first, second) = UnixStream::pair().map_err(|e| Error::said(e.to_string()))?;
-    pair(|| answer(End::over(way, 1, second)?, bytes), || ask(End::over(way, 0, first)?))
+    pair(|| answer(End::over(route, 1, second)?, bytes), || ask(End::over(route, 0, first)?))
 }
 
 /// Runs both ends, each in a process of its own, and returns the result of the one that asks.
@@ -131,12 +131,12 @@ impl End {
     }
 
     /// Makes an end over UCX; `stream` goes to the other node.
-    fn over(way: &Way, node: u32, stream: UnixStream) -> Result<End, Error> {
-        if let Way::Link(link) = way {
+    fn over(route: &Route, node: u32, stream: UnixStream) -> Result<End, Error> {
+        if let Route::Link(link) = route {
             link.enter(node as usize).map_err(|e| Error::said(format!("cannot enter a namespace: {e}")))?;
         }
         let settings = UcxSettings {
-            devices: Some(way.device().into()),
+            devices: Some(route.device().into()),
             transports: Some("tcp,self".into()),
             ..UcxSettings::default()
         };

@@ -64,7 +64,7 @@ impl Micro {
         for (path, source) in &self.programs {
             for &setting in source.settings {
                 let outcome = places.run(setting, path, &[])?;
-                if let Some(why) = outcome.failure() {
+                if let Some(why) = outcome.failure_or_cut() {
                     places.say(&format!("{}, {setting}: {why}", source.name));
                     self.wrong.push(format!("{}, {setting}: {why}", source.name));
                     continue;

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use atoll_bench_common::Output;
+
 use crate::Options;
 use crate::error::Error;
-use crate::process::{self, Outcome};
+use crate::process;
 use crate::setting::Setting;
 
 /// What all measurements share.
@@ -69,7 +71,7 @@ impl Places {
         setting: Setting,
         program: &Path,
         arguments: &[String],
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Output, Error> {
         let nodes = ["--nodes".into(), self.nodes.to_string().into()];
         self.run_over(&nodes, setting, program, arguments)
     }
@@ -84,7 +86,7 @@ impl Places {
         setting: Setting,
         program: &Path,
         arguments: &[String],
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Output, Error> {
         let mut words: Vec<OsString> = Vec::new();
         if let Some(flags) = setting.flags(nodes) {
             words.push(self.atoll.clone().into());

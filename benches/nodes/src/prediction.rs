@@ -85,7 +85,7 @@ fn simulate(
     let workers = (EACH * nodes).to_string();
     let run = |words: Vec<OsString>| -> Result<Option<String>, Error> {
         let all: Vec<OsString> = std::iter::once(places.atoll.clone().into()).chain(words).collect();
-        Ok(process::run(&all, &[("OMP_NUM_THREADS", workers.clone())], PATIENCE)?.failure())
+        Ok(process::run(&all, &[("OMP_NUM_THREADS", workers.clone())], PATIENCE)?.failure_or_cut())
     };
     let mut words = ["trace", "--workers", &workers, "-o"].map(OsString::from).to_vec();
     words.extend([trace.clone().into(), "--".into(), places.program(program.name).into()]);

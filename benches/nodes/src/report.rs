@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use atoll_bench_common::table;
+
 use crate::links::{Links, SETTINGS};
 use crate::micro::Micro;
 use crate::paper::Paper;
@@ -9,26 +11,6 @@ use crate::prediction::Prediction;
 use crate::setting::Setting;
 use crate::sheet::{Cell, Counts, Sheet};
 use crate::stats::percent;
-
-/// Returns rows in columns; the first to the left, the others to the right.
-fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column| {
-        rows.iter().filter_map(|row| row.get(column)).map(|t: &String| t.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, text) in row.iter().enumerate() {
-            let pad = " ".repeat(widths[column] - text.chars().count());
-            let _ = if column == 0 { write!(line, "  {text}{pad}") } else { write!(line, "  {pad}{text}") };
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
 
 fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
@@ -132,21 +114,22 @@ pub(crate) fn links(links: &Links, sheets: &[Sheet]) -> String {
     let mut steps =
         vec![["", "remote read", "write upgrade", "UCX alone", "batched fetch"].map(str::to_owned).to_vec()];
     let number = |value: Option<f64>, digits: usize| or_dash(value.map(|v| format!("{v:.digits$}")));
-    for way in &links.measured {
-        let mut row = vec![way.name.clone()];
-        row.extend([way.read, way.upgrade, Some(way.trip)].map(|us| number(us, 1)));
-        row.push(number(way.fetch, 2));
+    for route in &links.measured {
+        let mut row = vec![route.name.clone()];
+        row.extend([route.read, route.upgrade, Some(route.trip)].map(|us| number(us, 1)));
+        row.push(number(route.fetch, 2));
         steps.push(row);
     }
-    let shaped = || links.measured.iter().filter(|way| !way.programs.is_empty());
+    let shaped = || links.measured.iter().filter(|route| !route.programs.is_empty());
     let mut head: Vec<String> = ["", "one node", "smart+prefetch here"].map(str::to_owned).to_vec();
-    head.extend(shaped().flat_map(|way| SETTINGS.map(|setting| format!("{setting}, {}", way.name))));
+    head.extend(shaped().flat_map(|route| SETTINGS.map(|setting| format!("{setting}, {}", route.name))));
     let mut rows = vec![head];
-    for (index, (name, _)) in shaped().next().into_iter().flat_map(|way| way.programs.iter().enumerate()) {
+    for (index, (name, _)) in shaped().next().into_iter().flat_map(|route| route.programs.iter().enumerate())
+    {
         let sheet = sheets.iter().find(|sheet| sheet.program.name == *name);
         let here = |setting| number(sheet.and_then(|sheet| sheet.seconds(setting)), 3);
         let mut row = vec![(*name).to_owned(), here(Setting::One), here(Setting::SmartPrefetch)];
-        row.extend(shaped().flat_map(|way| way.programs[index].1.map(|seconds| number(seconds, 3))));
+        row.extend(shaped().flat_map(|route| route.programs[index].1.map(|seconds| number(seconds, 3))));
         rows.push(row);
     }
     table(&steps) + "\n" + &table(&rows)

@@ -15,20 +15,20 @@ const DEVICE: &str = "veth-atoll";
 const BURST: &str = "2mb";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The ways in which two nodes reach each other.
-pub(crate) enum Way {
+/// The routes between two nodes.
+pub(crate) enum Route {
     /// UCX's TCP through the loopback interface.
     Loopback,
     /// Through a link between two network namespaces.
     Link(Link),
 }
 
-impl Way {
+impl Route {
     /// Returns the flags of `atoll run` for these nodes.
     pub(crate) fn flags(&self) -> Vec<OsString> {
         let words = match self {
-            Way::Loopback => vec!["--nodes", "2", "--transport", "ucx"],
-            Way::Link(Link { names: [first, second], .. }) => {
+            Route::Loopback => vec!["--nodes", "2", "--transport", "ucx"],
+            Route::Link(Link { names: [first, second], .. }) => {
                 let hosts = format!("--hosts={first},{second}");
                 let rest = ["--rsh", "ip netns exec", "--transport", "ucx", "--network", DEVICE];
                 return std::iter::once(hosts.into()).chain(rest.map(OsString::from)).collect();
@@ -40,15 +40,15 @@ impl Way {
     /// Returns UCX's device.
     pub(crate) fn device(&self) -> &'static str {
         match self {
-            Way::Loopback => "lo",
-            Way::Link(_) => DEVICE,
+            Route::Loopback => "lo",
+            Route::Link(_) => DEVICE,
         }
     }
 
     pub(crate) fn name(&self) -> String {
         match self {
-            Way::Loopback => "TCP, loopback".to_owned(),
-            Way::Link(link) => format!("TCP, {} Gbit/s", link.gbit_s),
+            Route::Loopback => "TCP, loopback".to_owned(),
+            Route::Link(link) => format!("TCP, {} Gbit/s", link.gbit_s),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Measures one program in all settings: its runs, round by round, and the counts of coherence.
 
+use atoll_bench_common::Output;
 use atoll_record::figures::Node;
 
 use crate::error::Error;
 use crate::places::Places;
 use crate::plan::{FIRST, Program};
-use crate::process::Outcome;
 use crate::setting::Setting;
 use crate::stats::median;
 
@@ -163,8 +163,8 @@ impl Sheet {
 }
 
 /// Returns the result of a run that ended well, or why the run counts for nothing.
-pub(crate) fn sample(outcome: &Outcome) -> Result<Sample, String> {
-    if let Some(why) = outcome.failure() {
+pub(crate) fn sample(outcome: &Output) -> Result<Sample, String> {
+    if let Some(why) = outcome.failure_or_cut() {
         return Err(why);
     }
     let seconds = outcome.number("Seconds:").ok_or("it did not say how long it took")?;

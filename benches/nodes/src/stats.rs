@@ -1,4 +1,4 @@
-//! Computes medians and geometric means.
+//! Computes medians and shares.
 
 /// Returns the median; `None` without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
@@ -6,12 +6,6 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
     Some((low + high) / 2.0)
-}
-
-/// Returns the geometric mean; `None` without values.
-pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
-    let sum: f64 = values.iter().map(|v| v.ln()).sum();
-    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
 }
 
 /// Returns `part` of `whole` in percent; `None` if `whole` is 0.
@@ -28,12 +22,6 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 9.0]), Some(3.0));
         assert_eq!(median([4.0, 1.0, 9.0, 2.0]), Some(3.0));
         assert_eq!(median([]), None);
-    }
-
-    #[test]
-    fn the_geometric_mean_of_two_and_eight_is_four() {
-        assert!((geometric_mean(&[2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
-        assert_eq!(geometric_mean(&[]), None);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Prints each target and its measurement in a line, which ends in `met` or `not met`.
 
+use atoll_bench_common::geometric_mean;
+
 use crate::links::Links;
 use crate::message::Trips;
 use crate::micro::Micro;
 use crate::paper::Paper;
 use crate::setting::Setting;
 use crate::sheet::Sheet;
-use crate::stats::{geometric_mean, percent};
+use crate::stats::percent;
 
 const BARRIER_TO_MESSAGE: f64 = 2.0;
 const BARRIER_TO_PAGES: f64 = 3.2;

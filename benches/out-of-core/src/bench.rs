@@ -125,7 +125,7 @@ impl Bench {
         let asked =
             Asked { subject: &subject, words: &words, threads: 1, waiting, limit: near, near, timeout };
         let outcome = self.run(&asked)?;
-        match (outcome.failure(), outcome.figures()) {
+        match (outcome.output.failure(), outcome.output.figures()) {
             (None, Some(figures)) => {
                 Ok(figures.settings.policy.split(':').next().unwrap_or_default().to_owned())
             }

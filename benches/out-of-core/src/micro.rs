@@ -141,9 +141,9 @@ impl Micro {
         let name = format!("sweep {pattern}, {} workers: {}", cell.workers, cell.subject);
         let visitors = if SHARED.contains(&pattern) { cell.workers as u64 } else { 1 };
         let pages = cell.mebibytes * PAGES_A_MEBIBYTE * passes * visitors;
-        let printed = outcome.line("Microseconds a page:").and_then(|text| text.parse::<f64>().ok());
-        let seconds = match (outcome.failure(), outcome.timed_out, printed) {
-            (None, true, _) => outcome.seconds / pages as f64,
+        let printed = outcome.output.line("Microseconds a page:").and_then(|text| text.parse::<f64>().ok());
+        let seconds = match (outcome.output.failure(), outcome.output.timed_out, printed) {
+            (None, true, _) => outcome.output.seconds / pages as f64,
             (None, false, Some(microseconds)) => 1e-6 * microseconds,
             (failure, ..) => {
                 let why = failure.unwrap_or_else(|| "it did not print its time".to_owned());
@@ -154,13 +154,13 @@ impl Micro {
             }
         };
         bench.say(&format!("{name} {:.2} us a page", 1e6 * seconds));
-        let figures = outcome.figures().unwrap_or_default();
-        if outcome.timed_out {
+        let figures = outcome.output.figures().unwrap_or_default();
+        if outcome.output.timed_out {
             cell.out = Some("cut at the time limit, not run again".to_owned());
         }
         cell.samples.push(Sample {
             seconds,
-            cut: outcome.timed_out,
+            cut: outcome.output.timed_out,
             peak: outcome.peak,
             near: cell.subject.atoll().map(|_| half),
             fetches: figures.total.major_faults + figures.total.prefetched_pages,

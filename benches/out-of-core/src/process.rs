@@ -2,14 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::JoinHandle;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-use atoll_record::figures::Figures;
+use atoll_bench_common::{Output, Pipes, command};
 
 use crate::error::Error;
 use crate::group::Group;
@@ -30,14 +29,9 @@ pub(crate) struct Run<'a> {
     pub(crate) huge: bool,
 }
 
-/// The outcome of a run.
+/// The outcome of a run, and what was measured from outside.
 pub(crate) struct Outcome {
-    /// The seconds from before the start to after the end.
-    pub(crate) seconds: f64,
-    pub(crate) timed_out: bool,
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+    pub(crate) output: Output,
     /// The most memory at any time, in bytes: charged to the cgroup, with huge pages in use.
     pub(crate) peak: Option<u64>,
     /// The most that one of its processes had resident, as far as their parents waited for them.
@@ -47,39 +41,13 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the rest of the output's line that begins with `head`.
-    pub(crate) fn line(&self, head: &str) -> Option<&str> {
-        self.stdout.lines().find_map(|line| Some(line.strip_prefix(head)?.trim()))
-    }
-
     pub(crate) fn checksum(&self) -> Option<&str> {
-        self.line("Checksum:")
-    }
-
-    /// Returns atoll's figures, where the program ran with `--summary json`.
-    pub(crate) fn figures(&self) -> Option<Figures> {
-        let json = self.stderr.lines().rev().find(|line| line.starts_with('{'))?;
-        serde_json::from_str(json).ok()
+        self.output.line("Checksum:")
     }
 
     /// Whether SIGKILL ended it, not sent by this process.
     pub(crate) fn was_killed(&self) -> bool {
-        !self.timed_out && self.status.signal() == Some(libc::SIGKILL)
-    }
-
-    /// Returns in one line why the run counts for nothing, if it does.
-    pub(crate) fn failure(&self) -> Option<String> {
-        if self.timed_out || self.status.success() {
-            return None;
-        }
-        let how = match (self.status.code(), self.status.signal()) {
-            (Some(code), _) => format!("exit status {code}"),
-            (None, Some(signal)) => format!("signal {signal}"),
-            (None, None) => "no status".to_owned(),
-        };
-        let said =
-            self.line("Verification:").or_else(|| self.stderr.lines().find(|line| !line.starts_with('{')));
-        Some(said.map_or(how.clone(), |said| format!("{how}: {said}")))
+        !self.output.timed_out && self.output.status.signal() == Some(libc::SIGKILL)
     }
 }
 
@@ -97,29 +65,16 @@ fn cpus() -> libc::cpu_set_t {
 }
 
 fn spawn(run: &Run) -> Result<Child, Error> {
-    let mut command = Command::new(&run.command[0]);
-    command.args(&run.command[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("OMP_") || name.starts_with("GOMP_")) {
-            command.env_remove(name);
-        }
-    }
-    command.envs(run.environment.iter().map(|(name, value)| (name, value)));
-    command.process_group(0);
+    let mut command = command(run.command, &run.environment);
     let processes = run.group.map(|group| {
         let path = group.processes();
         OpenOptions::new().write(true).open(&path).map_err(|e| Error::at("open", &path, e))
     });
     let mut processes = processes.transpose()?;
     let cpus = cpus();
-    let parent = std::process::id() as i32;
     // SAFETY: between fork and exec only system calls are made; what they point to is owned by the closure.
     unsafe {
         command.pre_exec(move || {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if libc::getppid() != parent {
-                libc::_exit(1);
-            }
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const cpus);
             match &mut processes {
                 Some(file) => file.write_all(b"0"),
@@ -128,15 +83,6 @@ fn spawn(run: &Run) -> Result<Child, Error> {
         });
     }
     command.spawn().map_err(|e| Error::at("run", run.command[0].as_ref(), e))
-}
-
-fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // Bytes that were read before an error are kept.
-        let _ = from.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
 }
 
 /// Returns a descriptor that becomes readable when the process ends.
@@ -207,49 +153,31 @@ pub(crate) fn run(run: &Run) -> Result<Outcome, Error> {
     let mut huge = before;
     let start = Instant::now();
     let mut child = spawn(run)?;
-    let (stdout, stderr) = (child.stdout.take().map(reader), child.stderr.take().map(reader));
+    let pipes = Pipes::of(&mut child);
     let ended = wait(&child, run, start, &mut huge);
     let seconds = start.elapsed().as_secs_f64();
     if !matches!(ended, Ok(true)) {
         kill(&child, run.group);
     }
     let (status, resident) = reap(&child)?;
-    let text = |reader: Option<JoinHandle<String>>| reader.and_then(|r| r.join().ok()).unwrap_or_default();
-    let (stdout, stderr) = (text(stdout), text(stderr));
+    let (stdout, stderr) = pipes.texts();
     let timed_out = !ended?;
     let peak = run.group.and_then(Group::peak).map(|bytes| bytes + huge.saturating_sub(before));
-    Ok(Outcome { seconds, timed_out, status, stdout, stderr, peak, resident, killed: 0 })
+    let output = Output { seconds, timed_out, status, stdout, stderr };
+    Ok(Outcome { output, peak, resident, killed: 0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shell(text: &str, seconds: u64) -> Outcome {
-        let command = ["/bin/sh", "-c", text].map(OsString::from);
-        let timeout = Duration::from_secs(seconds);
-        run(&Run { command: &command, environment: Vec::new(), group: None, timeout, huge: false }).unwrap()
-    }
-
-    #[test]
-    fn what_a_program_says_is_found() {
-        let outcome = shell("echo 'Checksum: 00ff'; echo '{\"wall_seconds\":2.5}' >&2", 60);
-        assert_eq!(outcome.checksum(), Some("00ff"));
-        assert_eq!(outcome.figures().map(|f| f.wall_seconds), Some(2.5));
-        assert_eq!(outcome.failure(), None);
-        assert!(!outcome.timed_out);
-    }
-
-    #[test]
-    fn a_failure_is_one_line() {
-        let outcome = shell("echo no luck >&2; exit 3", 60);
-        assert_eq!(outcome.failure().as_deref(), Some("exit status 3: no luck"));
-    }
-
     #[test]
     fn time_is_bounded_also_for_children() {
-        let outcome = shell("sleep 50 & sleep 50", 1);
-        assert!(outcome.timed_out);
-        assert!(outcome.seconds < 20.0);
+        let command = ["/bin/sh", "-c", "sleep 50 & sleep 50"].map(OsString::from);
+        let timeout = Duration::from_secs(1);
+        let bounded = Run { command: &command, environment: Vec::new(), group: None, timeout, huge: false };
+        let output = run(&bounded).unwrap().output;
+        assert!(output.timed_out);
+        assert!(output.seconds < 20.0);
     }
 }

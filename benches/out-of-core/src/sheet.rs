@@ -129,9 +129,11 @@ impl Sheet {
                 Asked { subject: &Subject::Native, words, threads: 2, waiting, limit: 0, near: 0, timeout };
             let outcome = bench.run(&asked)?;
             let name = program.name;
-            match outcome.failure() {
+            match outcome.output.failure() {
                 Some(why) => Err(Error::said(format!("{name} failed natively: {why}"))),
-                None if outcome.timed_out => Err(Error::said(format!("{name} took too long natively"))),
+                None if outcome.output.timed_out => {
+                    Err(Error::said(format!("{name} took too long natively")))
+                }
                 None => Ok(outcome),
             }
         };
@@ -143,7 +145,7 @@ impl Sheet {
         let passive = native(&sheet, true, Waiting::Passive)?;
         let bound = native(&sheet, true, Waiting::Bound)?;
         sheet.all.checksum = bound.checksum().unwrap_or_default().to_owned();
-        if bound.seconds < passive.seconds {
+        if bound.output.seconds < passive.output.seconds {
             sheet.waiting = Waiting::Bound;
         }
         bench.say(&format!(
@@ -168,10 +170,10 @@ impl Sheet {
         let mut before: Option<(u64, u64)> = None;
         for _ in 0..CALIBRATIONS {
             let outcome = bench.run(&self.asked(bench, &subject, near, bench.timeout))?;
-            if let Some(why) = outcome.failure() {
+            if let Some(why) = outcome.output.failure() {
                 return Err(Error::said(format!("{page} pages: {why}")));
             }
-            if outcome.timed_out {
+            if outcome.output.timed_out {
                 return Err(Error::said(format!(
                     "{page} pages: cut at the time limit with --near {}",
                     mebibytes(near)
@@ -323,10 +325,10 @@ impl Sheet {
                 }
                 continue;
             }
-            let figures = outcome.figures().unwrap_or_default();
+            let figures = outcome.output.figures().unwrap_or_default();
             return Ok(Ok(Sample {
-                seconds: outcome.seconds,
-                cut: outcome.timed_out,
+                seconds: outcome.output.seconds,
+                cut: outcome.output.timed_out,
                 peak: outcome.peak,
                 near: subject.atoll().filter(|a| a.limited).map(|_| asked.near),
                 fetches: figures.total.major_faults + figures.total.prefetched_pages,
@@ -340,10 +342,10 @@ impl Sheet {
 
 /// Returns why a run counts for nothing, if it does: it failed, or its result is another.
 fn wrong(outcome: &Outcome, checksum: &str) -> Option<String> {
-    if outcome.timed_out {
+    if outcome.output.timed_out {
         return None;
     }
-    outcome.failure().or_else(|| {
+    outcome.output.failure().or_else(|| {
         let got = outcome.checksum().unwrap_or("none");
         (got != checksum).then(|| format!("checksum {got} instead of {checksum}"))
     })

@@ -1,4 +1,4 @@
-//! Computes medians and geometric means.
+//! Computes medians.
 
 /// A measured run.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,12 +43,6 @@ pub(crate) fn figure(samples: &[Sample]) -> Option<Figure> {
     })
 }
 
-/// Returns the geometric mean; `None` without values.
-pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
-    let sum: f64 = values.iter().map(|v| v.ln()).sum();
-    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,11 +67,5 @@ mod tests {
         assert!(figure(&samples(&[1.0, 9.0], 9.0)).unwrap().cut);
         assert_eq!(figure(&samples(&[1.0, 2.0], 9.0)).unwrap().median, 1.5);
         assert_eq!(figure(&[]), None);
-    }
-
-    #[test]
-    fn the_geometric_mean_of_two_and_eight_is_four() {
-        assert!((geometric_mean(&[2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
-        assert_eq!(geometric_mean(&[]), None);
     }
 }

@@ -1,9 +1,10 @@
 //! Prints each target and its measurement in a line, which ends in `met` or `not met`.
 
+use atoll_bench_common::geometric_mean;
+
 use crate::micro::{self, Micro, PATTERNS, SHARED};
 use crate::plan::PAGES;
 use crate::sheet::{Sheet, mebibytes};
-use crate::stats::geometric_mean;
 use crate::subject::{Atoll, Device, Subject};
 
 const SLOWER_ALL_NEAR: f64 = 1.05;

@@ -9,7 +9,7 @@ pub(crate) const POLICY: &str = "adaptive";
 /// The page size: 4K, as nothing beside the page itself is fetched or evicted, whatever the program's pattern.
 pub(crate) const PAGE: &str = "4K";
 
-/// The far store: `auto`, as compressed memory that no other program wants is up to five times as fast as a disk, and the file
+/// The far store: `auto`, as memory that no other program wants is up to five times as fast as a disk, and the file
 /// behind it takes the pages that there is no memory for.
 pub(crate) const FAR: &str = "auto";
 

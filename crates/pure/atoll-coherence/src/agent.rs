@@ -94,9 +94,9 @@ pub enum Message<D, F> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// One writer at a time.
-    Single,
+    OneWriter,
     /// Several writers at once, merged at the barrier.
-    Many,
+    ManyWriters,
 }
 
 /// An access of a worker that is not allowed.
@@ -287,11 +287,11 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
     ) -> Result<(), Impossible> {
         let event = match (fault, mode) {
             (Fault::Read, _) => Event::ReadFault,
-            (Fault::Write, Mode::Single) => Event::WriteFault,
-            (Fault::Write, Mode::Many) if self.me == self.layout.origin && !self.layout.watched => {
+            (Fault::Write, Mode::OneWriter) => Event::WriteFault,
+            (Fault::Write, Mode::ManyWriters) if self.me == self.layout.origin && !self.layout.watched => {
                 Event::OpenFault
             }
-            (Fault::Write, Mode::Many) => Event::TwinFault,
+            (Fault::Write, Mode::ManyWriters) => Event::TwinFault,
         };
         self.step(page, event, None, memory)?;
         self.deliver_to_self(memory)

@@ -1,6 +1,6 @@
 //! The last few values of a measurement, of which the median is used.
 //!
-//! `home.rs` and `parts.rs` compare runs of a region by it, so that one disturbed run decides nothing.
+//! `placing.rs` and `parts.rs` compare runs of a region by it, so that one disturbed run decides nothing.
 
 /// The number of values that are kept.
 const KEPT: usize = 5;

@@ -29,7 +29,7 @@ impl Rules {
 
 /// The reasons for a region's mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum ModeReason {
     /// The region has not run often enough.
     New,
     /// Many writers save invalidations.
@@ -46,14 +46,14 @@ pub enum Why {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
     mode: Mode,
-    why: Why,
+    why: ModeReason,
     /// The number of successive runs that speak against the mode.
     against: u32,
 }
 
 impl Default for Region {
     fn default() -> Self {
-        Self { mode: Mode::Many, why: Why::New, against: 0 }
+        Self { mode: Mode::ManyWriters, why: ModeReason::New, against: 0 }
     }
 }
 
@@ -66,23 +66,27 @@ impl Region {
 
     /// The reason for the mode.
     #[must_use]
-    pub fn why(&self) -> Why {
+    pub fn why(&self) -> ModeReason {
         self.why
     }
 
     /// Ends a run. `invalidations` is the number of all nodes, batched at the barrier or sent one by one.
     pub fn ended(&mut self, invalidations: u32, rules: &Rules) {
         let many = invalidations >= rules.threshold;
-        let against = many != (self.mode == Mode::Many);
+        let against = many != (self.mode == Mode::ManyWriters);
         self.against = if against { self.against + 1 } else { 0 };
         match self.mode {
-            Mode::Many if !against => self.why = Why::Pays,
-            Mode::Many if self.against < rules.probation => self.why = Why::Probation(self.against),
-            Mode::Many => *self = Self { mode: Mode::Single, why: Why::FellBack, against: 0 },
-            Mode::Single if self.against >= rules.comeback => {
-                *self = Self { mode: Mode::Many, why: Why::CameBack, against: 0 };
+            Mode::ManyWriters if !against => self.why = ModeReason::Pays,
+            Mode::ManyWriters if self.against < rules.probation => {
+                self.why = ModeReason::Probation(self.against);
             }
-            Mode::Single => {}
+            Mode::ManyWriters => {
+                *self = Self { mode: Mode::OneWriter, why: ModeReason::FellBack, against: 0 }
+            }
+            Mode::OneWriter if self.against >= rules.comeback => {
+                *self = Self { mode: Mode::ManyWriters, why: ModeReason::CameBack, against: 0 };
+            }
+            Mode::OneWriter => {}
         }
     }
 }
@@ -96,18 +100,18 @@ mod tests {
         let rules = Rules::of(16);
         let mut region = Region::default();
         region.ended(100, &rules);
-        assert_eq!((region.mode(), region.why()), (Mode::Many, Why::Pays));
+        assert_eq!((region.mode(), region.why()), (Mode::ManyWriters, ModeReason::Pays));
         for run in 1..10 {
             region.ended(15, &rules);
-            assert_eq!((region.mode(), region.why()), (Mode::Many, Why::Probation(run)));
+            assert_eq!((region.mode(), region.why()), (Mode::ManyWriters, ModeReason::Probation(run)));
         }
         // One run that pays ends the probation.
         region.ended(16, &rules);
-        assert_eq!(region.why(), Why::Pays);
+        assert_eq!(region.why(), ModeReason::Pays);
         for _ in 0..10 {
             region.ended(0, &rules);
         }
-        assert_eq!((region.mode(), region.why()), (Mode::Single, Why::FellBack));
+        assert_eq!((region.mode(), region.why()), (Mode::OneWriter, ModeReason::FellBack));
     }
 
     #[test]
@@ -119,8 +123,8 @@ mod tests {
         region.ended(0, &rules);
         region.ended(1000, &rules);
         region.ended(1000, &rules);
-        assert_eq!(region.mode(), Mode::Single);
+        assert_eq!(region.mode(), Mode::OneWriter);
         region.ended(1000, &rules);
-        assert_eq!((region.mode(), region.why()), (Mode::Many, Why::CameBack));
+        assert_eq!((region.mode(), region.why()), (Mode::ManyWriters, ModeReason::CameBack));
     }
 }

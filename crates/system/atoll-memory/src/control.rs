@@ -95,7 +95,7 @@ pub struct Settings {
     pub prefetch: u32,
     /// Whether words are looked for that two nodes write in one region; 0: no.
     pub check_races: u32,
-    /// Whether regions run on the first node alone where that takes less time; 0: no.
+    /// Whether regions run on the origin alone where that takes less time; 0: no.
     pub home_alone: u32,
     /// Whether it is an error if a program of the run is not managed; 0: no.
     pub require: u32,
@@ -204,7 +204,7 @@ pub enum NodeCount {
 /// How many there are.
 pub const NODE_COUNTS: usize = 17;
 
-/// What a node's agent counted; on the first node, at the end, those of all nodes.
+/// What a node's agent counted; on the origin, at the end, those of all nodes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct NodeFigures {

@@ -1,7 +1,7 @@
 //! What is counted of a region of a program on several nodes: how it ran and why, what keeping pages coherent took, and how
 //! long each node worked and waited.
 //!
-//! A part of `region_counts`. The leader of each node's part adds what its node counted meanwhile; on the first node, at the end,
+//! A part of `region_counts`. The leader of each node's part adds what its node counted meanwhile; on the origin, at the end,
 //! is the sum over all nodes.
 //!
 //! Rules: as there.
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::control::{NODE_COUNTS, NodeFigures};
 use crate::layout::MAX_NODES;
 
-/// Why a region runs as it does: a number in [`Spread`].
+/// The reason why a region runs as it does: a number in [`Spread`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Why {
+pub enum RunReason {
     /// Nothing is known.
     Unknown,
-    /// On the first node alone: it has a construct that cannot be spread; the text names its entry point.
+    /// On the origin alone: it has a construct that cannot be spread; the text names its entry point.
     Construct,
-    /// On the first node alone: its team is smaller than the number of nodes.
+    /// On the origin alone: its team is smaller than the number of nodes.
     Small,
-    /// On the first node alone: measured, that takes less time.
-    Home,
-    /// On the first node alone: to measure what that takes.
-    TryHome,
+    /// On the origin alone: measured, that takes less time.
+    OnOrigin,
+    /// On the origin alone: to measure what that takes.
+    TryOrigin,
     /// One writer: its code synchronises memory, or it cannot be told; the text says how, the address where.
     Code,
     /// One writer: it calls what synchronises memory; the text names the entry point.
@@ -45,28 +45,28 @@ pub enum Why {
     Twins,
     /// Many writers: words are looked for that two nodes write.
     Races,
-    /// On the first node alone: only that one has a library which the program has loaded.
+    /// On the origin alone: only that one has a library which the program has loaded.
     Library,
 }
 
-impl Why {
-    const ALL: [Why; 16] = [
-        Why::Unknown,
-        Why::Construct,
-        Why::Small,
-        Why::Home,
-        Why::TryHome,
-        Why::Code,
-        Why::Call,
-        Why::User,
-        Why::FellBack,
-        Why::New,
-        Why::Pays,
-        Why::Probation,
-        Why::CameBack,
-        Why::Twins,
-        Why::Races,
-        Why::Library,
+impl RunReason {
+    const ALL: [RunReason; 16] = [
+        RunReason::Unknown,
+        RunReason::Construct,
+        RunReason::Small,
+        RunReason::OnOrigin,
+        RunReason::TryOrigin,
+        RunReason::Code,
+        RunReason::Call,
+        RunReason::User,
+        RunReason::FellBack,
+        RunReason::New,
+        RunReason::Pays,
+        RunReason::Probation,
+        RunReason::CameBack,
+        RunReason::Twins,
+        RunReason::Races,
+        RunReason::Library,
     ];
 }
 
@@ -111,21 +111,21 @@ impl Text {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Spread {
-    /// Runs, those on the first node alone included.
+    /// Runs, those on the origin alone included.
     pub runs: AtomicU64,
-    /// Runs on the first node alone.
+    /// Runs on the origin alone.
     pub alone: AtomicU64,
-    /// Nanoseconds from their begin to their end, on the first node.
+    /// Nanoseconds from their begin to their end, on the origin.
     pub ns: AtomicU64,
-    /// The part of [`ns`](Self::ns) that runs on the first node alone took.
+    /// The part of [`ns`](Self::ns) that runs on the origin alone took.
     pub alone_ns: AtomicU64,
     /// [`Writers`] of the last run.
     writers: AtomicU32,
-    /// [`Why`].
+    /// [`RunReason`].
     why: AtomicU32,
-    /// See [`Why`].
+    /// See [`RunReason`].
     pub address: AtomicU64,
-    /// See [`Why`].
+    /// See [`RunReason`].
     pub text: Text,
     /// Sums over runs, by [`NodeCount`](crate::control::NodeCount).
     pub counts: [AtomicU64; NODE_COUNTS],
@@ -139,21 +139,21 @@ pub struct Spread {
 
 impl Spread {
     /// How the run that begins goes, and why.
-    pub fn goes(&self, writers: Writers, why: Why) {
+    pub fn goes(&self, writers: Writers, why: RunReason) {
         self.writers.store(writers as u32, Ordering::Relaxed);
         self.why.store(why as u32, Ordering::Relaxed);
     }
 
     /// How the last run went, and why.
     #[must_use]
-    pub fn went(&self) -> (Writers, Why) {
+    pub fn went(&self) -> (Writers, RunReason) {
         let writers = match self.writers.load(Ordering::Relaxed) {
             0 => Writers::Alone,
             1 => Writers::One,
             _ => Writers::Many,
         };
         let why = self.why.load(Ordering::Relaxed) as usize;
-        (writers, Why::ALL.get(why).copied().unwrap_or(Why::Unknown))
+        (writers, RunReason::ALL.get(why).copied().unwrap_or(RunReason::Unknown))
     }
 
     /// Adds what node `node` counted since `before`.
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn reasons_are_told_by_their_numbers() {
-        for (number, why) in Why::ALL.into_iter().enumerate() {
+        for (number, why) in RunReason::ALL.into_iter().enumerate() {
             assert_eq!(why as usize, number);
         }
     }

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use atoll_memory::signals::SignalsBlocked;
 use atoll_transport::Node;
-use atoll_transport::start::relay::{Meeting, MeetingWay, Relay};
+use atoll_transport::start::relay::{Meeting, MeetingPlace, Relay};
 use atoll_transport::transport::{
     Event, Faults, Faulty, Place, Proven, Secret, Shm, ShmSettings, Transport, Ucx, UcxSettings,
 };
 
 use crate::cpus;
-use crate::way::Way;
+use crate::messenger::Messenger;
 
 /// Nodes wait so long for each other at the start.
 pub(crate) const MEETING: Duration = Duration::from_secs(30);
@@ -50,7 +50,7 @@ fn shm_settings(nodes: u32) -> ShmSettings {
 ///
 /// # Errors
 /// A sentence for the user.
-pub(crate) fn join(text: &str, node: u32, nodes: u32) -> Result<Way, String> {
+pub(crate) fn join(text: &str, node: u32, nodes: u32) -> Result<Messenger, String> {
     if let Some(number) = text.strip_prefix("relay:") {
         let socket = socket(number).flatten().ok_or_else(|| untold(node))?;
         return by_launcher(UnixStream::from(socket), node, nodes);
@@ -65,17 +65,17 @@ pub(crate) fn join(text: &str, node: u32, nodes: u32) -> Result<Way, String> {
 /// Names a seed: messages over shared memory are then late, refused and sent twice, for tests of the runtime (`soak --faults`).
 const FAULTS: &str = "ATOLL_TEST_FAULTS";
 
-/// The way over shared memory, in trouble if a test wants it: below what tells a message that comes twice.
-fn over_memory(transport: Shm, node: u32) -> Result<Way, String> {
+/// The messenger over shared memory, in trouble if a test wants it: below what tells a message that comes twice.
+fn over_memory(transport: Shm, node: u32) -> Result<Messenger, String> {
     let seed = std::env::var(FAULTS).ok().and_then(|seed| seed.parse().ok());
-    let Some(seed) = seed else { return Ok(Way::new(Box::new(transport), VecDeque::new())) };
+    let Some(seed) = seed else { return Ok(Messenger::new(Box::new(transport), VecDeque::new())) };
     let faults = Faults { seed, delayed: 100, full: 50, duplicated: 50, cut: None };
     let secret = Secret::new(&[1; 32]).ok_or_else(|| untold(node))?;
     prove(Faulty::new(transport, faults), secret, node)
 }
 
 /// Lets nobody in who does not know `secret`.
-fn prove(transport: impl Transport + 'static, secret: Secret, node: u32) -> Result<Way, String> {
+fn prove(transport: impl Transport + 'static, secret: Secret, node: u32) -> Result<Messenger, String> {
     let mut transport = Proven::new(transport, secret).map_err(|e| cannot(node, &e))?;
     let mut early = VecDeque::new();
     transport
@@ -85,7 +85,7 @@ fn prove(transport: impl Transport + 'static, secret: Secret, node: u32) -> Resu
             }
         })
         .map_err(|e| cannot(node, &e))?;
-    Ok(Way::new(Box::new(transport), early))
+    Ok(Messenger::new(Box::new(transport), early))
 }
 
 fn untold(node: u32) -> String {
@@ -107,19 +107,19 @@ fn socket(number: &str) -> Option<Option<OwnedFd>> {
 }
 
 /// Joins as the launcher says, at the other end of `socket`.
-fn by_launcher(socket: UnixStream, node: u32, nodes: u32) -> Result<Way, String> {
+fn by_launcher(socket: UnixStream, node: u32, nodes: u32) -> Result<Messenger, String> {
     let (relay, meeting) = Relay::new(socket, MEETING).map_err(|e| cannot(node, &e))?;
     if (meeting.node, meeting.nodes) != (node, nodes) {
         return Err(untold(node));
     }
-    let Meeting { secret, way, .. } = meeting;
-    match way {
-        MeetingWay::Memory(name) => {
+    let Meeting { secret, place, .. } = meeting;
+    match place {
+        MeetingPlace::Memory(name) => {
             let streams = meet_here(&name, node, nodes).map_err(|why| cannot(node, &why))?;
             let transport = Shm::join(Place::from_streams(Node(node), streams), shm_settings(nodes), MEETING);
             over_memory(transport.map_err(|e| cannot(node, &e))?, node)
         }
-        MeetingWay::Network { devices, transports } => {
+        MeetingPlace::Network { devices, transports } => {
             over_network(relay, &secret, (devices, transports), (node, nodes))
         }
     }
@@ -131,7 +131,7 @@ fn over_network(
     secret: &[u8; 32],
     (devices, transports): (Option<String>, Option<String>),
     (node, nodes): (u32, u32),
-) -> Result<Way, String> {
+) -> Result<Messenger, String> {
     // UCX starts a thread, which inherits this: signals are for the program's.
     let _blocked = SignalsBlocked::new();
     // What each needs is asked for first, so that a node that lacks it does not let the others wait.
@@ -223,7 +223,7 @@ fn is_this_users(stream: &UnixStream) -> bool {
     result == 0 && who.uid == unsafe { libc::geteuid() }
 }
 
-/// The calling thread is going to use the way.
+/// The calling thread is going to use the messenger.
 pub(crate) fn enter_thread() {
     Ucx::enter_thread();
 }

@@ -1,10 +1,11 @@
 //! A node of a program that runs on several nodes which share no memory: its pages are kept coherent with the other nodes'.
 //!
-//! On node 0, the origin, the program begins; the others wait for its regions. Each node has an agent, a thread of its first process
-//! (`agent`), which moves pages by the protocols of `atoll-coherence` (`memory`) over a transport of `atoll-transport` (`peers`).
-//! Workers ask the agent through `mail` (`ask` and `files`, `futexes` and `calls` are what they ask), and step it themselves while
-//! they wait (`duty`), for which it has a heap of its own (`heap`). `meeting` finds the other nodes, over a `way`. What a node wants of
-//! the program is one trait, [`Program`]: this crate knows nothing of OpenMP, which decides where regions run.
+//! On node 0, the origin, the program begins; the others wait for its regions. Each node has an agent, a thread of its first
+//! process (`agent`), which moves pages by the protocols of `atoll-coherence` (`memory`) over a transport of `atoll-transport`
+//! (`peers`). Workers ask the agent through `mail` (`ask` and `files`, `futexes` and `calls` are what they ask), and step it
+//! themselves while they wait (`duty`), for which it has a heap of its own (`heap`). `meeting` finds the other nodes, over a
+//! `messenger`. What a node wants of the program is one trait, [`Program`]: this crate knows nothing of OpenMP, which decides
+//! where regions run.
 //!
 //! Within the agent: `phases` learns what to fetch ahead, `hold` how long a page is kept, `together` what is done at once, `direct`
 //! what is read where it lies, `kept` whose memory stays; `twins` is where twins lie, `races` finds words that two nodes write;
@@ -30,6 +31,7 @@ mod locks;
 mod mail;
 pub mod meeting;
 mod memory;
+mod messenger;
 pub mod numbers;
 mod peers;
 mod phases;
@@ -39,7 +41,6 @@ pub mod region;
 pub mod stack;
 mod together;
 mod twins;
-mod way;
 mod wire;
 
 pub use program::Program;

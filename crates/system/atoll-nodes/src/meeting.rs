@@ -42,8 +42,8 @@ pub fn meet(
     // Whoever steps the agent changes what is made here.
     let _inside = Inside::enter();
     let control = managed::control().ok_or("an agent of a program that is not managed")?;
-    let way = join::join(sockets, node, nodes)?;
-    let peers = Peers::new(way, &control.nodes[node as usize]);
+    let messenger = join::join(sockets, node, nodes)?;
+    let peers = Peers::new(messenger, &control.nodes[node as usize]);
     cpus::set_apart(control.settings.near_bytes != u64::MAX || peers.doze().is_none());
     mail::set_waker(peers.waker());
     greet(peers, &Identity::new(page_bytes, stack))

@@ -1,6 +1,6 @@
 //! The other nodes' agents: what is said to them, gathered into few messages, and what they say.
 //!
-//! `agent` speaks through it, over a `way`; `wire` has the words.
+//! `agent` speaks through it, over a `messenger`; `wire` has the words.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use atoll_memory::ending::give_up;
 use atoll_transport::Node;
 use atoll_transport::transport::{Doze, Event, TransportError, Waker};
 
-use crate::way::Way;
+use crate::messenger::Messenger;
 use crate::wire::{self, Packet};
 
 /// Packets in one message at most.
@@ -21,7 +21,7 @@ pub(crate) type Lost = (Node, String);
 
 /// The other nodes' agents.
 pub(crate) struct Peers {
-    way: Way,
+    messenger: Messenger,
     /// The packets for each node in this round.
     saying: Vec<Vec<Packet>>,
     /// The messages for each node that had no room.
@@ -32,10 +32,10 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(way: Way, counts: &'static NodeFigures) -> Peers {
-        let nodes = way.nodes();
+    pub(crate) fn new(messenger: Messenger, counts: &'static NodeFigures) -> Peers {
+        let nodes = messenger.nodes();
         Peers {
-            way,
+            messenger,
             saying: (0..nodes).map(|_| Vec::new()).collect(),
             outgoing: (0..nodes).map(|_| VecDeque::new()).collect(),
             incoming: VecDeque::new(),
@@ -46,21 +46,21 @@ impl Peers {
 
     /// The number of this node.
     pub(crate) fn me(&self) -> u32 {
-        self.way.node().0
+        self.messenger.node().0
     }
 
     /// The number of nodes.
     pub(crate) fn nodes(&self) -> u32 {
-        self.way.nodes()
+        self.messenger.nodes()
     }
 
     pub(crate) fn waker(&self) -> Waker {
-        self.way.waker()
+        self.messenger.waker()
     }
 
     /// The bell at which a thread sleeps while others use the peers, where there is one.
     pub(crate) fn doze(&self) -> Option<Doze> {
-        self.way.doze()
+        self.messenger.doze()
     }
 
     /// Takes in what has come; returns how many messages that were.
@@ -72,7 +72,7 @@ impl Peers {
                 lost.push_back((node, why));
             }
         };
-        let moved = self.way.progress(&mut |event| match event {
+        let moved = self.messenger.progress(&mut |event| match event {
             Event::Message { from, bytes, .. } => match wire::decode(bytes) {
                 Some(packets) => incoming.extend(packets.into_iter().map(|packet| (from, packet))),
                 None => lose(from, "it says what makes no sense".to_owned()),
@@ -105,7 +105,7 @@ impl Peers {
 
     /// Sleeps until something comes, somebody uses the waker, or `timeout` is over.
     pub(crate) fn wait(&mut self, timeout: Duration) {
-        if let Err(e) = self.way.wait(Some(timeout)) {
+        if let Err(e) = self.messenger.wait(Some(timeout)) {
             no_way(&e);
         }
     }
@@ -141,7 +141,7 @@ impl Peers {
             let bytes = wire::encode(packets);
             self.counts.add(NodeCount::Messages, 1);
             self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
-            if !queue.is_empty() || !leaves(&mut self.way, to, &bytes) {
+            if !queue.is_empty() || !leaves(&mut self.messenger, to, &bytes) {
                 queue.push_back(bytes);
             }
         }
@@ -155,7 +155,7 @@ impl Peers {
             self.say(to);
         }
         for (to, queue) in (0..).zip(&mut self.outgoing) {
-            while queue.front().is_some_and(|bytes| leaves(&mut self.way, to, bytes)) {
+            while queue.front().is_some_and(|bytes| leaves(&mut self.messenger, to, bytes)) {
                 queue.pop_front();
                 sent += 1;
             }
@@ -165,7 +165,7 @@ impl Peers {
 
     /// Does a message wait for room?
     pub(crate) fn is_behind(&self) -> bool {
-        self.way.is_behind() || self.outgoing.iter().any(|queue| !queue.is_empty())
+        self.messenger.is_behind() || self.outgoing.iter().any(|queue| !queue.is_empty())
     }
 
     /// Waits until all that was said is on its way, at most `timeout`.
@@ -179,15 +179,15 @@ impl Peers {
         }
     }
 
-    /// Waits for the others' end, as [`Way::outlast`].
+    /// Waits for the others' end, as [`Messenger::outlast`].
     pub(crate) fn outlast(&mut self, timeout: Duration) {
-        self.way.outlast(timeout);
+        self.messenger.outlast(timeout);
     }
 }
 
 /// Sends `bytes`; `false` if there is no room now.
-fn leaves(way: &mut Way, to: u32, bytes: &[u8]) -> bool {
-    match way.send(Node(to), bytes) {
+fn leaves(messenger: &mut Messenger, to: u32, bytes: &[u8]) -> bool {
+    match messenger.send(Node(to), bytes) {
         Err(TransportError::Full(_)) => false,
         // A lost node is told of by its event.
         Ok(()) | Err(TransportError::Lost(_)) => true,

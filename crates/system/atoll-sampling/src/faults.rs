@@ -8,9 +8,10 @@
 use atoll_record::profile::SamplerInfo;
 use perf_event_open_sys::bindings as sys;
 
-use crate::instruction::{CodeBytes, Instructions, REGISTERS, Start};
-use crate::perf::{Attached, Layout, Setup};
+use crate::instruction::{CodeBytes, REGISTERS, Start};
+use crate::perf::{Attached, Layout};
 use crate::sampler::{Found, Harvest, Knobs, Sampler, SamplerError};
+use crate::software::Software;
 
 const LAYOUT: Layout = Layout {
     sample_type: (sys::PERF_SAMPLE_IP
@@ -28,8 +29,7 @@ const SECONDS_A_SAMPLE: f64 = 3e-7;
 /// The sampler of page faults.
 #[derive(Debug)]
 pub struct Faults {
-    event: [Attached; 1],
-    instructions: Instructions,
+    software: Software,
 }
 
 impl Faults {
@@ -38,42 +38,28 @@ impl Faults {
     /// # Errors
     /// See [`SamplerError`]: the kernel is asked once whether it has the event.
     pub fn new(knobs: Knobs) -> Result<Self, SamplerError> {
-        let event = [Attached::new(Setup {
-            kind: sys::PERF_TYPE_SOFTWARE,
-            config: u64::from(sys::PERF_COUNT_SW_PAGE_FAULTS),
-            period: knobs.period.max(1),
-            layout: LAYOUT,
-            ..Setup::of(&knobs)
-        })?];
-        Ok(Self { event, instructions: Instructions::default() })
+        let knobs = Knobs { period: knobs.period.max(1), ..knobs };
+        Ok(Self { software: Software::new(sys::PERF_COUNT_SW_PAGE_FAULTS, LAYOUT, knobs)? })
     }
 }
 
 impl Sampler for Faults {
     fn info(&self) -> SamplerInfo {
-        SamplerInfo {
-            name: "faults".into(),
-            meaning: "a page that a thread touched and its page table lacked, or forbade to write".into(),
-            period: self.event[0].period(),
-            period_unit: "faults".into(),
-            buffer_bytes: self.event[0].setup().wakeup_bytes as u64,
-            reads: true,
-            writes: true,
-            byte_addresses: true,
-            ..SamplerInfo::default()
-        }
+        let meaning = "a page that a thread touched and its page table lacked, or forbade to write";
+        self.software.info("faults", meaning, "faults")
     }
 
     fn events(&self) -> &[Attached] {
-        &self.event
+        &self.software.event
     }
 
     fn events_mut(&mut self) -> &mut [Attached] {
-        &mut self.event
+        &mut self.software.event
     }
 
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
-        self.event[0].harvest(|s, _| {
+        let Software { event, instructions } = &mut self.software;
+        event[0].harvest(|s, _| {
             // The kernel does not say whether the access was a write; the instruction does.
             let mut one = Found {
                 time_ns: s.time,
@@ -84,7 +70,7 @@ impl Sampler for Faults {
                 ..Found::default()
             };
             let start = Start { pid: s.pid, ip: s.ip, registers: s.registers(), stack: &[] };
-            self.instructions.follow(start, 1, code, |touch| {
+            instructions.follow(start, 1, code, |touch| {
                 if touch.address.is_some_and(|address| address >> 12 == s.address >> 12) {
                     one.access = touch.access;
                 }
@@ -94,7 +80,7 @@ impl Sampler for Faults {
     }
 
     fn executed(&mut self, pid: u32) {
-        self.instructions.forget(pid);
+        self.software.instructions.forget(pid);
     }
 
     fn seconds_a_sample(&self) -> f64 {

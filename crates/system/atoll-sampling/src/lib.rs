@@ -20,6 +20,7 @@ pub mod perf;
 pub mod random;
 pub mod recorder;
 pub mod sampler;
+mod software;
 pub mod symbols;
 pub mod threads;
 pub mod timer;

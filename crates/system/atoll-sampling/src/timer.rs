@@ -1,8 +1,8 @@
 //! The timer sampler: at random times of a thread, it finds what the thread's next instructions touch.
 //!
-//! It needs no PMU. The kernel's `cpu-clock` event interrupts a thread after a period of its own processor time, and hands out
-//! its registers and the top of its stack. From these [`Instructions`] finds the accesses of the [`STRETCH`] instructions that
-//! follow. [`SAMPLES`] of them, spread over all, are samples.
+//! It needs no PMU. The kernel's `cpu-clock` event interrupts a thread after a period of its own processor time, and hands
+//! out its registers and the top of its stack. From these [`instruction`](crate::instruction) finds the accesses of the
+//! [`STRETCH`] instructions that follow. [`SAMPLES`] of them, spread over all, are samples.
 //!
 //! The interrupted instruction is mostly one that waits, and the instructions right behind it are seen more often than they are
 //! executed. Over a stretch of many turns of a loop that averages out. So counts are close to those of accesses within a loop,
@@ -17,11 +17,12 @@ use atoll_record::profile::SamplerInfo;
 use perf_event_open_sys::bindings as sys;
 
 use crate::clock;
-use crate::instruction::{CodeBytes, Instructions, REGISTERS, STACK_POINTER, Start, Touch};
+use crate::instruction::{CodeBytes, REGISTERS, STACK_POINTER, Start, Touch};
 use crate::paging::FaultStacks;
-use crate::perf::{Attached, Layout, Setup};
+use crate::perf::{Attached, Layout};
 use crate::random::Random;
 use crate::sampler::{Found, Harvest, Knobs, Sampler, SamplerError};
+use crate::software::Software;
 
 /// The shortest period that the kernel keeps, in nanoseconds.
 pub const LEAST_PERIOD_NS: u64 = 10_000;
@@ -50,8 +51,7 @@ const LAYOUT: Layout = Layout {
 /// The sampler driven by a timer.
 #[derive(Debug)]
 pub struct Timer {
-    event: [Attached; 1],
-    instructions: Instructions,
+    software: Software,
     stretch: Vec<Touch>,
     random: Random,
     fault_stacks: FaultStacks,
@@ -67,16 +67,9 @@ impl Timer {
         if !cfg!(target_arch = "x86_64") {
             return Err(SamplerError::Absent("it knows the instructions of x86-64 only".into()));
         }
-        let event = [Attached::new(Setup {
-            kind: sys::PERF_TYPE_SOFTWARE,
-            config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
-            period: knobs.period.max(LEAST_PERIOD_NS),
-            layout: LAYOUT,
-            ..Setup::of(&knobs)
-        })?];
+        let knobs = Knobs { period: knobs.period.max(LEAST_PERIOD_NS), ..knobs };
         Ok(Self {
-            event,
-            instructions: Instructions::default(),
+            software: Software::new(sys::PERF_COUNT_SW_CPU_CLOCK, LAYOUT, knobs)?,
             stretch: Vec::new(),
             random: Random::new(clock::now_ns()),
             fault_stacks: FaultStacks::default(),
@@ -87,30 +80,20 @@ impl Timer {
 
 impl Sampler for Timer {
     fn info(&self) -> SamplerInfo {
-        SamplerInfo {
-            name: "timer".into(),
-            meaning: "accesses of a thread's next instructions, at times spread over its processor time"
-                .into(),
-            period: self.event[0].period(),
-            period_unit: "ns".into(),
-            buffer_bytes: self.event[0].setup().wakeup_bytes as u64,
-            reads: true,
-            writes: true,
-            byte_addresses: true,
-            ..SamplerInfo::default()
-        }
+        let meaning = "accesses of a thread's next instructions, at times spread over its processor time";
+        self.software.info("timer", meaning, "ns")
     }
 
     fn events(&self) -> &[Attached] {
-        &self.event
+        &self.software.event
     }
 
     fn events_mut(&mut self) -> &mut [Attached] {
-        &mut self.event
+        &mut self.software.event
     }
 
     fn harvest(&mut self, code: &mut dyn CodeBytes, found: &mut Vec<Found>) -> Harvest {
-        let Self { event, instructions, stretch, random, fault_stacks, .. } = self;
+        let Self { software: Software { event, instructions }, stretch, random, fault_stacks, .. } = self;
         instructions.fresh();
         event[0].harvest(|s, harvest| {
             let stack_pointer = s.registers().nth(STACK_POINTER).unwrap_or(0);
@@ -161,7 +144,7 @@ impl Sampler for Timer {
 
     fn executed(&mut self, pid: u32) {
         self.fault_stacks.forget(pid);
-        self.instructions.forget(pid);
+        self.software.instructions.forget(pid);
     }
 
     fn least_period(&self) -> u64 {

@@ -29,6 +29,8 @@ pub mod memory_file;
 #[cfg(not(loom))]
 mod node;
 #[cfg(not(loom))]
+mod process;
+#[cfg(not(loom))]
 pub mod random;
 mod ring;
 #[cfg(not(loom))]
@@ -44,4 +46,5 @@ pub use self::{
     decode::decode,
     link::{Link, LinkError},
     node::Node,
+    process::process_started,
 };

@@ -12,7 +12,7 @@ use super::segment::{CORES_BUDGET, graph500, judged, randomaccess};
 use super::table::{Cell, Table};
 use crate::said;
 use crate::translations::rounds::{output, rate, speed};
-use crate::translations::{Core, Measured, Plan, Way, measure};
+use crate::translations::{Core, Measured, Plan, Translation, measure};
 
 /// The most microseconds that a delegated `getppid` may take with a free CPU.
 const CALL: f64 = 3.0;
@@ -24,8 +24,12 @@ const ROUNDS: usize = 5;
 /// The kinds of cores that are measured.
 const KINDS: [Core; 5] = [Core::Ldt, Core::Process, Core::Kvm64, Core::Kvm32, Core::Qemu];
 
-/// The ways of running i386 programs: Linux alone, with pages of 4K and of 2M, and segments.
-const I386: [Way; 3] = [Way::Native32(None), Way::Native32(Some(PageKind::Huge2M)), Way::Core(Core::Ldt)];
+/// The translations for i386 programs: Linux alone, with pages of 4K and of 2M, and segments.
+const I386: [Translation; 3] = [
+    Translation::Native32(None),
+    Translation::Native32(Some(PageKind::Huge2M)),
+    Translation::Core(Core::Ldt),
+];
 
 /// Returns the number that a program prints behind `label`, or why it did not.
 fn number(command: Command, label: &str, limit: Duration) -> Result<f64, String> {
@@ -39,11 +43,11 @@ fn number(command: Command, label: &str, limit: Duration) -> Result<f64, String>
 fn call(core: Core, plan: &Plan) -> [Result<f64, String>; 2] {
     let load =
         crate::translations::Workload { program: "calls", arguments: vec![], bytes: 64 << 20, blocks: 1 };
-    let way = Way::Core(core);
-    let file = way.file(&plan.programs, &load);
+    let translation = Translation::Core(core);
+    let file = translation.file(&plan.programs, &load);
     let mut best = [Ok(f64::INFINITY), Ok(f64::INFINITY)];
     for _ in 0..ROUNDS {
-        let commands = [way.command(&plan.programs, &load, 1), Command::new(&file)];
+        let commands = [translation.command(&plan.programs, &load, 1), Command::new(&file)];
         for (best, command) in best.iter_mut().zip(commands) {
             let now = number(command, "Call:", plan.limit);
             *best = now.and_then(|now| best.clone().map(|best: f64| best.min(now)));
@@ -58,7 +62,7 @@ pub(super) fn bench(plan: &Plan) -> (Table, Table, Vec<String>) {
     let mut lines = Vec::new();
     for core in KINDS {
         let [here, alone] = call(core, plan);
-        let name = Way::Core(core).name();
+        let name = Translation::Core(core).name();
         calls.row(vec![
             name.clone().into(),
             Cell::number(here.clone().ok(), 3),
@@ -79,7 +83,7 @@ pub(super) fn bench(plan: &Plan) -> (Table, Table, Vec<String>) {
     for load in [randomaccess(22, 16), randomaccess(24, 4), graph500('A', 16)] {
         let plan = Plan { workers: 1, rounds: ROUNDS, budget: CORES_BUDGET, ..plan.clone() };
         let all = measure(&I386, &load, &plan);
-        let rates = I386.map(|way| rate(&all, way));
+        let rates = I386.map(|translation| rate(&all, translation));
         let over = |base: usize| Some(rates[2]? / rates[base]?);
         let mut row = vec![Cell::from(format!("{} {}", load.program, load.arguments.join(" ")))];
         row.extend(rates.map(|rate| rate.map_or(Cell::Nothing, |rate| speed(rate).into())));
@@ -94,7 +98,8 @@ pub(super) fn bench(plan: &Plan) -> (Table, Table, Vec<String>) {
 /// Returns the target's line of an i386 program in segments, beside Linux's own pages of 4K.
 fn beside_linux(program: &str, bytes: u64, all: &[Measured]) -> String {
     let name = format!("core ldt: i386 {program}, {}", crate::run::summary::bytes(bytes));
-    let why = |way| all.iter().find(|m| m.way == way).and_then(|m| m.runs.as_ref().err());
+    let why =
+        |translation| all.iter().find(|m| m.translation == translation).and_then(|m| m.runs.as_ref().err());
     match (rate(all, I386[0]), rate(all, I386[2])) {
         (Some(alone), Some(here)) => {
             let ratio = here / alone;
@@ -130,15 +135,15 @@ mod tests {
 
     #[test]
     fn segments_are_judged_beside_the_same_binary() {
-        let ran = |way, rate| {
+        let ran = |translation, rate| {
             let run = Outcome { rate, faults: None, pieces: None, noise: None, walks: None };
-            Measured { way, runs: Ok(vec![run]) }
+            Measured { translation, runs: Ok(vec![run]) }
         };
         let slow = [ran(I386[0], 1.0), ran(I386[2], 0.96)];
         assert!(beside_linux("x", 1 << 20, &slow).ends_with("0.96 times: not met"));
         let good = [ran(I386[0], 1.0), ran(I386[2], 0.98)];
         assert!(beside_linux("x", 1 << 20, &good).ends_with("0.98 times: met"));
-        let none = [ran(I386[0], 1.0), Measured { way: I386[2], runs: Err("no segments".into()) }];
+        let none = [ran(I386[0], 1.0), Measured { translation: I386[2], runs: Err("no segments".into()) }];
         assert!(beside_linux("x", 1 << 20, &none).ends_with("skipped: no segments"));
     }
 }

@@ -14,20 +14,20 @@ use crate::cli::SegmentBenchArgs;
 use crate::machine::meminfo;
 use crate::run::summary::bytes;
 use crate::translations::rounds::{rate, skipped};
-use crate::translations::{Measured, Plan, Way, Workload, measure};
+use crate::translations::{Measured, Plan, Translation, Workload, measure};
 
 /// The targets for the segment's speed over 4K pages, for RandomAccess and Graph500.
 const OVER_4K: [f64; 2] = [1.5, 1.1];
 /// A program is no slower if it is not slower than this share, by which two measurements of the same differ here.
 const SAME: f64 = 0.98;
 
-const WAYS: [Way; 6] = [
-    Way::Native(None),
-    Way::Native(Some(PageKind::Huge2M)),
-    Way::Native(Some(PageKind::Huge1G)),
-    Way::Segment(PageKind::Transparent),
-    Way::Segment(PageKind::Huge2M),
-    Way::Segment(PageKind::Huge1G),
+const TRANSLATIONS: [Translation; 6] = [
+    Translation::Native(None),
+    Translation::Native(Some(PageKind::Huge2M)),
+    Translation::Native(Some(PageKind::Huge1G)),
+    Translation::Segment(PageKind::Transparent),
+    Translation::Segment(PageKind::Huge2M),
+    Translation::Segment(PageKind::Huge1G),
 ];
 
 /// Returns RandomAccess on a table of 2^`log` words.
@@ -87,7 +87,7 @@ pub(super) fn bench(args: &SegmentBenchArgs) -> Result<(), BenchError> {
             plural(plan.workers as usize),
             plural(rounds)
         );
-        let all = measure(&WAYS, load, &Plan { budget, ..plan.clone() });
+        let all = measure(&TRANSLATIONS, load, &Plan { budget, ..plan.clone() });
         output.table(load.program, &table(&all))?;
         print!("{}", skipped(&all));
         worst = faults(&all).and_then(|n| Some(n.max(worst?)));
@@ -117,7 +117,10 @@ fn plural(n: usize) -> &'static str {
 /// Returns what the workloads need of this machine, one after the other, and what it has.
 fn needs(loads: &[Workload], workers: u32) -> String {
     let pages = |kind: PageKind, load: &Workload| {
-        let needed = WAYS.iter().filter_map(|way| way.pages(load, workers)).filter(|(k, _)| *k == kind);
+        let needed = TRANSLATIONS
+            .iter()
+            .filter_map(|translation| translation.pages(load, workers))
+            .filter(|(k, _)| *k == kind);
         needed.map(|(_, pages)| pages).max().unwrap_or(0)
     };
     let most = |of: &dyn Fn(&Workload) -> u64| loads.iter().map(of).max().unwrap_or(0);
@@ -142,13 +145,14 @@ pub(super) fn judged(met: bool) -> &'static str {
 
 /// Returns the most faults of any run in a segment; `None` if one was not counted, or none ran.
 fn faults(all: &[Measured]) -> Option<u64> {
-    let ran = all.iter().filter(|m| matches!(m.way, Way::Segment(_)) && m.runs.is_ok());
+    let ran = all.iter().filter(|m| matches!(m.translation, Translation::Segment(_)) && m.runs.is_ok());
     ran.map(Measured::faults).collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
 /// Returns the table of one workload's runs.
 fn table(all: &[Measured]) -> Table {
-    let (small, large) = (rate(all, Way::Native(None)), rate(all, Way::Native(Some(PageKind::Huge2M))));
+    let (small, large) =
+        (rate(all, Translation::Native(None)), rate(all, Translation::Native(Some(PageKind::Huge2M))));
     let mut table =
         Table::new(["translation", "speed", "to 4K", "to 2M", "rounds", "faults", "physical pieces"]);
     for measured in all.iter().filter(|m| m.runs.is_ok()) {
@@ -156,7 +160,7 @@ fn table(all: &[Measured]) -> Table {
         let over = |base: Option<f64>| Cell::number(speed.and_then(|speed| Some(speed / base?)), 2);
         let pieces = measured.runs.as_ref().ok().and_then(|runs| runs.last()?.pieces);
         table.row(vec![
-            measured.way.name().into(),
+            measured.translation.name().into(),
             speed.map_or(Cell::Nothing, |speed| crate::translations::rounds::speed(speed).into()),
             over(small),
             over(large),
@@ -174,12 +178,15 @@ fn table(all: &[Measured]) -> Table {
 fn targets(load: &Workload, all: &[Measured], least: f64, smaller: bool) -> Vec<String> {
     let name = format!("{}, {}", load.program, bytes(load.bytes));
     let small = if smaller { " (smaller than the target means)" } else { "" };
-    let best = [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].into_iter().map(Way::Segment);
-    let Some((way, speed)) = best.filter_map(|way| Some((way, rate(all, way)?))).next() else {
+    let best =
+        [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].into_iter().map(Translation::Segment);
+    let Some((translation, speed)) =
+        best.filter_map(|translation| Some((translation, rate(all, translation)?))).next()
+    else {
         return vec![format!("{name}: no segment ran: not met")];
     };
     let mut lines = Vec::new();
-    let mut line = |base: Way, least: f64, words: &str| {
+    let mut line = |base: Translation, least: f64, words: &str| {
         let Some(base_speed) = rate(all, base) else {
             lines.push(format!("{name}: {} did not run, nothing to compare with: not met", base.name()));
             return;
@@ -187,13 +194,13 @@ fn targets(load: &Workload, all: &[Measured], least: f64, smaller: bool) -> Vec<
         let ratio = speed / base_speed;
         lines.push(format!(
             "{name}: {} {words}; {ratio:.2} times{small}: {}",
-            way.name(),
+            translation.name(),
             judged(ratio >= least)
         ));
     };
-    line(Way::Native(None), least, &format!("at least {least} times 4K pages"));
+    line(Translation::Native(None), least, &format!("at least {least} times 4K pages"));
     line(
-        Way::Native(Some(PageKind::Huge2M)),
+        Translation::Native(Some(PageKind::Huge2M)),
         SAME,
         &format!("no slower than 2M pages (at least {SAME} times)"),
     );
@@ -205,24 +212,24 @@ mod tests {
     use super::*;
     use crate::translations::outcome::Outcome;
 
-    fn ran(way: Way, rates: &[f64], faults: Option<u64>) -> Measured {
+    fn ran(translation: Translation, rates: &[f64], faults: Option<u64>) -> Measured {
         let run = |&rate: &f64| Outcome { rate, faults, pieces: None, noise: None, walks: None };
-        Measured { way, runs: Ok(rates.iter().map(run).collect()) }
+        Measured { translation, runs: Ok(rates.iter().map(run).collect()) }
     }
 
     #[test]
     fn targets_are_judged_by_the_best_rounds() {
         let all = [
-            ran(Way::Native(None), &[1.0, 2.0], None),
-            ran(Way::Native(Some(PageKind::Huge2M)), &[3.0, 2.0], None),
-            Measured { way: Way::Segment(PageKind::Huge1G), runs: Err("no pages".into()) },
-            ran(Way::Segment(PageKind::Huge2M), &[2.0, 2.97], Some(0)),
+            ran(Translation::Native(None), &[1.0, 2.0], None),
+            ran(Translation::Native(Some(PageKind::Huge2M)), &[3.0, 2.0], None),
+            Measured { translation: Translation::Segment(PageKind::Huge1G), runs: Err("no pages".into()) },
+            ran(Translation::Segment(PageKind::Huge2M), &[2.0, 2.97], Some(0)),
         ];
         let lines = targets(&randomaccess(29, 1), &all, 1.5, false);
         assert!(lines[0].ends_with("1.49 times: not met"), "{lines:?}");
         assert!(lines[1].ends_with("0.99 times: met"), "{lines:?}");
         assert_eq!(faults(&all), Some(0));
-        assert_eq!(faults(&[ran(Way::Segment(PageKind::Huge2M), &[1.0], None)]), None);
+        assert_eq!(faults(&[ran(Translation::Segment(PageKind::Huge2M), &[1.0], None)]), None);
         assert!(targets(&randomaccess(29, 1), &all[..2], 1.5, false)[0].ends_with("not met"));
         assert!(skipped(&all).contains("skipped: no pages"));
         let needs = needs(&[randomaccess(29, 1), graph500('B', 4)], 1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::control::{Control, NodeCount};
 use atoll_memory::region_counts::{self, Key};
-use atoll_memory::region_spread::{self, Why, Writers};
+use atoll_memory::region_spread::{self, RunReason, Writers};
 use atoll_record::figures::{Region, Spread};
 
 use crate::names::Names;
@@ -106,25 +106,25 @@ fn spread(counted: &region_spread::Spread, names: &mut Names, nodes: usize) -> S
     }
 }
 
-fn reason(counted: &region_spread::Spread, why: Why, names: &mut Names) -> String {
+fn reason(counted: &region_spread::Spread, why: RunReason, names: &mut Names) -> String {
     let text = counted.text.get();
     match why {
-        Why::Unknown => String::new(),
-        Why::Construct => format!("{text} cannot be spread"),
-        Why::Small => "fewer threads than nodes".to_owned(),
-        Why::Library => "a library was loaded on this node".to_owned(),
-        Why::Home => "measured: takes less time".to_owned(),
-        Why::TryHome => "to measure it".to_owned(),
-        Why::Code => format!("code not safe: {text} at {}", place(get(&counted.address), names)),
-        Why::Call => format!("code not safe: {text}"),
-        Why::User => "--consistency".to_owned(),
-        Why::FellBack => "invalidations below threshold".to_owned(),
-        Why::New => "new".to_owned(),
-        Why::Pays => "saves invalidations".to_owned(),
-        Why::Probation => "invalidations recently below threshold".to_owned(),
-        Why::Twins => "its twins take too much of near memory".to_owned(),
-        Why::Races => "--check races".to_owned(),
-        Why::CameBack => "many invalidations again".to_owned(),
+        RunReason::Unknown => String::new(),
+        RunReason::Construct => format!("{text} cannot be spread"),
+        RunReason::Small => "fewer threads than nodes".to_owned(),
+        RunReason::Library => "a library was loaded on this node".to_owned(),
+        RunReason::OnOrigin => "measured: takes less time".to_owned(),
+        RunReason::TryOrigin => "to measure it".to_owned(),
+        RunReason::Code => format!("code not safe: {text} at {}", place(get(&counted.address), names)),
+        RunReason::Call => format!("code not safe: {text}"),
+        RunReason::User => "--consistency".to_owned(),
+        RunReason::FellBack => "invalidations below threshold".to_owned(),
+        RunReason::New => "new".to_owned(),
+        RunReason::Pays => "saves invalidations".to_owned(),
+        RunReason::Probation => "invalidations recently below threshold".to_owned(),
+        RunReason::Twins => "its twins take too much of near memory".to_owned(),
+        RunReason::Races => "--check races".to_owned(),
+        RunReason::CameBack => "many invalidations again".to_owned(),
     }
 }
 

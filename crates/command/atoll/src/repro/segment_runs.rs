@@ -16,40 +16,40 @@ use crate::cli::ReproArgs;
 use crate::machine::usable_cpus;
 use crate::run::summary::{bytes, count, write_aligned_behind};
 use crate::translations::rounds::{rate, skipped, speed};
-use crate::translations::{Core, Measured, Noise, Plan, Way, Workload, measure};
+use crate::translations::{Core, Measured, Noise, Plan, Translation, Workload, measure};
 
-const SMALL: Way = Way::Native(None);
-const LARGE: Way = Way::Native(Some(PageKind::Huge2M));
+const SMALL: Translation = Translation::Native(None);
+const LARGE: Translation = Translation::Native(Some(PageKind::Huge2M));
 /// An i386 program is compared with the same program run natively.
-const SMALL_32: Way = Way::Native32(None);
-const LARGE_32: Way = Way::Native32(Some(PageKind::Huge2M));
-/// All ways except QEMU, whose speed means nothing.
-const WAYS: [Way; 12] = [
+const SMALL_32: Translation = Translation::Native32(None);
+const LARGE_32: Translation = Translation::Native32(Some(PageKind::Huge2M));
+/// All translations except QEMU, whose speed means nothing.
+const TRANSLATIONS: [Translation; 12] = [
     SMALL,
     LARGE,
-    Way::Native(Some(PageKind::Huge1G)),
-    Way::Segment(PageKind::Transparent),
-    Way::Segment(PageKind::Huge2M),
-    Way::Segment(PageKind::Huge1G),
+    Translation::Native(Some(PageKind::Huge1G)),
+    Translation::Segment(PageKind::Transparent),
+    Translation::Segment(PageKind::Huge2M),
+    Translation::Segment(PageKind::Huge1G),
     SMALL_32,
     LARGE_32,
-    Way::Core(Core::Ldt),
-    Way::Core(Core::Process),
-    Way::Core(Core::Kvm32),
-    Way::Core(Core::Kvm64),
+    Translation::Core(Core::Ldt),
+    Translation::Core(Core::Process),
+    Translation::Core(Core::Kvm32),
+    Translation::Core(Core::Kvm64),
 ];
-/// The ways under which noise is measured: pages, and each kind of segmentation core.
-const NOISE_WAYS: [Way; 8] = [
+/// The translations under which noise is measured: pages, and each kind of segmentation core.
+const NOISE_TRANSLATIONS: [Translation; 8] = [
     SMALL,
-    Way::Segment(PageKind::Transparent),
-    Way::Segment(PageKind::Huge1G),
+    Translation::Segment(PageKind::Transparent),
+    Translation::Segment(PageKind::Huge1G),
     SMALL_32,
-    Way::Core(Core::Ldt),
-    Way::Core(Core::Process),
-    Way::Core(Core::Kvm32),
-    Way::Core(Core::Kvm64),
+    Translation::Core(Core::Ldt),
+    Translation::Core(Core::Process),
+    Translation::Core(Core::Kvm32),
+    Translation::Core(Core::Kvm64),
 ];
-/// The number of programs that are run under all ways.
+/// The number of programs that are run under all translations.
 const LOADS: usize = 2;
 /// The points of percent by which a gain may differ from the talk's.
 const MARGIN: f64 = 5.0;
@@ -68,7 +68,7 @@ pub(super) fn runs(args: &ReproArgs, steps: &mut Steps) -> Vec<Claim> {
         limit: Duration::from_secs(if args.quick { 60 } else { 300 }),
         budget: Duration::MAX,
     };
-    println!("Segments (Soma, Gerofi, Ishikawa, 2014) on this machine; a way's best round counts");
+    println!("Segments (Soma, Gerofi, Ishikawa, 2014) on this machine; a translation's best round counts");
     println!(
         "the talk, on a Xeon Phi with one thread: {OVER_4K}% over 4K pages and {OVER_2M}% over 2M pages (Graph500)"
     );
@@ -77,7 +77,7 @@ pub(super) fn runs(args: &ReproArgs, steps: &mut Steps) -> Vec<Claim> {
         for load in &loads {
             let with = if workers > 1 { format!("{workers} workers") } else { "one worker".to_owned() };
             steps.next(&format!("{} with {with} under pages and segments of all kinds", load.program));
-            let all = measure(&WAYS, load, &plan(workers));
+            let all = measure(&TRANSLATIONS, load, &plan(workers));
             println!(
                 "\n{} of {} with {workers} worker{}",
                 load.program,
@@ -130,15 +130,15 @@ fn table(all: &[Measured], talk: bool) -> String {
     let mut rows = vec![heads];
     for measured in all.iter().filter(|m| m.runs.is_ok()) {
         let rate_here = measured.rate().unwrap_or(0.0);
-        let (small, large) = match measured.way {
-            Way::Native32(_) | Way::Core(Core::Ldt | Core::Process | Core::Kvm32 | Core::Qemu) => {
-                (SMALL_32, LARGE_32)
-            }
+        let (small, large) = match measured.translation {
+            Translation::Native32(_)
+            | Translation::Core(Core::Ldt | Core::Process | Core::Kvm32 | Core::Qemu) => (SMALL_32, LARGE_32),
             _ => (SMALL, LARGE),
         };
-        let over = |base: Way| rate(all, base).map_or_else(|| "-".to_owned(), |base| gain(rate_here, base));
+        let over =
+            |base: Translation| rate(all, base).map_or_else(|| "-".to_owned(), |base| gain(rate_here, base));
         let mut row = vec![
-            measured.way.name(),
+            measured.translation.name(),
             speed(rate_here),
             over(small),
             over(large),
@@ -166,16 +166,18 @@ fn gain(rate: f64, base: f64) -> String {
 
 /// Returns the talk's two figures beside ours, with the best segment that ran.
 fn judged(all: &[Measured]) -> Vec<Claim> {
-    let segments = [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].map(Way::Segment);
-    let Some((way, best)) = segments.into_iter().find_map(|way| Some((way, rate(all, way)?))) else {
+    let segments = [PageKind::Huge1G, PageKind::Huge2M, PageKind::Transparent].map(Translation::Segment);
+    let Some((translation, best)) =
+        segments.into_iter().find_map(|translation| Some((translation, rate(all, translation)?)))
+    else {
         return Vec::new();
     };
-    let claim = |base: Way, percent: f64, pages: &str| {
+    let claim = |base: Translation, percent: f64, pages: &str| {
         let base = rate(all, base)?;
         let ours = (best / base - 1.0) * 100.0;
         Some(Claim {
             paper: format!("Graph500: a segment is {percent}% better than {pages} pages"),
-            ours: format!("{ours:.1}% here, {} (rule: within {MARGIN} points)", way.name()),
+            ours: format!("{ours:.1}% here, {} (rule: within {MARGIN} points)", translation.name()),
             held: (ours - percent).abs() <= MARGIN,
         })
     };
@@ -186,14 +188,14 @@ fn judged(all: &[Measured]) -> Vec<Claim> {
 fn noise(args: &ReproArgs, plan: &Plan) {
     let class = if args.quick { "S" } else { "W" };
     let load = Workload { program: "noise", arguments: vec![class.to_owned()], bytes: 8 << 20, blocks: 2 };
-    let all = measure(&NOISE_WAYS, &load, &Plan { rounds: 1, ..plan.clone() });
+    let all = measure(&NOISE_TRANSLATIONS, &load, &Plan { rounds: 1, ..plan.clone() });
     println!("\nOS noise: microseconds of a fixed quantum of work, one worker (the talk's future work)");
     let heads = ["", "least", "median", "p90", "p99", "p99.9", "p99.99", "most", "mean over least"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for measured in &all {
         let noise: Option<Noise> = measured.runs.as_ref().ok().and_then(|runs| runs.first()?.noise);
         let Some(noise) = noise else { continue };
-        let mut row = vec![measured.way.name()];
+        let mut row = vec![measured.translation.name()];
         row.extend(noise.times.iter().map(|time| format!("{time:.1}")));
         row.push(format!("{:+.1}%", noise.percent));
         rows.push(row);
@@ -206,7 +208,7 @@ fn qemu(plan: &Plan) {
     println!("\nQEMU without acceleration, for correctness: class S");
     for program in ["randomaccess", "graph500"] {
         let load = Workload { program, arguments: vec!["S".to_owned()], bytes: 16 << 20, blocks: 1 };
-        let all = measure(&[Way::Core(Core::Qemu)], &load, &Plan { rounds: 1, ..plan.clone() });
+        let all = measure(&[Translation::Core(Core::Qemu)], &load, &Plan { rounds: 1, ..plan.clone() });
         match &all[0].runs {
             Ok(_) => println!("  {program}: verified"),
             Err(why) => println!("  {program}: skipped: {why}"),
@@ -221,17 +223,17 @@ mod tests {
 
     #[test]
     fn gains_are_beside_the_talks() {
-        let ran = |way, rate| {
+        let ran = |translation, rate| {
             let run = Outcome { rate, faults: Some(0), pieces: None, noise: None, walks: None };
-            Measured { way, runs: Ok(vec![run]) }
+            Measured { translation, runs: Ok(vec![run]) }
         };
         let all = [
             ran(SMALL, 1e8),
             ran(LARGE, 1.5e8),
-            Measured { way: Way::Segment(PageKind::Huge1G), runs: Err("no pages".into()) },
-            ran(Way::Segment(PageKind::Huge2M), 1.62e8),
+            Measured { translation: Translation::Segment(PageKind::Huge1G), runs: Err("no pages".into()) },
+            ran(Translation::Segment(PageKind::Huge2M), 1.62e8),
             ran(SMALL_32, 0.5e8),
-            ran(Way::Core(Core::Ldt), 0.5e8),
+            ran(Translation::Core(Core::Ldt), 0.5e8),
         ];
         let claims = judged(&all);
         assert_eq!(claims.iter().map(|c| c.held).collect::<Vec<_>>(), [false, true], "{claims:?}");

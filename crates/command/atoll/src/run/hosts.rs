@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use atoll_memory::control::EXIT_SETUP;
-use atoll_transport::start::{LAUNCH_VARIABLE, Launch, LaunchError, Outcome, Rsh, Why};
+use atoll_transport::start::{FailureReason, LAUNCH_VARIABLE, Launch, LaunchError, Outcome, Rsh};
 
 use super::{library, nodes, signals};
 use crate::cli::{RunArgs, TransportArg};
@@ -70,8 +70,10 @@ fn end(outcome: &Outcome) -> ExitCode {
     let of_first = failure.place.as_ref().is_none_or(|(node, _)| node.0 == 0);
     match failure.why {
         // Where that is atoll's doing, the node has said so.
-        Why::Status(status) if of_first => ExitCode::from(status),
-        Why::Signal(signal) | Why::Interrupted(signal) if of_first => signals::die_by(signal.into()),
+        FailureReason::Status(status) if of_first => ExitCode::from(status),
+        FailureReason::Signal(signal) | FailureReason::Interrupted(signal) if of_first => {
+            signals::die_by(signal.into())
+        }
         _ => {
             eprintln!("atoll: {failure}");
             ExitCode::from(outcome.status())

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
-use atoll_transport::start::relay::{self, Meeting, MeetingWay};
+use atoll_transport::start::relay::{self, Meeting, MeetingPlace};
 use atoll_transport::start::{Start, StartError};
 use serde::{Deserialize, Serialize};
 
@@ -209,15 +209,15 @@ fn begin((transport, network): &Wishes) -> Result<Option<(Start, Vec<Card>, Meet
     let cards = cards.iter().enumerate().map(|(node, bytes)| decode(node, bytes));
     let cards = cards.collect::<Result<Vec<Card>, JobError>>()?;
     let here = start.neighbours().count() == nodes as usize;
-    let way = match (transport, here) {
-        (TransportArg::Auto, true) => MeetingWay::Memory(cards[0].name),
-        _ => MeetingWay::Network {
+    let place = match (transport, here) {
+        (TransportArg::Auto, true) => MeetingPlace::Memory(cards[0].name),
+        _ => MeetingPlace::Network {
             devices: devices(network.as_deref(), here, &cards, start.node())?,
             transports: no_memory(&start, &cards).map(str::to_owned),
         },
     };
     let Node(node) = start.node();
-    let meeting = Meeting { node, nodes, secret: *start.secret().bytes(), way };
+    let meeting = Meeting { node, nodes, secret: *start.secret().bytes(), place };
     Ok(Some((start, cards, meeting)))
 }
 

@@ -125,13 +125,11 @@ impl Attached {
     /// Returns the seconds since the launcher started.
     fn age(&self) -> f64 {
         let age = || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", self.launcher)).ok()?;
-            // The field starttime is number 22, in clock ticks since the machine started; the name ends at the last ')'.
-            let start: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
+            let start = atoll_transport::process_started(self.launcher.cast_unsigned())?;
             let up: f64 = line("/proc/uptime").split(' ').next()?.parse().ok()?;
             // SAFETY: no pointers.
             let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-            Some(up - start / ticks as f64)
+            Some(up - start as f64 / ticks as f64)
         };
         age().unwrap_or(0.0).max(0.0)
     }

@@ -1,4 +1,4 @@
-//! Runs a workload under every way, in turns, with the huge pages reserved that they need.
+//! Runs a workload under every translation, in turns, with the huge pages reserved that they need.
 //!
 //! They take turns because a machine is faster at one time than at another: so runs that are compared are close together in
 //! time. What cannot run is left out with the reason.
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use atoll_memory::segment::{PageKind, Reservation};
 
 use super::outcome::Outcome;
+use super::translation::{Translation, Workload};
 use super::walks::Walks;
-use super::way::{Way, Workload};
 
 /// How measurements are made.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The folder of the programs.
     pub(crate) programs: PathBuf,
-    /// The number of turns of each way.
+    /// The number of turns of each translation.
     pub(crate) rounds: usize,
     /// The number of workers of each run.
     pub(crate) workers: u32,
@@ -29,12 +29,12 @@ pub(crate) struct Plan {
     pub(crate) budget: Duration,
 }
 
-/// The result of one way.
+/// The result of one translation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Measured {
-    /// The way.
-    pub(crate) way: Way,
-    /// The way's runs, one for each round; or the reason why there are none.
+    /// The translation.
+    pub(crate) translation: Translation,
+    /// The translation's runs, one for each round; or the reason why there are none.
     pub(crate) runs: Result<Vec<Outcome>, String>,
 }
 
@@ -52,14 +52,15 @@ impl Measured {
     }
 }
 
-/// Returns the speed of `way`, if it ran.
-pub(crate) fn rate(all: &[Measured], way: Way) -> Option<f64> {
-    all.iter().find(|m| m.way == way)?.rate()
+/// Returns the speed of `translation`, if it ran.
+pub(crate) fn rate(all: &[Measured], translation: Translation) -> Option<f64> {
+    all.iter().find(|m| m.translation == translation)?.rate()
 }
 
-/// Runs `load` under all `ways`.
-pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measured> {
-    let mut all: Vec<Measured> = ways.iter().map(|&way| Measured { way, runs: Ok(Vec::new()) }).collect();
+/// Runs `load` under all `translations`.
+pub(crate) fn measure(translations: &[Translation], load: &Workload, plan: &Plan) -> Vec<Measured> {
+    let mut all: Vec<Measured> =
+        translations.iter().map(|&translation| Measured { translation, runs: Ok(Vec::new()) }).collect();
     // Both pools are reserved at once where memory has room for that: reserving again takes longer than running.
     let held: Vec<Reservation> = [PageKind::Huge1G, PageKind::Huge2M]
         .into_iter()
@@ -72,7 +73,7 @@ pub(crate) fn measure(ways: &[Way], load: &Workload, plan: &Plan) -> Vec<Measure
         }
         for measured in &mut all {
             let Ok(runs) = &mut measured.runs else { continue };
-            match run(measured.way, load, plan) {
+            match run(measured.translation, load, plan) {
                 Ok(outcome) => runs.push(outcome),
                 Err(why) => measured.runs = Err(why),
             }
@@ -88,11 +89,11 @@ fn another_fits(elapsed: Duration, done: u32, budget: Duration) -> bool {
     done == 0 || elapsed.saturating_mul(done + 1) / done <= budget
 }
 
-/// Reserves the pages that the neediest way needs whose need can be met; ways whose need cannot be met are left out.
+/// Reserves the pages that the neediest translation needs whose need can be met; translations whose need cannot be met are left out.
 fn reserve(kind: PageKind, all: &mut [Measured], load: &Workload, plan: &Plan) -> Option<Reservation> {
     loop {
         let needs = |m: &Measured| {
-            m.way
+            m.translation
                 .pages(load, plan.workers)
                 .filter(|(k, _)| *k == kind && m.runs.is_ok())
                 .map(|(_, pages)| pages)
@@ -110,20 +111,22 @@ fn reserve(kind: PageKind, all: &mut [Measured], load: &Workload, plan: &Plan) -
 }
 
 /// Makes one run.
-fn run(way: Way, load: &Workload, plan: &Plan) -> Result<Outcome, String> {
-    let file = way.file(&plan.programs, load);
+fn run(translation: Translation, load: &Workload, plan: &Plan) -> Result<Outcome, String> {
+    let file = translation.file(&plan.programs, load);
     if !file.exists() {
         return Err(format!("{} is not there: make programs", file.display()));
     }
     let walks = Walks::begin();
-    let kind = if let Way::Native(kind) | Way::Native32(kind) = way { kind } else { None };
+    let kind =
+        if let Translation::Native(kind) | Translation::Native32(kind) = translation { kind } else { None };
     let before = kind.map(PageKind::free);
     let mut taken = 0;
-    let (stdout, stderr) = output(way.command(&plan.programs, load, plan.workers), plan.limit, || {
-        if let (Some(kind), Some(before)) = (kind, before) {
-            taken = taken.max(before.saturating_sub(kind.free()));
-        }
-    })?;
+    let (stdout, stderr) =
+        output(translation.command(&plan.programs, load, plan.workers), plan.limit, || {
+            if let (Some(kind), Some(before)) = (kind, before) {
+                taken = taken.max(before.saturating_sub(kind.free()));
+            }
+        })?;
     let mut outcome = Outcome::read(&stdout, &stderr)?;
     if let Some(kind) = kind
         && taken * (kind.bytes() as u64) < load.bytes / 2
@@ -191,8 +194,9 @@ pub(crate) fn speed(rate: f64) -> String {
 
 /// Returns what was left out, and why.
 pub(crate) fn skipped(all: &[Measured]) -> String {
-    let why =
-        all.iter().filter_map(|m| Some(format!("  {}: skipped: {}\n", m.way.name(), m.runs.as_ref().err()?)));
+    let why = all
+        .iter()
+        .filter_map(|m| Some(format!("  {}: skipped: {}\n", m.translation.name(), m.runs.as_ref().err()?)));
     why.collect()
 }
 

@@ -84,13 +84,13 @@ pub(crate) fn omp_get_affinity_format_text() -> Vec<u8> {
 fn field(thread: &Thread, team: &Team, short: char) -> Option<String> {
     let number = |number: u32| Some(number.to_string());
     match short {
-        't' => number(team.teams.get().1),
-        'T' => number(team.teams.get().0),
-        'L' => number(team.level.get()),
+        't' => number(team.nesting.teams.get().1),
+        'T' => number(team.nesting.teams.get().0),
+        'L' => number(team.nesting.level.get()),
         'n' => number(thread.number()),
         'N' => number(team.threads()),
         'a' => {
-            let level = team.level.get() as i32 - 1;
+            let level = team.nesting.level.get() as i32 - 1;
             Some(team.ancestor(thread.id(), level).map_or(-1, |(_, id)| id as i32).to_string())
         }
         'H' => Some(host()),

@@ -7,6 +7,7 @@ use super::spread;
 use super::tasks;
 use super::team::{Team, Thread, me};
 use crate::wrap::replay;
+use atoll_libgomp::with_caller;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts the members that arrive. It opens by advancing its generation, once all members have come and no task is pending.
@@ -56,7 +57,7 @@ impl Barrier {
         // Other side of both loads: the addition in `wait`, the subtraction in `tasks::complete`. Arrivals are read first: no
         // task can appear once all members have come and no task is pending.
         self.arrived.0.load(Ordering::SeqCst) == full
-            && team.pending.load(Ordering::SeqCst) == 0
+            && team.tasks.pending.load(Ordering::SeqCst) == 0
             && self
                 .claimed
                 .compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
@@ -72,7 +73,10 @@ impl Barrier {
         // The region lasts while the barrier is closed, so `spans` is asked of this region and not of the next.
         if team.spans() {
             // One member meets the other nodes for all; the others wait for the generation.
-            spread::barrier(team.site.swap(0, Ordering::Relaxed), std::ptr::eq(self, &team.join));
+            spread::barrier(
+                team.barriers.site.swap(0, Ordering::Relaxed),
+                std::ptr::eq(self, &team.barriers.join),
+            );
         }
         // Other side: the load in `generation`.
         self.generation.0.store(seen.wrapping_add(1), Ordering::Release);
@@ -88,7 +92,7 @@ impl Barrier {
         let open = || self.generation() != seen;
         loop {
             // Read before the checks below. Other side: `tasks::complete`, for the last pending task.
-            let events = team.events.load(Ordering::Acquire);
+            let events = team.tasks.events.load(Ordering::Acquire);
             // Only members that wait here open the barrier: others may be late, and the team in another region.
             self.try_open(team, seen);
             if open() {
@@ -104,8 +108,8 @@ impl Barrier {
             }
             team.gate.wait_until(|| {
                 open()
-                    || team.queued.load(Ordering::SeqCst) != 0
-                    || team.events.load(Ordering::SeqCst) != events
+                    || team.tasks.queued.load(Ordering::SeqCst) != 0
+                    || team.tasks.events.load(Ordering::SeqCst) != events
                     || (cancellable && team.is_cancelled())
             });
         }
@@ -116,27 +120,27 @@ impl Barrier {
 /// behind it.
 pub(crate) fn meet(thread: &Thread) {
     let team = thread.team();
-    team.barrier.wait(thread, team, false);
+    team.barriers.inner.wait(thread, team, false);
     replay::catch_up();
 }
 
 /// Waits at the barrier that ends a cancellable construct; returns true if the region is cancelled.
 pub(crate) fn meet_cancellable(thread: &Thread) -> bool {
     let team = thread.team();
-    team.barrier.wait(thread, team, true)
+    team.barriers.inner.wait(thread, team, true)
 }
 
 /// Ends the region for one member: tells the hooks, then waits for all members.
 pub(crate) fn join(thread: &Thread, team: &'static Team) {
     hooks::region_leave();
     if team.spans() {
-        team.site.store(team.call_site.get(), Ordering::Relaxed);
+        team.barriers.site.store(team.region.call_site.get(), Ordering::Relaxed);
     }
     let state = thread.state.get();
     // Other side: `workshare::close`, after the join.
     team.members[state.id as usize].last_share.store(state.share.cast_mut(), Ordering::Relaxed);
     thread.leaving.set(true);
-    team.join.wait(thread, team, false);
+    team.barriers.join.wait(thread, team, false);
     thread.leaving.set(false);
 }
 
@@ -146,17 +150,15 @@ pub(crate) extern "C" fn meet_from(site: usize) {
     let team = thread.team();
     if team.spans() {
         // All members come from the same call site.
-        team.site.store(site, Ordering::Relaxed);
+        team.barriers.site.store(site, Ordering::Relaxed);
     }
     meet(thread);
     hooks::barrier_passed(site);
 }
 
-/// `void GOMP_barrier(void)`: passes its return address on.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_barrier() {
-    std::arch::naked_asm!("mov rdi, [rsp]", "jmp {body}", body = sym meet_from)
+with_caller! {
+    /// `void GOMP_barrier(void)`: passes its return address on.
+    GOMP_barrier to meet_from in "rdi";
 }
 
 #[unsafe(no_mangle)]
@@ -174,16 +176,16 @@ mod tests {
         let team = Team::with_capacity(2);
         team.settle(2, Icv::initial(2));
         for _ in 0..3 {
-            let seen = team.join.generation();
-            team.join.arrived.0.store(1, Ordering::SeqCst);
-            assert!(!team.join.claim(team, seen), "not all have come");
-            team.join.arrived.0.store(2, Ordering::SeqCst);
-            team.join.try_open(team, seen);
-            assert_eq!(team.join.generation(), seen.wrapping_add(1));
+            let seen = team.barriers.join.generation();
+            team.barriers.join.arrived.0.store(1, Ordering::SeqCst);
+            assert!(!team.barriers.join.claim(team, seen), "not all have come");
+            team.barriers.join.arrived.0.store(2, Ordering::SeqCst);
+            team.barriers.join.try_open(team, seen);
+            assert_eq!(team.barriers.join.generation(), seen.wrapping_add(1));
             // The leader is making the team's next region; the other member looks once more.
-            assert!(!team.join.claim(team, seen));
+            assert!(!team.barriers.join.claim(team, seen));
             team.settle(1, Icv::initial(2));
-            assert!(!team.join.claim(team, seen));
+            assert!(!team.barriers.join.claim(team, seen));
             team.settle(2, Icv::initial(2));
         }
     }

@@ -12,7 +12,7 @@ const TASKGROUP: i32 = 8;
 
 /// The present barrier generation, which tells work-sharing constructs apart, as a mark that cannot be 0.
 fn mark(thread: &Thread) -> u64 {
-    u64::from(thread.team().barrier.generation()) + 1
+    u64::from(thread.team().barriers.inner.generation()) + 1
 }
 
 #[unsafe(no_mangle)]
@@ -23,7 +23,7 @@ pub(super) extern "C" fn GOMP_cancellation_point(what: i32) -> bool {
     let thread = me();
     let team = thread.team();
     if what & LOOP_OR_SECTIONS != 0 {
-        return team.share_cancelled.load(Ordering::Acquire) == mark(thread);
+        return team.sharing.cancelled.load(Ordering::Acquire) == mark(thread);
     }
     if what & TASKGROUP != 0 {
         // SAFETY: the current task's group is open.
@@ -50,7 +50,7 @@ pub(super) extern "C" fn GOMP_cancel(what: i32, really: bool) -> bool {
     }
     if what & LOOP_OR_SECTIONS != 0 {
         // Other side: `GOMP_cancellation_point`. The mark is no longer valid after the next barrier.
-        team.share_cancelled.store(mark(thread), Ordering::Release);
+        team.sharing.cancelled.store(mark(thread), Ordering::Release);
     } else if what & TASKGROUP != 0 {
         // SAFETY: the current task's group is open.
         let Some(mut group) = (unsafe { thread.task().group.get().as_ref() }) else { return true };

@@ -169,7 +169,7 @@ extern "C" fn work(argument: *mut c_void) -> *mut c_void {
 fn take_part(thread: &Thread, team: &'static Team, id: u32) {
     thread.state.set(team.state_of(id));
     places::bind_member(thread, team, id);
-    if let Some(body) = team.body.get() {
+    if let Some(body) = team.region.body.get() {
         hooks::region_enter(team.key());
         (body.function)(body.data);
     }

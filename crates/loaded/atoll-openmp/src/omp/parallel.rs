@@ -9,13 +9,14 @@ use super::env;
 use super::hooks;
 use super::loops::Plan;
 use super::places;
-use super::spread::decide::Way;
+use super::spread::decide::Spreading;
 use super::spread::region::{Order, Writers};
 use super::spread::{decide, region as spread_region};
 use super::task::Group;
 use super::taskgroup;
 use super::team::{Body, Function, Span, Team, Thread, me};
 use super::workshare;
+use atoll_libgomp::with_caller;
 use atoll_memory::futex;
 use atoll_memory::region_counts::Key;
 use std::ptr;
@@ -30,7 +31,7 @@ fn resolve(thread: &Thread, asked: u32) -> (u32, u32) {
         say_alone();
         return (1, 0);
     }
-    if asked == 1 || team.active_level.get() >= icv.max_active_levels {
+    if asked == 1 || team.nesting.active_level.get() >= icv.max_active_levels {
         return (1, 0);
     }
     let mut threads = if asked == 0 { icv.threads } else { asked };
@@ -72,10 +73,10 @@ fn span(thread: &Thread, wanted: u32, key: Key) -> (Span, u32) {
             // What was loaded since may keep variables by thread, which decides, too.
             hooks::before_region();
             match decide::begin(key, wanted, nodes) {
-                Some(way) => {
-                    let threads = way.division.threads(atoll_nodes::ORIGIN);
-                    let iterations = way.division.iterations(atoll_nodes::ORIGIN);
-                    (Span::part(threads, iterations, way.first_come), threads.count)
+                Some(spreading) => {
+                    let threads = spreading.division.threads(atoll_nodes::ORIGIN);
+                    let iterations = spreading.division.iterations(atoll_nodes::ORIGIN);
+                    (Span::part(threads, iterations, spreading.first_come), threads.count)
                 }
                 None => (Span { measured: true, ..Span::default() }, wanted),
             }
@@ -90,7 +91,7 @@ pub(crate) fn open(thread: &Thread, key: Key, asked: u32, flags: u32) -> &'stati
     let (span, wanted) = span(thread, threads, key);
     let team = open_part(thread, wanted, flags, span);
     count(team, counted);
-    team.extent.set(key.extent);
+    team.region.extent.set(key.extent);
     team
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn open_here(thread: &Thread, asked: u32, flags: u32) -> &'static Tea
     let (threads, counted) = resolve(thread, asked);
     let team = open_part(thread, threads, flags, Span::default());
     count(team, counted);
-    team.extent.set(0);
+    team.region.extent.set(0);
     team
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn open_here(thread: &Thread, asked: u32, flags: u32) -> &'static Tea
 fn count(team: &Team, counted: u32) {
     let there = counted.min(team.threads() - 1);
     team.contention().give_back(counted - there);
-    team.counted.set(there);
+    team.nesting.counted.set(there);
     if team.spans() {
         team.contention().set_spread(true);
     }
@@ -122,7 +123,7 @@ fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static T
     let outside = thread.state.get();
     // SAFETY: every thread has a team.
     let parent = unsafe { &*outside.team };
-    let level = parent.level.get() + 1;
+    let level = parent.nesting.level.get() + 1;
     let mut icv = thread.icv();
     // The lists of OMP_NUM_THREADS and OMP_PROC_BIND have one entry for each level.
     if let Some(threads) = env::threads_at(level) {
@@ -132,16 +133,10 @@ fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static T
     if let Some(bind) = env::bind_at(level) {
         icv.bind = bind;
     }
-    team.level.set(level);
-    team.active_level.set(parent.active_level.get() + u32::from(found > 0 || span.threads > 1));
+    team.nesting.put_within(parent, outside.id, found > 0 || span.threads > 1);
     team.span.set(span);
-    team.parent.set(parent);
-    team.parent_id.set(outside.id);
-    team.teams.set(parent.teams.get());
-    team.contention.set(parent.contention());
-    team.counted.set(0);
-    team.bind.set(bind);
-    team.leader_place.set(thread.place.get());
+    team.region.bind.set(bind);
+    team.region.leader_place.set(thread.place.get());
     team.outside.set(Some(outside));
     if span.threads != 0 && found + 1 < wanted {
         super::fatal("this node has fewer workers than the other nodes were told");
@@ -153,14 +148,14 @@ fn open_part(thread: &Thread, wanted: u32, flags: u32, span: Span) -> &'static T
 /// Sends the members to work and makes the leader a member. The leader's own part of the region is still to be called.
 pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site: usize) {
     hooks::before_region();
-    team.body.set(Some(body));
-    team.call_site.set(call_site);
+    team.region.body.set(Some(body));
+    team.region.call_site.set(call_site);
     if team.span.get().measured && atoll_nodes::on_origin() {
-        let way = decide::way();
-        spread_region::begin_part(team.size.get(), way.is_some_and(|way| way.cpu));
-        if let Some(way) = way {
-            let writers = Writers { many: way.many, phases: way.phases };
-            spread_region::begin(order(thread, team, body, way), writers);
+        let spreading = decide::spreading();
+        spread_region::begin_part(team.size.get(), spreading.is_some_and(|spreading| spreading.cpu));
+        if let Some(spreading) = spreading {
+            let writers = Writers { many: spreading.many, phases: spreading.phases };
+            spread_region::begin(order(thread, team, body, spreading), writers);
         }
     }
     // SAFETY: the crew is the leader's to use.
@@ -174,23 +169,23 @@ pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site
 }
 
 /// The order for the other nodes, with all that they must know about a region that begins.
-fn order(thread: &Thread, team: &Team, body: Body, way: Way) -> Order {
+fn order(thread: &Thread, team: &Team, body: Body, spreading: Spreading) -> Order {
     let key = team.key();
     // SAFETY: the first share is this team's, and nobody else uses it yet.
-    let plan = unsafe { &*team.first_share.get() }.plan.get();
+    let plan = unsafe { &*team.sharing.first.get() }.plan.get();
     Order {
         function: key.function,
         entry: body.function as usize as u64,
         data: body.data as u64,
         call_site: key.call_site,
         extent: key.extent,
-        division: Some(way.division),
-        cpu: way.cpu,
-        first_come: way.first_come,
+        division: Some(spreading.division),
+        cpu: spreading.cpu,
+        first_come: spreading.first_come,
         standard: crate::wrap::elsewhere::replaced(),
         plan: Some(plan.to_words()),
         icv: thread.icv(),
-        teams: team.teams.get(),
+        teams: team.nesting.teams.get(),
     }
 }
 
@@ -201,12 +196,12 @@ pub(crate) fn take_part_of_region(order: Order) {
     thread.set_icv(|icv| *icv = order.icv);
     let (threads, iterations) = order.part(node);
     let team = open_part(thread, threads.count, 0, Span::part(threads, iterations, order.first_come));
-    team.extent.set(order.extent);
-    team.teams.set(order.teams);
+    team.region.extent.set(order.extent);
+    team.nesting.teams.set(order.teams);
     team.contention().set_spread(true);
     spread_region::begin_part(team.size.get(), order.cpu);
     // SAFETY: nobody works in the team yet.
-    unsafe { &*team.first_share.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
+    unsafe { &*team.sharing.first.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
     // SAFETY: the origin runs the same program at the same addresses, which was compared when the nodes met.
     let function = unsafe { std::mem::transmute::<usize, Function>(order.entry as usize) };
     let body = Body { function, data: order.data as *mut u8, outlined: order.function as usize };
@@ -242,7 +237,7 @@ pub(crate) fn close(thread: &Thread) {
     if team.spans() {
         team.contention().set_spread(false);
     }
-    team.contention().give_back(team.counted.take());
+    team.contention().give_back(team.nesting.counted.take());
     workshare::close(team);
     team.cancelled.store(false, Ordering::Relaxed);
     // The leader maps what members mapped in the region.
@@ -280,7 +275,7 @@ extern "C" fn parallel_reductions(
     taskgroup::register(reductions, ptr::null_mut(), ptr::null(), team.size.get() as usize);
     // SAFETY: the group was just opened.
     unsafe { &*group }.reductions.set(reductions);
-    team.group.set(group);
+    team.region.group.set(group);
     launch(thread, team, Body::plain(function, data), call_site);
     function(data);
     let size = team.size.get();
@@ -290,18 +285,11 @@ extern "C" fn parallel_reductions(
     size
 }
 
-/// `void GOMP_parallel(fn, data, num_threads, flags)`: passes its return address on.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_parallel(function: Function, data: *mut u8, asked: u32, flags: u32) {
-    std::arch::naked_asm!("mov r8, [rsp]", "jmp {body}", body = sym parallel)
-}
-
-/// `unsigned GOMP_parallel_reductions(fn, data, num_threads, flags)`: passes its return address on.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_parallel_reductions(function: Function, data: *mut u8, asked: u32, flags: u32) -> u32 {
-    std::arch::naked_asm!("mov r8, [rsp]", "jmp {body}", body = sym parallel_reductions)
+with_caller! {
+    /// `void GOMP_parallel(fn, data, num_threads, flags)`: passes its return address on.
+    GOMP_parallel to parallel in "r8";
+    /// `unsigned GOMP_parallel_reductions(fn, data, num_threads, flags)`: passes its return address on.
+    GOMP_parallel_reductions to parallel_reductions in "r8";
 }
 
 /// Opens a region in the older form, in which the program calls the leader's part itself.

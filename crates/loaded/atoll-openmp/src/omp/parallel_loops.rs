@@ -8,11 +8,12 @@ use super::loop_calls::runtime;
 use super::loops::Plan;
 use super::parallel;
 use super::team::{Body, Function, Team, me};
+use atoll_libgomp::with_caller;
 
 /// Puts the plan in the team's first work share.
 fn prepare(team: &Team, plan: Plan) {
     // SAFETY: nobody works in the team yet.
-    unsafe { &*team.first_share.get() }.plan.set(plan);
+    unsafe { &*team.sharing.first.get() }.plan.set(plan);
 }
 
 fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize, plan: Plan) {
@@ -176,11 +177,9 @@ extern "C" fn parallel_sections(
     region(function, data, asked, flags, call_site, sections(count));
 }
 
-/// `void GOMP_parallel_sections(fn, data, num_threads, count, flags)`: passes its return address on.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn GOMP_parallel_sections() {
-    std::arch::naked_asm!("mov r9, [rsp]", "jmp {body}", body = sym parallel_sections)
+with_caller! {
+    /// `void GOMP_parallel_sections(fn, data, num_threads, count, flags)`: passes its return address on.
+    GOMP_parallel_sections to parallel_sections in "r9";
 }
 
 #[unsafe(no_mangle)]

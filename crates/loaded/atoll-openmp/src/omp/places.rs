@@ -105,11 +105,11 @@ pub(crate) fn bind_member(thread: &Thread, team: &Team, id: u32) {
 
 #[cold]
 fn bind_member_slowly(thread: &Thread, team: &Team, id: u32) {
-    let bind = team.bind.get();
+    let bind = team.region.bind.get();
     if bind == BIND_FALSE {
         return;
     }
-    let leader = team.leader_place.get().max(0) as u32;
+    let leader = team.region.leader_place.get().max(0) as u32;
     move_to(thread, place_for(bind, leader, id, team.size.get(), count()) as i32);
 }
 
@@ -123,7 +123,7 @@ fn move_to(thread: &Thread, place: i32) {
 #[inline]
 pub(crate) fn bind_back(thread: &Thread, team: &Team) {
     if count() != 0 {
-        move_to(thread, team.leader_place.get());
+        move_to(thread, team.region.leader_place.get());
     }
 }
 

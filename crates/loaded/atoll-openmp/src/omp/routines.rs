@@ -25,17 +25,17 @@ queries! {
     omp_get_num_threads -> i32 = me().team().threads() as i32;
     omp_get_max_threads -> i32 = me().icv().threads as i32;
     omp_get_num_procs -> i32 = { me(); env::cpus() as i32 };
-    omp_in_parallel -> i32 = i32::from(me().team().active_level.get() > 0);
+    omp_in_parallel -> i32 = i32::from(me().team().nesting.active_level.get() > 0);
     omp_get_dynamic -> i32 = i32::from(me().icv().dynamic);
     omp_get_nested -> i32 = {
         let thread = me();
-        i32::from(thread.icv().max_active_levels > thread.team().active_level.get().max(1))
+        i32::from(thread.icv().max_active_levels > thread.team().nesting.active_level.get().max(1))
     };
     omp_get_thread_limit -> i32 = i32::try_from(me().icv().thread_limit).unwrap_or(i32::MAX);
     omp_get_max_active_levels -> i32 = me().icv().max_active_levels as i32;
     omp_get_supported_active_levels -> i32 = SUPPORTED_ACTIVE_LEVELS as i32;
-    omp_get_level -> i32 = me().team().level.get() as i32;
-    omp_get_active_level -> i32 = me().team().active_level.get() as i32;
+    omp_get_level -> i32 = me().team().nesting.level.get() as i32;
+    omp_get_active_level -> i32 = me().team().nesting.active_level.get() as i32;
     omp_in_final -> i32 = i32::from(me().task().is_final.get());
     omp_get_cancellation -> i32 = { me(); i32::from(env::cancellation()) };
     omp_get_max_task_priority -> i32 = { me(); env::max_task_priority() };
@@ -44,8 +44,8 @@ queries! {
     omp_get_device_num -> i32 = 0;
     omp_get_initial_device -> i32 = 0;
     omp_is_initial_device -> i32 = 1;
-    omp_get_num_teams -> i32 = me().team().teams.get().0 as i32;
-    omp_get_team_num -> i32 = me().team().teams.get().1 as i32;
+    omp_get_num_teams -> i32 = me().team().nesting.teams.get().0 as i32;
+    omp_get_team_num -> i32 = me().team().nesting.teams.get().1 as i32;
     omp_get_max_teams -> i32 = { me(); env::TEAMS.load(Ordering::Relaxed) };
     omp_get_teams_thread_limit -> i32 = { me(); env::TEAMS_THREAD_LIMIT.load(Ordering::Relaxed) };
     omp_get_wtime -> f64 = clock(libc::clock_gettime);

@@ -19,7 +19,8 @@ pub(super) fn first(thread: &Thread) -> bool {
         return false;
     }
     // Relaxed: members order nothing by this; a barrier follows where the program needs it.
-    let first = team.singles.compare_exchange(mine, mine + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let first =
+        team.sharing.singles.compare_exchange(mine, mine + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     first && (!span.first_come || spread::take_single(mine))
 }
 
@@ -45,7 +46,7 @@ extern "C" fn GOMP_single_copy_start() -> *mut u8 {
     }
     // Other side: `GOMP_single_copy_end`. The program has a barrier before it can meet the next such construct.
     barrier::meet(thread);
-    thread.team().copy_private.load(Ordering::Relaxed)
+    thread.team().sharing.copy_private.load(Ordering::Relaxed)
 }
 
 #[unsafe(no_mangle)]
@@ -54,6 +55,6 @@ extern "C" fn GOMP_single_copy_end(data: *mut u8) {
     if thread.team().spans() {
         atoll_nodes::ask::publish(data as u64);
     }
-    thread.team().copy_private.store(data, Ordering::Relaxed);
+    thread.team().sharing.copy_private.store(data, Ordering::Relaxed);
     barrier::meet(thread);
 }

@@ -46,17 +46,13 @@ fn on_host(function: Function, data: *mut u8, thread_limit: u32) {
         icv.thread_limit = icv.thread_limit.min(thread_limit);
     }
     let team = Team::obtain(thread, 1);
-    team.level.set(0);
-    team.active_level.set(0);
     // SAFETY: every thread has a team.
-    team.within.set(unsafe { &*outside.team }.is_within());
-    team.parent.set(ptr::null());
-    team.teams.set((1, 0));
+    team.nesting.put_outermost(unsafe { &*outside.team }.is_within());
     team.settle(1, icv);
     thread.state.set(team.state_of(0));
     function(data);
     super::barrier::meet(thread);
-    team.first_share.set(thread.state.get().share);
+    team.sharing.first.set(thread.state.get().share);
     thread.state.set(outside);
     team.put_back(thread);
 }
@@ -179,18 +175,18 @@ extern "C" fn GOMP_teams4(low: u32, _high: u32, thread_limit: u32, first: bool) 
     let team = thread.team();
     if first {
         limit(thread_limit);
-        team.teams.set((low.max(1), 0));
+        team.nesting.teams.set((low.max(1), 0));
         return true;
     }
-    let (number, at) = team.teams.get();
-    team.teams.set((number, at + 1));
+    let (number, at) = team.nesting.teams.get();
+    team.nesting.teams.set((number, at + 1));
     at + 1 < number
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_teams(_number: u32, thread_limit: u32) {
     limit(thread_limit);
-    me().team().teams.set((1, 0));
+    me().team().nesting.teams.set((1, 0));
 }
 
 pub(super) fn limit(threads: u32) {
@@ -212,14 +208,14 @@ pub(super) fn league(number: u32, thread_limit: u32, body: impl Fn()) {
     let number = asked.max(1);
     let standing = env::TEAMS_THREAD_LIMIT.load(Ordering::Relaxed) as u32;
     let threads = if thread_limit == 0 { standing } else { thread_limit };
-    let before = (thread.team().teams.get(), thread.icv());
+    let before = (thread.team().nesting.teams.get(), thread.icv());
     for at in 0..number {
         limit(threads);
-        thread.team().teams.set((number, at));
+        thread.team().nesting.teams.set((number, at));
         body();
         thread.set_icv(|icv| *icv = before.1);
     }
-    thread.team().teams.set(before.0);
+    thread.team().nesting.teams.set(before.0);
 }
 
 macro_rules! nothing {

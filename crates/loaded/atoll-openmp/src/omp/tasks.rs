@@ -41,7 +41,7 @@ pub(crate) fn is_cancelled(team: &Team, group: *const Group) -> bool {
 pub(crate) fn may_defer(team: &Team, parent: &Task) -> bool {
     team.size.get() > 1
         && !parent.is_final.get()
-        && (team.pending.load(Ordering::Relaxed) <= 64 * team.size.get() || !env::throttles_tasks())
+        && (team.tasks.pending.load(Ordering::Relaxed) <= 64 * team.size.get() || !env::throttles_tasks())
 }
 
 /// Whether a task is left for later that its maker does not wait for.
@@ -107,26 +107,26 @@ pub(crate) fn count(team: &Team, task: &Task) {
     if let Some(group) = unsafe { task.made_in.get().as_ref() } {
         group.count.fetch_add(1, Ordering::Relaxed);
     }
-    team.pending.fetch_add(1, Ordering::SeqCst);
+    team.tasks.pending.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Queues a counted task whose dependences are met, so that any member may begin it.
 pub(crate) fn enqueue(team: &Team, task: &Task) {
     if task.priority.get() > 0 {
-        let serial = team.urgent_serial.fetch_add(1, Ordering::Relaxed);
-        team.urgent.lock().insert((-task.priority.get(), serial), task);
-        team.urgent_count.fetch_add(1, Ordering::Release);
+        let serial = team.tasks.urgent_serial.fetch_add(1, Ordering::Relaxed);
+        team.tasks.urgent.lock().insert((-task.priority.get(), serial), task);
+        team.tasks.urgent_count.fetch_add(1, Ordering::Release);
     } else {
         team.members[task.home.get() as usize].queue.lock().push_back(task);
     }
     // Other side: waiters' reads of `queued` and `events`.
-    team.queued.fetch_add(1, Ordering::SeqCst);
+    team.tasks.queued.fetch_add(1, Ordering::SeqCst);
     team.announce();
 }
 
 /// Notes that a task has left its queue and begins.
 fn begin(team: &Team, task: *const Task) -> &'static Task {
-    team.queued.fetch_sub(1, Ordering::Relaxed);
+    team.tasks.queued.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: a counted task lives until it completes.
     let task = unsafe { &*task };
     // SAFETY: the task keeps its parent alive.
@@ -136,16 +136,16 @@ fn begin(team: &Team, task: *const Task) -> &'static Task {
 
 /// Takes the first queued task for which `fits` holds; `deep` searches all of the member's own queue.
 fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) -> Option<&'static Task> {
-    if team.queued.load(Ordering::Acquire) == 0 {
+    if team.tasks.queued.load(Ordering::Acquire) == 0 {
         return None;
     }
     // SAFETY: queued tasks are not complete, and so they are alive.
     let fits = |task: &*const Task| fits(unsafe { &**task });
-    if team.urgent_count.load(Ordering::Acquire) != 0 {
-        let mut urgent = team.urgent.lock();
+    if team.tasks.urgent_count.load(Ordering::Acquire) != 0 {
+        let mut urgent = team.tasks.urgent.lock();
         if let Some(key) = urgent.iter().find(|(_, task)| fits(task)).map(|(key, _)| *key) {
             let task = urgent.remove(&key);
-            team.urgent_count.fetch_sub(1, Ordering::Relaxed);
+            team.tasks.urgent_count.fetch_sub(1, Ordering::Relaxed);
             return task.map(|task| begin(team, task));
         }
     }
@@ -275,7 +275,7 @@ fn complete(team: &Team, task: &'static Task) {
     // SAFETY: the task's own reference, not used any more.
     unsafe { Task::release(task) };
     // Other side: `Barrier::wait`. From here on the region may be over.
-    last |= team.pending.fetch_sub(1, Ordering::SeqCst) == 1;
+    last |= team.tasks.pending.fetch_sub(1, Ordering::SeqCst) == 1;
     if last {
         team.announce();
     }
@@ -286,7 +286,7 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
     let current = thread.task();
     loop {
         // Read before the checks below: any later event changes it.
-        let events = team.events.load(Ordering::Acquire);
+        let events = team.tasks.events.load(Ordering::Acquire);
         if done() {
             return;
         }
@@ -295,7 +295,7 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
             execute(thread, team, task);
             continue;
         }
-        team.gate.wait_until(|| done() || team.events.load(Ordering::SeqCst) != events);
+        team.gate.wait_until(|| done() || team.tasks.events.load(Ordering::SeqCst) != events);
     }
 }
 

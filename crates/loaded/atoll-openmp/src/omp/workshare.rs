@@ -89,7 +89,7 @@ impl WorkShare {
 }
 
 fn take_share(team: &Team) -> *mut WorkShare {
-    for slot in &team.free_shares {
+    for slot in &team.sharing.free {
         if slot.load(Ordering::Relaxed).is_null() {
             continue;
         }
@@ -105,7 +105,7 @@ fn take_share(team: &Team) -> *mut WorkShare {
 fn give_share(team: &Team, share: *mut WorkShare) {
     // SAFETY: the giver is the last that could reach the share.
     unsafe { &*share }.rewind();
-    for slot in &team.free_shares {
+    for slot in &team.sharing.free {
         let given = slot.compare_exchange(ptr::null_mut(), share, Ordering::Release, Ordering::Relaxed);
         if given.is_ok() {
             return;
@@ -199,5 +199,5 @@ pub(crate) fn close(team: &Team) {
         give_share(team, last.cast_mut());
         last = next;
     }
-    team.first_share.set(last);
+    team.sharing.first.set(last);
 }

@@ -57,7 +57,11 @@ impl Slot {
     }
 
     fn with_bytes(bytes: usize) -> Option<Slot> {
-        let start = if segment::is_on() { large::allocate(bytes, 4096)? } else { Slot::find(bytes)? };
+        let start = if segment::is_on() {
+            large::allocate(bytes, 4096, large::Content::Zeros)?
+        } else {
+            Slot::find(bytes)?
+        };
         sys::in_core_files(start, bytes, true);
         Some(Slot { start, bytes })
     }

@@ -5,10 +5,12 @@
 //! (`start::copies_for_others`). What is written there is always written by that process, as the kernel might write to a page
 //! that is on its way to far memory.
 
+use std::cell::LazyCell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use atoll_memory::sys;
+use atoll_transport::process_started;
 
 use super::paged::{self, Cut};
 use crate::start::copies_for_others::{self, Request, waiting};
@@ -17,40 +19,34 @@ use crate::state;
 type Vectors =
     unsafe extern "C" fn(usize, *const libc::iovec, usize, *const libc::iovec, usize, usize) -> isize;
 
-/// `process_vm_readv`.
-///
-/// # Safety
-/// As libc's.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn process_vm_readv(
-    pid: usize,
-    local: *const libc::iovec,
-    locals: usize,
-    remote: *const libc::iovec,
-    remotes: usize,
-    flags: usize,
-) -> isize {
-    let call = real!("process_vm_readv", Vectors);
-    // SAFETY: by the caller.
-    unsafe { copy(call, Cut::Fill, pid, (local, locals), (remote, remotes), flags) }
+/// Defines one of the two functions; `$cut` says what happens to this process's side.
+macro_rules! copies {
+    ($($(#[$about:meta])* $name:ident, $cut:expr;)*) => {$(
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C" fn $name(
+            pid: usize,
+            local: *const libc::iovec,
+            locals: usize,
+            remote: *const libc::iovec,
+            remotes: usize,
+            flags: usize,
+        ) -> isize {
+            let call = real!(stringify!($name), Vectors);
+            // SAFETY: by the caller.
+            unsafe { copy(call, $cut, pid, (local, locals), (remote, remotes), flags) }
+        }
+    )*};
 }
 
-/// `process_vm_writev`.
-///
-/// # Safety
-/// As libc's.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn process_vm_writev(
-    pid: usize,
-    local: *const libc::iovec,
-    locals: usize,
-    remote: *const libc::iovec,
-    remotes: usize,
-    flags: usize,
-) -> isize {
-    let call = real!("process_vm_writev", Vectors);
-    // SAFETY: by the caller.
-    unsafe { copy(call, Cut::Drain, pid, (local, locals), (remote, remotes), flags) }
+copies! {
+    /// `process_vm_readv`: fills this process's buffers.
+    process_vm_readv, Cut::Fill;
+    /// `process_vm_writev`: sends what this process's buffers hold.
+    process_vm_writev, Cut::Drain;
 }
 
 /// Makes the call, one local vector after the other, each in pinned pieces.
@@ -81,6 +77,7 @@ unsafe fn copy(
     };
     // SAFETY: no arguments.
     let own = unsafe { libc::getpid() } as usize == pid;
+    let managed = LazyCell::new(|| !own && is_managed(pid));
     let mut done = 0;
     for vector in local {
         let before = done;
@@ -92,7 +89,7 @@ unsafe fn copy(
                 .filter(|_| own)
                 .map(|v| paged::hold(v.iov_base as usize, v.iov_len, cut == Cut::Drain))
                 .collect();
-            let n = if cut == Cut::Drain && !own && is_managed(pid) {
+            let n = if cut == Cut::Drain && *managed {
                 0
             } else {
                 let ours = libc::iovec { iov_base: at as *mut _, iov_len: len };
@@ -101,7 +98,7 @@ unsafe fn copy(
             };
             drop(held);
             let unreached = n >= 0 || errno() == libc::EFAULT;
-            if unreached && !own && (n.max(0) as usize) < length(&theirs) && is_managed(pid) {
+            if unreached && (n.max(0) as usize) < length(&theirs) && *managed {
                 return ask(pid, &theirs, at, n.max(0) as usize, cut == Cut::Drain);
             }
             n
@@ -150,29 +147,27 @@ fn fail(errno: i32) -> isize {
     -1
 }
 
-/// When the process started, in ticks since the machine did: with its number it tells processes apart.
-fn started(pid: usize) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may have anything in it; the start is the 22nd field.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-/// Whether the process has atoll's memory mapped: another run's.
+/// Whether the process is managed: it may be another run's. The answer is remembered as long as the process lives.
 fn is_managed(pid: usize) -> bool {
     /// Processes that were looked at last: number, start and answer in one word each, so that none is read half.
     static KNOWN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-    let Some(started) = started(pid) else { return false };
+    let Some(started) = u32::try_from(pid).ok().and_then(process_started) else { return false };
     let key = (pid as u64) << 42 ^ started << 1;
     let known = &KNOWN[pid % KNOWN.len()];
     let seen = known.load(Ordering::Relaxed);
     if seen & !1 == key & !1 {
         return seen & 1 != 0;
     }
-    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let name = b"/memfd:atoll-tables";
-    let is = maps.windows(name.len()).any(|bytes| bytes == name);
+    let is = has_tables(pid);
     known.store(key & !1 | u64::from(is), Ordering::Relaxed);
     is
+}
+
+/// Whether the process has atoll's tables mapped at this moment. One that has ended, or runs another program by now, has none.
+fn has_tables(pid: usize) -> bool {
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let name = b"/memfd:atoll-tables";
+    maps.windows(name.len()).any(|bytes| bytes == name)
 }
 
 /// The most that is asked for at once, bytes: the other process handles no signal meanwhile.
@@ -233,12 +228,32 @@ fn wait(pid: usize, request: &mut Request, number: u8) -> Result<usize, i32> {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
+        // A process that ended, and that its parent has not waited for yet, takes signals without an error and never answers.
+        // One that runs another program by now would be killed by the signal.
+        if !has_tables(pid) {
+            return Err(libc::ESRCH);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::part;
+    use super::*;
+
+    #[test]
+    fn a_process_that_ended_is_not_waited_for_forever() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        // SAFETY: plain data, valid for writes. The process is left as it is: a zombie.
+        unsafe {
+            let mut info = std::mem::zeroed();
+            let how = libc::WEXITED | libc::WNOWAIT;
+            assert_eq!(libc::waitid(libc::P_PID, pid, &raw mut info, how), 0);
+        }
+        let mut request = Request::new(0x1000, 0x1000, 8, false, 1);
+        assert_eq!(wait(pid as usize, &mut request, 1), Err(libc::ESRCH));
+        child.wait().unwrap();
+    }
 
     #[test]
     fn parts_of_lists() {

@@ -272,34 +272,18 @@ pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     if prot & libc::PROT_WRITE != 0 && objects::is_own_code_between(at, at.saturating_add(len)) {
         // Libraries that write jumps over the first instructions of `mmap` and its family (UCX's memory hooks, Open MPI's) would
         // go past what these functions do here.
-        // SAFETY: errno is this thread's.
-        unsafe { *libc::__errno_location() = libc::EACCES };
-        return -1;
+        return mapping::status(Err(sys::Errno(libc::EACCES)));
     }
     // Blocks of the arena come and go without their protection being set back: they stay readable and writable. A block that
     // holds code becomes executable besides.
     let in_arena = state::pager().is_some() && layout::in_arena(at);
     if in_arena && take_over::is_taken() && needs_protection(at, len, prot) {
-        return match mapping::take_out(at, len, prot) {
-            Ok(()) => 0,
-            Err(e) => {
-                // SAFETY: errno is this thread's.
-                unsafe { *libc::__errno_location() = e.0 };
-                -1
-            }
-        };
+        return mapping::status(mapping::take_out(at, len, prot).map(|()| 0));
     }
     if in_arena && prot & libc::PROT_EXEC == 0 {
         return 0;
     }
-    match protect(at, len, if in_arena { ALL } else { prot }) {
-        Ok(()) => 0,
-        Err(e) => {
-            // SAFETY: errno is this thread's.
-            unsafe { *libc::__errno_location() = e.0 };
-            -1
-        }
-    }
+    mapping::status(protect(at, len, if in_arena { ALL } else { prot }).map(|()| 0))
 }
 
 /// Whether the protection allows more than arena memory does anyway, or some of the range is no longer the arena's own.

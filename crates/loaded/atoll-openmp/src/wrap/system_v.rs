@@ -43,17 +43,8 @@ pub(super) unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int
         // The kernel refuses an address where something is.
         mapping::free_everywhere(len, |at, _| attach(id, at, flags & !libc::SHM_REMAP))
     };
-    match free().map_or_else(|| attach(id, at as usize, flags), Ok) {
-        Ok(at) => {
-            replay::attached(id, at, flags);
-            at as *mut c_void
-        }
-        Err(e) => {
-            // SAFETY: errno is this thread's.
-            unsafe { *libc::__errno_location() = e.0 };
-            libc::MAP_FAILED
-        }
-    }
+    let attached = free().map_or_else(|| attach(id, at as usize, flags), Ok);
+    mapping::result(attached.inspect(|&at| replay::attached(id, at, flags)))
 }
 
 /// `shmdt`.
@@ -62,17 +53,7 @@ pub(super) unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int
 /// As libc's.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
-    match detach(at as usize) {
-        Ok(_) => {
-            replay::detached(at as usize);
-            0
-        }
-        Err(e) => {
-            // SAFETY: errno is this thread's.
-            unsafe { *libc::__errno_location() = e.0 };
-            -1
-        }
-    }
+    mapping::status(detach(at as usize).inspect(|_| replay::detached(at as usize)))
 }
 
 /// Detaches what was attached at `at`.

@@ -21,7 +21,7 @@ pub(crate) enum Step {
     Begin(Mode),
 }
 
-use Mode::{Many, Single};
+use Mode::{ManyWriters, OneWriter};
 use Step::{Ahead, Barrier, Begin, Late, Read, Write};
 
 /// A program: the steps of each node. It begins in a region of one writer.
@@ -72,8 +72,8 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(2, 0),
         pages: 1,
         nodes: &[
-            &[Barrier(Many), Write(0, 0, 1), Barrier(Single), Read(0, 0), Read(0, 1)],
-            &[Barrier(Many), Write(0, 1, 2), Barrier(Single), Read(0, 0), Read(0, 1)],
+            &[Barrier(ManyWriters), Write(0, 0, 1), Barrier(OneWriter), Read(0, 0), Read(0, 1)],
+            &[Barrier(ManyWriters), Write(0, 1, 2), Barrier(OneWriter), Read(0, 0), Read(0, 1)],
         ],
     },
     Program {
@@ -81,14 +81,21 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(2, 0),
         pages: 1,
         nodes: &[
-            &[Barrier(Many), Write(0, 0, 1), Barrier(Many), Write(0, 0, 0), Barrier(Single), Read(0, 1)],
             &[
-                Barrier(Many),
+                Barrier(ManyWriters),
+                Write(0, 0, 1),
+                Barrier(ManyWriters),
+                Write(0, 0, 0),
+                Barrier(OneWriter),
+                Read(0, 1),
+            ],
+            &[
+                Barrier(ManyWriters),
                 Write(0, 1, 2),
-                Barrier(Many),
+                Barrier(ManyWriters),
                 Write(0, 1, 3),
                 Read(0, 1),
-                Barrier(Single),
+                Barrier(OneWriter),
                 Read(0, 0),
             ],
         ],
@@ -98,9 +105,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(3, 1),
         pages: 2,
         nodes: &[
-            &[Barrier(Many), Barrier(Single), Read(1, 0), Read(1, 1)],
-            &[Barrier(Many), Write(1, 0, 1), Write(0, 0, 3), Barrier(Single)],
-            &[Barrier(Many), Write(1, 1, 2), Barrier(Single), Read(1, 0), Read(0, 0)],
+            &[Barrier(ManyWriters), Barrier(OneWriter), Read(1, 0), Read(1, 1)],
+            &[Barrier(ManyWriters), Write(1, 0, 1), Write(0, 0, 3), Barrier(OneWriter)],
+            &[Barrier(ManyWriters), Write(1, 1, 2), Barrier(OneWriter), Read(1, 0), Read(0, 0)],
         ],
     },
     Program {
@@ -108,9 +115,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(3, 0),
         pages: 1,
         nodes: &[
-            &[Barrier(Many), Write(0, 0, 1), Barrier(Single), Read(0, 1)],
-            &[Barrier(Many), Write(0, 1, 2), Barrier(Single), Write(0, 1, 4)],
-            &[Barrier(Many), Barrier(Single), Read(0, 0)],
+            &[Barrier(ManyWriters), Write(0, 0, 1), Barrier(OneWriter), Read(0, 1)],
+            &[Barrier(ManyWriters), Write(0, 1, 2), Barrier(OneWriter), Write(0, 1, 4)],
+            &[Barrier(ManyWriters), Barrier(OneWriter), Read(0, 0)],
         ],
     },
     Program {
@@ -118,9 +125,16 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(3, 0),
         pages: 1,
         nodes: &[
-            &[Barrier(Many), Barrier(Many), Barrier(Single), Read(0, 0)],
-            &[Write(0, 1, 5), Barrier(Many), Write(0, 0, 1), Barrier(Many), Barrier(Single), Read(0, 0)],
-            &[Barrier(Many), Read(0, 1), Barrier(Many), Write(0, 1, 2), Barrier(Single)],
+            &[Barrier(ManyWriters), Barrier(ManyWriters), Barrier(OneWriter), Read(0, 0)],
+            &[
+                Write(0, 1, 5),
+                Barrier(ManyWriters),
+                Write(0, 0, 1),
+                Barrier(ManyWriters),
+                Barrier(OneWriter),
+                Read(0, 0),
+            ],
+            &[Barrier(ManyWriters), Read(0, 1), Barrier(ManyWriters), Write(0, 1, 2), Barrier(OneWriter)],
         ],
     },
     Program {
@@ -128,9 +142,16 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(3, 0),
         pages: 1,
         nodes: &[
-            &[Barrier(Many), Write(0, 0, 3), Barrier(Single), Read(0, 1)],
-            &[Write(0, 0, 9), Barrier(Many), Write(0, 1, 5), Write(0, 1, 0), Barrier(Single), Read(0, 0)],
-            &[Read(0, 0), Barrier(Many), Barrier(Single), Read(0, 1)],
+            &[Barrier(ManyWriters), Write(0, 0, 3), Barrier(OneWriter), Read(0, 1)],
+            &[
+                Write(0, 0, 9),
+                Barrier(ManyWriters),
+                Write(0, 1, 5),
+                Write(0, 1, 0),
+                Barrier(OneWriter),
+                Read(0, 0),
+            ],
+            &[Read(0, 0), Barrier(ManyWriters), Barrier(OneWriter), Read(0, 1)],
         ],
     },
     Program {
@@ -140,17 +161,17 @@ pub(crate) const PROGRAMS: &[Program] = &[
         nodes: &[
             &[
                 Write(1, 0, 3),
-                Barrier(Many),
+                Barrier(ManyWriters),
                 Late(0, 1, None),
                 Write(0, 0, 1),
-                Barrier(Single),
+                Barrier(OneWriter),
                 Late(0, 0, Some(5)),
             ],
             &[
                 Write(0, 1, 9),
-                Barrier(Many),
+                Barrier(ManyWriters),
                 Late(1, 0, None),
-                Barrier(Single),
+                Barrier(OneWriter),
                 Late(1, 1, Some(7)),
                 Read(0, 0),
             ],
@@ -161,8 +182,15 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(2, 0),
         pages: 1,
         nodes: &[
-            &[Barrier(Single), Ahead(0), Begin(Many), Barrier(Single), Read(0, 0)],
-            &[Barrier(Single), Read(0, 0), Begin(Many), Write(0, 0, 1), Barrier(Single), Read(0, 0)],
+            &[Barrier(OneWriter), Ahead(0), Begin(ManyWriters), Barrier(OneWriter), Read(0, 0)],
+            &[
+                Barrier(OneWriter),
+                Read(0, 0),
+                Begin(ManyWriters),
+                Write(0, 0, 1),
+                Barrier(OneWriter),
+                Read(0, 0),
+            ],
         ],
     },
     Program {
@@ -170,14 +198,14 @@ pub(crate) const PROGRAMS: &[Program] = &[
         layout: layout(3, 0),
         pages: 1,
         nodes: &[
-            &[Barrier(Many), Barrier(Single), Write(0, 0, 7)],
-            &[Read(0, 0), Barrier(Many), Write(0, 0, 1), Barrier(Single)],
-            &[Read(0, 0), Barrier(Many), Write(0, 1, 2), Barrier(Single), Read(0, 1)],
+            &[Barrier(ManyWriters), Barrier(OneWriter), Write(0, 0, 7)],
+            &[Read(0, 0), Barrier(ManyWriters), Write(0, 0, 1), Barrier(OneWriter)],
+            &[Read(0, 0), Barrier(ManyWriters), Write(0, 1, 2), Barrier(OneWriter), Read(0, 1)],
         ],
     },
 ];
 
 /// The mode before the first barrier.
 pub(crate) const fn first_mode() -> Mode {
-    Single
+    OneWriter
 }

@@ -71,12 +71,12 @@ pub(crate) fn late(count: usize) -> impl Iterator<Item = &'static Program> {
             }
         }
         // Word 0 is the late threads', word 1 the others'.
-        for mode in [Mode::Many, [Mode::Single, Mode::Many][number / 2 % 2]] {
+        for mode in [Mode::ManyWriters, [Mode::OneWriter, Mode::ManyWriters][number / 2 % 2]] {
             let writes = numbers.below(2) == 0;
             let (late, other) = (numbers.below(all), numbers.below(all));
             for (node, steps) in steps.iter_mut().enumerate() {
                 // Two barriers, as a late access may come before one of them.
-                steps.extend([Step::Barrier(Mode::Many), Step::Barrier(mode)]);
+                steps.extend([Step::Barrier(Mode::ManyWriters), Step::Barrier(mode)]);
                 if node == late {
                     value += 1;
                     steps.push(Step::Late(0, 0, writes.then_some(value)));
@@ -89,9 +89,9 @@ pub(crate) fn late(count: usize) -> impl Iterator<Item = &'static Program> {
         }
         let last = numbers.below(all);
         for (node, steps) in steps.iter_mut().enumerate() {
-            steps.push(Step::Barrier(Mode::Single));
+            steps.push(Step::Barrier(Mode::OneWriter));
             steps.extend((node == last).then_some(Step::Read(0, 1)));
-            steps.extend([Step::Barrier(Mode::Single), Step::Read(0, 0)]);
+            steps.extend([Step::Barrier(Mode::OneWriter), Step::Read(0, 0)]);
         }
         let mut layout = Layout::new(nodes, number as u8 % nodes, 0);
         layout.reclaim = (0, number as u64 / 4 % 2);
@@ -109,7 +109,7 @@ pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program>
         let mut nodes = vec![Vec::new(); 3];
         let mut value = 0;
         for _ in 0..2 {
-            nodes.iter_mut().for_each(|steps| steps.push(Step::Barrier(Mode::Many)));
+            nodes.iter_mut().for_each(|steps| steps.push(Step::Barrier(Mode::ManyWriters)));
             for page in 0..pages {
                 for word in 0..WORDS {
                     match numbers.below(5) {
@@ -125,7 +125,7 @@ pub(crate) fn in_regions(count: usize) -> impl Iterator<Item = &'static Program>
             }
         }
         for steps in &mut nodes {
-            steps.push(Step::Barrier(Mode::Single));
+            steps.push(Step::Barrier(Mode::OneWriter));
             steps.push(Step::Read(numbers.below(pages as usize) as u64, numbers.below(WORDS)));
         }
         let mut layout = Layout::new(3, (number % 3) as u8, number as u64 / 2 % 2);

@@ -130,12 +130,12 @@ impl Place {
     fn begin(&mut self, program: &Program) -> Result<(), Impossible> {
         match self.mode {
             _ if !program.layout.watched => Ok(()),
-            Mode::Many => {
+            Mode::ManyWriters => {
                 let me = self.agent.me();
                 let first = (0..program.pages).filter(|page| program.layout.first_owner(*page) == me);
                 self.agent.watch(first, &mut self.memory)
             }
-            Mode::Single => self.agent.unwatch(&mut self.memory),
+            Mode::OneWriter => self.agent.unwatch(&mut self.memory),
         }
     }
 }
@@ -318,7 +318,9 @@ impl Model for System {
             }),
             // A page of a node that may have a twin is exempt: see `Memory::lend`.
             Property::always("what is lent stays as it was lent", |system: &Self, state: &State| {
-                let many = |step: &Step| matches!(step, Step::Barrier(Mode::Many) | Step::Begin(Mode::Many));
+                let many = |step: &Step| {
+                    matches!(step, Step::Barrier(Mode::ManyWriters) | Step::Begin(Mode::ManyWriters))
+                };
                 let lends = |node: Node| {
                     let layout = &system.program.layout;
                     let never_many = !system.program.nodes.iter().any(|steps| steps.iter().any(many));

@@ -9,7 +9,7 @@ use atoll_pages::pacing::{self, LOG};
 use atoll_pages::victims::{self, Near};
 use atoll_pages::{Event, Guesses, Policy, Prefetcher, Wants, Window, neighbours};
 
-use super::fault::Way;
+use super::fault::Direction;
 use super::{Decider, Engine};
 use crate::engine::evict::Victim;
 use crate::pages::{FAR, Index, Pages};
@@ -177,7 +177,7 @@ impl<W: Watch> Engine<'_, W> {
         counts.prefetched += coming.len() as u64 - 1;
         if used {
             counts.major_faults += 1;
-            self.transfer(worker, clock, (coming.len() << self.page_shift()) as u64, Way::In);
+            self.transfer(worker, clock, (coming.len() << self.page_shift()) as u64, Direction::In);
         } else {
             counts.first_faults += 1;
         }
@@ -293,7 +293,7 @@ impl<W: Watch> Engine<'_, W> {
         }
         self.victims = chosen;
         if written > 0 {
-            self.transfer(worker, clock, written, Way::Out);
+            self.transfer(worker, clock, written, Direction::Out);
         }
     }
 

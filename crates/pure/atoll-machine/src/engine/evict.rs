@@ -7,7 +7,7 @@
 use atoll_pages::{CoreSet, PageSize, Policy};
 
 use super::Engine;
-use super::fault::Way;
+use super::fault::Direction;
 use crate::pages::{FAR, members};
 use crate::setup::Tables;
 use crate::watch::{Happening, Watch};
@@ -60,7 +60,7 @@ impl<W: Watch> Engine<'_, W> {
         self.pages.all[id as usize].frame = FAR;
         let written = self.leave(worker, &mut clock, &[Victim { id, dirty }]);
         if written > 0 {
-            self.transfer(worker, &mut clock, written, Way::Out);
+            self.transfer(worker, &mut clock, written, Direction::Out);
         }
         clock
     }

@@ -14,7 +14,7 @@ use crate::watch::{Happening, Watch};
 
 /// The direction of a transfer.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// To near memory.
     In = 0,
     /// To far memory.
@@ -54,13 +54,13 @@ impl<W: Watch> Engine<'_, W> {
         self.workers[worker].times.fault += self.costs.major;
         clock += self.costs.major;
         if written > 0 {
-            self.transfer(worker, &mut clock, written, Way::Out);
+            self.transfer(worker, &mut clock, written, Direction::Out);
         }
         if first {
             self.workers[worker].counts.first_faults += 1;
         } else {
             self.workers[worker].counts.major_faults += 1;
-            self.transfer(worker, &mut clock, size.bytes() as u64, Way::In);
+            self.transfer(worker, &mut clock, size.bytes() as u64, Direction::In);
         }
         self.admit(id, size);
         let page = &mut self.pages.all[id as usize];
@@ -157,8 +157,8 @@ impl<W: Watch> Engine<'_, W> {
     }
 
     /// Moves bytes over the channel that is free first.
-    pub(super) fn transfer(&mut self, worker: usize, clock: &mut u64, bytes: u64, way: Way) {
-        let set = if self.costs.duplex { way as usize } else { 0 };
+    pub(super) fn transfer(&mut self, worker: usize, clock: &mut u64, bytes: u64, direction: Direction) {
+        let set = if self.costs.duplex { direction as usize } else { 0 };
         let channels = &mut self.channels[set];
         let Some(free) = channels.iter_mut().min() else { return };
         // Setting up a transfer keeps the worker busy, and no channel.

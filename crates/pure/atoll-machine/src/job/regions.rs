@@ -71,8 +71,8 @@ impl Regions {
     /// Returns how the current region treats pages that several nodes write.
     pub(super) fn mode(&self) -> Mode {
         match (self.consistency, self.current) {
-            (Consistency::Sc, _) | (_, None) => Mode::Single,
-            (Consistency::Mw, Some(_)) => Mode::Many,
+            (Consistency::Sc, _) | (_, None) => Mode::OneWriter,
+            (Consistency::Mw, Some(_)) => Mode::ManyWriters,
             (Consistency::Smart, Some(at)) => self.known[at].region.mode(),
         }
     }
@@ -158,7 +158,7 @@ impl Regions {
             })
         });
         if let Some(at) = self.current {
-            let many = self.mode() == Mode::Many;
+            let many = self.mode() == Mode::ManyWriters;
             let outcome = &mut self.known[at].outcome;
             outcome.runs += 1;
             outcome.many += u64::from(many);

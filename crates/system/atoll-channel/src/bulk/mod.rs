@@ -55,7 +55,7 @@ pub use self::{
     mapping::Writers,
     memcpy::Memcpy,
     memory::{Access, Kind, Memory},
-    pool::{Arrival, Buffer, Link, MOST_BUFFERS, Pool, PoolError, ProtocolError, Unsent, Why},
+    pool::{Arrival, Buffer, Link, MOST_BUFFERS, Pool, PoolError, ProtocolError, Unsent, UnsentReason},
     process::ProcessVm,
     remote::PutGet,
     transfer::Transfer,

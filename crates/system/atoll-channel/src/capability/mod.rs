@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use atoll_channel::Node;
-//! use atoll_channel::capability::{Holder, Limits, Memory, Owner, Refused, Rights, Shared, Sharing, Span, Way, With};
+//! use atoll_channel::capability::{Holder, Limits, Means, Memory, Owner, Refused, Rights, Shared, Sharing, Span, With};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let this = Holder { node: Node(0), process: 0 };
@@ -27,7 +27,7 @@
 //! // The owner does this when a message of the peer asks for it.
 //! owner.copy_to(peer, inbox, 0, b"hello")?;
 //! assert!(matches!(owner.copy_to(peer, inbox, 96, b"hello"), Err(Refused::Range { .. })));
-//! let export = owner.export(peer, mapped, Way::Mapping)?;
+//! let export = owner.export(peer, mapped, Means::Mapping)?;
 //!
 //! // The peer does this when it has received the export (`Export::send`, `Description::receive`).
 //! let file = export.file().map(|file| file.try_clone_to_owned()).transpose()?;
@@ -102,7 +102,7 @@ pub use self::{
     import::{ImportError, With},
     in_process::InProcess,
     memory::{Direct, Memory, Private},
-    owner::{ExportError, Owner, Way},
+    owner::{ExportError, Means, Owner},
     refused::Refused,
     rights::{Rights, UnknownRights},
     shared::{Shared, Sharing},

@@ -26,7 +26,7 @@ const DIRECT: Rights = Rights::READ.union(Rights::WRITE);
 
 /// The means by which a holder reaches memory.
 #[derive(Clone, Copy)]
-pub enum Way<'a> {
+pub enum Means<'a> {
     /// A mapping: for processes of this machine, and capabilities to all of a [`Memory::Shared`].
     Mapping,
     /// Copies by the system: for processes of this machine that are allowed to trace the owner.
@@ -175,7 +175,7 @@ impl Owner {
 
     /// Makes the memory of `handle` accessible to its holder, as far as that has the rights to read or write. Returns what to
     /// send; the module's documentation says what revoking it will do.
-    pub fn export(&mut self, by: Holder, handle: Handle, way: Way<'_>) -> Result<Export, ExportError> {
+    pub fn export(&mut self, by: Holder, handle: Handle, means: Means<'_>) -> Result<Export, ExportError> {
         let View { length, rights: gives } = self.table.view(by, handle)?;
         let rights = gives & DIRECT;
         if rights.is_empty() {
@@ -186,8 +186,8 @@ impl Owner {
         let memory = memory.clone();
         let export =
             |rights, place, file| Export { description: Description { handle, length, rights, place }, file };
-        let (export, given) = match way {
-            Way::Mapping => {
+        let (export, given) = match means {
+            Means::Mapping => {
                 let Memory::Shared(shared) = &*memory else { return Err(ExportError::Private) };
                 let rights = mappable(shared, span, gives)?;
                 let file = shared.file();
@@ -195,11 +195,11 @@ impl Owner {
                 self.mapped.insert(handle, memory.clone());
                 (export(rights, Place::File(id), Some(file)), Given::MAPPING)
             }
-            Way::Process => {
+            Means::Process => {
                 let address = memory.base().as_ptr().addr() as u64 + span.offset;
                 (export(rights, Place::Process { address }, None), Given::ADDRESS)
             }
-            Way::Transport(transport) => {
+            Means::Transport(transport) => {
                 let place = self.register(handle, &memory, span, rights, transport)?;
                 (export(rights, place, None), Given::TRANSPORT)
             }
@@ -360,12 +360,12 @@ mod tests {
     fn what_a_transport_reaches_ends_when_it_is_revoked() {
         let (mut owner, root) = owner();
         let within = Within::default();
-        let way = Way::Transport(&within);
+        let means = Means::Transport(&within);
         let rights = Rights::READ | Rights::GRANT;
         let handle = owner.grant(THIS, root, PEER, span(10, 20), rights).unwrap();
-        let sent = owner.export(PEER, handle, way).unwrap().description;
+        let sent = owner.export(PEER, handle, means).unwrap().description;
         // A second export gives the same registration.
-        assert_eq!(owner.export(PEER, handle, way).unwrap().description, sent);
+        assert_eq!(owner.export(PEER, handle, means).unwrap().description, sent);
         assert_eq!(within.all().len(), 1);
         let with = || With { transport: Some(&within), ..With::default() };
         let access = sent.import(with()).unwrap();
@@ -384,18 +384,18 @@ mod tests {
         assert!(within.all().is_empty() && owner.registered.is_empty());
         assert!(matches!(access.read_at(0, &mut bytes), Err(AccessError::Os(..))));
         assert!(matches!(sent.import(with()), Err(ImportError::Os(..))));
-        assert!(owner.export(PEER, handle, way).is_err());
+        assert!(owner.export(PEER, handle, means).is_err());
     }
 
     #[test]
     fn a_key_that_would_not_be_taken_is_not_sent() {
         let (mut owner, root) = owner();
         let within = Within { key: MOST_KEY + 1, ..Within::default() };
-        let refused = owner.export(THIS, root, Way::Transport(&within));
+        let refused = owner.export(THIS, root, Means::Transport(&within));
         assert!(matches!(refused, Err(ExportError::Key("within", 4097))));
         assert!(within.all().is_empty());
         let within = Within { key: MOST_KEY, ..Within::default() };
-        assert!(owner.export(THIS, root, Way::Transport(&within)).is_ok());
+        assert!(owner.export(THIS, root, Means::Transport(&within)).is_ok());
         owner.delete(THIS, root).unwrap();
         assert!(within.all().is_empty());
     }
@@ -422,8 +422,8 @@ mod tests {
     fn memory_goes_with_the_last_right_on_it() {
         let (mut owner, root) = owner();
         let handle = owner.grant(THIS, root, PEER, span(0, 100), Rights::all()).unwrap();
-        owner.export(PEER, handle, Way::Mapping).unwrap();
-        owner.export(PEER, handle, Way::Process).unwrap();
+        owner.export(PEER, handle, Means::Mapping).unwrap();
+        owner.export(PEER, handle, Means::Process).unwrap();
         assert_eq!(owner.drop_holder(PEER)[0].given, Given::MAPPING | Given::ADDRESS);
         assert!(owner.mapped.is_empty());
         let gone = owner.delete(THIS, root).unwrap();

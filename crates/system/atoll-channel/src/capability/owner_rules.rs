@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use proptest::prelude::*;
 
 use crate::capability::{
-    Access, ExportError, Handle, Holder, Limits, Memory, Owner, Place, Private, Refused, Rights, Shared,
-    Sharing, Span, Way, With,
+    Access, ExportError, Handle, Holder, Limits, Means, Memory, Owner, Place, Private, Refused, Rights,
+    Shared, Sharing, Span, With,
 };
 use atoll_transport::Node;
 
@@ -49,7 +49,7 @@ fn try_all(owner: &mut Owner, handle: Handle, view: Option<(Span, Rights)>, kind
 
     let whole = span == Span { offset: 0, length: LENGTH as u64 };
     let would = [Rights::READ, Rights::READ | Rights::WRITE, Rights::empty()][kind];
-    let mapped = owner.export(PEER, handle, Way::Mapping);
+    let mapped = owner.export(PEER, handle, Means::Mapping);
     let may = whole && kind < 2 && rights.contains(would);
     assert_eq!(mapped.is_ok(), may, "{rights} on {span} of {kind}");
     if let Ok(export) = mapped {
@@ -66,7 +66,7 @@ fn try_all(owner: &mut Owner, handle: Handle, view: Option<(Span, Rights)>, kind
         }
     }
     let direct = rights & (Rights::READ | Rights::WRITE);
-    match owner.export(PEER, handle, Way::Process) {
+    match owner.export(PEER, handle, Means::Process) {
         Ok(export) => {
             assert!(!direct.is_empty());
             let description = export.description;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use atoll_channel::bulk::{Access, CopyError, Costs, Engine, Memcpy, Started};
 use atoll_channel::bulk::{
-    Arrival, Buffer, Link, Manager, Memory, Pool, PoolError, ProtocolError, Transfer, Uring, Why, Writers,
+    Arrival, Buffer, Link, Manager, Memory, Pool, PoolError, ProtocolError, Transfer, UnsentReason, Uring,
+    Writers,
 };
 use atoll_channel::{Channel, Message, Peer, SendError, Settings};
 
@@ -257,8 +258,8 @@ fn a_killed_peer_gives_back_what_it_had() {
             match sent {
                 Ok(()) => {}
                 // The buffer comes back with the error.
-                Err(unsent) if unsent.why == Why::Channel(SendError::PeerDied) => break,
-                Err(unsent) if unsent.why == Why::Channel(SendError::TimedOut) => {}
+                Err(unsent) if unsent.why == UnsentReason::Channel(SendError::PeerDied) => break,
+                Err(unsent) if unsent.why == UnsentReason::Channel(SendError::TimedOut) => {}
                 Err(other) => panic!("{other}"),
             }
             while let Ok(true) = channel.receiver.try_recv(&mut message) {
@@ -311,7 +312,7 @@ fn a_buffer_in_use_is_not_sent() {
         let transfer = Transfer::new(&file, 0, buffer.memory(), 0, 1 << 20).unwrap();
         assert_eq!(ring.start(&transfer, 1), Ok(Started::Pending));
         let unsent = link.send(&mut channel.sender, buffer, 1 << 20, 0, SECONDS).unwrap_err();
-        assert_eq!(unsent.why, Why::InUse);
+        assert_eq!(unsent.why, UnsentReason::InUse);
         // Even a dropped buffer is not free before the kernel has released it.
         drop(unsent.buffer);
         assert_eq!(pool.free(), 1);
@@ -323,10 +324,10 @@ fn a_buffer_in_use_is_not_sent() {
     }
     let other = Pool::new(1, 4096, Writers::Everyone).unwrap();
     let unsent = link.send(&mut channel.sender, other.take().unwrap(), 0, 0, SECONDS).unwrap_err();
-    assert_eq!(unsent.why, Why::OtherPool);
+    assert_eq!(unsent.why, UnsentReason::OtherPool);
     let (bytes, used) = (1 << 20, (1 << 20) + 1);
     let unsent = link.send(&mut channel.sender, pool.take().unwrap(), used, 0, SECONDS).unwrap_err();
-    assert_eq!(unsent.why, Why::TooLong { used, bytes });
+    assert_eq!(unsent.why, UnsentReason::TooLong { used, bytes });
     link.send(&mut channel.sender, unsent.buffer, 0, 0, SECONDS).unwrap();
 }
 

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use atoll_channel::Node;
 use atoll_channel::capability::{
-    Access, AccessError, Description, ExportError, Given, Handle, Holder, ImportError, Limits, Memory, Owner,
-    Refused, Rights, Shared, Sharing, Span, Way, With,
+    Access, AccessError, Description, ExportError, Given, Handle, Holder, ImportError, Limits, Means, Memory,
+    Owner, Refused, Rights, Shared, Sharing, Span, With,
 };
 
 use crate::child::SECONDS;
@@ -137,7 +137,7 @@ fn a_reader_maps_memory_and_cannot_write_it() {
     });
     let rights = Rights::READ | Rights::COPY_FROM;
     let handle = owner.grant(OWNER, root, PEER, whole(), rights).unwrap();
-    owner.export(PEER, handle, Way::Mapping).unwrap().send(&here, SECONDS).unwrap();
+    owner.export(PEER, handle, Means::Mapping).unwrap().send(&here, SECONDS).unwrap();
     assert!(child.ended_well());
     // The memory is unchanged.
     let mut bytes = vec![0; LENGTH as usize];
@@ -162,7 +162,7 @@ fn a_writer_and_the_owner_see_each_other() {
     });
     let rights = Rights::READ | Rights::WRITE;
     let handle = owner.grant(OWNER, root, PEER, whole(), rights).unwrap();
-    owner.export(PEER, handle, Way::Mapping).unwrap().send(&here, SECONDS).unwrap();
+    owner.export(PEER, handle, Means::Mapping).unwrap().send(&here, SECONDS).unwrap();
     std::io::Read::read_exact(&mut &here, &mut [0]).unwrap();
     let mut word = [0; 5];
     owner.copy_from(OWNER, root, LENGTH - 5, &mut word).unwrap();
@@ -175,7 +175,7 @@ fn what_a_mapping_cannot_hold_is_refused() {
     let (mut owner, root) = owner(Sharing::ReadWrite);
     let mut export = |part, rights| {
         let handle = owner.grant(OWNER, root, PEER, part, rights).unwrap();
-        owner.export(PEER, handle, Way::Mapping).err().unwrap()
+        owner.export(PEER, handle, Means::Mapping).err().unwrap()
     };
     let both = Rights::READ | Rights::WRITE;
     // The file gives all of the memory, with both rights.
@@ -187,7 +187,7 @@ fn what_a_mapping_cannot_hold_is_refused() {
     let refused = export(whole(), copies);
     assert!(matches!(refused, ExportError::Refused(Refused::Rights { missing }) if missing == both));
     let handle = owner.grant(OWNER, root, PEER, whole(), both).unwrap();
-    let refused = owner.export(OWNER, handle, Way::Mapping).err();
+    let refused = owner.export(OWNER, handle, Means::Mapping).err();
     assert!(matches!(refused, Some(ExportError::Refused(Refused::NotHolder))));
     // Nothing was given out.
     assert!(owner.revoke(OWNER, root).unwrap().iter().all(|one| one.given == Given::empty()));
@@ -198,7 +198,7 @@ fn a_mapping_outlives_its_killed_owner() {
     let child = Child::run(|| {
         let (mut owner, root) = owner(Sharing::Read);
         let handle = owner.grant(OWNER, root, PEER, whole(), Rights::READ).unwrap();
-        owner.export(PEER, handle, Way::Mapping).unwrap().send(&there, SECONDS).unwrap();
+        owner.export(PEER, handle, Means::Mapping).unwrap().send(&there, SECONDS).unwrap();
         std::thread::sleep(Duration::from_secs(50));
     });
     drop(there);
@@ -232,26 +232,29 @@ fn renewed_memory_is_taken_from_who_was_revoked() {
         assert!(is_right(&read(&second)));
     });
     let handle = owner.grant(OWNER, root, PEER, whole(), Rights::READ).unwrap();
-    owner.export(PEER, handle, Way::Mapping).unwrap().send(&here, SECONDS).unwrap();
+    owner.export(PEER, handle, Means::Mapping).unwrap().send(&here, SECONDS).unwrap();
     let others = owner.grant(OWNER, root, OTHER, whole(), Rights::READ).unwrap();
-    owner.export(OTHER, others, Way::Mapping).unwrap().send(&to_other, SECONDS).unwrap();
+    owner.export(OTHER, others, Means::Mapping).unwrap().send(&to_other, SECONDS).unwrap();
     for stream in [&here, &to_other] {
         std::io::Read::read_exact(&mut &*stream, &mut [0]).unwrap();
     }
 
     let gone = owner.delete(OWNER, handle).unwrap();
     assert_eq!((gone.len(), gone[0].holder, gone[0].given), (1, PEER, Given::MAPPING));
-    assert!(matches!(owner.export(PEER, handle, Way::Mapping), Err(ExportError::Refused(Refused::Revoked))));
+    assert!(matches!(
+        owner.export(PEER, handle, Means::Mapping),
+        Err(ExportError::Refused(Refused::Revoked))
+    ));
     let tell = owner.renew(&gone[0].memory).unwrap();
     assert_eq!(tell, [(OTHER, others)]);
     std::io::Write::write_all(&mut &here, b"!").unwrap();
-    owner.export(OTHER, others, Way::Mapping).unwrap().send(&to_other, SECONDS).unwrap();
+    owner.export(OTHER, others, Means::Mapping).unwrap().send(&to_other, SECONDS).unwrap();
     assert!(hostile.ended_well() && faithful.ended_well());
 }
 
 fn nonsense_over_the_socket_is_an_error() {
     let (mut owner, root) = owner(Sharing::Read);
-    let good = owner.export(OWNER, root, Way::Mapping).unwrap();
+    let good = owner.export(OWNER, root, Means::Mapping).unwrap();
     let body = postcard::to_allocvec(&good.description).unwrap();
     let send = |bytes: &[u8]| {
         let (here, there) = UnixStream::pair().unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use atoll_channel::Peer;
 use atoll_channel::capability::{
-    Access, AccessError, Description, Handle, ImportError, Limits, Memory, Owner, Place, Private, Rights,
-    Shared, Sharing, Span, Way, With,
+    Access, AccessError, Description, Handle, ImportError, Limits, Means, Memory, Owner, Place, Private,
+    Rights, Shared, Sharing, Span, With,
 };
 
 use crate::child::SECONDS;
@@ -30,8 +30,8 @@ fn private_owner(then: impl FnOnce(&Owner, Handle)) -> (Child, Peer, UnixStream,
         fill(&owner, root);
         let part = Span { offset: 1000, length: 8000 };
         let handle = owner.grant(OWNER, root, PEER, part, Rights::READ | Rights::WRITE).unwrap();
-        assert!(owner.export(PEER, handle, Way::Mapping).is_err());
-        owner.export(PEER, handle, Way::Process).unwrap().send(&there, SECONDS).unwrap();
+        assert!(owner.export(PEER, handle, Means::Mapping).is_err());
+        owner.export(PEER, handle, Means::Process).unwrap().send(&there, SECONDS).unwrap();
         std::io::Read::read_exact(&mut &there, &mut [0]).unwrap();
         then(&owner, root);
     });
@@ -123,7 +123,7 @@ pub(crate) fn a_file_is_fetched_by_its_number() {
     let child = Child::run(|| {
         let (mut owner, root) = owner(Sharing::Read);
         let handle = owner.grant(OWNER, root, PEER, whole(), Rights::READ).unwrap();
-        let export = owner.export(PEER, handle, Way::Mapping).unwrap();
+        let export = owner.export(PEER, handle, Means::Mapping).unwrap();
         let number = export.file().unwrap().as_raw_fd();
         export.send(&there, SECONDS).unwrap();
         drop(export);

@@ -34,9 +34,9 @@ impl Access {
     fn of(fault: Fault, mode: Mode, state: State) -> Access {
         match (fault, mode) {
             (Fault::Read, _) => Access::Read,
-            (Fault::Write, Mode::Many) if state == State::Nothing => Access::Read,
-            (Fault::Write, Mode::Many) => Access::Twin,
-            (Fault::Write, Mode::Single) => Access::Write,
+            (Fault::Write, Mode::ManyWriters) if state == State::Nothing => Access::Read,
+            (Fault::Write, Mode::ManyWriters) => Access::Twin,
+            (Fault::Write, Mode::OneWriter) => Access::Write,
         }
     }
 
@@ -75,12 +75,12 @@ impl Server {
             return self.barriers.late.push(question);
         }
         let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
-        let mode = if self.phase.many { Mode::Many } else { Mode::Single };
+        let mode = if self.phase.many { Mode::ManyWriters } else { Mode::OneWriter };
         let access = Access::of(fault, mode, self.agent.state(page));
         self.faults.waiting.entry(page).or_default().push(number);
         // What is only to be written is not worth fetching to read.
         let missing = self.agent.state(page) == State::Nothing;
-        self.phase.phases.waits(page, missing && (fault == Fault::Read || mode == Mode::Many));
+        self.phase.phases.waits(page, missing && (fault == Fault::Read || mode == Mode::ManyWriters));
         self.faults.asked.entry(page).or_insert_with(Instant::now);
         let result = self.agent.fault(page, fault, mode, &mut self.pages);
         self.step(result);
@@ -99,9 +99,9 @@ impl Server {
         let window = streams.or_insert_with(|| Prefetcher::new(access.window())).fault(page, stretch);
         for page in window.pages().skip(1) {
             let (fault, mode) = match (access, self.agent.state(page)) {
-                (Access::Read, State::Nothing) => (Fault::Read, Mode::Single),
-                (Access::Write, State::Nothing | State::Shared) => (Fault::Write, Mode::Single),
-                (Access::Twin, State::Shared) => (Fault::Write, Mode::Many),
+                (Access::Read, State::Nothing) => (Fault::Read, Mode::OneWriter),
+                (Access::Write, State::Nothing | State::Shared) => (Fault::Write, Mode::OneWriter),
+                (Access::Twin, State::Shared) => (Fault::Write, Mode::ManyWriters),
                 _ => continue,
             };
             self.counts.add(NodeCount::Streamed, 1);

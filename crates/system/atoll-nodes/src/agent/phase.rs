@@ -175,7 +175,7 @@ impl Server {
             pages.truncate(MOST_IN_MESSAGES);
         }
         for page in &pages {
-            let result = self.agent.fault(*page, Fault::Read, Mode::Single, &mut self.pages);
+            let result = self.agent.fault(*page, Fault::Read, Mode::OneWriter, &mut self.pages);
             self.step(result);
         }
         self.phase.phases.fetching(pages, region::workers() == 1 && futex::cpus() == 1);

@@ -68,7 +68,7 @@ use crate::clock::Deadline;
 
 pub use self::agent::agent_main;
 pub use self::error::StartError;
-pub use self::launch::{Failure, Launch, LaunchError, Outcome, Rsh, Why};
+pub use self::launch::{Failure, FailureReason, Launch, LaunchError, Outcome, Rsh};
 pub use self::launched::VARIABLE as LAUNCH_VARIABLE;
 pub use self::pmix::PmixError;
 pub use self::secret::Secret;

@@ -27,13 +27,13 @@ pub struct Meeting {
     pub nodes: u32,
     /// The bytes of the job's secret.
     pub secret: [u8; 32],
-    /// The means by which the nodes talk.
-    pub way: MeetingWay,
+    /// The place where the nodes meet.
+    pub place: MeetingPlace,
 }
 
-/// The means by which nodes talk.
+/// The place where nodes meet, and so the means by which they talk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum MeetingWay {
+pub enum MeetingPlace {
     /// Shared memory, as all are on one machine. The name is one that no other job has.
     Memory([u8; 16]),
     /// UCX.
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
 
     fn meeting() -> Meeting {
-        let way = MeetingWay::Network { devices: Some("lo".into()), transports: None };
-        Meeting { node: 0, nodes: 1, secret: [5; 32], way }
+        let place = MeetingPlace::Network { devices: Some("lo".into()), transports: None };
+        Meeting { node: 0, nodes: 1, secret: [5; 32], place }
     }
 
     #[test]

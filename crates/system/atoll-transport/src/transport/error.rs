@@ -97,7 +97,7 @@ pub enum KeyError {
 
 /// The reasons why a node is lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LostWhy {
+pub enum LostReason {
     /// The node closed its transport after everything was sent.
     Closed,
     /// The node's process has ended, or nothing comes through any more; the text is the system's or UCX's.
@@ -112,15 +112,15 @@ pub enum LostWhy {
     CutByPeer,
 }
 
-impl std::fmt::Display for LostWhy {
+impl std::fmt::Display for LostReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LostWhy::Closed => write!(f, "it has closed"),
-            LostWhy::Died(why) => write!(f, "it has died or cannot be reached: {why}"),
-            LostWhy::WrongSecret => write!(f, "it does not know the job's secret"),
-            LostWhy::Broken(what) => write!(f, "it broke the protocol: {what}"),
-            LostWhy::Cut => write!(f, "this node cut the connection"),
-            LostWhy::CutByPeer => write!(f, "it cut the connection"),
+            LostReason::Closed => write!(f, "it has closed"),
+            LostReason::Died(why) => write!(f, "it has died or cannot be reached: {why}"),
+            LostReason::WrongSecret => write!(f, "it does not know the job's secret"),
+            LostReason::Broken(what) => write!(f, "it broke the protocol: {what}"),
+            LostReason::Cut => write!(f, "this node cut the connection"),
+            LostReason::CutByPeer => write!(f, "it cut the connection"),
         }
     }
 }

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::buffer::{Buffer, Piece};
-pub use self::error::{KeyError, LostWhy, Refused, TransportError};
+pub use self::error::{KeyError, LostReason, Refused, TransportError};
 pub use self::faulty::{Faults, Faulty};
 pub use self::links::{Links, NodeLink, purpose};
 pub use self::memory::{Memory, OutOfMemory, OutOfRange};
@@ -229,7 +229,7 @@ pub enum Event<'a> {
         /// The node.
         node: Node,
         /// The reason.
-        why: LostWhy,
+        why: LostReason,
     },
 }
 

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Buffer, Event, LostWhy, Memory, RESERVED_KINDS, Refused, Remote, Tags, Transport, TransportError, Waker,
+    Buffer, Event, LostReason, Memory, RESERVED_KINDS, Refused, Remote, Tags, Transport, TransportError,
+    Waker,
 };
 use crate::Node;
 
@@ -68,7 +69,7 @@ struct Peer {
     /// Whether both have proven the secret, and this was reported.
     joined: bool,
     /// The reason why this node cut the peer, if it did.
-    failed: Option<LostWhy>,
+    failed: Option<LostReason>,
     lost: bool,
 }
 
@@ -93,7 +94,7 @@ pub enum JoinError {
         /// The node.
         node: Node,
         /// The reason.
-        why: LostWhy,
+        why: LostReason,
     },
     /// This node's transport failed.
     #[error("{0}")]
@@ -244,7 +245,7 @@ fn take(
     secret: &Secret,
     (this, nodes): (Node, u32),
     (from, kind, bytes): (Node, u16, &[u8]),
-) -> Result<(), LostWhy> {
+) -> Result<(), LostReason> {
     match (kind, <&[u8; 32]>::try_from(bytes)) {
         // Only the first challenge counts: an answer to another one could be used elsewhere.
         (CHALLENGE, Ok(challenge)) => {
@@ -253,16 +254,16 @@ fn take(
         }
         (ANSWER, Ok(_)) if peer.proven => Ok(()),
         (ANSWER, Ok(answer)) => {
-            let theirs = peer.theirs.ok_or(LostWhy::Broken("it answered before it challenged"))?;
+            let theirs = peer.theirs.ok_or(LostReason::Broken("it answered before it challenged"))?;
             let right = secret.hash("answer", nodes, (from, &theirs), (this, &peer.mine));
             // blake3's hashes are compared in constant time.
             if right != blake3::Hash::from_bytes(*answer) {
-                return Err(LostWhy::WrongSecret);
+                return Err(LostReason::WrongSecret);
             }
             peer.proven = true;
             Ok(())
         }
-        _ => Err(LostWhy::Broken("it did not prove the secret before it sent something else")),
+        _ => Err(LostReason::Broken("it did not prove the secret before it sent something else")),
     }
 }
 
@@ -406,7 +407,7 @@ mod tests {
     }
 
     /// The result of node 1's `answer` at node 0, which sent challenge 1s and received 2s.
-    fn take_answer(answer: &[u8]) -> Result<(), LostWhy> {
+    fn take_answer(answer: &[u8]) -> Result<(), LostReason> {
         let from = (Node(1), ANSWER, answer);
         take(&mut peer(1, Some(2)), &secret(b"the secret of the job"), (Node(0), 2), from)
     }
@@ -432,9 +433,9 @@ mod tests {
             answer(right, 3, (1, 2), (0, 1)),
         ];
         for wrong in wrong {
-            assert_eq!(take_answer(&wrong), Err(LostWhy::WrongSecret));
+            assert_eq!(take_answer(&wrong), Err(LostReason::WrongSecret));
         }
-        assert!(matches!(take_answer(b"short"), Err(LostWhy::Broken(_))));
+        assert!(matches!(take_answer(b"short"), Err(LostReason::Broken(_))));
         assert!(Secret::new(b"too short").is_none());
     }
 
@@ -444,11 +445,11 @@ mod tests {
         let mut early = peer(1, None);
         assert!(matches!(
             take(&mut early, &key, (Node(0), 2), (Node(1), ANSWER, &[0; 32])),
-            Err(LostWhy::Broken(_))
+            Err(LostReason::Broken(_))
         ));
         assert!(matches!(
             take(&mut early, &key, (Node(0), 2), (Node(1), 5, b"hello")),
-            Err(LostWhy::Broken(_))
+            Err(LostReason::Broken(_))
         ));
         let mut twice = peer(1, None);
         for challenge in [[2; 32], [3; 32]] {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use atoll_transport::Node;
 use atoll_transport::transport::{
-    Event, Faults, Faulty, JoinError, LostWhy, Proven, Secret, Shm, ShmError, ShmSettings, Transport,
+    Event, Faults, Faulty, JoinError, LostReason, Proven, Secret, Shm, ShmError, ShmSettings, Transport,
     TransportError, Ucx, UcxError, UcxSettings, mesh,
 };
 
@@ -135,7 +135,7 @@ fn ucx_loses_a_node_behind_a_dead_link() {
             assert!(begin.elapsed() < LONG);
         }
         let why = &run.lost[&other];
-        assert!(matches!(why, LostWhy::Died(_)), "{why:?}");
+        assert!(matches!(why, LostReason::Died(_)), "{why:?}");
         spot.meet(pause);
     });
 }
@@ -229,7 +229,7 @@ fn a_node_of_ucx_with_a_wrong_secret_is_reported() {
         for (node, why) in &lost {
             assert!(bad.contains(node));
             // The node that notices first tells the other.
-            assert!(matches!(why, LostWhy::WrongSecret | LostWhy::CutByPeer), "{why:?}");
+            assert!(matches!(why, LostReason::WrongSecret | LostReason::CutByPeer), "{why:?}");
             assert_eq!(proven.send(*node, 1, b"late"), Err(TransportError::Lost(*node)));
         }
         spot.meet(|| {
@@ -324,7 +324,7 @@ fn a_node_that_speaks_before_its_proof_is_reported() {
         there.send(Node(0), 5, b"let me in").unwrap();
         there.send(Node(0), 6, b"or else").unwrap();
         let why = here.join_all(LONG, &mut |event| assert!(matches!(event, Event::Lost { .. }))).unwrap_err();
-        let JoinError::Lost { node: Node(1), why: LostWhy::Broken(_) } = why else { panic!("{why}") };
+        let JoinError::Lost { node: Node(1), why: LostReason::Broken(_) } = why else { panic!("{why}") };
     });
     nodes::processes(1, &[], |_| {
         // The same with a stranger that sends nothing at all.
@@ -382,7 +382,7 @@ fn a_cut_by_a_fault_is_told() {
                 events.unwrap();
             }
         }
-        assert_eq!(lost, [LostWhy::Cut, LostWhy::Closed]);
+        assert_eq!(lost, [LostReason::Cut, LostReason::Closed]);
     });
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use atoll_transport::Node;
-use atoll_transport::transport::{Buffer, Event, LostWhy, Remote, Transport, TransportError};
+use atoll_transport::transport::{Buffer, Event, LostReason, Remote, Transport, TransportError};
 
 use crate::nodes::Spot;
 
@@ -19,7 +19,7 @@ pub(crate) struct Run<'a> {
     pub(crate) inbox: VecDeque<(Node, u16, Vec<u8>)>,
     pub(crate) done: HashMap<u64, Done>,
     pub(crate) joined: Vec<Node>,
-    pub(crate) lost: HashMap<Node, LostWhy>,
+    pub(crate) lost: HashMap<Node, LostReason>,
     tokens: u64,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use atoll_transport::Node;
 use atoll_transport::transport::{
-    Buffer, KeyError, LostWhy, Memory, Piece, Remote, Transport, TransportError,
+    Buffer, KeyError, LostReason, Memory, Piece, Remote, Transport, TransportError,
 };
 
 use crate::run::{Run, pause};
@@ -346,7 +346,7 @@ fn what_was_sent_before_closing_arrives(mut run: Run<'_>) {
             assert_eq!((kind, bytes), (number, vec![number as u8; usize::from(number) * 1000]));
         }
         let why = run.until("the end of the last node", |run| run.lost.get(&last).cloned());
-        assert_eq!(why, LostWhy::Closed);
+        assert_eq!(why, LostReason::Closed);
         assert_eq!(run.transport.send(last, 0, b"too late"), Err(TransportError::Lost(last)));
         assert_eq!(run.transport.flush(last, 0), Err(TransportError::Lost(last)));
         // The other nodes are still there.
@@ -367,7 +367,7 @@ fn a_cut_node_is_lost_on_both_sides(mut run: Run<'_>) {
     if run.spot.node == Node(0) {
         run.transport.cut(last);
         let why = run.until("the loss", |run| run.lost.get(&last).cloned());
-        assert_eq!(why, LostWhy::Cut);
+        assert_eq!(why, LostReason::Cut);
         assert_eq!(run.transport.send(last, 0, b""), Err(TransportError::Lost(last)));
         // Cutting twice is the same as once, and cutting an unknown node does nothing.
         run.transport.cut(last);
@@ -429,7 +429,7 @@ fn a_killed_node_is_lost_soon(mut run: Run<'_>) {
     });
     assert!(begin.elapsed() < Duration::from_secs(10));
     let why = &run.lost[&last];
-    assert!(matches!(why, LostWhy::Died(_)), "{why:?}");
+    assert!(matches!(why, LostReason::Died(_)), "{why:?}");
     for token in tokens {
         // The operation has ended, well or not, before the loss was reported.
         assert!(run.done.remove(&token).is_some(), "{token} has not ended");

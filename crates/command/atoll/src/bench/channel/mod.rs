@@ -10,7 +10,7 @@ mod trips;
 
 use atoll_channel::{Placement, Settings};
 
-use self::networks::Way;
+use self::networks::Network;
 use self::trips::Trip;
 use super::output::{Output, held, verdict};
 use super::pair::{Cpus, Other};
@@ -178,7 +178,7 @@ fn many(output: &Output<'_>, cpus: Cpus) -> Result<(), BenchError> {
 }
 
 /// A transport, its results, and the microseconds of UCX's own test of a message and a get of the same sizes.
-type Crossing = (Way, networks::Found, [[Option<f64>; 2]; networks::SIZES.len()]);
+type Crossing = (Network, networks::Found, [[Option<f64>; 2]; networks::SIZES.len()]);
 
 fn crossing(output: &Output<'_>, cpus: Cpus, perftest: bool) -> Result<Vec<Crossing>, BenchError> {
     let there = networks::ucx();
@@ -187,16 +187,16 @@ fn crossing(output: &Output<'_>, cpus: Cpus, perftest: bool) -> Result<Vec<Cross
     }
     let mut table = Table::new(["transport", "bytes", "message us", "UCX's own", "get us", "UCX's own"]);
     let mut found = Vec::new();
-    for way in Way::ALL {
-        if way != Way::Shm && there.is_err() {
+    for network in Network::ALL {
+        if network != Network::Shm && there.is_err() {
             continue;
         }
         // The transports take turns, as the host may move its virtual CPUs at any time.
         let mut turns = Vec::new();
         for _ in 0..CROSSINGS {
-            let ours = networks::measure(cpus, way)?;
+            let ours = networks::measure(cpus, network)?;
             let theirs = networks::SIZES.map(|bytes| {
-                let Way::Ucx(over) = way else { return [None; 2] };
+                let Network::Ucx(over) = network else { return [None; 2] };
                 // A get over TCP waits until the target makes progress, which UCX's test does now and then.
                 let count = if over == Over::Tcp { 2_000 } else { 20_000 };
                 let of = |test| perftest::run(cpus, over, test, bytes, count).map(|found| found.us);
@@ -218,7 +218,7 @@ fn crossing(output: &Output<'_>, cpus: Cpus, perftest: bool) -> Result<Vec<Cross
         });
         for (index, bytes) in networks::SIZES.into_iter().enumerate() {
             table.row(vec![
-                way.name().into(),
+                network.name().into(),
                 Cell::Number(bytes as f64, 0),
                 Cell::Number(ours.message[index], 2),
                 Cell::number(theirs[index][0], 2),
@@ -226,15 +226,15 @@ fn crossing(output: &Output<'_>, cpus: Cpus, perftest: bool) -> Result<Vec<Cross
                 Cell::number(theirs[index][1], 2),
             ]);
         }
-        found.push((way, ours, theirs));
+        found.push((network, ours, theirs));
     }
     output.table("channel-transports", &table)?;
     Ok(found)
 }
 
 fn over_tcp(crossing: &[Crossing]) {
-    for (way, ours, theirs) in crossing {
-        if *way != Way::Ucx(Over::Tcp) {
+    for (network, ours, theirs) in crossing {
+        if *network != Network::Ucx(Over::Tcp) {
             continue;
         }
         for (index, bytes) in networks::SIZES.into_iter().enumerate() {

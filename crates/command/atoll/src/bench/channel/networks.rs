@@ -27,21 +27,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum Network {
     /// atoll's own, over shared memory.
     Shm,
     /// UCX.
     Ucx(Over),
 }
 
-impl Way {
-    pub(super) const ALL: [Way; 3] = [Way::Shm, Way::Ucx(Over::Memory), Way::Ucx(Over::Tcp)];
+impl Network {
+    pub(super) const ALL: [Network; 3] = [Network::Shm, Network::Ucx(Over::Memory), Network::Ucx(Over::Tcp)];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Way::Shm => "shared memory",
-            Way::Ucx(Over::Memory) => "UCX over shared memory",
-            Way::Ucx(Over::Tcp) => "UCX over TCP, loopback",
+            Network::Shm => "shared memory",
+            Network::Ucx(Over::Memory) => "UCX over shared memory",
+            Network::Ucx(Over::Tcp) => "UCX over TCP, loopback",
         }
     }
 }
@@ -60,24 +60,24 @@ pub(super) fn ucx() -> Result<(), String> {
 }
 
 /// Measures one transport.
-pub(super) fn measure(cpus: Cpus, way: Way) -> Result<Found, BenchError> {
+pub(super) fn measure(cpus: Cpus, network: Network) -> Result<Found, BenchError> {
     let pair = || UnixStream::pair().map_err(failed("a pair of sockets"));
     let ((here, there), (mut results, mut tell)) = (pair()?, pair()?);
     let mut places = mesh(2).map_err(failed("sockets between nodes"))?;
     let (second, first) = (places.pop(), places.pop());
     let join = |node: u32, stream: UnixStream, place| -> Result<Box<dyn Transport>, BenchError> {
-        match (way, place) {
-            (Way::Shm, Some(place)) => {
+        match (network, place) {
+            (Network::Shm, Some(place)) => {
                 let shm = Shm::join(place, ShmSettings::default(), PATIENCE);
                 Ok(Box::new(shm.map_err(failed("joining over shared memory"))?))
             }
-            (Way::Ucx(over), _) => {
+            (Network::Ucx(over), _) => {
                 let transports = if over == Over::Tcp { "tcp,self" } else { "posix,cma,self" };
                 let settings = UcxSettings { transports: Some(transports.into()), ..UcxSettings::default() };
                 let ucx = Ucx::join_pair(Node(node), settings, stream);
                 Ok(Box::new(ucx.map_err(failed("joining over UCX"))?))
             }
-            (Way::Shm, None) => Err(BenchError::Other("it has no place".into())),
+            (Network::Shm, None) => Err(BenchError::Other("it has no place".into())),
         }
     };
     // The parent's copies of what the child does not take are dropped with this function.

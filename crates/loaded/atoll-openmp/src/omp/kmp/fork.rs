@@ -6,6 +6,7 @@ use super::super::parallel;
 use super::super::team::{Body, me};
 use super::calls::{self, framed};
 use super::kinds::Location;
+use atoll_libgomp::with_caller;
 
 extern "C" fn fork(_: *const Location, frame: *mut u8, call_site: usize) {
     let pushed = me().kmp.pushed.take();
@@ -66,11 +67,9 @@ extern "C" fn begin_alone(_: *const Location, _: i32, call_site: usize) {
     open_alone(call_site);
 }
 
-/// `void __kmpc_serialized_parallel(location, thread)`: passes its return address on.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn __kmpc_serialized_parallel() {
-    std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym begin_alone)
+with_caller! {
+    /// `void __kmpc_serialized_parallel(location, thread)`: passes its return address on.
+    __kmpc_serialized_parallel to begin_alone in "rdx";
 }
 
 #[unsafe(no_mangle)]
@@ -125,7 +124,7 @@ extern "C" fn __kmpc_bound_num_threads(_: *const Location) -> i32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_in_parallel(_: *const Location) -> i32 {
-    i32::from(me().team().active_level.get() > 0)
+    i32::from(me().team().nesting.active_level.get() > 0)
 }
 
 /// Returns 1: every region may fork.

@@ -8,6 +8,7 @@ use super::super::team::me;
 use super::kept::Reducing;
 use super::kinds::Location;
 use super::sync;
+use atoll_libgomp::with_caller;
 
 /// The answer: combine as if no other thread did, and call the construct's end.
 const ALONE: i32 = 1;
@@ -77,9 +78,7 @@ extern "C" fn end_together(_: *const Location, _: i32, lock: *mut i32, site: usi
     barrier::meet_from(site);
 }
 
-/// `void __kmpc_end_reduce(location, thread, lock)`: passes its return address on, which follows the construct's barrier.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn __kmpc_end_reduce() {
-    std::arch::naked_asm!("mov rcx, [rsp]", "jmp {body}", body = sym end_together)
+with_caller! {
+    /// `void __kmpc_end_reduce(location, thread, lock)`: passes its return address on, which follows the construct's barrier.
+    __kmpc_end_reduce to end_together in "rcx";
 }

@@ -30,7 +30,7 @@ fn member() -> Sharer {
 
 /// The calling thread's team among the teams of its league.
 fn team() -> Sharer {
-    let (of, id) = me().team().teams.get();
+    let (of, id) = me().team().nesting.teams.get();
     Sharer { id: id.into(), of: of.max(1).into() }
 }
 

@@ -9,6 +9,7 @@ use super::super::single;
 use super::super::team::me;
 use super::super::word_lock::{word_lock, word_unlock};
 use super::kinds::Location;
+use atoll_libgomp::with_caller;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Waits at a barrier of the calling thread's team, from which it goes on at `site`.
@@ -16,11 +17,9 @@ extern "C" fn meet(_: *const Location, _: i32, site: usize) {
     barrier::meet_from(site);
 }
 
-/// `void __kmpc_barrier(location, thread)`: passes its return address on.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-extern "C" fn __kmpc_barrier() {
-    std::arch::naked_asm!("mov rdx, [rsp]", "jmp {body}", body = sym meet)
+with_caller! {
+    /// `void __kmpc_barrier(location, thread)`: passes its return address on.
+    __kmpc_barrier to meet in "rdx";
 }
 
 /// Waits at a barrier of a region that may be cancelled; returns 1 if it is.
@@ -116,10 +115,10 @@ extern "C" fn __kmpc_copyprivate_light(_: *const Location, _: i32, data: *mut u8
         atoll_nodes::unsupported("single with copyprivate");
     }
     if !data.is_null() {
-        team.copy_private.store(data, Ordering::Relaxed);
+        team.sharing.copy_private.store(data, Ordering::Relaxed);
     }
     barrier::meet(thread);
-    team.copy_private.load(Ordering::Relaxed)
+    team.sharing.copy_private.load(Ordering::Relaxed)
 }
 
 /// The word of a critical region's name, which the program provides and which is zero at first.

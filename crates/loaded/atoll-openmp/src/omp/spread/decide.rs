@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use atoll_coherence::agent::Mode;
-use atoll_coherence::home::{Go, Home, Place, Took};
 use atoll_coherence::parts::Parts;
+use atoll_coherence::placing::{Go, Place, Placing, Took};
 use atoll_coherence::region::{self as smart, Region, Rules};
 use atoll_memory::control::Consistency;
 use atoll_memory::region_counts::Key;
-use atoll_memory::region_spread::{Spread, Why, Writers};
+use atoll_memory::region_spread::{RunReason, Spread, Writers};
 
 use atoll_nodes::region::{SinglePhases, invalidated_so_far};
 use atoll_nodes::{clock, cpus, races};
@@ -25,9 +25,9 @@ use crate::start::late;
 use crate::state;
 use atoll_memory::futex::Lock;
 
-/// The way of a run that is spread over the nodes.
+/// How a run is spread over the nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Spreading {
     /// Many nodes may write a page at once, but in some phases.
     pub(crate) many: bool,
     pub(crate) phases: SinglePhases,
@@ -49,8 +49,8 @@ struct Known {
 struct Run {
     key: Key,
     began: u64,
-    /// The way that it goes; none: on the origin alone.
-    way: Option<Way>,
+    /// How it is spread; none: on the origin alone.
+    spread: Option<Spreading>,
     /// The run could be elsewhere, too.
     free: bool,
     threads: u32,
@@ -61,11 +61,11 @@ struct Run {
 
 struct State {
     known: BTreeMap<Key, Known>,
-    home: Home<Key>,
+    placing: Placing<Key>,
     run: Option<Run>,
 }
 
-static STATE: Lock<State> = Lock::new(State { known: BTreeMap::new(), home: Home::new(), run: None });
+static STATE: Lock<State> = Lock::new(State { known: BTreeMap::new(), placing: Placing::new(), run: None });
 
 /// The consistency that the user wants.
 fn consistency() -> Option<Consistency> {
@@ -79,13 +79,13 @@ fn may_move() -> bool {
 }
 
 /// The CPUs that the origin's workers have where no other node computes.
-fn home_cpus() -> u32 {
+fn origin_cpus() -> u32 {
     static CPUS: OnceLock<u32> = OnceLock::new();
     *CPUS.get_or_init(cpus::available)
 }
 
 /// The origin's leader begins the region of `key` with `threads` threads, on `nodes` nodes. None: it runs on the origin alone.
-pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Way> {
+pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
     let safety = safety::of(key.function as usize);
     let control = state::control()?;
     let figures = control.regions.find(key).map(|at| &control.regions.all[at].spread);
@@ -95,35 +95,35 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Way> {
         }
     };
     let mut state = STATE.lock();
-    let State { known, home, run } = &mut *state;
+    let State { known, placing, run } = &mut *state;
     let now = clock::now();
     let invalidated = invalidated_so_far();
     let mut alone = |why, free| {
         goes(Writers::Alone, why);
-        *run = Some(Run { key, began: now, way: None, free, threads, nodes, invalidated });
+        *run = Some(Run { key, began: now, spread: None, free, threads, nodes, invalidated });
         None
     };
     if safety.how == How::Alone || threads < nodes {
         tell_code(figures, safety);
-        return alone(if threads < nodes { Why::Small } else { Why::Construct }, false);
+        return alone(if threads < nodes { RunReason::Small } else { RunReason::Construct }, false);
     }
     if late::is_here_alone() {
-        return alone(Why::Library, false);
+        return alone(RunReason::Library, false);
     }
-    let may_be_home = control.settings.home_alone != 0 && may_move() && !races::wanted();
-    let go = if may_be_home { Some(home.begin(key, now)) } else { None };
+    let may_be_alone = control.settings.home_alone != 0 && may_move() && !races::wanted();
+    let go = if may_be_alone { Some(placing.begin(key, now)) } else { None };
     if let Some(Go { place: Place::Alone, trial, .. }) = go {
-        return alone(if trial { Why::TryHome } else { Why::Home }, true);
+        return alone(if trial { RunReason::TryOrigin } else { RunReason::OnOrigin }, true);
     }
     let known = known.entry(key).or_default();
     let (many, why) = match (safety.how, consistency()) {
-        (How::Many, _) if region::is_crowded(key.function) => (false, Why::Twins),
-        (How::Many, _) if races::wanted() => (true, Why::Races),
-        (How::Many, Some(Consistency::Many)) => (true, Why::User),
+        (How::Many, _) if region::is_crowded(key.function) => (false, RunReason::Twins),
+        (How::Many, _) if races::wanted() => (true, RunReason::Races),
+        (How::Many, Some(Consistency::Many)) => (true, RunReason::User),
         (How::Many, Some(Consistency::Smart)) => {
-            (known.smart.mode() == Mode::Many, reason(known.smart.why()))
+            (known.smart.mode() == Mode::ManyWriters, reason(known.smart.why()))
         }
-        (How::Many, _) => (false, Why::User),
+        (How::Many, _) => (false, RunReason::User),
         _ => (false, safety.why),
     };
     tell_code(figures, safety);
@@ -141,9 +141,10 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Way> {
         }
     }
     let (phases, first_come) = (safety.phases, !safety.plain);
-    let way = Way { many, phases, division, first_come, cpu: go.is_some_and(|go| go.measure) };
-    *run = Some(Run { key, began: now, way: Some(way), free: go.is_some(), threads, nodes, invalidated });
-    Some(way)
+    let spread = Spreading { many, phases, division, first_come, cpu: go.is_some_and(|go| go.measure) };
+    *run =
+        Some(Run { key, began: now, spread: Some(spread), free: go.is_some(), threads, nodes, invalidated });
+    Some(spread)
 }
 
 fn tell_code(figures: Option<&Spread>, safety: &safety::Safety) {
@@ -153,44 +154,44 @@ fn tell_code(figures: Option<&Spread>, safety: &safety::Safety) {
     }
 }
 
-fn reason(why: smart::Why) -> Why {
+fn reason(why: smart::ModeReason) -> RunReason {
     match why {
-        smart::Why::New => Why::New,
-        smart::Why::Pays => Why::Pays,
-        smart::Why::Probation(_) => Why::Probation,
-        smart::Why::FellBack => Why::FellBack,
-        smart::Why::CameBack => Why::CameBack,
+        smart::ModeReason::New => RunReason::New,
+        smart::ModeReason::Pays => RunReason::Pays,
+        smart::ModeReason::Probation(_) => RunReason::Probation,
+        smart::ModeReason::FellBack => RunReason::FellBack,
+        smart::ModeReason::CameBack => RunReason::CameBack,
     }
 }
 
-/// The way of the run that has begun; none: on the origin alone.
-pub(crate) fn way() -> Option<Way> {
-    STATE.lock().run.as_ref().and_then(|run| run.way)
+/// How the run that has begun is spread; none: on the origin alone.
+pub(crate) fn spreading() -> Option<Spreading> {
+    STATE.lock().run.as_ref().and_then(|run| run.spread)
 }
 
 /// The origin's leader is behind a region: what it took decides how the next one runs. The agent does not come here, as it must not
 /// wait for a lock whose holder may fault.
 pub(crate) fn ended() {
     let mut state = STATE.lock();
-    let State { known, home, run } = &mut *state;
-    let Some(Run { key, began, way, free, threads, nodes, invalidated }) = run.take() else { return };
+    let State { known, placing, run } = &mut *state;
+    let Some(Run { key, began, spread, free, threads, nodes, invalidated }) = run.take() else { return };
     let ns = clock::now() - began;
     if let Some(region) = measure::end(key) {
         let figures = &region.spread;
         figures.runs.fetch_add(1, Ordering::Relaxed);
         figures.ns.fetch_add(ns, Ordering::Relaxed);
-        if way.is_none() {
+        if spread.is_none() {
             figures.alone.fetch_add(1, Ordering::Relaxed);
             figures.alone_ns.fetch_add(ns, Ordering::Relaxed);
         }
     }
-    let told = if way.is_some() { measure::parts(nodes) } else { Vec::new() };
+    let told = if spread.is_some() { measure::parts(nodes) } else { Vec::new() };
     if free {
-        let cpu_ns =
-            if way.is_some_and(|way| way.cpu) { told.iter().map(|part| part.cpu_ns).sum() } else { 0 };
-        home.ended(Took { ns, cpu_ns, home_workers: threads.min(home_cpus()) });
+        let measured = spread.is_some_and(|spread| spread.cpu);
+        let cpu_ns = if measured { told.iter().map(|part| part.cpu_ns).sum() } else { 0 };
+        placing.ended(Took { ns, cpu_ns, origin_workers: threads.min(origin_cpus()) });
     }
-    let (Some(_), Some(known)) = (way, known.get_mut(&key)) else { return };
+    let (Some(_), Some(known)) = (spread, known.get_mut(&key)) else { return };
     if consistency() == Some(Consistency::Smart) && safety::of(key.function as usize).how == How::Many {
         let count = invalidated_so_far() - invalidated;
         known.smart.ended(u32::try_from(count).unwrap_or(u32::MAX), &Rules::of(threads / nodes));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use atoll_code::{Phase, Reach, Verdict, loaded};
 use atoll_memory::futex::Lock;
-use atoll_memory::region_spread::Why;
+use atoll_memory::region_spread::RunReason;
 use atoll_nodes::region::SinglePhases;
 
 /// The most that may be done with a region.
@@ -42,7 +42,7 @@ pub(crate) struct Safety {
     /// Threads wait for nothing but barriers.
     pub(crate) plain: bool,
     /// The reason why it may not be done with more.
-    pub(crate) why: Why,
+    pub(crate) why: RunReason,
     /// The address of the code that is the reason, and what that code does.
     pub(crate) address: u64,
     pub(crate) text: String,
@@ -55,7 +55,7 @@ pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
     known.entry(function).or_insert_with(|| {
         let safety = loaded::with_code(&[], |code| judge(&code.reach(function as u64)));
-        let unknown = || single(Why::Code, function as u64, "no code".into());
+        let unknown = || single(RunReason::Code, function as u64, "no code".into());
         Box::leak(Box::new(safety.unwrap_or_else(unknown)))
     })
 }
@@ -105,23 +105,27 @@ fn begins(name: &str, list: &[&str]) -> bool {
     list.iter().any(|begin| name.starts_with(begin))
 }
 
-fn single(why: Why, address: u64, text: String) -> Safety {
+fn single(why: RunReason, address: u64, text: String) -> Safety {
     Safety { how: How::Single, phases: SinglePhases::NONE, plain: false, why, address, text }
 }
 
 fn judge(reach: &Reach) -> Safety {
     let call = |list: &[&str]| reach.calls.keys().find(|name| begins(name, list)).cloned();
     if let Some(text) = call(&ALONE) {
-        return Safety { how: How::Alone, ..single(Why::Construct, 0, text) };
+        return Safety { how: How::Alone, ..single(RunReason::Construct, 0, text) };
     }
     let safety = match reach.verdict {
         Verdict::Atomic(finding) | Verdict::Unknown(finding) => {
-            single(Why::Code, finding.address, finding.kind.to_string())
+            single(RunReason::Code, finding.address, finding.kind.to_string())
         }
         Verdict::Plain => match call(&SYNCHRONISE) {
-            Some(text) => single(Why::Call, 0, text),
+            Some(text) => single(RunReason::Call, 0, text),
             None => {
-                return Safety { how: How::Many, plain: true, ..single(Why::Unknown, 0, String::new()) };
+                return Safety {
+                    how: How::Many,
+                    plain: true,
+                    ..single(RunReason::Unknown, 0, String::new())
+                };
             }
         },
     };

@@ -97,12 +97,12 @@ pub struct Unsent {
     /// The buffer.
     pub buffer: Buffer,
     /// The reason.
-    pub why: Why,
+    pub why: UnsentReason,
 }
 
 /// The reasons why a buffer was not sent.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum UnsentReason {
     /// The buffer is of another pool than the link.
     #[error("the buffer is of another pool than the link")]
     OtherPool,

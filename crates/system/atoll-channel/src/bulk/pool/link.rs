@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bulk::pool::buffer::Buffer;
-use crate::bulk::pool::error::{ProtocolError, Unsent, Why};
+use crate::bulk::pool::error::{ProtocolError, Unsent, UnsentReason};
 use crate::bulk::pool::holders::LinkId;
 use crate::bulk::pool::message::{MOST_GIVEN_BACK, PoolMessage};
 use crate::bulk::pool::owner::Shared;
@@ -60,9 +60,9 @@ impl Link {
     ) -> Result<(), Unsent> {
         let bytes = buffer.bytes();
         let refuse = match () {
-            () if !buffer.is_of(&self.shared) => Some(Why::OtherPool),
-            () if used > bytes => Some(Why::TooLong { used, bytes }),
-            () if !buffer.memory().is_alone() => Some(Why::InUse),
+            () if !buffer.is_of(&self.shared) => Some(UnsentReason::OtherPool),
+            () if used > bytes => Some(UnsentReason::TooLong { used, bytes }),
+            () if !buffer.memory().is_alone() => Some(UnsentReason::InUse),
             () => None,
         };
         if let Some(why) = refuse {

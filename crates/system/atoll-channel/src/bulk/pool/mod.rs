@@ -34,7 +34,7 @@ mod owner;
 
 pub use self::{
     buffer::Buffer,
-    error::{PoolError, ProtocolError, Unsent, Why},
+    error::{PoolError, ProtocolError, Unsent, UnsentReason},
     link::{Arrival, Link},
     owner::{MOST_BUFFERS, Pool},
 };

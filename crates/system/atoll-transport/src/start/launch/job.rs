@@ -14,7 +14,7 @@ use super::input::Input;
 use super::link::{Link, Target};
 use super::output::Output;
 use super::rounds::{Rounds, Send};
-use super::trouble::{Failure, LaunchError, Outcome, Why};
+use super::trouble::{Failure, FailureReason, LaunchError, Outcome};
 use super::{Event, Heard, Launch};
 use crate::Node;
 use crate::clock::LONG;
@@ -171,7 +171,7 @@ impl<'a> Job<'a> {
                 if phase < Phase::Ended {
                     match self.interrupted {
                         // The connection is closed because of the signal.
-                        Some(signal) => self.fail(None, Why::Interrupted(signal)),
+                        Some(signal) => self.fail(None, FailureReason::Interrupted(signal)),
                         None => self.fail(Some(node), why),
                     }
                 }
@@ -189,13 +189,13 @@ impl<'a> Job<'a> {
             }
             (Frame::Failed(why), Phase::Starting | Phase::Running) => {
                 self.phases[node] = Phase::Ended;
-                self.fail(Some(node), Why::NotRun(why));
+                self.fail(Some(node), FailureReason::NotRun(why));
             }
             (Frame::InputTaken, Phase::Running) if node == 0 => self.input.more(),
             (Frame::Contribution { round, bytes }, Phase::Running) if bytes.len() <= LONGEST => {
                 match self.rounds.give(node, round, bytes) {
                     Some(Ok(send)) => self.answer(send),
-                    _ => self.fail(Some(node), Why::Nonsense("an exchange out of turn".into())),
+                    _ => self.fail(Some(node), FailureReason::Nonsense("an exchange out of turn".into())),
                 }
             }
             (Frame::Ended(ending), Phase::Running) => {
@@ -205,13 +205,13 @@ impl<'a> Job<'a> {
                         let send = self.rounds.end(node);
                         self.answer(send);
                     }
-                    Ending::Status(status) => self.fail(Some(node), Why::Status(status)),
-                    Ending::Signal(signal) => self.fail(Some(node), Why::Signal(signal)),
+                    Ending::Status(status) => self.fail(Some(node), FailureReason::Status(status)),
+                    Ending::Signal(signal) => self.fail(Some(node), FailureReason::Signal(signal)),
                 }
             }
             // Sent before the node was told to end.
             (_, Phase::Ended) => {}
-            _ => self.fail(Some(node), Why::Nonsense("something out of turn".into())),
+            _ => self.fail(Some(node), FailureReason::Nonsense("something out of turn".into())),
         }
     }
 
@@ -243,12 +243,12 @@ impl<'a> Job<'a> {
         self.end(signal);
         if self.phases.iter().all(|phase| *phase < Phase::Running || *phase == Phase::Closed) {
             // There is no program that could end by it.
-            self.fail(None, Why::Interrupted(signal));
+            self.fail(None, FailureReason::Interrupted(signal));
         }
     }
 
     /// Notes a failure, which ends the job; only the first counts.
-    fn fail(&mut self, node: Option<usize>, why: Why) {
+    fn fail(&mut self, node: Option<usize>, why: FailureReason) {
         if self.failure.is_some() {
             return;
         }
@@ -281,7 +281,7 @@ impl<'a> Job<'a> {
         if now >= self.start_by
             && let Some(node) = self.phases.iter().position(late)
         {
-            self.fail(Some(node), Why::Timeout(self.launch.timeout));
+            self.fail(Some(node), FailureReason::Timeout(self.launch.timeout));
             self.start_by = now + Duration::from_secs(1 << 30);
         }
         if self.cut_at.is_some_and(|at| now >= at) {
@@ -289,7 +289,7 @@ impl<'a> Job<'a> {
             self.cut_at = Some(now + Duration::from_secs(1 << 30));
             self.kill_at = Some(now + LAST_GRACE);
             if let Some(signal) = self.interrupted {
-                self.fail(None, Why::Interrupted(signal));
+                self.fail(None, FailureReason::Interrupted(signal));
             }
             for node in 0..self.links.len() {
                 if let Some(link) = &mut self.links[node] {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 
 use super::output::{Lines, Output};
 use super::rsh::Rsh;
-use super::trouble::{LaunchError, Why, explain};
+use super::trouble::{FailureReason, LaunchError, explain};
 use super::{Event, Heard};
 use crate::start::frame::{self, Frame, MAGIC, OPENING, Stream};
 
@@ -47,7 +47,11 @@ pub(super) fn is_local(host: &str) -> bool {
 
 impl Link {
     /// Starts the process that leads to the agent; the error tells why it did not start.
-    pub(super) fn start(target: &Target<'_>, output: &Output, events: &Sender<Event>) -> Result<Link, Why> {
+    pub(super) fn start(
+        target: &Target<'_>,
+        output: &Output,
+        events: &Sender<Event>,
+    ) -> Result<Link, FailureReason> {
         let local = is_local(target.host);
         let command = if local {
             let mut command = Command::new(&target.agent[0]);
@@ -56,7 +60,7 @@ impl Link {
         } else {
             target.rsh.command(target.host, target.agent)
         };
-        let mut command = command.map_err(|e| Why::NotStarted(e.to_string()))?;
+        let mut command = command.map_err(|e| FailureReason::NotStarted(e.to_string()))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: one system call between fork and exec.
         unsafe {
@@ -66,10 +70,12 @@ impl Link {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(|e| not_started(&name, !local && target.rsh.is_ssh(), &e))?;
         Link::attach(&mut child, target, output, events).map_or_else(
-            |e| Err(Why::NotStarted(format!("the pipes to {name}: {e}"))),
+            |e| Err(FailureReason::NotStarted(format!("the pipes to {name}: {e}"))),
             |(link, reader)| {
                 let run = move || reader.run(child);
-                spawn("from node", run).map(|()| link).map_err(|e| Why::NotStarted(format!("a thread: {e}")))
+                spawn("from node", run)
+                    .map(|()| link)
+                    .map_err(|e| FailureReason::NotStarted(format!("a thread: {e}")))
             },
         )
     }
@@ -129,8 +135,8 @@ impl Link {
     }
 }
 
-fn not_started(name: &str, ssh: bool, error: &io::Error) -> Why {
-    Why::NotStarted(match error.kind() {
+fn not_started(name: &str, ssh: bool, error: &io::Error) -> FailureReason {
+    FailureReason::NotStarted(match error.kind() {
         io::ErrorKind::NotFound if ssh => format!("there is no {name} here: install openssh-client"),
         io::ErrorKind::NotFound => format!("there is no command {name} here"),
         _ => format!("{name} could not be started: {error}"),
@@ -203,13 +209,13 @@ impl Reader {
         }
         // `None` where the process that led to the agent was killed.
         let status = child.wait().ok().and_then(|status| status.code());
-        let why = wrong.unwrap_or_else(|| if spoke { Why::Lost } else { self.explain(status) });
+        let why = wrong.unwrap_or_else(|| if spoke { FailureReason::Lost } else { self.explain(status) });
         // If nobody hears it the launcher has ended.
         let _ = self.events.send(Event::Node(self.node, Heard::Closed(why)));
     }
 
     /// Waits for the agent's opening; returns whether it came. What comes before it is shown.
-    fn open(&mut self) -> Result<bool, Why> {
+    fn open(&mut self) -> Result<bool, FailureReason> {
         let (mut line, mut noise) = (Vec::new(), 0);
         let mut byte = [0];
         // Read byte by byte, as nothing after the opening may be taken; a login shell's greeting is short.
@@ -227,11 +233,11 @@ impl Reader {
                 }
                 return match u32::from_le_bytes(version) {
                     frame::VERSION => Ok(self.events.send(Event::Node(self.node, Heard::Opening)).is_ok()),
-                    theirs => Err(Why::Version(theirs)),
+                    theirs => Err(FailureReason::Version(theirs)),
                 };
             }
             if noise > MOST_NOISE {
-                return Err(Why::Nonsense("more than a megabyte before the agent spoke".into()));
+                return Err(FailureReason::Nonsense("more than a megabyte before the agent spoke".into()));
             }
             // The opening ends with a newline, and contains no other.
             if byte == *b"\n" || line.len() > 8192 {
@@ -246,21 +252,21 @@ impl Reader {
     }
 
     /// Prints the output and hands on the other frames, until the agent ends.
-    fn hear(&mut self) -> Result<(), Why> {
+    fn hear(&mut self) -> Result<(), FailureReason> {
         loop {
             match frame::read(&mut self.from) {
                 Ok(Some(Frame::Printed(stream, bytes))) => {
                     let print = |bytes: &[u8]| self.output.print(stream, bytes);
-                    self.lines[stream as usize].push(&bytes, print).map_err(Why::Output)?;
+                    self.lines[stream as usize].push(&bytes, print).map_err(FailureReason::Output)?;
                 }
                 Ok(Some(frame)) => drop(self.events.send(Event::Node(self.node, Heard::Frame(frame)))),
                 Ok(None) | Err(frame::FrameError::Cut | frame::FrameError::Io(_)) => return Ok(()),
-                Err(e) => return Err(Why::Nonsense(e.to_string())),
+                Err(e) => return Err(FailureReason::Nonsense(e.to_string())),
             }
         }
     }
 
-    fn explain(&self, status: Option<i32>) -> Why {
+    fn explain(&self, status: Option<i32>) -> FailureReason {
         // The process's output ends when its pipe does. A process left behind may hold that open: then the last line so far is
         // reported.
         for _ in 0..100 {
@@ -271,7 +277,7 @@ impl Reader {
         }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rsh = self.rsh.as_ref().map(|(name, ssh)| (name.as_str(), *ssh));
-        Why::NotStarted(explain(rsh, &self.host, &self.agent, status, &said))
+        FailureReason::NotStarted(explain(rsh, &self.host, &self.agent, status, &said))
     }
 }
 

@@ -29,7 +29,7 @@ use super::frame::{self, Frame, Order, Welcome};
 use super::secret::Secret;
 
 pub use self::rsh::Rsh;
-pub use self::trouble::{Failure, LaunchError, Outcome, Why};
+pub use self::trouble::{Failure, FailureReason, LaunchError, Outcome};
 
 /// The most nodes of one launcher, which needs three threads for each.
 const MOST: usize = 4096;
@@ -133,5 +133,5 @@ enum Heard {
     Opening,
     Frame(Frame),
     /// The connection is closed; the reason applies if no end was reported before.
-    Closed(Why),
+    Closed(FailureReason),
 }

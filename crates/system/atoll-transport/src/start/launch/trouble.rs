@@ -60,7 +60,7 @@ pub struct Failure {
     /// The node and its host's name; `None` if no node caused it.
     pub place: Option<(Node, String)>,
     /// The reason.
-    pub why: Why,
+    pub why: FailureReason,
 }
 
 impl fmt::Display for Failure {
@@ -75,7 +75,7 @@ impl fmt::Display for Failure {
 /// The reasons why a job failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Why {
+pub enum FailureReason {
     /// The program ended with a status other than 0.
     #[error("the program ended with status {0}")]
     Status(u8),
@@ -113,12 +113,14 @@ pub enum Why {
     Interrupted(u8),
 }
 
-impl Why {
+impl FailureReason {
     fn status(&self) -> u8 {
         match self {
-            Why::Status(status) => *status,
-            Why::Signal(signal) | Why::Interrupted(signal) => 128_u8.saturating_add(*signal),
-            Why::NotRun(_) => 127,
+            FailureReason::Status(status) => *status,
+            FailureReason::Signal(signal) | FailureReason::Interrupted(signal) => {
+                128_u8.saturating_add(*signal)
+            }
+            FailureReason::NotRun(_) => 127,
             _ => 1,
         }
     }
@@ -166,12 +168,12 @@ mod tests {
     fn the_first_failure_gives_the_status() {
         let status = |why| Outcome { failure: Some(Failure { place: None, why }) }.status();
         assert_eq!(Outcome { failure: None }.status(), 0);
-        assert_eq!(status(Why::Status(3)), 3);
-        assert_eq!(status(Why::Signal(9)), 137);
-        assert_eq!(status(Why::NotRun(String::new())), 127);
-        assert_eq!(status(Why::Lost), 1);
+        assert_eq!(status(FailureReason::Status(3)), 3);
+        assert_eq!(status(FailureReason::Signal(9)), 137);
+        assert_eq!(status(FailureReason::NotRun(String::new())), 127);
+        assert_eq!(status(FailureReason::Lost), 1);
         let place = Some((Node(2), "b".to_owned()));
-        let killed = Failure { place, why: Why::Signal(9) };
+        let killed = Failure { place, why: FailureReason::Signal(9) };
         assert_eq!(killed.to_string(), "node 2 on b: the program was ended by signal 9 (SIGKILL)");
     }
 

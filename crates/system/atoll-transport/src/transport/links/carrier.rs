@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::{Event, LostWhy, Transport, TransportError};
+use super::super::{Event, LostReason, Transport, TransportError};
 use super::Shared;
 use super::wire::{Frame, Word};
 use crate::Node;
@@ -120,10 +120,10 @@ impl Carrier {
             }
             Event::Lost { node, why } => {
                 let why = match why {
-                    LostWhy::Closed => LinkError::Closed,
-                    LostWhy::Broken(what) => LinkError::Broken(what.to_owned()),
-                    LostWhy::WrongSecret => LinkError::Broken(why.to_string()),
-                    LostWhy::Died(_) | LostWhy::Cut | LostWhy::CutByPeer => LinkError::Died,
+                    LostReason::Closed => LinkError::Closed,
+                    LostReason::Broken(what) => LinkError::Broken(what.to_owned()),
+                    LostReason::WrongSecret => LinkError::Broken(why.to_string()),
+                    LostReason::Died(_) | LostReason::Cut | LostReason::CutByPeer => LinkError::Died,
                 };
                 shared.lock().lose(node, why);
                 shared.opened.notify_all();

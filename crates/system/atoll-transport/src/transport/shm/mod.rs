@@ -25,7 +25,8 @@ use self::peer::Peer;
 use self::reach::{Direction, Reach};
 use super::key::{Key, Kind};
 use super::{
-    Buffer, Doze, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
+    Buffer, Doze, Event, KeyError, LostReason, Memory, Refused, Remote, Tags, Transport, TransportError,
+    Waker,
 };
 use crate::Node;
 use crate::channel::{self, Message, RecvError, Token, WaitSet};
@@ -92,7 +93,7 @@ pub struct Shm {
     instance: u32,
     registered: Vec<Arc<Memory>>,
     ended: VecDeque<(u64, Option<Buffer>, Result<(), TransportError>)>,
-    losses: VecDeque<(u32, LostWhy)>,
+    losses: VecDeque<(u32, LostReason)>,
     /// The peers with messages that wait for room.
     waiting: Vec<u32>,
     message: Message,
@@ -178,7 +179,7 @@ impl Shm {
         }
     }
 
-    fn lose(&mut self, node: u32, why: LostWhy) {
+    fn lose(&mut self, node: u32, why: LostReason) {
         if let Some(Some(peer)) = self.peers.get_mut(node as usize)
             && peer.lost.is_none()
         {
@@ -207,9 +208,9 @@ impl Shm {
                 }
                 Err(why) => why,
             },
-            Err(RecvError::Closed) => LostWhy::Closed,
-            Err(RecvError::PeerDied) => LostWhy::Died("its process has ended".into()),
-            Err(_) => LostWhy::Broken("its channel contains bytes that no sender writes"),
+            Err(RecvError::Closed) => LostReason::Closed,
+            Err(RecvError::PeerDied) => LostReason::Died("its process has ended".into()),
+            Err(_) => LostReason::Broken("its channel contains bytes that no sender writes"),
         };
         self.lose(from, why);
         0
@@ -395,7 +396,7 @@ impl Transport for Shm {
     }
 
     fn cut(&mut self, node: Node) {
-        self.lose(node.0, LostWhy::Cut);
+        self.lose(node.0, LostReason::Cut);
     }
 
     /// Does nothing, as the ring tells the sender.

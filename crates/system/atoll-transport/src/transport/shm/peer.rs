@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::parcels::{Inbound, Outbound, WORDS};
 use crate::channel::{Peer as Process, SendError, Sender, Token};
-use crate::transport::LostWhy;
+use crate::transport::LostReason;
 
 /// The first byte of a message in the channel, which tells how the rest is to be read.
 const WHOLE: u8 = 0;
@@ -35,7 +35,7 @@ pub(super) struct Peer {
     /// The message of which some parts have not come yet.
     coming: Option<(u16, Vec<u8>)>,
     scratch: Vec<u8>,
-    pub(super) lost: Option<LostWhy>,
+    pub(super) lost: Option<LostReason>,
 }
 
 impl Peer {
@@ -69,7 +69,7 @@ impl Peer {
 
     /// Sends a message, or as much of it as has room, and keeps the rest. Fails if the peer broke the channel; a peer that
     /// closed or died is noticed at the receiving end, after the messages that it sent before.
-    pub(super) fn send(&mut self, kind: u16, bytes: &[u8]) -> Result<(), LostWhy> {
+    pub(super) fn send(&mut self, kind: u16, bytes: &[u8]) -> Result<(), LostReason> {
         if let Some(words) = self.outbound.put(bytes) {
             self.scratch.clear();
             self.scratch.push(PARCEL);
@@ -95,7 +95,7 @@ impl Peer {
     }
 
     /// Sends the bytes in `scratch`, or keeps them until there is room.
-    fn send_part(&mut self, kind: u16) -> Result<(), LostWhy> {
+    fn send_part(&mut self, kind: u16) -> Result<(), LostReason> {
         if !self.queue.is_empty() || !try_send(&mut self.sender, kind, &self.scratch)? {
             self.queued += self.scratch.len();
             self.queue.push_back((kind, std::mem::take(&mut self.scratch)));
@@ -104,7 +104,7 @@ impl Peer {
     }
 
     /// Sends waiting messages, as far as there is room.
-    pub(super) fn pump(&mut self) -> Result<(), LostWhy> {
+    pub(super) fn pump(&mut self) -> Result<(), LostReason> {
         while let Some((kind, bytes)) = self.queue.front() {
             if !try_send(&mut self.sender, *kind, bytes)? {
                 return Ok(());
@@ -116,20 +116,27 @@ impl Peer {
     }
 
     /// Handles bytes that came through the channel: `bytes` become the message, if it is whole now.
-    pub(super) fn take(&mut self, kind: u16, bytes: &mut Vec<u8>, longest: usize) -> Result<bool, LostWhy> {
-        let Some((class, data)) = bytes.split_first() else { return Err(LostWhy::Broken("an empty part")) };
+    pub(super) fn take(
+        &mut self,
+        kind: u16,
+        bytes: &mut Vec<u8>,
+        longest: usize,
+    ) -> Result<bool, LostReason> {
+        let Some((class, data)) = bytes.split_first() else {
+            return Err(LostReason::Broken("an empty part"));
+        };
         match (*class, &mut self.coming) {
             (WHOLE, None) if data.len() <= longest => Ok(true),
             (PARCEL, None) => {
                 let mut words = [0; WORDS];
                 if data.len() != WORDS {
-                    return Err(LostWhy::Broken("a parcel that is nowhere"));
+                    return Err(LostReason::Broken("a parcel that is nowhere"));
                 }
                 words.copy_from_slice(data);
                 bytes.truncate(1);
                 let taken = self.inbound.take(&words, bytes);
                 if taken.is_none() || bytes.len() - 1 > longest {
-                    return Err(LostWhy::Broken("a parcel that is nowhere"));
+                    return Err(LostReason::Broken("a parcel that is nowhere"));
                 }
                 Ok(true)
             }
@@ -139,7 +146,7 @@ impl Peer {
             }
             (PART | END, Some((first, coming))) => {
                 if *first != kind || coming.len() + data.len() > longest {
-                    return Err(LostWhy::Broken("parts that make no message"));
+                    return Err(LostReason::Broken("parts that make no message"));
                 }
                 coming.extend_from_slice(data);
                 if *class == PART {
@@ -151,7 +158,7 @@ impl Peer {
                 self.coming = None;
                 Ok(true)
             }
-            _ => Err(LostWhy::Broken("parts that make no message")),
+            _ => Err(LostReason::Broken("parts that make no message")),
         }
     }
 
@@ -164,7 +171,7 @@ impl Peer {
 }
 
 /// Returns true if the message was sent, or never can be because the peer is gone.
-fn try_send(sender: &mut Option<Sender>, kind: u16, bytes: &[u8]) -> Result<bool, LostWhy> {
+fn try_send(sender: &mut Option<Sender>, kind: u16, bytes: &[u8]) -> Result<bool, LostReason> {
     let Some(open) = sender else { return Ok(true) };
     match open.try_send(kind, bytes) {
         Ok(()) => Ok(true),
@@ -173,6 +180,6 @@ fn try_send(sender: &mut Option<Sender>, kind: u16, bytes: &[u8]) -> Result<bool
             *sender = None;
             Ok(true)
         }
-        Err(_) => Err(LostWhy::Broken("it acknowledged a message that was never sent")),
+        Err(_) => Err(LostReason::Broken("it acknowledged a message that was never sent")),
     }
 }

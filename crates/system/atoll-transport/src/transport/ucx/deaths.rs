@@ -12,6 +12,7 @@ use rustix::event::{Timespec, epoll};
 
 use crate::channel::Peer;
 use crate::clock::coarse;
+use crate::process::process_started;
 
 /// The identity of a process among those of all machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,19 +31,15 @@ impl Identity {
         let unknown = Identity { host: [0; 16], process, started: 0 };
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id");
         let space = std::fs::read_link("/proc/self/ns/pid");
-        let (Ok(boot), Ok(space), Some(started)) = (boot, space, started(process)) else { return unknown };
+        let (Ok(boot), Ok(space), Some(started)) = (boot, space, process_started(process)) else {
+            return unknown;
+        };
         let hash =
             blake3::Hasher::new().update(&boot).update(space.as_os_str().as_encoded_bytes()).finalize();
         let mut host = [0; 16];
         host.copy_from_slice(&hash.as_bytes()[..16]);
         Identity { host, process, started }
     }
-}
-
-/// The time when a process was started: field 22 of its stat file, counted behind the name in brackets.
-fn started(process: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// The time between two checks while there is other work.
@@ -68,7 +65,7 @@ impl Deaths {
         }
         let Ok(peer) = Peer::process(process.process) else { return false };
         // The number may have passed to another process by now.
-        if started(process.process) != Some(process.started) {
+        if process_started(process.process) != Some(process.started) {
             return false;
         }
         let data = epoll::EventData::new_u64(node.into());
@@ -125,7 +122,7 @@ mod tests {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let process = child.id();
-        let identity = Identity { process, started: started(process).unwrap(), ..this };
+        let identity = Identity { process, started: process_started(process).unwrap(), ..this };
         let mut deaths = Deaths::new().unwrap();
         assert!(!deaths.watch(3, Identity { host: [1; 16], ..identity }, &this));
         assert!(!deaths.watch(3, Identity { started: identity.started + 1, ..identity }, &this));

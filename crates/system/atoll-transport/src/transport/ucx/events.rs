@@ -10,7 +10,7 @@ use super::wire::{Class, Header};
 use super::{Ended, Ucx, sys};
 use crate::Node;
 use crate::clock::coarse;
-use crate::transport::{Event, LostWhy, RESERVED_KINDS, TransportError};
+use crate::transport::{Event, LostReason, RESERVED_KINDS, TransportError};
 
 /// The most calls into a busy worker in one `progress`.
 const ROUNDS: usize = 64;
@@ -66,7 +66,7 @@ impl Ucx {
             },
         };
         if let Some(what) = broken {
-            self.lose(header.from, LostWhy::Broken(what));
+            self.lose(header.from, LostReason::Broken(what));
             return 0;
         }
         self.tell_held(header.from, handler)
@@ -109,7 +109,7 @@ impl Ucx {
             }
             Class::Bye => {
                 peer.send(worker, self.node.0, Class::ByeSeen, 0, &[]);
-                self.lose(header.from, LostWhy::Closed);
+                self.lose(header.from, LostReason::Closed);
                 0
             }
             Class::ByeSeen => {
@@ -117,7 +117,7 @@ impl Ucx {
                 0
             }
             Class::Cut => {
-                self.lose(header.from, LostWhy::CutByPeer);
+                self.lose(header.from, LostReason::CutByPeer);
                 0
             }
         }
@@ -145,14 +145,14 @@ impl Ucx {
                 // SAFETY: no call into UCX.
                 unsafe { self.hub.with(|hub| hub.recycle(bytes)) };
                 if status != sys::OK {
-                    self.lose(op.node, LostWhy::Died(ucx.say(status)));
+                    self.lose(op.node, LostReason::Died(ucx.say(status)));
                 }
             }
             What::Fetch { header, bytes } => {
                 if status == sys::OK {
                     peer.order.here(header, bytes);
                 } else {
-                    self.lose(op.node, LostWhy::Died(ucx.say(status)));
+                    self.lose(op.node, LostReason::Died(ucx.say(status)));
                 }
             }
             // An operation that is not noted was reported as lost already.
@@ -213,11 +213,11 @@ impl Ucx {
         for (node, status) in failed {
             let Some(worker) = &self.worker else { break };
             let why = worker.ucx.say(status);
-            self.lose(node, LostWhy::Died(why));
+            self.lose(node, LostReason::Died(why));
         }
         self.beat();
         for node in self.deaths.look() {
-            self.lose(node, LostWhy::Died("its process has ended".into()));
+            self.lose(node, LostReason::Died("its process has ended".into()));
         }
         while let Some(Ended { token, buffer, result }) = self.ended.pop_front() {
             handler(Event::Done { token, buffer, result });
@@ -248,7 +248,7 @@ impl Ucx {
             }
         }
         for node in silent {
-            self.lose(node, LostWhy::Died(format!("nothing was heard from it for {silence:?}")));
+            self.lose(node, LostReason::Died(format!("nothing was heard from it for {silence:?}")));
         }
     }
 

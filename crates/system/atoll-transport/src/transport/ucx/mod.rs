@@ -49,7 +49,7 @@ use self::deaths::{Deaths, Identity};
 use self::hub::{HubPointer, RemoteKey};
 use self::peer::{AM_ID, Peer};
 use self::wire::{Address, Class};
-use super::{Buffer, LostWhy, Memory, Transport, TransportError};
+use super::{Buffer, LostReason, Memory, Transport, TransportError};
 use crate::Node;
 use crate::clock::coarse;
 
@@ -247,18 +247,18 @@ impl Ucx {
     }
 
     /// Declares a peer lost: closes its endpoint, and reports the loss when all operations to it have ended.
-    fn lose(&mut self, node: u32, why: LostWhy) {
+    fn lose(&mut self, node: u32, why: LostReason) {
         let (Some(Some(peer)), Some(worker)) = (self.peers.get_mut(node as usize), self.worker.as_ref())
         else {
             return;
         };
         if peer.lost.is_none() {
-            let gone = matches!(why, LostWhy::Died(_) | LostWhy::CutByPeer);
-            if !gone && why != LostWhy::Closed {
+            let gone = matches!(why, LostReason::Died(_) | LostReason::CutByPeer);
+            if !gone && why != LostReason::Closed {
                 peer.send(worker, self.node.0, Class::Cut, 0, &[]);
             }
             // The answer to a bye, or the message that the peer is cut, has still to be sent, unless the peer blocks that.
-            let stuck = why != LostWhy::Closed && peer.under_way > 0;
+            let stuck = why != LostReason::Closed && peer.under_way > 0;
             peer.close(worker, gone || stuck);
             peer.lost = Some(why);
             self.losing.push(node);

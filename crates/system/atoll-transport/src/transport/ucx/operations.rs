@@ -15,7 +15,7 @@ use super::{Ended, Ucx, sys};
 use crate::Node;
 use crate::transport::key::{Key, Kind};
 use crate::transport::{
-    Buffer, Event, KeyError, LostWhy, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
+    Buffer, Event, KeyError, LostReason, Memory, Refused, Remote, Tags, Transport, TransportError, Waker,
 };
 
 /// The most messages under way to one node, however short.
@@ -165,7 +165,7 @@ impl Transport for Ucx {
     }
 
     fn cut(&mut self, node: Node) {
-        self.lose(node.0, LostWhy::Cut);
+        self.lose(node.0, LostReason::Cut);
     }
 
     fn tag(&mut self, node: Node, tags: Tags) {

@@ -13,7 +13,7 @@ use super::order::Order;
 use super::sys::{self, Handle, Started, started};
 use super::wire::{Class, Header};
 use crate::clock::coarse;
-use crate::transport::LostWhy;
+use crate::transport::LostReason;
 
 /// The number of all messages between nodes; the header tells more.
 pub(super) const AM_ID: u32 = 0;
@@ -50,7 +50,7 @@ pub(super) struct Peer {
     pub(super) heard: Duration,
     /// Whether its messages are held until the next `progress`.
     pub(super) paused: bool,
-    pub(super) lost: Option<LostWhy>,
+    pub(super) lost: Option<LostReason>,
     /// The time until which its loss is not reported, because of operations under way to it.
     pub(super) patience: Option<Instant>,
     /// Whether its loss was reported.

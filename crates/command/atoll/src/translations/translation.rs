@@ -1,6 +1,6 @@
 //! A translation of addresses to run a program under, and the command that does so.
 //!
-//! `rounds` runs them. The binary is the same for all ways except the segmentation cores, which want a static one.
+//! `rounds` runs them. The binary is the same for all translations except the segmentation cores, which want a static one.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Core {
 
 /// A translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Translation {
     /// The program alone; `None`: 4K pages, with transparent huge pages switched off.
     Native(Option<PageKind>),
     /// The i386 build alone; `None`: 4K pages, with transparent huge pages switched off.
@@ -70,17 +70,17 @@ pub(crate) struct Workload {
 const OWN_BYTES: u64 = 192 << 20;
 const WORKER_BYTES: u64 = 48 << 20;
 
-impl Way {
-    /// Returns the way's name in a table.
+impl Translation {
+    /// Returns the translation's name in a table.
     pub(crate) fn name(self) -> String {
         match self {
-            Way::Native(None) => "4K pages".to_owned(),
-            Way::Native(Some(kind)) => kind.name().to_owned(),
-            Way::Native32(None) => "i386, 4K pages".to_owned(),
-            Way::Native32(Some(kind)) => format!("i386, {}", kind.name()),
-            Way::Segment(PageKind::Transparent) => "segment, transparent pages".to_owned(),
-            Way::Segment(kind) => format!("segment, {}", kind.name()),
-            Way::Core(core) => format!("core {}", core.word()),
+            Translation::Native(None) => "4K pages".to_owned(),
+            Translation::Native(Some(kind)) => kind.name().to_owned(),
+            Translation::Native32(None) => "i386, 4K pages".to_owned(),
+            Translation::Native32(Some(kind)) => format!("i386, {}", kind.name()),
+            Translation::Segment(PageKind::Transparent) => "segment, transparent pages".to_owned(),
+            Translation::Segment(kind) => format!("segment, {}", kind.name()),
+            Translation::Core(core) => format!("core {}", core.word()),
         }
     }
 
@@ -88,12 +88,12 @@ impl Way {
     pub(crate) fn pages(self, load: &Workload, workers: u32) -> Option<(PageKind, u64)> {
         match self {
             // The C library takes whole pages for each block, and some for each thread's small blocks.
-            Way::Native(Some(kind)) | Way::Native32(Some(kind)) => {
+            Translation::Native(Some(kind)) | Translation::Native32(Some(kind)) => {
                 let page = kind.bytes() as u64;
                 let arenas = u64::from(workers + 1) * (64_u64 << 20).div_ceil(page);
                 Some((kind, load.bytes.div_ceil(page) + load.blocks + arenas))
             }
-            Way::Segment(kind) if kind.pool().is_some() => {
+            Translation::Segment(kind) if kind.pool().is_some() => {
                 Some((kind, segment_bytes(load, workers).div_ceil(kind.bytes() as u64)))
             }
             _ => None,
@@ -103,8 +103,8 @@ impl Way {
     /// Returns the program's file.
     pub(crate) fn file(self, programs: &Path, load: &Workload) -> PathBuf {
         match self {
-            Way::Core(core) => programs.join(core.folder()).join(load.program),
-            Way::Native32(_) => programs.join("i386").join(load.program),
+            Translation::Core(core) => programs.join(core.folder()).join(load.program),
+            Translation::Native32(_) => programs.join("i386").join(load.program),
             _ => programs.join(load.program),
         }
     }
@@ -113,8 +113,8 @@ impl Way {
     pub(crate) fn command(self, programs: &Path, load: &Workload, workers: u32) -> Command {
         let file = self.file(programs, load);
         let mut command = match self {
-            Way::Native(_) | Way::Native32(_) => Command::new(file),
-            Way::Segment(kind) => {
+            Translation::Native(_) | Translation::Native32(_) => Command::new(file),
+            Translation::Segment(kind) => {
                 let mut command = Command::new("/proc/self/exe");
                 command.args(["run", "--summary", "json", "--translation", "segment", "--segment-page"]);
                 command.arg(kind.word()).arg("--segment-size");
@@ -125,7 +125,7 @@ impl Way {
                 command.arg("--workers").arg(workers.to_string()).arg("--").arg(file);
                 command
             }
-            Way::Core(core) => {
+            Translation::Core(core) => {
                 let mut command = Command::new("/proc/self/exe");
                 let bytes = load.bytes + load.bytes / 8 + OWN_BYTES;
                 command.args(["segment", "run", "--backend", core.word(), "--memory"]);
@@ -135,10 +135,10 @@ impl Way {
         };
         command.args(&load.arguments).env("OMP_NUM_THREADS", workers.to_string());
         command.env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
-        if let Way::Native(Some(kind)) | Way::Native32(Some(kind)) = self {
+        if let Translation::Native(Some(kind)) | Translation::Native32(Some(kind)) = self {
             command.env("GLIBC_TUNABLES", format!("glibc.malloc.hugetlb={}", kind.bytes()));
         }
-        if matches!(self, Way::Native(None) | Way::Native32(None)) {
+        if matches!(self, Translation::Native(None) | Translation::Native32(None)) {
             // SAFETY: one system call between fork and exec, values only.
             unsafe {
                 command.pre_exec(|| {
@@ -164,15 +164,15 @@ mod tests {
     #[test]
     fn pages_are_enough_for_the_data() {
         let load = Workload { program: "randomaccess", arguments: vec![], bytes: 4 << 30, blocks: 1 };
-        for way in [
-            Way::Native(Some(PageKind::Huge1G)),
-            Way::Native(Some(PageKind::Huge2M)),
-            Way::Segment(PageKind::Huge1G),
+        for translation in [
+            Translation::Native(Some(PageKind::Huge1G)),
+            Translation::Native(Some(PageKind::Huge2M)),
+            Translation::Segment(PageKind::Huge1G),
         ] {
-            let (kind, pages) = way.pages(&load, 2).unwrap();
-            assert!(pages * kind.bytes() as u64 > 4 << 30, "{way:?}");
+            let (kind, pages) = translation.pages(&load, 2).unwrap();
+            assert!(pages * kind.bytes() as u64 > 4 << 30, "{translation:?}");
         }
-        assert_eq!(Way::Native(None).pages(&load, 1), None);
-        assert_eq!(Way::Segment(PageKind::Huge1G).pages(&load, 1), Some((PageKind::Huge1G, 5)));
+        assert_eq!(Translation::Native(None).pages(&load, 1), None);
+        assert_eq!(Translation::Segment(PageKind::Huge1G).pages(&load, 1), Some((PageKind::Huge1G, 5)));
     }
 }

@@ -1,6 +1,6 @@
 //! Decides which regions run on the origin alone: those whose faults cost more than remote workers bring, by measurement.
 //!
-//! The driver keeps one [`Home`] for the program and tells it, with the time, when regions begin and end. `region.rs` decides
+//! The driver keeps one [`Placing`] for the program and tells it, with the time, when regions begin and end. `region.rs` decides
 //! under which protocol a spread region runs.
 //!
 //! The place of a region decides where its pages are afterwards, so regions cannot be judged one by one: if the next region is
@@ -73,7 +73,7 @@ pub struct Took {
     /// The CPU time of all workers together, in nanoseconds; 0 if it was not measured.
     pub cpu_ns: u64,
     /// The number of workers that the origin could run at once.
-    pub home_workers: u32,
+    pub origin_workers: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -164,7 +164,7 @@ struct Trial<K> {
 
 /// The measurements of a program's regions. Times are in nanoseconds of one clock.
 #[derive(Debug)]
-pub struct Home<K> {
+pub struct Placing<K> {
     stage: Stage,
     base: Place,
     regions: BTreeMap<K, Known>,
@@ -181,17 +181,17 @@ pub struct Home<K> {
     same: u32,
 }
 
-impl<K: Ord + Copy> Default for Home<K> {
+impl<K: Ord + Copy> Default for Placing<K> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K: Ord + Copy> Home<K> {
+impl<K: Ord + Copy> Placing<K> {
     /// A value without measurements.
     #[must_use]
     pub const fn new() -> Self {
-        Home {
+        Placing {
             stage: Stage::Learn,
             base: Place::Spread,
             regions: BTreeMap::new(),
@@ -266,7 +266,7 @@ impl<K: Ord + Copy> Home<K> {
             Place::Spread => {
                 known.spread.push(ns);
                 if run.took.cpu_ns > 0 {
-                    let work = run.took.cpu_ns / u64::from(run.took.home_workers.max(1));
+                    let work = run.took.cpu_ns / u64::from(run.took.origin_workers.max(1));
                     known.estimate.push(ns.saturating_sub(run.took.ns) + work);
                 }
             }
@@ -398,7 +398,7 @@ mod tests {
     /// A program of regions, each with its times spread and alone, the work in CPU time, and the cost if its pages are
     /// elsewhere.
     struct Program {
-        home: Home<u32>,
+        placing: Placing<u32>,
         now: u64,
         pages_at: Place,
         switches: u32,
@@ -414,11 +414,11 @@ mod tests {
 
     impl Program {
         fn new() -> Program {
-            Program { home: Home::new(), now: 1, pages_at: Spread, switches: 0 }
+            Program { placing: Placing::new(), now: 1, pages_at: Spread, switches: 0 }
         }
 
         fn run(&mut self, key: u32, costs: Costs) -> Place {
-            let Go { place, measure, .. } = self.home.begin(key, self.now);
+            let Go { place, measure, .. } = self.placing.begin(key, self.now);
             let mut ns = if place == Spread { costs.spread } else { costs.alone };
             if costs.fetch > 0 && self.pages_at != place {
                 self.pages_at = place;
@@ -427,7 +427,7 @@ mod tests {
             }
             let cpu_ns = if measure { costs.cpu } else { 0 };
             self.now += ns;
-            self.home.ended(Took { ns, cpu_ns, home_workers: 2 });
+            self.placing.ended(Took { ns, cpu_ns, origin_workers: 2 });
             self.now += 100;
             place
         }
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_takes_the_others_pages_home_stays_with_them() {
+    fn a_region_that_takes_the_others_pages_to_the_origin_stays_with_them() {
         // Alone it takes less time, but the next region fetches the pages back.
         let small = Costs { spread: 3_000, alone: 300, cpu: 400, fetch: 5_000 };
         let mut program = Program::new();

@@ -1,4 +1,4 @@
-//! The way to the other nodes: a transport, over which messages of any length pass.
+//! The messenger between nodes: a transport, over which messages of any length pass.
 //!
 //! `join` makes it, `agent` uses it as it would a transport. A message longer than the transport takes, such as the list of all
 //! pages that a large region wrote, goes in parts, which arrive in order. Each has a number, so that one that a transport brought twice
@@ -39,8 +39,8 @@ pub(crate) type Early = VecDeque<(Node, u16, Vec<u8>)>;
 /// Bytes of the longest message that is put together: more than all pages of a node say at once.
 const MOST: usize = 4 << 30;
 
-/// The way to the other nodes.
-pub(crate) struct Way {
+/// The messenger between this node and the others.
+pub(crate) struct Messenger {
     transport: Box<dyn Transport>,
     early: Early,
     /// By node: the number of the next message to it, and from it.
@@ -59,10 +59,10 @@ pub(crate) struct Way {
 /// A look at what is asked for, when nothing comes from other nodes any more.
 const LAST_LOOKS: Duration = Duration::from_millis(1);
 
-impl Way {
-    pub(crate) fn new(transport: Box<dyn Transport>, early: Early) -> Way {
+impl Messenger {
+    pub(crate) fn new(transport: Box<dyn Transport>, early: Early) -> Messenger {
         let nodes = transport.nodes() as usize;
-        Way {
+        Messenger {
             transport,
             early,
             next_to: vec![0; nodes],
@@ -237,8 +237,8 @@ mod tests {
     use super::*;
     use atoll_transport::transport::{Shm, ShmSettings, mesh};
 
-    /// Two ways over rings that take messages of 1000 bytes, and three of them.
-    fn ways() -> [Way; 2] {
+    /// Two messengers over rings that take messages of 1000 bytes, and three of them.
+    fn messengers() -> [Messenger; 2] {
         let settings = ShmSettings { lines: 64, longest: 1000, queue: 3000, ..ShmSettings::default() };
         let places = mesh(2).unwrap();
         let joining = places.into_iter().map(|place| {
@@ -247,12 +247,12 @@ mod tests {
         });
         let joining: Vec<_> = joining.collect();
         let mut joined = joining.into_iter().map(|thread| thread.join().unwrap());
-        [(); 2].map(|()| Way::new(Box::new(joined.next().unwrap()), VecDeque::new()))
+        [(); 2].map(|()| Messenger::new(Box::new(joined.next().unwrap()), VecDeque::new()))
     }
 
     #[test]
     fn messages_longer_than_the_transport_takes_arrive_whole_and_in_order() {
-        let [mut here, mut there] = ways();
+        let [mut here, mut there] = messengers();
         let message = |n: usize| -> Vec<u8> { (0..n * 1700).map(|i| (i * n) as u8).collect() };
         let (mut sent, mut heard) = (0, 0);
         while heard < 40 {
@@ -283,7 +283,7 @@ mod tests {
             assert_eq!(place(kind(next.wrapping_sub(1)), next), Place::Again);
             assert_eq!(place(kind(next + 1), next), Place::Ahead);
         }
-        let [mut here, mut there] = ways();
+        let [mut here, mut there] = messengers();
         let mut heard = Vec::new();
         for (number, bytes) in [(0, b"a"), (0, b"a"), (1, b"b"), (0, b"a"), (2, b"c")] {
             here.transport.send(Node(1), kind(number), bytes).unwrap();
@@ -303,10 +303,10 @@ mod tests {
 
     #[test]
     fn what_came_while_nodes_joined_comes_first() {
-        let [mut here, there] = ways();
+        let [mut here, there] = messengers();
         here.next_to[1] = 1;
         here.send(Node(1), b"second").unwrap();
-        let mut there = Way { early: [(Node(0), WHOLE, b"first".to_vec())].into(), ..there };
+        let mut there = Messenger { early: [(Node(0), WHOLE, b"first".to_vec())].into(), ..there };
         there.wait(None).unwrap();
         let mut heard = Vec::new();
         while heard.len() < 2 {
