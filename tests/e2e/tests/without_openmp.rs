@@ -96,7 +96,7 @@ fn a_runtime_that_came_late_left_the_program_unmanaged() {
 /// A limit below the size of small memory was exceeded without a line.
 #[test]
 fn a_limit_that_is_too_small_is_said() {
-    let run = Atoll::new(plain("plain_forks.c")).with("--near 2M").no_summary().run().exits(75);
+    let run = Atoll::new(plain("plain_forks.c")).with("--near 400K").no_summary().run().exits(75);
     run.says("is less than what must stay near");
 }
 
