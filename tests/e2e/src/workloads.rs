@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 16] = [
+pub const PROGRAMS: [&str; 17] = [
     "cg",
     "lu",
     "bt",
@@ -24,6 +24,7 @@ pub const PROGRAMS: [&str; 16] = [
     "lulesh",
     "minife",
     "star",
+    "smooth",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
