@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 17] = [
+pub const PROGRAMS: [&str; 18] = [
     "cg",
     "lu",
     "bt",
@@ -25,6 +25,7 @@ pub const PROGRAMS: [&str; 17] = [
     "minife",
     "star",
     "smooth",
+    "strassen",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
