@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 18] = [
+pub const PROGRAMS: [&str; 19] = [
     "cg",
     "lu",
     "bt",
@@ -26,6 +26,7 @@ pub const PROGRAMS: [&str; 18] = [
     "star",
     "smooth",
     "strassen",
+    "fft",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
