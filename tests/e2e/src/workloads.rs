@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 19] = [
+pub const PROGRAMS: [&str; 20] = [
     "cg",
     "lu",
     "bt",
@@ -27,6 +27,7 @@ pub const PROGRAMS: [&str; 19] = [
     "smooth",
     "strassen",
     "fft",
+    "multigrid",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
