@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 20] = [
+pub const PROGRAMS: [&str; 21] = [
     "cg",
     "lu",
     "bt",
@@ -28,6 +28,7 @@ pub const PROGRAMS: [&str; 20] = [
     "strassen",
     "fft",
     "multigrid",
+    "pagerank",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
