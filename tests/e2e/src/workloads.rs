@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 21] = [
+pub const PROGRAMS: [&str; 22] = [
     "cg",
     "lu",
     "bt",
@@ -29,6 +29,7 @@ pub const PROGRAMS: [&str; 21] = [
     "fft",
     "multigrid",
     "pagerank",
+    "lookups",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
