@@ -40,6 +40,9 @@ bench: build ## Measure everything on one node, up to 40 minutes on a quiet mach
 bench-quick: build ## Measure the same with small classes, in a short time
 	$(BENCH) --quick --csv $(TARGET)/out-of-core-quick.csv
 
+bench-defaults: build ## Measure atoll with no flag but --near on twelve programs, beside Linux swap: 40 minutes on a quiet machine
+	$(BENCH) --no-flags --csv $(TARGET)/out-of-core-defaults.csv
+
 bench-nodes: build ## Measure programs on one node and on several, single steps, predictions: half an hour on a quiet machine
 	$(NODES) --csv $(TARGET)/nodes.csv
 
@@ -94,4 +97,4 @@ dist: ## Make a tarball that runs where it is unpacked, with glibc 2.34 or newer
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install deb dist clean
+.PHONY: help setup build programs test model demo bench bench-quick bench-defaults bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install deb dist clean

@@ -68,6 +68,41 @@ static inline uint64_t program_checksum(uint64_t h, const void *data, size_t byt
     return h;
 }
 
+/* The same over `rows` rows of `bytes` bytes each: rows in parallel, then the rows' checksums in order. */
+static inline uint64_t program_checksum_rows(const void *data, size_t rows, size_t bytes) {
+    uint64_t h = PROGRAM_CHECKSUM_SEED, *sums = malloc(rows * sizeof *sums);
+    if (!sums) return 0;
+#pragma omp parallel for schedule(static)
+    for (size_t r = 0; r < rows; r++)
+        sums[r] = program_checksum(PROGRAM_CHECKSUM_SEED, (const char *)data + r * bytes, bytes);
+    h = program_checksum(h, sums, rows * sizeof *sums);
+    free(sums);
+    return h;
+}
+
+/* Spreads a number over 64 bits (SplitMix64): a random number that anyone can compute again from its place. */
+static inline uint64_t program_mix(uint64_t x) {
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+/* The random number of a place, at least 0 and below 1. */
+static inline double program_random(uint64_t place) {
+    return (double)(program_mix(place) >> 11) * 0x1p-53;
+}
+
+/* Returns a block of `count` elements; without memory for it the program ends. */
+static inline void *program_allocated(size_t count, size_t bytes) {
+    void *block = malloc(count * bytes);
+    if (!block) {
+        fprintf(stderr, "no memory for %zu elements of %zu bytes\n", count, bytes);
+        exit(1);
+    }
+    return block;
+}
+
 /* Prints checksum, time and verdict; returns the exit status. */
 static inline int program_verdict(uint64_t checksum, double seconds, int applicable, int ok, double got,
                                   double expected, int iterations, int class_iterations) {

@@ -40,6 +40,8 @@ pub(crate) struct Bench {
     _swappiness: Option<Setting>,
     _alone: File,
     pub(crate) timeout: Duration,
+    /// The most runs under swap until one is not killed.
+    pub(crate) killed_at_most: u32,
     pub(crate) start: Instant,
 }
 
@@ -113,6 +115,7 @@ impl Bench {
             _swappiness: swappiness,
             _alone: alone,
             timeout,
+            killed_at_most: KILLED_AT_MOST,
             start: Instant::now(),
         })
     }
@@ -176,7 +179,7 @@ impl Bench {
                 loop {
                     let environment = vec![threads.clone(), asked.waiting.variable()];
                     let mut outcome = self.measured(&command, environment, Some(asked.limit), asked)?;
-                    if !outcome.was_killed() || killed + 1 == KILLED_AT_MOST {
+                    if !outcome.was_killed() || killed + 1 == self.killed_at_most {
                         outcome.killed = killed + u32::from(outcome.was_killed());
                         return Ok(outcome);
                     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::Options;
 use crate::bench::{Bench, Places};
 use crate::error::Error;
-use crate::sheet::{Cell, Sheet, mebibytes};
+use crate::part::Cell;
+use crate::sheet::{Sheet, mebibytes};
 use crate::subject::{Atoll, Device, Subject};
 use crate::{full, plan, report};
 
@@ -35,7 +36,7 @@ pub(crate) fn demo(options: &Options) -> Result<bool, Error> {
                 limited: true,
                 far: Some(far),
                 page: Some(page),
-                policy: None,
+                ..Atoll::default()
             }));
         }
     }

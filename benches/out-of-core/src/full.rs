@@ -6,15 +6,19 @@ use crate::Options;
 use crate::bench::{Allowed, Bench, Places};
 use crate::error::Error;
 use crate::micro::Micro;
-use crate::sheet::{Cell, Sheet};
+use crate::part::Cell;
+use crate::plan::Program;
+use crate::sheet::Sheet;
 use crate::subject::Subject;
 use crate::{plan, report, targets};
 
+/// The longest time of a run in seconds.
+const TIMEOUT: u64 = 60;
 const RUNS: u32 = 5;
 const RUNS_QUICK: u32 = 2;
 /// The bytes of swap: twice the largest footprint, and what the microbenchmark needs.
-const SWAP_BYTES: u64 = 1280 << 20;
-const SWAP_BYTES_QUICK: u64 = 320 << 20;
+pub(crate) const SWAP_BYTES: u64 = 1280 << 20;
+pub(crate) const SWAP_BYTES_QUICK: u64 = 320 << 20;
 /// The bytes of huge pages: the largest footprint, with unused ends of huge pages.
 const HUGE_BYTES: u64 = 1280 << 20;
 const TABLE_MEBIBYTES: u64 = 256;
@@ -24,21 +28,16 @@ const TABLE_MEBIBYTES_QUICK: u64 = 64;
 pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     let places =
         Places::beside("cg", options.atoll.clone(), options.programs_dir.clone(), options.dir.clone())?;
-    let programs = if options.quick { plan::QUICK } else { plan::FULL };
-    let chosen = |name: &str| options.programs.is_empty() || options.programs.iter().any(|p| p == name);
-    if let Some(unknown) = options.programs.iter().find(|p| !programs.iter().any(|q| q.name == **p)) {
-        let known = programs.map(|p| p.name).join(", ");
-        return Err(Error::said(format!("no such program: {unknown}; there are {known}")));
-    }
+    let programs = chosen(options, if options.quick { &plan::QUICK } else { &plan::FULL })?;
     let swap_bytes = if options.quick { SWAP_BYTES_QUICK } else { SWAP_BYTES };
-    let timeout = Duration::from_secs(options.timeout);
+    let timeout = Duration::from_secs(options.timeout.unwrap_or(TIMEOUT));
     let bench = Bench::new(places, timeout, swap_bytes, HUGE_BYTES, &options.zram_algorithm)?;
     let runs = options.runs.unwrap_or(if options.quick { RUNS_QUICK } else { RUNS });
     println!("{}", machine(&bench));
 
     let policy = bench.default_policy()?;
     let mut sheets = Vec::new();
-    for program in programs.into_iter().filter(|program| chosen(program.name)) {
+    for program in programs {
         let mut sheet = Sheet::new(&bench, program, options.percent)?;
         fill(&mut sheet, &bench, options, &policy)?;
         sheets.push(sheet);
@@ -54,9 +53,31 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     rounds(&bench, runs, budget, |bench| round(&mut sheets, bench))?;
 
     print(&sheets, micro.as_ref(), options.percent);
+    finish(options, &sheets, micro.as_ref())
+}
+
+/// Returns those of the programs that the command line asks for.
+pub(crate) fn chosen(options: &Options, programs: &[Program]) -> Result<Vec<Program>, Error> {
+    if let Some(unknown) = options.programs.iter().find(|p| !programs.iter().any(|q| q.name == **p)) {
+        let known: Vec<&str> = programs.iter().map(|p| p.name).collect();
+        return Err(Error::said(format!("no such program: {unknown}; there are {}", known.join(", "))));
+    }
+    let asked = |name: &str| options.programs.is_empty() || options.programs.iter().any(|p| p == name);
+    Ok(programs.iter().copied().filter(|program| asked(program.name)).collect())
+}
+
+/// Whether the command line asks for this subject; native is always measured, as all is compared with it.
+pub(crate) fn asked(options: &Options, subject: &Subject) -> bool {
+    let name = subject.to_string();
+    options.subjects.is_empty()
+        || *subject == Subject::Native
+        || options.subjects.iter().any(|word| name.contains(word.as_str()))
+}
+
+/// Writes the samples and prints what was wrong; returns `false` if anything was.
+pub(crate) fn finish(options: &Options, sheets: &[Sheet], micro: Option<&Micro>) -> Result<bool, Error> {
     if let Some(path) = &options.csv {
-        std::fs::write(path, report::csv(&sheets, micro.as_ref()))
-            .map_err(|e| Error::at("write", path, e))?;
+        std::fs::write(path, report::csv(sheets, micro)).map_err(|e| Error::at("write", path, e))?;
     }
     let wrong: Vec<&String> =
         sheets.iter().flat_map(|s| &s.wrong).chain(micro.iter().flat_map(|m| &m.wrong)).collect();
@@ -68,12 +89,7 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
 
 /// Calibrates the sheet and gives it its cells.
 fn fill(sheet: &mut Sheet, bench: &Bench, options: &Options, policy: &str) -> Result<(), Error> {
-    let asked = |subject: &Subject| {
-        let name = subject.to_string();
-        options.subjects.is_empty()
-            || *subject == Subject::Native
-            || options.subjects.iter().any(|word| name.contains(word.as_str()))
-    };
+    let asked = |subject: &Subject| asked(options, subject);
     let mut refused: Vec<(&'static str, String)> = Vec::new();
     let subjects = plan::limited(sheet.program.name, policy);
     for page in plan::PAGES {
@@ -109,7 +125,7 @@ fn fill(sheet: &mut Sheet, bench: &Bench, options: &Options, policy: &str) -> Re
 }
 
 /// Measures rounds of everything, as many as fit. The first round tries out settings and may take longer than the others.
-fn rounds(
+pub(crate) fn rounds(
     bench: &Bench,
     runs: u32,
     budget: Duration,
@@ -133,7 +149,8 @@ fn rounds(
     Ok(())
 }
 
-fn round(sheets: &mut [Sheet], bench: &Bench) -> Result<(), Error> {
+/// Takes one more sample of every cell.
+pub(crate) fn round(sheets: &mut [Sheet], bench: &Bench) -> Result<(), Error> {
     for sheet in sheets {
         for index in 0..sheet.all.cells.len() {
             sheet.sample(bench, true, index)?;

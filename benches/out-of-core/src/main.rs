@@ -1,6 +1,6 @@
 //! `out-of-core`: runs programs at part of their memory, side by side: native, under Linux swap, under atoll.
 //!
-//! Start reading at [`full`] and [`demo`]. `sheet` measures one program, `micro` one page, and `targets` prints the targets.
+//! Start reading at [`full`], [`no_flags`] and [`demo`]. `sheet` measures one program, `micro` one page, and `targets` prints the targets.
 //! `group`, `swap` and `setting` change the machine and put it back.
 
 mod bench;
@@ -9,6 +9,8 @@ mod error;
 mod full;
 mod group;
 mod micro;
+mod no_flags;
+mod part;
 mod plan;
 mod process;
 mod report;
@@ -38,6 +40,10 @@ pub(crate) struct Options {
     #[arg(long)]
     demo: bool,
 
+    /// Measure atoll with no flag but --near, on more programs, beside Linux swap and the best flags found by hand
+    #[arg(long, conflicts_with = "demo")]
+    no_flags: bool,
+
     /// Use small classes, and 2 runs unless --runs says otherwise
     #[arg(long)]
     quick: bool,
@@ -62,9 +68,9 @@ pub(crate) struct Options {
     #[arg(long)]
     no_micro: bool,
 
-    /// Cut a run after this number of seconds; it counts as having taken that long
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    timeout: u64,
+    /// Cut a run after this number of seconds; it counts as having taken that long [default: 60, with --no-flags 90]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
 
     /// Begin no further round that would end after this number of minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 40)]
@@ -94,7 +100,13 @@ pub(crate) struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     signals::take();
-    let result = if options.demo { demo::demo(&options) } else { full::full(&options) };
+    let result = if options.demo {
+        demo::demo(&options)
+    } else if options.no_flags {
+        no_flags::no_flags(&options)
+    } else {
+        full::full(&options)
+    };
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -45,12 +45,12 @@ pub(crate) struct Micro {
 
 /// Returns atoll with far memory `ram`, so that only paging is measured.
 pub(crate) fn atoll(page: &'static str) -> Subject {
-    Subject::Atoll(Atoll { limited: true, far: Some("ram"), page: Some(page), policy: None })
+    Subject::Atoll(Atoll { limited: true, far: Some("ram"), page: Some(page), ..Atoll::default() })
 }
 
 /// Returns atoll with far memory `lz4`, which compresses as zram does.
 pub(crate) fn compressing() -> Subject {
-    Subject::Atoll(Atoll { limited: true, far: Some("lz4"), page: Some("4K"), policy: None })
+    Subject::Atoll(Atoll { limited: true, far: Some("lz4"), page: Some("4K"), ..Atoll::default() })
 }
 
 impl Micro {

@@ -39,6 +39,38 @@ pub(crate) const QUICK: [Program; 5] = [
     program("stencil", "A", 1, 10),
 ];
 
+/// The programs of the table without flags: those of a full measurement, and one for each pattern of access that they lack.
+pub(crate) const NO_FLAGS: [Program; 12] = [
+    FULL[0],
+    FULL[1],
+    FULL[2],
+    FULL[3],
+    FULL[4],
+    program("lookups", "B", 12, 60),
+    program("pagerank", "A", 20, 40),
+    program("smooth", "A", 6, 12),
+    program("star", "A", 12, 48),
+    program("strassen", "A", 1, 2),
+    program("multigrid", "A", 2, 8),
+    program("fft", "A", 1, 4),
+];
+
+/// The same in small.
+pub(crate) const NO_FLAGS_QUICK: [Program; 12] = [
+    QUICK[0],
+    QUICK[1],
+    QUICK[2],
+    QUICK[3],
+    QUICK[4],
+    program("lookups", "W", 4, 40),
+    program("pagerank", "W", 20, 40),
+    program("smooth", "W", 4, 40),
+    program("star", "W", 8, 64),
+    program("strassen", "W", 1, 4),
+    program("multigrid", "W", 2, 16),
+    program("fft", "W", 1, 10),
+];
+
 /// The program of the demonstration, large enough to show what swapping costs.
 pub(crate) const DEMO: Program = program("stencil", "B", 1, 1);
 
@@ -65,7 +97,7 @@ pub(crate) fn limited(program: &str, default_policy: &str) -> Vec<Subject> {
     let mut subjects = vec![Subject::Native, Subject::Swap(Device::Zram), Subject::Swap(Device::File)];
     for far in FARS {
         for page in PAGES {
-            let atoll = Atoll { limited: true, far: Some(far), page: Some(page), policy: None };
+            let atoll = Atoll { limited: true, far: Some(far), page: Some(page), ..Atoll::default() };
             subjects.push(Subject::Atoll(atoll));
         }
     }
@@ -74,16 +106,71 @@ pub(crate) fn limited(program: &str, default_policy: &str) -> Vec<Subject> {
     }
     for page in POLICY_PAGES {
         for policy in POLICIES.into_iter().filter(|&policy| policy != default_policy) {
-            let atoll = Atoll { limited: true, far: Some("ram"), page: Some(page), policy: Some(policy) };
+            let atoll = Atoll {
+                limited: true,
+                far: Some("ram"),
+                page: Some(page),
+                policy: Some(policy),
+                ..Atoll::default()
+            };
             subjects.push(Subject::Atoll(atoll));
         }
     }
     subjects
 }
 
+/// Atoll as it is with `--near` and no other flag.
+pub(crate) const DEFAULTS: Atoll =
+    Atoll { limited: true, percent: None, far: None, page: None, policy: None };
+
+/// The flags among which the best are found by hand, for each program anew.
+const HAND_FARS: [&str; 2] = ["ram", "lz4"];
+const HAND_PAGES: [&str; 2] = ["4K", "64K"];
+
+/// The near memory in percent at which there must be no cliff, and how many times native a program may take there.
+pub(crate) const NEARLY_ALL: [(u32, f64); 2] = [(95, 1.5), (90, 2.0)];
+
+/// Returns atoll with each of the flags tried by hand.
+pub(crate) fn by_hand() -> Vec<Subject> {
+    let pairs = HAND_FARS.into_iter().flat_map(|far| HAND_PAGES.map(|page| (far, page)));
+    pairs.map(|(far, page)| Subject::Atoll(Atoll { far: Some(far), page: Some(page), ..DEFAULTS })).collect()
+}
+
+/// Returns the subjects of the table without flags at part of the memory. Swap comes behind atoll's defaults, by whose time
+/// its own is bounded.
+pub(crate) fn no_flags_limited() -> Vec<Subject> {
+    let mut subjects = vec![Subject::Native, Subject::Atoll(DEFAULTS)];
+    subjects.extend(by_hand());
+    subjects.extend([Subject::Swap(Device::Zram), Subject::Swap(Device::File)]);
+    subjects
+}
+
+/// Returns the subjects of the table without flags with all or nearly all memory near.
+pub(crate) fn no_flags_all() -> Vec<Subject> {
+    let mut subjects = vec![Subject::Native, Subject::Atoll(Atoll::default())];
+    subjects.extend(NEARLY_ALL.map(|(percent, _)| nearly_all(percent)));
+    subjects
+}
+
+/// Returns atoll without flags but `--near` at this percentage of the footprint.
+pub(crate) fn nearly_all(percent: u32) -> Subject {
+    Subject::Atoll(Atoll { percent: Some(percent), ..DEFAULTS })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_without_flags_has_each_subject_once() {
+        let mut names: Vec<String> =
+            no_flags_limited().iter().chain(&no_flags_all()).map(ToString::to_string).collect();
+        assert!(names.contains(&"atoll defaults 95% near".to_owned()), "{names:?}");
+        names.sort();
+        names.dedup();
+        // Native is in both parts.
+        assert_eq!(names.len(), 8 + 4 - 1);
+    }
 
     #[test]
     fn the_grid_has_each_subject_once() {

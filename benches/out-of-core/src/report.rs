@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use atoll_bench_common::{geometric_mean, table};
 
 use crate::micro::Micro;
-use crate::sheet::{Cell, Part, Sheet, mebibytes};
+use crate::part::{Cell, Part};
+use crate::sheet::{Sheet, mebibytes};
 use crate::stats::Figure;
 use crate::subject::Subject;
 
@@ -51,14 +52,18 @@ pub(crate) fn part(title: &str, part: &Part) -> String {
     let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
     rows.extend(run.iter().map(|cell| row(cell, native)));
     let mut out = format!("{title}\n{}", table(&rows));
-    for cell in run.iter().filter(|cell| cell.samples.iter().any(|s| s.killed > 0)) {
-        let killed: u32 = cell.samples.iter().map(|s| s.killed).sum();
-        let _ = writeln!(out, "  {}: the kernel killed {killed} more runs for lack of memory", cell.subject);
-    }
-    for cell in not_run {
-        let _ = writeln!(out, "  {}: {}", cell.subject, cell.out.as_deref().unwrap_or("not run"));
-    }
+    out.extend(run.into_iter().chain(not_run).filter_map(remark).map(|remark| format!("  {remark}\n")));
     out
+}
+
+/// Returns what there is to say of a subject beside its figures: runs that the kernel killed, or why there are none.
+pub(crate) fn remark(cell: &Cell) -> Option<String> {
+    let killed: u32 = cell.samples.iter().map(|s| s.killed).sum();
+    let subject = &cell.subject;
+    if cell.samples.is_empty() {
+        return Some(format!("{subject}: {}", cell.out.as_deref().unwrap_or("not run")));
+    }
+    (killed > 0).then(|| format!("{subject}: the kernel killed {killed} more runs for lack of memory"))
 }
 
 pub(crate) fn sheet(sheet: &Sheet, percent: u32) -> String {

@@ -4,64 +4,11 @@ use std::time::Duration;
 
 use crate::bench::{Asked, Bench};
 use crate::error::Error;
-use crate::plan::Program;
+use crate::part::{Cell, Part};
+use crate::plan::{DEFAULTS, Program};
 use crate::process::Outcome;
-use crate::stats::{Figure, Sample, figure};
+use crate::stats::Sample;
 use crate::subject::{Atoll, Subject, Waiting};
-
-/// The samples of one subject.
-pub(crate) struct Cell {
-    pub(crate) subject: Subject,
-    pub(crate) samples: Vec<Sample>,
-    /// The reason why there are no samples, or no more.
-    pub(crate) out: Option<String>,
-    /// The way of waiting, chosen at the first run.
-    pub(crate) waiting: Option<Waiting>,
-}
-
-impl Cell {
-    pub(crate) fn new(subject: Subject) -> Cell {
-        Cell { subject, samples: Vec::new(), out: None, waiting: None }
-    }
-
-    pub(crate) fn figure(&self) -> Option<Figure> {
-        figure(&self.samples)
-    }
-}
-
-/// A program with a number of iterations, and the subjects that ran it.
-pub(crate) struct Part {
-    pub(crate) words: Vec<String>,
-    /// The checksum of the native run.
-    pub(crate) checksum: String,
-    pub(crate) cells: Vec<Cell>,
-}
-
-impl Part {
-    pub(crate) fn cell(&self, subject: &Subject) -> Option<&Cell> {
-        self.cells.iter().find(|cell| cell.subject == *subject)
-    }
-
-    /// Whether atoll with other pages and the same far store is so much faster that cell `index` cannot be the best.
-    pub(crate) fn is_behind(&self, index: usize) -> bool {
-        let cell = &self.cells[index];
-        let Some(atoll) = cell.subject.atoll().filter(|atoll| atoll.policy.is_none()) else { return false };
-        let rival = |other: &&Cell| {
-            other
-                .subject
-                .atoll()
-                .is_some_and(|o| (o.limited, o.far) == (atoll.limited, atoll.far) && o.policy.is_none())
-        };
-        let medians = self.cells.iter().filter(rival).filter_map(|cell| Some(cell.figure()?.median));
-        let best = medians.min_by(f64::total_cmp);
-        matches!((cell.figure(), best), (Some(own), Some(best)) if own.median > BEHIND * best)
-    }
-
-    /// Returns the median of a subject that was measured.
-    pub(crate) fn median(&self, subject: &Subject) -> Option<Figure> {
-        self.cell(subject).filter(|cell| cell.out.is_none() || !cell.samples.is_empty())?.figure()
-    }
-}
 
 /// The measurements of one program.
 pub(crate) struct Sheet {
@@ -77,12 +24,12 @@ pub(crate) struct Sheet {
     pub(crate) limited: Part,
     /// The measurements with all of the memory.
     pub(crate) all: Part,
+    /// The times that a run under swap may take as long as one by atoll's defaults before it is cut, where that is bounded.
+    pub(crate) patience: Option<f64>,
     /// The runs whose checksum was not the native one, and runs that failed.
     pub(crate) wrong: Vec<String>,
 }
 
-/// A page size that takes this many times as long as the best is not measured further, so that rounds fit the budget.
-const BEHIND: f64 = 1.25;
 /// The share of the limit within which calibration ends: near memory left over up to this share counts as used.
 const CALIBRATED_WITHIN: f64 = 0.01;
 const CALIBRATIONS: usize = 5;
@@ -90,6 +37,9 @@ const CALIBRATIONS: usize = 5;
 const FIRST_GUESS: u64 = 8 << 20;
 /// The most repetitions of a run that had more near than the limit.
 const REPETITIONS: usize = 3;
+
+/// The time that a run under swap gets at least, however short atoll's is.
+const SWAP_AT_LEAST: Duration = Duration::from_secs(5);
 
 /// The reason of runs that Linux swap fails, which is no mistake of atoll's.
 pub(crate) const KILLED: &str = "the kernel killed every run for lack of memory, though swap space was free";
@@ -120,6 +70,7 @@ impl Sheet {
                 checksum: String::new(),
                 cells: Vec::new(),
             },
+            patience: None,
             wrong: Vec::new(),
         };
         let native = |sheet: &Sheet, all: bool, waiting| {
@@ -164,7 +115,7 @@ impl Sheet {
     /// private memory.
     pub(crate) fn calibrate(&mut self, bench: &Bench, page: &'static str) -> Result<(), Error> {
         let subject =
-            Subject::Atoll(Atoll { limited: true, far: Some("file"), page: Some(page), policy: None });
+            Subject::Atoll(Atoll { limited: true, far: Some("file"), page: Some(page), ..Atoll::default() });
         let mut near = self.limit.saturating_sub(FIRST_GUESS).max(self.limit / 2);
         let mut best = None;
         let mut before: Option<(u64, u64)> = None;
@@ -252,7 +203,7 @@ impl Sheet {
             let timeout = match &best {
                 // A way that takes longer than the other is not the better one.
                 Some((sample, _)) => Duration::from_secs_f64(sample.seconds).min(bench.timeout),
-                None => bench.timeout,
+                None => self.timeout(bench, &subject),
             };
             match self.once(bench, all, &subject, waiting, timeout)? {
                 Ok(sample) => {
@@ -282,6 +233,17 @@ impl Sheet {
         Ok(())
     }
 
+    /// Returns the longest time of a run.
+    fn timeout(&self, bench: &Bench, subject: &Subject) -> Duration {
+        let defaults = self.limited.median(&Subject::Atoll(DEFAULTS));
+        match (subject, self.patience, defaults) {
+            (Subject::Swap(_), Some(patience), Some(defaults)) => {
+                Duration::from_secs_f64(patience * defaults.median).max(SWAP_AT_LEAST).min(bench.timeout)
+            }
+            _ => bench.timeout,
+        }
+    }
+
     fn cell_mut(&mut self, all: bool, index: usize) -> &mut Cell {
         let part = if all { &mut self.all } else { &mut self.limited };
         &mut part.cells[index]
@@ -302,6 +264,8 @@ impl Sheet {
         for repetition in 0.. {
             let part = if all { &self.all } else { &self.limited };
             let near = self.near.iter().find(|(p, _)| Some(*p) == page).map(|&(_, near)| near);
+            let percent = subject.atoll().and_then(|atoll| atoll.percent);
+            let near = near.or(percent.map(|percent| self.footprint * u64::from(percent) / 100));
             let asked = Asked {
                 subject,
                 words: &part.words,
@@ -353,38 +317,4 @@ fn wrong(outcome: &Outcome, checksum: &str) -> Option<String> {
 
 pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1}M", bytes as f64 / 1048576.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_far_behind_the_best_are_measured_no_further() {
-        let cell = |far, page, policy, seconds: Option<f64>| {
-            let mut cell =
-                Cell::new(Subject::Atoll(Atoll { limited: true, far: Some(far), page: Some(page), policy }));
-            cell.samples.extend(seconds.map(|seconds| Sample {
-                seconds,
-                cut: false,
-                peak: None,
-                near: None,
-                fetches: 0,
-                waits: 0,
-                killed: 0,
-            }));
-            cell
-        };
-        let cells = vec![
-            cell("lz4", "4K", None, Some(2.4)),
-            cell("lz4", "64K", None, Some(2.0)),
-            cell("lz4", "2M", None, Some(9.0)),
-            cell("file", "2M", None, Some(9.0)),
-            cell("lz4", "4K", Some("lru"), Some(9.0)),
-            cell("lz4", "4K", None, None),
-        ];
-        let part = Part { words: Vec::new(), checksum: String::new(), cells };
-        let behind: Vec<usize> = (0..6).filter(|&index| part.is_behind(index)).collect();
-        assert_eq!(behind, [2]);
-    }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Device {
 pub(crate) struct Atoll {
     /// Whether near memory is as small as the limit asks.
     pub(crate) limited: bool,
+    /// Near memory in percent of the footprint, where it is not the sheet's limit.
+    pub(crate) percent: Option<u32>,
     pub(crate) far: Option<&'static str>,
     pub(crate) page: Option<&'static str>,
     pub(crate) policy: Option<&'static str>,
@@ -45,10 +47,14 @@ impl fmt::Display for Subject {
                 if !a.limited {
                     f.write_str(" all near")?;
                 }
-                for word in [a.far, a.page, a.policy].into_iter().flatten() {
+                let set = [a.far, a.page, a.policy];
+                if a.limited && set.iter().all(Option::is_none) {
+                    f.write_str(" defaults")?;
+                }
+                for word in set.into_iter().flatten() {
                     write!(f, " {word}")?;
                 }
-                Ok(())
+                a.percent.map_or(Ok(()), |percent| write!(f, " {percent}% near"))
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 15] = [
+pub const PROGRAMS: [&str; 22] = [
     "cg",
     "lu",
     "bt",
@@ -23,6 +23,13 @@ pub const PROGRAMS: [&str; 15] = [
     "lud",
     "lulesh",
     "minife",
+    "star",
+    "smooth",
+    "strassen",
+    "fft",
+    "multigrid",
+    "pagerank",
+    "lookups",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];
