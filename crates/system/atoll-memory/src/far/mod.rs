@@ -175,7 +175,7 @@ pub enum AnyFar {
     /// `file` and `file:DIR`
     File(FileStore),
     /// `auto`
-    Auto(AutoStore),
+    Auto(Box<AutoStore>),
 }
 
 impl AnyFar {
@@ -189,7 +189,7 @@ impl AnyFar {
             FarSpec::Lz4 => Self::Lz4(CompressedStore::new(config)?),
             FarSpec::Zstd => Self::Zstd(CompressedStore::new(config)?),
             FarSpec::File(dir) => Self::File(FileStore::new(dir.as_deref(), config)?),
-            FarSpec::Auto => Self::Auto(AutoStore::new(config)?),
+            FarSpec::Auto => Self::Auto(Box::new(AutoStore::new(config)?)),
         })
     }
 }
