@@ -430,8 +430,10 @@ impl Policy for Adaptive<'_> {
         if self.links.is_linked(frame) {
             return self.mapped(frame, mappers);
         }
-        let known = token >> PARTS & NO_PART != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
-        self.enter(frame, if known { token & USES } else { 0 }, false);
+        let numbered = token >> PARTS & NO_PART == NUMBERED;
+        let known = !numbered && token >> EPOCH & 1 == self.epoch & 1;
+        let stays = numbered && self.stay.returns(token & USES) && self.passing();
+        self.enter(frame, if known { token & USES } else { 0 }, stays);
     }
 
     fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {}
@@ -459,6 +461,10 @@ impl Policy for Adaptive<'_> {
             }
         }
         self.advance();
+    }
+
+    fn foresees(&self) -> bool {
+        !self.passing()
     }
 
     fn len(&self) -> usize {

@@ -15,6 +15,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod adaptive;
+mod blocks;
 pub mod cmcp;
 pub mod core_map;
 pub mod event;

@@ -1,7 +1,7 @@
 //! The pages around one page that are treated with it: mapped together, and evicted together.
 //!
-//! Both the pager of `atoll-memory` and the simulator's copy of it (`atoll-machine`) walk over a page's block with [`walk`];
-//! [`victims`](crate::victims) does so for evictions. Numbers are those of [`pacing`](crate::pacing).
+//! Both the pager of `atoll-memory` and the simulator (`atoll-machine`) map the rest of a page's [`block`] with it, and
+//! [`victims`](crate::victims) walks over the block for evictions. Numbers are those of [`pacing`](crate::pacing).
 
 use core::ops::RangeInclusive;
 

@@ -13,8 +13,6 @@ pub const STORE: usize = 256;
 pub const LOG: usize = 1024;
 /// Victims of one batch at most.
 pub const VICTIMS: usize = 64;
-/// Pages that are about to leave, ahead of need, at most: each worker drops its mappings of them at its own faults.
-pub const LEAVING: usize = 256;
 /// Pages that are mapped together, leave together and are made together, aligned; a power of two.
 pub const BLOCK: u32 = 16;
 /// One in how many times a page that is known to be written is mapped read-only, to notice when that changes.
@@ -39,11 +37,33 @@ pub fn batch(shift: u32, frames: u64, workers: u64) -> usize {
     (frames / (8 * workers)).clamp(1, most) as usize
 }
 
-/// Pages that are about to leave ahead of need, where near memory is `frames` and a batch takes `batch` of them: four batches, so that
-/// every worker has a fault meanwhile, and a sixteenth of near memory at most. None if that is too little to be of use.
-pub fn leaving(batch: usize, frames: u32) -> usize {
-    let most = (4 * batch).min(LEAVING).min(frames as usize / 16);
+/// What a policy that names victims ahead of need knows of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// The policy guesses. Uses of a page before its turn comes are what it has to go by.
+    Guessed,
+    /// The policy knows when the pages are used next.
+    Known,
+    /// The policy does not ask for uses.
+    Unasked,
+}
+
+/// Pages that are about to leave, where near memory is `frames` and a batch takes `batch` of them. Each worker drops its mappings of them
+/// at its own faults. A quarter of near memory where uses meanwhile are asked for; where they are not, enough that every worker has a
+/// fault before the first of them leaves. None if that is too little to be of use.
+pub fn leaving(frames: u32, batch: usize, ahead: Ahead) -> usize {
+    let frames = frames as usize;
+    let most = match ahead {
+        Ahead::Guessed => frames / 4,
+        Ahead::Known => frames / 16,
+        Ahead::Unasked => (4 * batch).min(frames / 16),
+    };
     if most < 8 { 0 } else { most }
+}
+
+/// The most that [`leaving`] says for near memory of up to `frames`.
+pub fn most_leaving(frames: u32) -> usize {
+    frames as usize / 4
 }
 
 /// Frames that a worker with `had` in store asks for at once when it needs `need` of them: a batch, as far as its store has room.

@@ -103,6 +103,12 @@ pub trait Policy {
         let _ = id;
     }
 
+    /// Whether the order of victims comes from what is known of their next uses. If it does not, victims are named long ahead of need, so
+    /// that uses meanwhile are seen; see [`Wants::second_chance`].
+    fn foresees(&self) -> bool {
+        false
+    }
+
     /// How many frames are held.
     fn len(&self) -> usize;
 

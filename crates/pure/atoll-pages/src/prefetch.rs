@@ -8,8 +8,14 @@
 //! in the order of time, begin a stream. A stream predicts the page that faults next, which is the one behind
 //! its last window; each time it is right its window doubles. When a page of the last window faults
 //! again, it was evicted before it was used, and the window halves.
+//!
+//! Of a fault that is in no stream `blocks` says whether its block comes with it.
 
 use core::ops::RangeInclusive;
+
+use crate::blocks::{Blocks, Coming};
+use crate::neighbours::block;
+use crate::pacing::BLOCK;
 
 /// Streams followed at once: a sweep of a stencil or of NPB's BT touches some 15 arrays in turn.
 const STREAMS: usize = 32;
@@ -29,7 +35,7 @@ pub enum Direction {
     Backward,
 }
 
-/// The pages to fetch at a fault: `first`, `first + stride` and so on.
+/// The pages to fetch at a fault: `first`, `first + stride` and so on, and of a block the pages before `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// The faulting page.
@@ -38,6 +44,8 @@ pub struct Window {
     pub count: u32,
     /// Pages from one to the next; negative when the stream goes backward, never 0.
     pub stride: i64,
+    /// How many of them lie before the faulting one: only in a block, whose pages have stride 1.
+    pub before: u32,
 }
 
 impl Window {
@@ -48,19 +56,34 @@ impl Window {
 
     /// The pages, the faulting one first.
     pub fn pages(self) -> impl Iterator<Item = u64> {
-        (0..i64::from(self.count)).map(move |index| self.first.wrapping_add_signed(index * self.stride))
+        let ahead = (0..i64::from(self.count - self.before))
+            .map(move |index| self.first.wrapping_add_signed(index * self.stride));
+        ahead.chain((1..=u64::from(self.before)).map(move |index| self.first - index))
     }
 
     /// The lowest page, where a caller that moves runs of pages begins.
     pub fn lowest(&self) -> u64 {
         self.first.wrapping_add_signed((i64::from(self.count) - 1) * self.stride.min(0))
+            - u64::from(self.before)
+    }
+
+    /// The page alone.
+    fn single(page: u64) -> Self {
+        Self { first: page, count: 1, stride: 1, before: 0 }
+    }
+
+    /// The block of `page`, less what is beyond the bounds, of which the page is within.
+    fn block(page: u64, within: &RangeInclusive<u64>) -> Self {
+        let block = block(page);
+        let (start, end) = (*block.start().max(within.start()), *block.end().min(within.end()));
+        Self { first: page, count: (end - start + 1) as u32, stride: 1, before: (page - start) as u32 }
     }
 
     /// This many pages, less those beyond the bounds, of which `first` is within.
     fn cut(first: u64, count: u32, stride: i64, within: RangeInclusive<u64>) -> Self {
         let room = if stride < 0 { first - within.start() } else { within.end() - first };
         let room = room / stride.unsigned_abs();
-        Self { first, count: u64::from(count).min(room.saturating_add(1)) as u32, stride }
+        Self { first, count: u64::from(count).min(room.saturating_add(1)) as u32, stride, before: 0 }
     }
 }
 
@@ -127,17 +150,20 @@ pub struct Prefetcher {
     next: usize,
     faults: u64,
     max: u32,
+    blocks: Blocks,
 }
 
 impl Prefetcher {
-    /// A detector that has seen nothing. `max` is the largest window in pages; below 2 nothing is ever fetched ahead.
-    pub const fn new(max: u32) -> Self {
+    /// A detector that has seen nothing. `max` is the largest window in pages; below 2 nothing is ever fetched ahead, and below a block no
+    /// blocks are. `frames`: pages of near memory.
+    pub const fn new(max: u32, frames: u64) -> Self {
         Self {
             streams: [const { Stream::FREE }; STREAMS],
             history: [0; HISTORY],
             next: 0,
             faults: 0,
             max: if max == 0 { 1 } else { max },
+            blocks: Blocks::new(frames),
         }
     }
 
@@ -156,14 +182,37 @@ impl Prefetcher {
             stream.follow(&window, self.faults);
             return window;
         }
-        let single = Window { first: page, count: 1, stride: 1 };
         let Some(stride) = self.progression(page) else {
-            self.remember(page);
-            return single;
+            if self.max < BLOCK {
+                self.remember(page);
+                return Window::single(page);
+            }
+            return match self.blocks.fault(page) {
+                Coming::Alone => {
+                    self.remember(page);
+                    Window::single(page)
+                }
+                Coming::Whole(direction) => {
+                    let window = Window::block(page, &within);
+                    // A sweep's next fault is beyond the block, where a stream is to begin.
+                    let (start, end) = (window.lowest(), window.lowest() + u64::from(window.count - 1));
+                    let (before, last) = match direction {
+                        Direction::Forward => (end.saturating_sub(1), end),
+                        Direction::Backward => (start + 1, start),
+                    };
+                    self.remember(before);
+                    self.remember(last);
+                    window
+                }
+            };
         };
         // Neighbours in order are hardly chance. Longer strides are, among many faults in little memory: they
         // begin with the faulting page alone.
-        let count = if stride.abs() == 1 { self.max.min(2) } else { 1 };
+        let count = match stride.abs() {
+            1 if self.blocks.come_whole(page) => self.max.min(BLOCK),
+            1 => self.max.min(2),
+            _ => 1,
+        };
         let window = Window::cut(page, count, stride, within);
         if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.used) {
             *oldest = Stream { stride, window: count, ..Stream::FREE };

@@ -245,6 +245,10 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.mark(id));
     }
 
+    fn foresees(&self) -> bool {
+        each!(self, policy => policy.foresees())
+    }
+
     fn len(&self) -> usize {
         each!(self, policy => policy.len())
     }

@@ -27,7 +27,7 @@ fn walk(prefetcher: &mut Prefetcher, pages: impl Iterator<Item = u64>) -> (usize
 
 #[test]
 fn a_sequential_walk_ends_at_one_fault_a_window() {
-    let mut prefetcher = Prefetcher::new(64);
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
     // Pages 0, 1, 2 (fetches 2), 4 (4), 8 (8), 16 (16), 32 (32), 64 (64), and 64 more each from there.
     let (faults, last) = walk(&mut prefetcher, 0..64 * 101);
     assert_eq!((faults, last), (7 + 100, 64));
@@ -35,10 +35,10 @@ fn a_sequential_walk_ends_at_one_fault_a_window() {
 
 #[test]
 fn a_backward_walk_is_as_good_and_stops_at_page_0() {
-    let mut prefetcher = Prefetcher::new(64);
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
     let (faults, last) = walk(&mut prefetcher, (0..64 * 101).rev());
     assert_eq!((faults, last), (7 + 100, 64));
-    let mut prefetcher = Prefetcher::new(64);
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
     let windows: Vec<_> = [20, 19, 18, 16, 12, 4].map(|page| prefetcher.fault(page, ALL)).into();
     assert_eq!(windows.iter().map(|window| window.count).collect::<Vec<_>>(), [1, 1, 2, 4, 8, 5]);
     assert_eq!((windows[4].lowest(), windows[4].direction()), (5, Direction::Backward));
@@ -47,7 +47,7 @@ fn a_backward_walk_is_as_good_and_stops_at_page_0() {
 
 #[test]
 fn random_pages_are_fetched_alone() {
-    let mut prefetcher = Prefetcher::new(64);
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
     let mut state = 1_u64;
     for _ in 0..100_000 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -57,7 +57,7 @@ fn random_pages_are_fetched_alone() {
 
 #[test]
 fn random_pages_of_little_memory_fetch_little() {
-    let mut prefetcher = Prefetcher::new(64);
+    let mut prefetcher = Prefetcher::new(64, 1000);
     let (mut state, mut fetched) = (1_u64, 0);
     for _ in 0..100_000 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -69,7 +69,7 @@ fn random_pages_of_little_memory_fetch_little() {
 #[test]
 fn sixteen_arrays_in_turn_are_all_followed() {
     for apart in [1_000_u64, 5_003] {
-        let mut prefetcher = Prefetcher::new(64);
+        let mut prefetcher = Prefetcher::new(64, 1 << 20);
         let pages = (0..960_u64).flat_map(|index| (0..16).map(move |array| array * apart + index));
         let (faults, _) = walk(&mut prefetcher, pages);
         // Seven faults to grow, then one for each 64 of the 896 other pages, in each array.
@@ -80,7 +80,7 @@ fn sixteen_arrays_in_turn_are_all_followed() {
 #[test]
 fn strided_walks_fetch_their_own_pages_only() {
     for stride in [2_i64, 7, 64, -3, -64] {
-        let mut prefetcher = Prefetcher::new(32);
+        let mut prefetcher = Prefetcher::new(32, 1 << 20);
         let start = 1_000_000_u64;
         let mut last = 0;
         let mut page = start;
@@ -99,7 +99,7 @@ fn strided_walks_fetch_their_own_pages_only() {
 
 #[test]
 fn what_is_resident_already_does_not_end_a_stream() {
-    let mut prefetcher = Prefetcher::new(16);
+    let mut prefetcher = Prefetcher::new(16, 1 << 20);
     walk(&mut prefetcher, 0..128);
     // Another worker fetched the pages up to 134.
     let window = prefetcher.fault(135, ALL);
@@ -108,7 +108,7 @@ fn what_is_resident_already_does_not_end_a_stream() {
 
 #[test]
 fn a_page_lost_before_its_use_halves_the_window() {
-    let mut prefetcher = Prefetcher::new(16);
+    let mut prefetcher = Prefetcher::new(16, 1 << 20);
     for page in [0, 1, 2, 4, 8] {
         prefetcher.fault(page, ALL);
     }
@@ -120,7 +120,7 @@ fn a_page_lost_before_its_use_halves_the_window() {
 
 #[test]
 fn a_window_cut_at_a_bound_goes_on_there() {
-    let mut prefetcher = Prefetcher::new(64);
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
     let mut faults = 0;
     let mut page = 0;
     // Pages are made ahead only within their block of 16.
@@ -135,12 +135,12 @@ fn a_window_cut_at_a_bound_goes_on_there() {
 
 #[test]
 fn the_ends_of_the_page_numbers_are_no_traps() {
-    let mut prefetcher = Prefetcher::new(64);
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
     for page in [u64::MAX - 3, u64::MAX - 2, u64::MAX - 1, u64::MAX, 0, 1, 2, u64::MAX, 0, u64::MAX / 2] {
         assert!(prefetcher.fault(page, ALL).count >= 1);
     }
-    assert!(size_of::<Prefetcher>() <= 4096);
-    assert_eq!(Prefetcher::new(0).fault(3, ALL).count, 1);
+    assert!(size_of::<Prefetcher>() <= 8192);
+    assert_eq!(Prefetcher::new(0, 1 << 20).fault(3, ALL).count, 1);
 }
 
 proptest! {
@@ -149,13 +149,17 @@ proptest! {
         faults in prop::collection::vec(prop_oneof![0..300_u64, any::<u64>(), u64::MAX - 300..], 1..500),
         max in prop_oneof![0..100_u32, Just(u32::MAX)],
     ) {
-        let mut prefetcher = Prefetcher::new(max);
+        let mut prefetcher = Prefetcher::new(max, 1 << 20);
         for page in faults {
             let window = prefetcher.fault(page, ALL);
             prop_assert!(window.first == page && (1..=max.max(1)).contains(&window.count) && window.stride != 0);
-            let last = i128::from(page) + i128::from(window.stride) * (i128::from(window.count) - 1);
+            let after = i128::from(window.count - window.before) - 1;
+            let last = i128::from(page) + i128::from(window.stride) * after;
             prop_assert!((0..=i128::from(u64::MAX)).contains(&last));
-            prop_assert_eq!(i128::from(window.lowest()), last.min(i128::from(page)));
+            let lowest = last.min(i128::from(page)) - i128::from(window.before);
+            prop_assert_eq!(i128::from(window.lowest()), lowest);
+            let pages: HashSet<u64> = window.pages().take(1000).collect();
+            prop_assert!(pages.len() == window.count.min(1000) as usize && !pages.contains(&window.lowest().wrapping_sub(1)));
         }
     }
 }

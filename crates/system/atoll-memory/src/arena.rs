@@ -13,6 +13,7 @@ use crate::far::{AnyFar, FarConfig, FarError, FarSpec};
 use crate::layout;
 use crate::pager::executor::{Executor, Executors};
 use crate::pager::frames::Frames;
+use crate::pager::leaving::{self, Leaving};
 use crate::pager::node_rights::NodeRights;
 use crate::pager::page_word::MAX_FRAMES;
 use crate::pager::probe::{self, Probe};
@@ -225,6 +226,9 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let policy_words = policy.words(ordered);
     let order = cut.take(policy_words * 4)?.cast::<u32>();
     let free = cut.take(capacity as usize * 4)?.cast::<u32>();
+    let leaving = Leaving::capacity(ordered);
+    let entries = cut.take(leaving * size_of::<leaving::Entry>())?;
+    let announced = cut.take(leaving.next_power_of_two() * 8)?;
     let executors = cut.take(users * size_of::<Executor>())?.cast::<Executor>();
     let drops = cut.take(size_of::<crate::pager::scan::DropRing>())?;
     // A batch of pages: 64 of 4K, 8 of 64K, one of 2M.
@@ -242,13 +246,15 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     ZERO_PAGE.store(zero as usize, Ordering::Relaxed);
 
     // SAFETY: the pieces are disjoint, zeroed, mapped for ever and shared by all workers to come.
-    let (frames, words, touched, free, order) = unsafe {
+    let (frames, words, touched, free, order, entries, announced) = unsafe {
         (
             Frames::new(frame_table, capacity as usize, tables),
             std::slice::from_raw_parts(words.cast(), pages),
             std::slice::from_raw_parts(touched.cast(), (pages >> 9).div_ceil(64) + 1),
             std::slice::from_raw_parts_mut(free, capacity as usize),
             std::slice::from_raw_parts_mut(order, policy_words),
+            std::slice::from_raw_parts_mut(entries.cast(), leaving),
+            std::slice::from_raw_parts(announced.cast(), leaving.next_power_of_two()),
         )
     };
     let storage = Storage::new(&policy, ordered, order)
@@ -271,12 +277,15 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
         frames,
         frame_limit: capacity,
         free,
+        leaving: Leaving::new(entries),
+        announced: leaving::Announced::new(announced),
         policy: any_policy,
         executors: Executors {
             at: executors,
             scratch,
             scratch_bytes,
             max_window: atoll_pages::pacing::window(shift),
+            frames: capacity.into(),
             threads: Threads::new(),
         },
         far: store,

@@ -54,8 +54,9 @@ impl State {
         let page = setup.page.smallest();
         let window = pacing::window(page.shift());
         let count = if setup.pager == Pager::Atoll { setup.workers } else { 0 };
+        let near = setup.near.map_or(u64::MAX, |near| near / page.bytes() as u64);
         let own = || Own {
-            streams: Prefetcher::new(window),
+            streams: Prefetcher::new(window, near),
             store: Vec::new(),
             notes: Vec::new(),
             guesses: Guesses::default(),
@@ -123,18 +124,14 @@ impl<W: Watch> Engine<'_, W> {
         self.note(worker, event);
     }
 
-    /// Maps the near pages on both sides of `id` in its block that are in the same way clean or dirty.
+    /// Maps the other near pages of the block of `id`.
     fn map_neighbours(&mut self, worker: usize, id: u32) {
-        let page = &self.pages.all[id as usize];
-        let (number, dirty) = (page.first, page.dirty);
-        let around = neighbours::walk(number, |neighbour| {
-            self.index.get(neighbour).is_some_and(|id| {
-                let page = &self.pages.all[id as usize];
-                page.frame != FAR && page.dirty == dirty && !self.is_mapped(worker, id)
-            })
-        });
-        for neighbour in (number + 1..=number + around.above).chain(number - around.below..number) {
-            if let Some(id) = self.index.get(neighbour) {
+        let number = self.pages.all[id as usize].first;
+        for neighbour in neighbours::block(number).filter(|&neighbour| neighbour != number) {
+            if let Some(id) = self.index.get(neighbour)
+                && self.pages.all[id as usize].frame != FAR
+                && !self.is_mapped(worker, id)
+            {
                 self.map_again(worker, id);
             }
         }

@@ -27,13 +27,14 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn new(page: PageSize) -> Self {
+    pub(super) fn new(page: PageSize, near: Option<u64>) -> Self {
         let window = match page {
             PageSize::K4 => 64,
             PageSize::K64 => 4,
             PageSize::M2 => 1,
         };
-        Self { streams: Prefetcher::new(window), store: Vec::new(), notes: Vec::new(), looks: 0 }
+        let frames = near.map_or(u64::MAX, |near| near / page.bytes() as u64);
+        Self { streams: Prefetcher::new(window, frames), store: Vec::new(), notes: Vec::new(), looks: 0 }
     }
 }
 
@@ -104,26 +105,14 @@ impl Slow<'_> {
         self.clock[worker] += wait;
         let inexact = matches!(self.setup.policy, Replacement::Policy(p) if ["fifo", "adaptive", "newest"].contains(&p.name()));
         if self.size() == PageSize::K4 && (inexact || self.policy.is_none()) {
-            let (number, dirty) = (self.number(id), self.pages[id].dirty);
-            let fits = |slow: &Self, number: u64| {
-                slow.numbered(number).filter(|&id| {
-                    let page = &slow.pages[id];
-                    page.frame.is_some() && page.dirty == dirty && !slow.is_mapped(worker, id)
-                })
-            };
-            let mut found = Vec::new();
-            let mut above = number + 1;
-            while above % 16 != 0 && fits(self, above).is_some() {
-                found.extend(fits(self, above));
-                above += 1;
-            }
-            let mut below = number;
-            while below % 16 != 0 && fits(self, below - 1).is_some() {
-                below -= 1;
-            }
-            found.extend((below..number).filter_map(|n| fits(self, n)));
-            for neighbour in found {
-                self.map_near(worker, neighbour);
+            let number = self.number(id);
+            for neighbour in (number & !15..=number | 15).filter(|&neighbour| neighbour != number) {
+                let known = self.numbered(neighbour);
+                if let Some(id) =
+                    known.filter(|&id| self.pages[id].frame.is_some() && !self.is_mapped(worker, id))
+                {
+                    self.map_near(worker, id);
+                }
             }
         }
         self.map_near(worker, id);

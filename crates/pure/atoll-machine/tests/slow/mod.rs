@@ -103,7 +103,7 @@ impl<'a> Slow<'a> {
             policy_free: 0,
             table_free: 0,
             scan_sending: vec![0; costs.scanners],
-            own: (0..n).map(|_| atoll::Own::new(setup.page.smallest())).collect(),
+            own: (0..n).map(|_| atoll::Own::new(setup.page.smallest(), setup.near)).collect(),
             marks: Vec::new(),
             workers: vec![Worker::default(); n],
             log: Vec::new(),

@@ -6,7 +6,7 @@
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
 use atoll_pages::Event;
-use atoll_pages::neighbours::{self, Around};
+use atoll_pages::neighbours;
 use atoll_pages::pacing::BLOCK;
 
 use super::Pager;
@@ -14,54 +14,87 @@ use super::executor::Executor;
 use super::page_word::{self, PageWord, State};
 
 impl Pager {
-    /// Maps the pages on both sides of `page` in its block, as far as they are near, unmapped here, and in the same
-    /// way clean or dirty. The caller holds the lock of `page` and maps it itself.
-    pub(super) fn map_neighbours(&self, x: &mut Executor, page: u32, table: usize, protect: bool) {
-        let first = *neighbours::block(page.into()).start() as u32;
+    /// Maps the other pages of the block of `page`, as far as they are near and unmapped here: dirty ones writable, clean ones read-only.
+    /// The caller holds the lock of `page` and maps it itself.
+    ///
+    /// A page that was about to leave stays, as its neighbour is in use: what is used is told by blocks, or each page of a block would
+    /// cost a fault.
+    pub(super) fn map_neighbours(&self, x: &mut Executor, page: u32, table: usize) {
+        let block = neighbours::block(page.into());
         let limit = self.places.address_of(page).1;
-        let mut words = [PageWord::ABSENT; BLOCK as usize];
-        let mut lock = |neighbour: u32| -> bool {
-            let word = self.pages.word(neighbour);
-            let seen = page_word::load(word);
-            if seen.state() != State::Resident || self.places.address_of(neighbour).1 != limit {
-                return false;
+        let mut run = Run::new();
+        for neighbour in (*block.start() as u32..=*block.end() as u32).filter(|&neighbour| neighbour != page)
+        {
+            let Some((seen, protect)) = self.lock_neighbour(neighbour, table, limit) else { continue };
+            if !run.goes_on(neighbour, protect) {
+                self.map_run(x, &run, table);
+                run = Run { first: neighbour, protect, ..Run::new() };
             }
-            if !page_word::try_lock(word, seen) {
-                return false;
-            }
-            let frame = seen.frame();
-            // The memory of a copy that is gone may still be there: see `node_copies`.
-            let others = self.pages.frames.dirty(frame) == protect || !self.may(neighbour, !protect);
-            // To map what is about to leave would pass for a use of it.
-            if self.pages.frames.mapped_by(frame, table) || self.pages.frames.leaving(frame) || others {
-                page_word::unlock(word, seen);
-                return false;
-            }
-            words[(neighbour - first) as usize] = seen;
-            true
-        };
-        let Around { below, above } = neighbours::walk(page.into(), |neighbour| lock(neighbour as u32));
-        let (below, above) = (below as u32, above as u32);
-        for (from, count) in [(page + 1, above), (page - below, below)] {
-            if count == 0 {
-                continue;
-            }
-            let (at, len) = (self.places.address_of(from).0, (count as usize) << self.places.shift);
-            let done = match self.tables.uffd(table).continue_(at, len, protect) {
-                Ok(()) => len,
-                // What is left out is mapped by a fault of its own.
-                Err((done, _)) => done,
-            };
-            for p in from..from + count {
-                let seen = words[(p - first) as usize];
-                if ((p - from) as usize) < done >> self.places.shift {
-                    self.pages.frames.add_mapper(seen.frame(), table);
-                    if self.near.wants.mapped {
-                        self.note(x, Event::Mapped(seen.frame(), self.pages.frames.count(seen.frame())));
-                    }
-                }
-                page_word::unlock(self.pages.word(p), seen);
-            }
+            run.words[run.count] = seen;
+            run.count += 1;
         }
+        self.map_run(x, &run, table);
+    }
+
+    /// Locks a page that ends before `limit` and is to be mapped in `table`. Returns its word, and whether it is to be mapped read-only.
+    fn lock_neighbour(&self, neighbour: u32, table: usize, limit: usize) -> Option<(PageWord, bool)> {
+        let word = self.pages.word(neighbour);
+        let seen = page_word::load(word);
+        if seen.state() != State::Resident || self.places.address_of(neighbour).1 != limit {
+            return None;
+        }
+        if self.pages.frames.mapped_by(seen.frame(), table) || !page_word::try_lock(word, seen) {
+            return None;
+        }
+        // Looked at again now that the page is locked.
+        let protect = !self.pages.frames.dirty(seen.frame());
+        // The memory of a copy that is gone may still be there: see `node_copies`.
+        if self.pages.frames.mapped_by(seen.frame(), table) || !self.may(neighbour, !protect) {
+            page_word::unlock(word, seen);
+            return None;
+        }
+        Some((seen, protect))
+    }
+
+    /// Maps a run of locked pages and unlocks them.
+    fn map_run(&self, x: &mut Executor, run: &Run, table: usize) {
+        if run.count == 0 {
+            return;
+        }
+        let (at, len) = (self.places.address_of(run.first).0, run.count << self.places.shift);
+        let done = match self.tables.uffd(table).continue_(at, len, run.protect) {
+            Ok(()) => len,
+            // What is left out is mapped by a fault of its own.
+            Err((done, _)) => done,
+        };
+        for (index, &seen) in run.words[..run.count].iter().enumerate() {
+            if index < done >> self.places.shift {
+                self.pages.frames.set_used(seen.frame());
+                self.pages.frames.add_mapper(seen.frame(), table);
+                if self.near.wants.mapped {
+                    self.note(x, Event::Mapped(seen.frame(), self.pages.frames.count(seen.frame())));
+                }
+            }
+            page_word::unlock(self.pages.word(run.first + index as u32), seen);
+        }
+    }
+}
+
+/// Neighbouring pages, all locked, that are mapped in the same way.
+struct Run {
+    first: u32,
+    count: usize,
+    protect: bool,
+    words: [PageWord; BLOCK as usize],
+}
+
+impl Run {
+    fn new() -> Run {
+        Run { first: 0, count: 0, protect: false, words: [PageWord::ABSENT; BLOCK as usize] }
+    }
+
+    /// Whether `page` is the next page of the run.
+    fn goes_on(&self, page: u32, protect: bool) -> bool {
+        self.count > 0 && self.first + self.count as u32 == page && self.protect == protect
     }
 }

@@ -113,6 +113,8 @@ pub(crate) struct Executors {
     pub(crate) scratch_bytes: usize,
     /// Pages fetched ahead at most.
     pub(crate) max_window: u32,
+    /// Pages that near memory holds at most.
+    pub(crate) frames: u64,
     /// Which of those behind the workers' are made.
     pub(crate) threads: Threads,
 }
@@ -132,7 +134,7 @@ impl Executors {
         // SAFETY: field by field into zeroed memory; what is left out (cache, log, counters) is valid when zero.
         unsafe {
             let x = self.at.add(index);
-            (&raw mut (*x).streams).write(Prefetcher::new(self.max_window));
+            (&raw mut (*x).streams).write(Prefetcher::new(self.max_window, self.frames));
             (&raw mut (*x).scratch).write(self.scratch.add(index * self.scratch_bytes));
             (&raw mut (*x).scratch_bytes).write(self.scratch_bytes);
             (&raw mut (*x).lane).write(lane);

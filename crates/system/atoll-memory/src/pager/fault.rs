@@ -105,7 +105,7 @@ impl Pager {
         }
         let protect = !self.pages.frames.dirty(frame);
         if !mapped && self.map_around {
-            self.map_neighbours(x, page, fault.table, protect);
+            self.map_neighbours(x, page, fault.table);
         }
         loop {
             match uffd.continue_(at, len, protect) {

@@ -3,7 +3,9 @@
 //! Used by `evict`, which takes its victims from here, and by `fault`, where each worker does its part. Taking a page from a
 //! page table that is in use on another CPU costs an interruption of that CPU, 17 to 21 µs on a virtual machine; a worker that
 //! drops a mapping of its own page table interrupts nobody, as no other thread runs on that table. So victims are chosen some
-//! hundred pages ahead of need. They stay usable meanwhile: whoever touches one maps it again, and that is a use the policy sees.
+//! hundred pages ahead of need, or a quarter of near memory where the policy guesses. They stay usable meanwhile: whoever touches one
+//! maps it again, with its block, and that is a use the policy sees. So pages get the second chance that a kernel gives by the
+//! hardware's bit for uses, which user space cannot read.
 //!
 //! Where threads share page tables victims leave at once. A worker that has no fault for long drops nothing: what it maps is
 //! taken from it by interruption, as ever.
@@ -12,7 +14,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::{Policy, pacing};
+use atoll_pages::Policy;
+use atoll_pages::pacing::{self, Ahead};
 
 use super::Pager;
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
@@ -21,14 +24,9 @@ use super::page_word::{self, PageWord, State};
 use super::parked;
 use super::room::Room;
 
-/// Pages that are about to leave, at most.
-const MOST: usize = pacing::LEAVING + VICTIMS;
-/// Announced pages that are kept for workers that have not heard of them; a power of two.
-const ANNOUNCED: usize = 1024;
-
 /// A page that is about to leave. The policy has given it up.
 #[derive(Clone, Copy)]
-struct Entry {
+pub(crate) struct Entry {
     page: u32,
     frame: u32,
     token: u32,
@@ -37,21 +35,27 @@ struct Entry {
 }
 
 /// The pages that are about to leave, oldest first. The room lock guards it.
-pub(super) struct Leaving {
-    entries: [Entry; MOST],
+pub(crate) struct Leaving {
+    entries: &'static mut [Entry],
     first: usize,
     len: usize,
 }
 
 impl Leaving {
-    pub(super) const fn new() -> Leaving {
-        let none = Entry { page: 0, frame: 0, token: 0, count: 0 };
-        Leaving { entries: [none; MOST], first: 0, len: 0 }
+    /// How many entries near memory of `frames` needs.
+    pub(crate) fn capacity(frames: u32) -> usize {
+        pacing::most_leaving(frames) + VICTIMS
+    }
+
+    /// A queue in `entries`, as many as [`Self::capacity`] says.
+    pub(crate) fn new(entries: &'static mut [Entry]) -> Leaving {
+        Leaving { entries, first: 0, len: 0 }
     }
 
     fn push(&mut self, entry: Entry) {
-        debug_assert!(self.len < MOST);
-        self.entries[(self.first + self.len) % MOST] = entry;
+        debug_assert!(self.len < self.entries.len());
+        let place = (self.first + self.len) % self.entries.len();
+        self.entries[place] = entry;
         self.len += 1;
     }
 
@@ -60,26 +64,27 @@ impl Leaving {
             return None;
         }
         let entry = self.entries[self.first];
-        self.first = (self.first + 1) % MOST;
+        self.first = (self.first + 1) % self.entries.len();
         self.len -= 1;
         Some(entry)
     }
 }
 
 /// Pages whose mappings workers are to drop: written under the room lock, read by each worker at its faults.
-pub(super) struct Announced {
+pub(crate) struct Announced {
     head: AtomicU32,
-    slots: [AtomicU64; ANNOUNCED],
+    /// A power of two of them.
+    slots: &'static [AtomicU64],
 }
 
 impl Announced {
-    pub(super) const fn new() -> Announced {
-        Announced { head: AtomicU32::new(0), slots: [const { AtomicU64::new(0) }; ANNOUNCED] }
+    pub(crate) fn new(slots: &'static [AtomicU64]) -> Announced {
+        Announced { head: AtomicU32::new(0), slots }
     }
 
     fn put(&self, page: u32, frame: u32) {
         let head = self.head.load(Ordering::Relaxed);
-        self.slots[head as usize % ANNOUNCED]
+        self.slots[head as usize % self.slots.len()]
             .store(u64::from(page) << 32 | u64::from(frame), Ordering::Relaxed);
         // Release: pairs with the Acquire in `drop_leaving`.
         self.head.store(head.wrapping_add(1), Ordering::Release);
@@ -101,7 +106,7 @@ enum Turn {
 impl Pager {
     /// Chooses victims, all of them locked; each was announced a while ago where there is somebody to hear of it.
     pub(super) fn choose(&self, room: &mut Room, victims: &mut [Victim], target: u32) -> usize {
-        let depth = self.leaving_depth(target);
+        let depth = self.leaving_depth(room, target);
         if depth == 0 && room.leaving.len == 0 {
             return self.choose_now(room, victims);
         }
@@ -129,17 +134,25 @@ impl Pager {
     }
 
     /// How many pages are announced ahead of need: none where that is of no use.
-    fn leaving_depth(&self, target: u32) -> usize {
-        let workers = self.control.workers.load(Ordering::Relaxed);
-        if workers < 2 || self.places.shift >= 21 || self.tables.are_shared() {
+    fn leaving_depth(&self, room: &Room, target: u32) -> usize {
+        if self.places.shift >= 21 || self.tables.are_shared() {
             return 0;
         }
-        pacing::leaving(self.batch(target), target)
+        let ahead = match (self.near.wants.second_chance, room.policy.foresees()) {
+            (true, false) => Ahead::Guessed,
+            (true, true) => Ahead::Known,
+            (false, _) => Ahead::Unasked,
+        };
+        // A worker alone interrupts nobody.
+        if ahead != Ahead::Guessed && self.control.workers.load(Ordering::Relaxed) < 2 {
+            return 0;
+        }
+        pacing::leaving(target, self.batch(target), ahead)
     }
 
     /// Asks the policy for victims until `wanted` pages are about to leave.
     fn announce(&self, room: &mut Room, wanted: usize) {
-        let wanted = wanted.min(MOST);
+        let wanted = wanted.min(room.leaving.entries.len());
         while room.leaving.len < wanted {
             let mut chosen = [NO_VICTIM; VICTIMS];
             let most = (wanted - room.leaving.len).min(VICTIMS);
@@ -193,12 +206,13 @@ impl Pager {
 
     #[cold]
     fn drop_announced(&self, x: &mut Executor, table: usize, head: u32) {
-        if head.wrapping_sub(x.heard) as usize > ANNOUNCED {
-            x.heard = head.wrapping_sub(ANNOUNCED as u32);
+        let kept = self.announced.slots.len();
+        if head.wrapping_sub(x.heard) as usize > kept {
+            x.heard = head.wrapping_sub(kept as u32);
         }
         let mut run = Run { page: 0, count: 0, end: 0 };
         while x.heard != head {
-            let entry = self.announced.slots[x.heard as usize % ANNOUNCED].load(Ordering::Relaxed);
+            let entry = self.announced.slots[x.heard as usize % kept].load(Ordering::Relaxed);
             x.heard = x.heard.wrapping_add(1);
             let (page, frame) = ((entry >> 32) as u32, entry as u32);
             let word = self.pages.word(page);

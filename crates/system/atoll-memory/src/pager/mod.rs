@@ -20,7 +20,7 @@ pub mod fault;
 mod footprint;
 pub mod frames;
 mod held;
-mod leaving;
+pub(crate) mod leaving;
 #[cfg(all(test, loom))]
 mod model;
 pub mod node_copies;
@@ -72,6 +72,8 @@ pub(crate) struct Parts {
     /// Frames there are at most; `free` has an entry for each.
     pub(crate) frame_limit: u32,
     pub(crate) free: &'static mut [u32],
+    pub(crate) leaving: leaving::Leaving,
+    pub(crate) announced: leaving::Announced,
     pub(crate) policy: AnyPolicy<'static>,
     pub(crate) executors: executor::Executors,
     pub(crate) far: AnyFar,
@@ -135,7 +137,7 @@ pub enum FaultError {
 impl Pager {
     pub(crate) fn new(control: &'static Control, files: ArenaFiles, parts: Parts) -> Pager {
         let shift = control.settings.page_shift;
-        let near = Near::new(parts.policy, parts.free, parts.frame_limit);
+        let near = Near::new(parts.policy, parts.leaving, parts.free, parts.frame_limit);
         let map_around = neighbours::are_mapped_together(
             shift,
             control.settings.near_bytes != u64::MAX,
@@ -153,7 +155,7 @@ impl Pager {
             far: FarSide::new(parts.far, parts.probe),
             map_around,
             drops: parts.drops,
-            announced: leaving::Announced::new(),
+            announced: parts.announced,
             rights: OnceLock::new(),
         }
     }

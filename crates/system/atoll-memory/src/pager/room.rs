@@ -46,10 +46,15 @@ pub(super) struct Near {
 
 impl Near {
     /// `frame_limit` frames, none of them used; `free` has an entry for each.
-    pub(super) fn new(policy: AnyPolicy<'static>, free: &'static mut [u32], frame_limit: u32) -> Near {
+    pub(super) fn new(
+        policy: AnyPolicy<'static>,
+        leaving: Leaving,
+        free: &'static mut [u32],
+        frame_limit: u32,
+    ) -> Near {
         Near {
             wants: policy.wants(),
-            room: Spin::new(Room::new(policy, free)),
+            room: Spin::new(Room::new(policy, leaving, free)),
             taken: AtomicU32::new(0),
             frame_limit,
             marks: Marks::new(),
@@ -112,8 +117,8 @@ impl Marks {
 
 impl Room {
     /// A room with no frame used yet; `free` has an entry for each frame.
-    pub(crate) fn new(policy: AnyPolicy<'static>, free: &'static mut [u32]) -> Room {
-        Room { policy, leaving: Leaving::new(), free, freed: 0, fresh: 0 }
+    pub(crate) fn new(policy: AnyPolicy<'static>, leaving: Leaving, free: &'static mut [u32]) -> Room {
+        Room { policy, leaving, free, freed: 0, fresh: 0 }
     }
 
     /// A frame nobody uses.

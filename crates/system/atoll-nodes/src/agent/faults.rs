@@ -96,7 +96,7 @@ impl Server {
         // Beyond it are pages of no address, which the agent cannot see either.
         let Some(stretch) = self.pager.stretch(page) else { return };
         let streams = self.faults.streams.entry((number, access));
-        let window = streams.or_insert_with(|| Prefetcher::new(access.window())).fault(page, stretch);
+        let window = streams.or_insert_with(|| Prefetcher::new(access.window(), 0)).fault(page, stretch);
         for page in window.pages().skip(1) {
             let (fault, mode) = match (access, self.agent.state(page)) {
                 (Access::Read, State::Nothing) => (Fault::Read, Mode::OneWriter),
