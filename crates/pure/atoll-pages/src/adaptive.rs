@@ -109,6 +109,10 @@ const EPOCH: u32 = 27;
 const GUARDED: u32 = 1 << 22;
 const SHARED: u32 = 1 << 23;
 const STAYING: u32 = 1 << 24;
+/// In a tag, from this bit on: in which eighth of a turnover of near memory, modulo 16, the page was brought.
+const EIGHTH: u32 = 28;
+/// A page that was brought so many eighths ago leaves with its neighbours, as long as the policy is FIFO.
+const OLD: u32 = 4;
 /// In a token, in place of the part in which the page was evicted: not known; the uses are a number of `stay`.
 const NO_PART: u32 = 31;
 const NUMBERED: u32 = 30;
@@ -181,7 +185,7 @@ impl Adaptive<'_> {
 
     /// A page became resident, or is restored.
     fn enter(&mut self, frame: u32, uses: u32, stays: bool) {
-        self.tag[frame as usize] = 0;
+        self.tag[frame as usize] = self.eighth() << EIGHTH;
         self.set_uses(frame, if self.rhythm.following() { uses | 1 << self.part } else { uses });
         if stays {
             self.links.push_back(STAY, frame);
@@ -328,6 +332,19 @@ impl Adaptive<'_> {
         if sorted { distance(self.uses(frame), self.part) } else { 0 }
     }
 
+    /// The eighth of a turnover of near memory that pages are brought in now, modulo 16.
+    fn eighth(&self) -> u32 {
+        self.fetched / (self.links.frames() / 8).max(1) % 16
+    }
+
+    /// Whether the policy is FIFO and the page is among those brought long ago.
+    fn is_old(&self, frame: u32) -> bool {
+        let tag = self.tag[frame as usize];
+        self.passing()
+            && tag & (GUARDED | STAYING) == GUARDED
+            && (self.eighth() + 16 - (tag >> EIGHTH)) % 16 >= OLD
+    }
+
     /// Removes a victim and makes its token.
     fn give(&mut self, victim: u32) {
         let part = if self.rhythm.following() { self.part } else { NO_PART };
@@ -401,7 +418,8 @@ impl Policy for Adaptive<'_> {
     }
 
     fn evict_also(&mut self, frame: u32) -> bool {
-        let also = self.links.is_linked(frame) && self.away > 0 && self.away(frame) * 4 >= self.away * 3;
+        let as_far = |away: u32| away > 0 && self.away(frame) * 4 >= away * 3;
+        let also = self.links.is_linked(frame) && (as_far(self.away) || self.is_old(frame));
         if also {
             self.give(frame);
         }
