@@ -7,6 +7,8 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use crate::yields;
+
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 
@@ -64,12 +66,15 @@ pub fn wake(word: &AtomicU32, count: u32) {
 /// than CPUs.
 static SPINS: AtomicU32 = AtomicU32::new(2_000);
 static SPINS_CROWDED: AtomicU32 = AtomicU32::new(30);
+/// How often a waiter lets others have its CPU before it sleeps.
+static YIELDS: AtomicU32 = AtomicU32::new(0);
 /// The number of workers with something to do, which every waiter compares with the number of CPUs.
 static BUSY: AtomicU32 = AtomicU32::new(1);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
-/// Sets how long waiters spin, and on how many CPUs.
-pub fn configure(spins: u32, spins_crowded: u32, cpus: u32) {
+/// Sets how long waiters spin and yield, and on how many CPUs.
+pub fn configure(spins: u32, spins_crowded: u32, yields: u32, cpus: u32) {
+    YIELDS.store(yields, Ordering::Relaxed);
     SPINS.store(spins, Ordering::Relaxed);
     SPINS_CROWDED.store(spins_crowded, Ordering::Relaxed);
     CPUS.store(cpus, Ordering::Relaxed);
@@ -95,19 +100,31 @@ pub fn is_crowded() -> bool {
     BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed)
 }
 
-fn spins() -> u32 {
-    if is_crowded() { SPINS_CROWDED.load(Ordering::Relaxed) } else { SPINS.load(Ordering::Relaxed) }
-}
-
-/// Looks at `done` a while; true as soon as it holds.
+/// Looks at `done` a while; true as soon as it holds. In between the CPU goes to others, as the worker that makes it hold may
+/// wait for this one: often where there are more workers than CPUs, seldom elsewhere.
 pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
     if done() {
         return true;
     }
-    for _ in 0..spins() {
-        std::hint::spin_loop();
-        if done() {
-            return true;
+    let yields = YIELDS.load(Ordering::Relaxed);
+    let (looks, turns) = match is_crowded() {
+        true => (SPINS_CROWDED.load(Ordering::Relaxed), 1),
+        false => (SPINS.load(Ordering::Relaxed), if yields == 0 { 1 } else { 16 }),
+    };
+    for _ in 0..turns {
+        for _ in 0..looks / turns {
+            std::hint::spin_loop();
+            if done() {
+                return true;
+            }
+        }
+        for _ in 0..yields / turns {
+            if !yields::to_others(BUSY.load(Ordering::Relaxed)) {
+                break;
+            }
+            if done() {
+                return true;
+            }
         }
     }
     false
@@ -150,9 +167,17 @@ impl Gate {
     pub fn notify(&self) {
         // Other side: the fence in `wait_until`, between announcing the sleeper and its last look.
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
+        self.wake_up_to(i32::MAX as u32);
+    }
+
+    /// Does the same as [`notify`](Self::notify) for up to `count` waiters, after a sequentially consistent read-modify-write,
+    /// which needs no fence.
+    #[inline]
+    pub fn wake_up_to(&self, count: u32) {
+        // Other side: the fence in `wait_until`, as above.
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
             self.turns.fetch_add(1, Ordering::Release);
-            wake(&self.turns, i32::MAX as u32);
+            wake(&self.turns, count);
         }
     }
 }
