@@ -69,6 +69,11 @@ fn running(text: &str) -> Option<u32> {
     text.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
+/// Whether nobody yields now.
+pub(crate) fn is_paused() -> bool {
+    is_pause(AGAIN.load(Ordering::Relaxed), sys::ticks())
+}
+
 /// Whether nobody yields now, but first `again`. A counter that was set back, as when a virtual machine goes on, ends the pause.
 fn is_pause(again: u64, now: u64) -> bool {
     again > now && again - now <= MOST
