@@ -16,6 +16,8 @@ fn main() {
         .flag("-U_FORTIFY_SOURCE")
         .warnings(true)
         .compile("atoll_variadic");
+    println!("cargo:rerun-if-changed=src/omp/team/me.c");
+    cc::Build::new().file("src/omp/team/me.c").flag("-fvisibility=hidden").warnings(true).compile("atoll_me");
     println!("cargo:rerun-if-changed=src/omp/kmp/atomics.c");
     cc::Build::new()
         .file("src/omp/kmp/atomics.c")

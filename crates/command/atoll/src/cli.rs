@@ -34,7 +34,7 @@ mod translation;
 use help::flow;
 
 #[cfg(feature = "tools")]
-pub(crate) use bench::{Bench, BenchArgs, SamplingBenchArgs, SegmentBenchArgs};
+pub(crate) use bench::{Bench, BenchArgs, OpenmpBenchArgs, SamplingBenchArgs, SegmentBenchArgs};
 pub(crate) use nodes::{ConsistencyArg, OnOff};
 #[cfg(feature = "tools")]
 pub(crate) use profile::{

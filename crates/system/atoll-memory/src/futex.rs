@@ -7,6 +7,8 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use crate::{sys, yields};
+
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 
@@ -64,12 +66,15 @@ pub fn wake(word: &AtomicU32, count: u32) {
 /// than CPUs.
 static SPINS: AtomicU32 = AtomicU32::new(2_000);
 static SPINS_CROWDED: AtomicU32 = AtomicU32::new(30);
+/// How often a waiter lets others have its CPU before it sleeps.
+static YIELDS: AtomicU32 = AtomicU32::new(0);
 /// The number of workers with something to do, which every waiter compares with the number of CPUs.
 static BUSY: AtomicU32 = AtomicU32::new(1);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 
-/// Sets how long waiters spin, and on how many CPUs.
-pub fn configure(spins: u32, spins_crowded: u32, cpus: u32) {
+/// Sets how long waiters spin and yield, and on how many CPUs.
+pub fn configure(spins: u32, spins_crowded: u32, yields: u32, cpus: u32) {
+    YIELDS.store(yields, Ordering::Relaxed);
     SPINS.store(spins, Ordering::Relaxed);
     SPINS_CROWDED.store(spins_crowded, Ordering::Relaxed);
     CPUS.store(cpus, Ordering::Relaxed);
@@ -95,22 +100,67 @@ pub fn is_crowded() -> bool {
     BUSY.load(Ordering::Relaxed) > CPUS.load(Ordering::Relaxed)
 }
 
-fn spins() -> u32 {
-    if is_crowded() { SPINS_CROWDED.load(Ordering::Relaxed) } else { SPINS.load(Ordering::Relaxed) }
+/// How a spinning waiter's wait ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spun {
+    /// The condition does not hold.
+    InVain,
+    /// It held while the waiter looked.
+    Soon,
+    /// It held once others had had the CPU: the waiter kept it from them.
+    Shared,
 }
 
-/// Looks at `done` a while; true as soon as it holds.
-pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
+/// Looks at `done` a while; true as soon as it holds. In between the CPU goes to others, as the worker that makes it hold may
+/// wait for this one: often where there are more workers than CPUs, seldom elsewhere.
+pub fn spin_until(done: impl FnMut() -> bool) -> bool {
+    spin(false, done) != Spun::InVain
+}
+
+/// Spins; where the worker `shares` its CPU with the one that it waits for, others have it soon, and if that does not pay now the
+/// waiter gives up.
+fn spin(shares: bool, mut done: impl FnMut() -> bool) -> Spun {
     if done() {
-        return true;
+        return Spun::Soon;
     }
-    for _ in 0..spins() {
-        std::hint::spin_loop();
-        if done() {
-            return true;
+    let yields = YIELDS.load(Ordering::Relaxed);
+    let few = SPINS_CROWDED.load(Ordering::Relaxed);
+    if is_crowded() {
+        return look(few, &mut done).or_else(|| give_way(yields, &mut done)).unwrap_or(Spun::InVain);
+    }
+    if shares {
+        let found = look(few, &mut done).or_else(|| give_way(2, &mut done));
+        if found.is_some() || yields::is_paused() {
+            return found.unwrap_or(Spun::InVain);
         }
     }
-    false
+    let turns = if yields == 0 { 1 } else { 16 };
+    for _ in 0..turns {
+        let found = look(SPINS.load(Ordering::Relaxed) / turns, &mut done);
+        if let Some(found) = found.or_else(|| give_way(yields / turns, &mut done)) {
+            return found;
+        }
+    }
+    Spun::InVain
+}
+
+fn look(times: u32, done: &mut impl FnMut() -> bool) -> Option<Spun> {
+    (0..times).find_map(|_| {
+        std::hint::spin_loop();
+        done().then_some(Spun::Soon)
+    })
+}
+
+fn give_way(times: u32, done: &mut impl FnMut() -> bool) -> Option<Spun> {
+    for _ in 0..times {
+        if !yields::to_others(BUSY.load(Ordering::Relaxed)) {
+            break;
+        }
+        if done() {
+            return Some(Spun::Shared);
+        }
+    }
+    None
 }
 
 /// A place where workers wait until a condition on other words holds.
@@ -118,20 +168,50 @@ pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
 pub struct Gate {
     turns: AtomicU32,
     sleepers: AtomicU32,
+    /// The CPU of the worker that woke sleepers last.
+    waker: AtomicU32,
+    /// The number of waits that will spin little, because a waiter shared its CPU with the worker that it waited for: a program
+    /// that is not atoll's has the other CPUs, and who spins keeps that worker from running.
+    shared: AtomicU32,
+}
+
+/// How many waits spin little after one in which two workers shared a CPU.
+const SHARED: u32 = 8;
+
+/// The number of the CPU that this thread runs on.
+fn cpu() -> u32 {
+    let mut cpu = 0u32;
+    let at = (&raw mut cpu) as usize;
+    // SAFETY: the number is valid for writes, and nothing else is asked for.
+    let _ = unsafe { sys::syscall(libc::SYS_getcpu, [at, 0, 0, 0, 0, 0]) };
+    cpu
 }
 
 impl Gate {
     /// A gate at which nobody waits.
     #[expect(clippy::new_without_default, reason = "gates are statics and fields that are made in constants")]
     pub const fn new() -> Self {
-        Gate { turns: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+        Gate {
+            turns: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            waker: AtomicU32::new(0),
+            shared: AtomicU32::new(0),
+        }
     }
 
     /// Returns once `done` holds. Whoever makes it hold calls `notify` afterwards.
     pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
-        if spin_until(&mut done) {
-            return;
+        // Relaxed, here and below: how long a waiter spins is a guess.
+        let shared = self.shared.load(Ordering::Relaxed);
+        if shared != 0 {
+            self.shared.store(shared - 1, Ordering::Relaxed);
         }
+        match spin(shared != 0, &mut done) {
+            Spun::InVain => {}
+            Spun::Soon => return,
+            Spun::Shared => return self.shared.store(SHARED, Ordering::Relaxed),
+        }
+        let mut slept = false;
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         loop {
             let turn = self.turns.load(Ordering::Acquire);
@@ -141,8 +221,13 @@ impl Gate {
                 break;
             }
             sleep(&self.turns, turn);
+            slept = true;
         }
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        if slept {
+            let is_shared = self.waker.load(Ordering::Relaxed) == cpu();
+            self.shared.store(if is_shared { SHARED } else { 0 }, Ordering::Relaxed);
+        }
     }
 
     /// Wakes all waiters, which check their conditions again, after a change that may fulfil one.
@@ -150,9 +235,18 @@ impl Gate {
     pub fn notify(&self) {
         // Other side: the fence in `wait_until`, between announcing the sleeper and its last look.
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
+        self.wake_up_to(i32::MAX as u32);
+    }
+
+    /// Does the same as [`notify`](Self::notify) for up to `count` waiters, after a sequentially consistent read-modify-write,
+    /// which needs no fence.
+    #[inline]
+    pub fn wake_up_to(&self, count: u32) {
+        // Other side: the fence in `wait_until`, as above.
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            self.waker.store(cpu(), Ordering::Relaxed);
             self.turns.fetch_add(1, Ordering::Release);
-            wake(&self.turns, i32::MAX as u32);
+            wake(&self.turns, count);
         }
     }
 }

@@ -21,3 +21,4 @@ pub mod signals;
 pub mod spin;
 pub mod sys;
 pub mod uffd;
+mod yields;

@@ -10,6 +10,7 @@ mod lists;
 mod machine;
 mod mapping;
 mod names;
+mod openmp;
 mod output;
 mod pair;
 mod paper;
@@ -65,6 +66,7 @@ pub(crate) fn bench(what: &Bench) -> ExitCode {
         Bench::Names(args) => names::bench(args),
         Bench::Segment(args) => segment::bench(args),
         Bench::Sampling(args) => sampling::bench(args),
+        Bench::Openmp(args) => openmp::bench(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

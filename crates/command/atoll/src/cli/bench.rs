@@ -49,6 +49,13 @@ whether the ten hottest variables are in their order. Two short traces tell what
 long. Overhead is printed twice: by the measured cost of a sample, and by processor time against the program alone, the best of the rounds.
 This takes some ten minutes, and other work on the machine disturbs it.";
 
+const OPENMP: &str = "\
+A program measures constructs in the manner of EPCC's micro benchmarks: fork-join, barriers, loops, single, critical, locks, ordered, reductions, nested
+regions and tasks, each around a short delay, less the same delays without it. It is built by gcc and, where it is installed, by clang, and runs natively
+and under atoll run, in interleaved rounds on two CPUs. The medians of the rounds are printed in nanoseconds by construct, iteration or task. At the
+end each target is printed as met or not met: a construct is no slower where its median is not above the other's by more than half the distance of that one's
+quartiles (2 to 10%). This takes some three minutes, and other work on the machine disturbs it.";
+
 /// The subcommands of `atoll bench`.
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum Bench {
@@ -77,6 +84,49 @@ pub(crate) enum Bench {
     /// Measure samplers against exact traces
     #[command(after_long_help = flow(SAMPLING))]
     Sampling(SamplingBenchArgs),
+    /// Measure what OpenMP's constructs cost beside libgomp and libomp
+    #[command(after_long_help = flow(OPENMP))]
+    Openmp(OpenmpBenchArgs),
+}
+
+/// Flags of `atoll bench openmp`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct OpenmpBenchArgs {
+    /// Write the tables (CSV) to DIR
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The directory where `make programs` put the workloads
+    #[arg(long, value_name = "DIR", default_value = "target/programs", value_hint = ValueHint::DirPath)]
+    pub(crate) programs: PathBuf,
+
+    /// The two CPUs of all teams; default: the first two that this process may use
+    #[arg(long, value_name = "A,B", value_parser = cpus)]
+    pub(crate) cpus: Option<Pair>,
+
+    /// The numbers of workers
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,4", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) workers: Vec<u32>,
+
+    /// Measure only these constructs, named as in the table; give the flag once for each
+    #[arg(long, value_name = "CONSTRUCT")]
+    pub(crate) only: Vec<String>,
+
+    /// The number of runs with each setting; medians count
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) rounds: u32,
+
+    /// The number of measurements of each construct in a run
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) repetitions: u32,
+
+    /// The least time of a measurement
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) microseconds: u32,
+
+    /// Do the same as with --rounds 1 --repetitions 3 --microseconds 100
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 /// Flags of `atoll bench sampling`.

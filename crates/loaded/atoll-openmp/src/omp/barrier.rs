@@ -91,7 +91,8 @@ impl Barrier {
         self.arrived.0.fetch_add(1, Ordering::SeqCst);
         let open = || self.generation() != seen;
         loop {
-            // Read before the checks below. Other side: `tasks::complete`, for the last pending task.
+            // Read before the checks below. Other side: `tasks::omp_fulfill_event`, for the last pending task; a member that completes
+            // the last one comes here itself.
             let events = team.tasks.events.load(Ordering::Acquire);
             // Only members that wait here open the barrier: others may be late, and the team in another region.
             self.try_open(team, seen);

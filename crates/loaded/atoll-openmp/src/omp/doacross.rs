@@ -79,7 +79,7 @@ extern "C" fn post(iteration: *const u64) {
     if let Some((word, number)) = located {
         // Other side: the loads in `wait`.
         word.store(number.wrapping_add(1), Ordering::Release);
-        team.gate.notify();
+        team.turns.notify();
     }
 }
 
@@ -100,7 +100,7 @@ extern "C" fn wait(registers: *const u64, stack: *const u64) {
         // Other side: the store in `post`.
         let posted = || word.load(Ordering::Acquire) > number;
         if !posted() {
-            team.gate.wait_until(posted);
+            team.turns.wait_until(posted);
         }
     }
 }

@@ -239,15 +239,17 @@ fn patience() -> u32 {
     (200_000u32.saturating_mul(LOOKS) / nanoseconds).clamp(1_000, 100_000)
 }
 
-/// How often waiters check before they sleep, with and without a CPU for each. The number is small without one, since a spinner
-/// may keep a CPU from the thread it waits for, unless the user asks otherwise.
-fn spins() -> (u32, u32) {
+/// How often waiters check before they sleep, with and without a CPU for each, and how often they let others have their CPU. They
+/// check seldom without one each, since a spinner may keep a CPU from the thread it waits for, unless the user asks otherwise.
+fn spins() -> (u32, u32, u32) {
+    /// As many as bring every thread of a small team to a barrier; more of them gain nothing.
+    const YIELDS: u32 = 20;
     let given = spin_count().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     match (given, wait_policy()) {
-        (Some(count), _) => (count, count.min(100)),
-        (None, 1) => (u32::MAX, 1_000),
-        (None, 0) => (0, 0),
-        _ => (patience(), 30),
+        (Some(0), _) | (None, 0) => (0, 0, 0),
+        (Some(count), _) => (count, count.min(100), YIELDS),
+        (None, 1) => (u32::MAX, 1_000, YIELDS),
+        _ => (patience(), 30, YIELDS),
     }
 }
 
@@ -344,8 +346,8 @@ fn read() {
     }) {
         icv.allocator = allocator;
     }
-    let (spins, crowded) = spins();
-    futex::configure(spins, crowded, atoll_nodes::cpus::of_workers(cpus));
+    let (spins, crowded, yields) = spins();
+    futex::configure(spins, crowded, yields, atoll_nodes::cpus::of_workers(cpus));
     icv.bind = places::init(icv.bind);
     *INITIAL.lock() = icv;
     match variable("OMP_DISPLAY_ENV").map(|value| value.to_ascii_lowercase()).as_deref() {

@@ -132,14 +132,22 @@ fn block(count: u64, id: u64, size: u64) -> (u64, u64) {
 /// Takes the calling member's next iterations; `None` when none are left.
 #[inline]
 pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
+    // This case is the one that programs ask for most often.
+    if share.plan.get().deal == Deal::Dynamic && !team.spans() {
+        return next_dynamic(team, share);
+    }
+    next_otherwise(thread, team, share)
+}
+
+#[inline(never)]
+fn next_otherwise(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
     let plan = share.plan.get();
     match plan.deal {
-        Deal::Dynamic if team.spans() => next_over_nodes(team, share, &plan),
         Deal::Guided | Deal::GuidedEven if team.spans() => {
             let threads = team.threads().min(u16::MAX.into()) as u16;
             spread::take_chunk(share.number.get(), plan.count, plan.chunk, threads, true)
         }
-        Deal::Dynamic => next_dynamic(team, share, &plan),
+        Deal::Dynamic => next_over_nodes(team, share, &plan),
         Deal::Guided | Deal::GuidedEven => next_guided(team, share, &plan),
         Deal::Blocks if team.spans() => {
             let State { trip, .. } = thread.state.get();
@@ -185,21 +193,29 @@ fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, 
 }
 
 #[inline]
-fn next_dynamic(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, u64)> {
-    let cursor = &share.cursor.next;
-    // Every member adds once too often; where that might overflow, iterations are taken by compare and exchange.
-    let room = (u64::MAX - plan.count) / plan.chunk;
-    if room > u64::from(team.size.get()) {
-        // Relaxed: members order nothing by this; the plan came with the share itself.
-        let from = cursor.fetch_add(plan.chunk, Ordering::Relaxed);
-        return (from < plan.count).then(|| (from, from + plan.chunk.min(plan.count - from)));
+fn next_dynamic(team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
+    let Plan { count, chunk, .. } = share.plan.get();
+    // Every member adds once too often, which must not overflow.
+    let most = chunk.checked_mul(u64::from(team.size.get()) + 1);
+    if most.is_none_or(|most| most > u64::MAX - count) {
+        return next_of_many(share);
     }
+    // Relaxed: members order nothing by this; the plan came with the share itself.
+    let from = share.cursor.next.fetch_add(chunk, Ordering::Relaxed);
+    (from < count).then(|| (from, from + chunk.min(count - from)))
+}
+
+/// Takes iterations of a loop with nearly as many of them as there are numbers.
+#[cold]
+fn next_of_many(share: &WorkShare) -> Option<(u64, u64)> {
+    let Plan { count, chunk, .. } = share.plan.get();
+    let cursor = &share.cursor.next;
     let mut from = cursor.load(Ordering::Relaxed);
     loop {
-        if from >= plan.count {
+        if from >= count {
             return None;
         }
-        let to = from + plan.chunk.min(plan.count - from);
+        let to = from + chunk.min(count - from);
         match cursor.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return Some((from, to)),
             Err(now) => from = now,

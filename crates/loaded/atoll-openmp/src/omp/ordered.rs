@@ -18,7 +18,7 @@ pub(super) fn wait_for_turn(thread: &Thread) {
     let ordered = &workshare::current(thread).cursor.ordered;
     // Other side: the store in `pass_on`.
     if ordered.load(Ordering::Acquire) != from {
-        thread.team().gate.wait_until(|| ordered.load(Ordering::Acquire) == from);
+        thread.team().turns.wait_until(|| ordered.load(Ordering::Acquire) == from);
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn pass_on(thread: &Thread) {
     }
     wait_for_turn(thread);
     workshare::current(thread).cursor.ordered.store(to, Ordering::Release);
-    thread.team().gate.notify();
+    thread.team().turns.notify();
     thread.update(|state| state.chunk = (0, 0));
 }
 

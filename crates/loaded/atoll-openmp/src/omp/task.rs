@@ -5,7 +5,7 @@
 use super::depend::{Links, Table};
 use super::icv::Icv;
 use super::kmp;
-use super::team::{Function, Team};
+use super::team::{Function, Team, Thread, known};
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -18,7 +18,8 @@ pub(crate) const FULFILLED: u32 = 4;
 
 /// A task. Implicit tasks lie in their team, explicit ones on the heap in front of their arguments.
 pub(crate) struct Task {
-    /// One reference for the task itself until it is complete, and one for each child that still knows it as its parent.
+    /// One reference for the task itself until it is complete, and one for each child that still knows it as its parent: a
+    /// child takes it when it is counted, or when it ends before its own children.
     references: AtomicU32,
     pub(crate) parent: Cell<*const Task>,
     /// The number of children that are not complete, and of those among them that no thread has begun.
@@ -68,6 +69,52 @@ pub(crate) struct Group {
 
 // SAFETY: `reductions` is set by the thread whose task opened the group, before it makes tasks in it.
 unsafe impl Sync for Group {}
+
+/// The memory of a task whose arguments are few.
+const BLOCK: Layout = match Layout::from_size_align(512, 64) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a block has such a size"),
+};
+/// The most blocks that a thread keeps.
+const MOST_BLOCKS: u32 = 64;
+
+/// The blocks of memory that a thread keeps of tasks that ended, as a list: each begins with the address of the next.
+pub(crate) struct Blocks {
+    first: Cell<*mut u8>,
+    count: Cell<u32>,
+}
+
+impl Blocks {
+    pub(crate) const fn new() -> Blocks {
+        Blocks { first: Cell::new(ptr::null_mut()), count: Cell::new(0) }
+    }
+
+    /// Takes a block; `None` if there is none. Only the thread itself takes and gives.
+    #[inline]
+    fn take(&self) -> Option<*mut u8> {
+        let block = self.first.get();
+        if block.is_null() {
+            return None;
+        }
+        // SAFETY: a block in the list holds the address of the next.
+        self.first.set(unsafe { block.cast::<*mut u8>().read() });
+        self.count.set(self.count.get() - 1);
+        Some(block)
+    }
+
+    /// Keeps a block that nobody uses; false if there are enough.
+    #[inline]
+    fn give(&self, block: *mut u8) -> bool {
+        if self.count.get() == MOST_BLOCKS {
+            return false;
+        }
+        // SAFETY: the block is nobody's, and has room for an address.
+        unsafe { block.cast::<*mut u8>().write(self.first.get()) };
+        self.first.set(block);
+        self.count.set(self.count.get() + 1);
+        true
+    }
+}
 
 impl Group {
     pub(crate) fn open(outer: *const Group, workshare: bool) -> *const Group {
@@ -145,13 +192,17 @@ impl Task {
     }
 
     /// Makes a child of `parent` with room for `size` bytes of arguments, aligned to `align`.
-    pub(crate) fn explicit(parent: &Task, size: usize, align: usize) -> *const Task {
+    pub(crate) fn explicit(thread: &Thread, parent: &Task, size: usize, align: usize) -> *const Task {
         let arguments = Layout::from_size_align(size, align.max(1)).unwrap_or(Layout::new::<u128>());
-        let Ok((layout, offset)) = Layout::new::<Task>().extend(arguments) else {
+        let Ok((needed, offset)) = Layout::new::<Task>().extend(arguments) else {
             super::fatal("Out of memory allocating a task");
         };
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc(layout) };
+        let small = needed.size() <= BLOCK.size() && needed.align() <= BLOCK.align();
+        let layout = if small { BLOCK } else { needed };
+        let memory = if small { thread.blocks.take() } else { None }.unwrap_or_else(|| {
+            // SAFETY: the layout is not empty.
+            unsafe { alloc(layout) }
+        });
         if memory.is_null() {
             super::fatal("Out of memory allocating a task");
         }
@@ -165,8 +216,48 @@ impl Task {
             task.data.set(memory.add(offset));
             memory.cast::<Task>().write(task);
         }
-        parent.references.fetch_add(1, Ordering::Relaxed);
         memory.cast::<Task>()
+    }
+
+    /// Takes the reference to the parent that a task needs which may outlive its maker's wait for it. Only the thread that
+    /// executes the parent calls this.
+    pub(crate) fn hold_parent(&self) {
+        // SAFETY: the parent is the current task.
+        unsafe { &*self.parent.get() }.references.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Frees a task that did not hold its parent, at its end; if children know it still, the last of these frees it.
+    ///
+    /// # Safety
+    /// The caller executed the task, while the task's parent waited, and no longer uses it.
+    pub(crate) unsafe fn end_at_once(task: *const Task) {
+        // SAFETY: the caller promises it. Only the thread that executes a task adds references to it, so that the last is its own.
+        unsafe {
+            // Other side: the subtractions in `release`.
+            if (*task).references.load(Ordering::Acquire) == 1 {
+                Task::free(task);
+            } else {
+                (*task).hold_parent();
+                Task::release(task);
+            }
+        }
+    }
+
+    /// Frees a task's memory.
+    ///
+    /// # Safety
+    /// The task is not used any more.
+    unsafe fn free(task: *const Task) {
+        let memory = task.cast_mut().cast::<u8>();
+        // SAFETY: the memory is from `explicit`, and nobody uses it.
+        unsafe {
+            let layout = (*task).layout;
+            ptr::drop_in_place(task.cast_mut());
+            if layout == BLOCK && known().is_some_and(|thread| thread.blocks.give(memory)) {
+                return;
+            }
+            dealloc(memory, layout);
+        }
     }
 
     /// Whether `ancestor` is this task's parent or a further ancestor.
@@ -185,18 +276,55 @@ impl Task {
     /// Gives up one reference to an explicit task. The last one frees the task and gives up its reference to its parent.
     ///
     /// # Safety
-    /// The reference is the caller's, who no longer uses the task.
+    /// The reference is the caller's, who no longer uses the task, and the task holds its parent.
     pub(crate) unsafe fn release(task: *const Task) {
         let mut at = task;
         // SAFETY: each turn gives up one reference that was held: the caller's, then that of the task just freed.
         unsafe {
             while !at.is_null() && (*at).references.fetch_sub(1, Ordering::AcqRel) == 1 {
                 let parent = (*at).parent.get();
-                let layout = (*at).layout;
-                ptr::drop_in_place(at.cast_mut());
-                dealloc(at.cast_mut().cast(), layout);
+                Task::free(at);
                 at = parent;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::team::adopt;
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_task_that_ended_is_the_next_ones() {
+        let thread = Thread::new(false, false);
+        adopt(thread);
+        let root = Task::implicit();
+        let first = Task::explicit(thread, &root, 8, 8);
+        // SAFETY: the task is over, and nobody uses it.
+        unsafe { Task::end_at_once(first) };
+        assert!(ptr::eq(Task::explicit(thread, &root, 8, 8), first));
+    }
+
+    #[test]
+    fn a_task_that_ended_stays_as_long_as_its_children() {
+        let thread = Thread::new(false, false);
+        adopt(thread);
+        let root = Task::implicit();
+        let parent = Task::explicit(thread, &root, 8, 8);
+        // SAFETY: the parent is not over yet.
+        let child = Task::explicit(thread, unsafe { &*parent }, 1000, 8);
+        // SAFETY: the child is alive; the parent is over, and only the child uses it.
+        unsafe {
+            (*child).hold_parent();
+            Task::end_at_once(parent);
+            assert!((*child).descends_from(&root));
+        }
+        assert_eq!(root.references.load(Ordering::Relaxed), 2);
+        assert!(!ptr::eq(Task::explicit(thread, &root, 8, 8), parent));
+        // SAFETY: the child is over.
+        unsafe { Task::release(child) };
+        assert_eq!(root.references.load(Ordering::Relaxed), 1);
+        assert!(ptr::eq(Task::explicit(thread, &root, 8, 8), parent));
     }
 }

@@ -8,12 +8,18 @@ use super::env;
 use super::hooks;
 use super::task::{BODY_ENDED, DETACHABLE, FULFILLED, Group, Task};
 use super::team::{Function, Team, Thread, me};
+use atoll_memory::futex::{self, Guard, Lock};
+use std::collections::VecDeque;
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 pub(crate) const FLAG_FINAL: u32 = 1 << 1;
 pub(crate) const FLAG_DEPEND: u32 = 1 << 3;
 pub(crate) const FLAG_PRIORITY: u32 = 1 << 4;
 pub(crate) const FLAG_DETACH: u32 = 1 << 13;
+
+/// All waiters at a gate.
+const ALL: u32 = i32::MAX as u32;
 
 /// The program's function that copies a task's arguments.
 pub(crate) type Copier = extern "C" fn(*mut u8, *mut u8);
@@ -75,7 +81,7 @@ pub(crate) fn make(thread: &Thread, recipe: &Recipe, room: bool) -> &'static Tas
     let parent = thread.task();
     let (size, align) = if room { (recipe.size, recipe.align) } else { (0, 1) };
     // SAFETY: just made; lives until it completes.
-    let task = unsafe { &*Task::explicit(parent, size, align) };
+    let task = unsafe { &*Task::explicit(thread, parent, size, align) };
     task.function.set(Some(recipe.function));
     task.is_final.set(parent.is_final.get() || recipe.flags & FLAG_FINAL != 0);
     task.priority.set(recipe.priority);
@@ -99,6 +105,7 @@ pub(crate) fn copy_arguments(task: &Task, recipe: &Recipe, data: *mut u8) {
 /// Counts a task that will be complete later, wherever a thread may wait for it.
 pub(crate) fn count(team: &Team, task: &Task) {
     task.deferred.set(true);
+    task.hold_parent();
     // SAFETY: the parent is the current task.
     let parent = unsafe { &*task.parent.get() };
     parent.children.fetch_add(1, Ordering::Relaxed);
@@ -120,13 +127,22 @@ pub(crate) fn enqueue(team: &Team, task: &Task) {
         team.members[task.home.get() as usize].queue.lock().push_back(task);
     }
     // Other side: waiters' reads of `queued` and `events`.
-    team.tasks.queued.fetch_add(1, Ordering::SeqCst);
-    team.announce();
+    let first = team.tasks.queued.fetch_add(1, Ordering::SeqCst) == 0;
+    team.tasks.events.fetch_add(1, Ordering::SeqCst);
+    if first {
+        // One is enough: whoever takes a task and leaves others wakes one more.
+        team.gate.wake_up_to(1);
+    }
+    if first || !futex::is_crowded() {
+        team.turns.wake_up_to(ALL);
+    }
 }
 
 /// Notes that a task has left its queue and begins.
 fn begin(team: &Team, task: *const Task) -> &'static Task {
-    team.tasks.queued.fetch_sub(1, Ordering::Relaxed);
+    if team.tasks.queued.fetch_sub(1, Ordering::SeqCst) > 1 {
+        team.gate.wake_up_to(1);
+    }
     // SAFETY: a counted task lives until it completes.
     let task = unsafe { &*task };
     // SAFETY: the task keeps its parent alive.
@@ -134,8 +150,23 @@ fn begin(team: &Team, task: *const Task) -> &'static Task {
     task
 }
 
-/// Takes the first queued task for which `fits` holds; `deep` searches all of the member's own queue.
-fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) -> Option<&'static Task> {
+/// The most tasks that a member takes over besides the one that it executes.
+const MOST_TAKEN_OVER: usize = 7;
+
+/// How a member looks for a task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// It may execute any task, and takes over some more from a member that has many: queues of two members that meet at every
+    /// task are slow.
+    Any,
+    /// It may execute few tasks, and looks at the first ones of each queue.
+    Near,
+    /// The same, and a child of its own task waits somewhere, maybe taken over by another member: it looks at all.
+    Deep,
+}
+
+/// Takes the first queued task for which `fits` holds.
+fn take(thread: &Thread, team: &Team, search: Search, fits: impl Fn(&Task) -> bool) -> Option<&'static Task> {
     if team.tasks.queued.load(Ordering::Acquire) == 0 {
         return None;
     }
@@ -149,10 +180,10 @@ fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) 
             return task.map(|task| begin(team, task));
         }
     }
+    let depth = if search == Search::Deep { usize::MAX } else { 4 };
     let own = thread.id() as usize;
     {
         let mut queue = team.members[own].queue.lock();
-        let depth = if deep { queue.len() } else { 4 };
         let found = queue.iter().rev().take(depth).position(&fits);
         if let Some(back) = found {
             let at = queue.len() - 1 - back;
@@ -162,18 +193,36 @@ fn take(thread: &Thread, team: &Team, deep: bool, fits: impl Fn(&Task) -> bool) 
     let size = team.size.get() as usize;
     for victim in (own + 1..size).chain(0..own) {
         let mut queue = team.members[victim].queue.lock();
-        let found = queue.iter().take(4).position(&fits);
+        let found = queue.iter().take(depth).position(&fits);
         if let Some(at) = found {
-            return queue.remove(at).map(|task| begin(team, task));
+            let task = queue.remove(at);
+            if search == Search::Any {
+                take_over(queue, &team.members[own].queue);
+            }
+            return task.map(|task| begin(team, task));
         }
     }
     None
 }
 
+/// Moves some of the oldest tasks of another member's queue, half of them at most, to the member's own.
+fn take_over(mut from: Guard<'_, VecDeque<*const Task>>, own: &Lock<VecDeque<*const Task>>) {
+    let mut taken = [ptr::null(); MOST_TAKEN_OVER];
+    let count = (from.len() / 2).min(MOST_TAKEN_OVER);
+    for (place, task) in taken.iter_mut().zip(from.drain(..count)) {
+        *place = task;
+    }
+    // No member holds two queues.
+    drop(from);
+    if count > 0 {
+        own.lock().extend(&taken[..count]);
+    }
+}
+
 /// Executes any queued task of the team; false where there is none. `belongs` tells, with the task's queue locked, whether the
 /// thread still has a part in the region.
 pub(crate) fn execute_any(thread: &Thread, team: &'static Team, belongs: impl Fn() -> bool) -> bool {
-    match take(thread, team, false, |_| belongs()) {
+    match take(thread, team, Search::Any, |_| belongs()) {
         Some(task) => {
             execute(thread, team, task);
             true
@@ -257,11 +306,14 @@ fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
 }
 
 /// Completes a task: tells all threads that may wait for it.
+///
+/// When no task is pending any more, nobody at a barrier is woken: the member that completes the last task comes to the barrier
+/// itself, and opens it if it is the last to come.
 fn complete(team: &Team, task: &'static Task) {
     depend::complete(team, task);
     if !task.deferred.get() {
-        // SAFETY: the task's own reference, which is not used any more.
-        unsafe { Task::release(task) };
+        // SAFETY: the task is over, and its parent is the current task.
+        unsafe { Task::end_at_once(task) };
         return;
     }
     // SAFETY: the task's reference keeps its parent.
@@ -274,8 +326,8 @@ fn complete(team: &Team, task: &'static Task) {
     }
     // SAFETY: the task's own reference, not used any more.
     unsafe { Task::release(task) };
-    // Other side: `Barrier::wait`. From here on the region may be over.
-    last |= team.tasks.pending.fetch_sub(1, Ordering::SeqCst) == 1;
+    // Other side: `Barrier::claim`. From here on the region may be over.
+    team.tasks.pending.fetch_sub(1, Ordering::SeqCst);
     if last {
         team.announce();
     }
@@ -290,12 +342,16 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
         if done() {
             return;
         }
-        let deep = current.unbegun.load(Ordering::Relaxed) != 0;
-        if let Some(task) = take(thread, team, deep, |task| task.descends_from(current)) {
+        let search = if current.unbegun.load(Ordering::Relaxed) != 0 { Search::Deep } else { Search::Near };
+        if let Some(task) = take(thread, team, search, |task| task.descends_from(current)) {
             execute(thread, team, task);
             continue;
         }
-        team.gate.wait_until(|| done() || team.tasks.events.load(Ordering::SeqCst) != events);
+        if team.tasks.queued.load(Ordering::Relaxed) != 0 {
+            // The tasks are for others.
+            team.gate.wake_up_to(1);
+        }
+        team.turns.wait_until(|| done() || team.tasks.events.load(Ordering::SeqCst) != events);
     }
 }
 
@@ -304,7 +360,7 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
 pub(crate) fn yield_to_another(thread: &Thread) {
     let (team, current) = (thread.team(), thread.task());
     let any = current.parent.get().is_null();
-    if let Some(task) = take(thread, team, false, |task| any || task.descends_from(current)) {
+    if let Some(task) = take(thread, team, Search::Near, |task| any || task.descends_from(current)) {
         execute(thread, team, task);
     }
 }
@@ -403,6 +459,9 @@ pub(crate) extern "C" fn omp_fulfill_event(event: *const Task) {
     }
     if before & BODY_ENDED != 0 {
         complete(team, task);
+        // The caller may be no member that comes to a barrier.
+        team.tasks.events.fetch_add(1, Ordering::SeqCst);
+        team.gate.wake_up_to(ALL);
     } else {
         team.announce();
     }

@@ -80,7 +80,8 @@ impl Block {
         let parent = thread.task();
         let all = own + shareds;
         // SAFETY: the task was just made, and lives until it completes.
-        let task = unsafe { &*Task::explicit(parent, size_of::<Header>() + all, align_of::<Header>()) };
+        let task =
+            unsafe { &*Task::explicit(thread, parent, size_of::<Header>() + all, align_of::<Header>()) };
         let header = task.data.get().cast::<Header>();
         let block = header.wrapping_add(1).cast::<Block>();
         // SAFETY: the task's memory has room for the header and the block.

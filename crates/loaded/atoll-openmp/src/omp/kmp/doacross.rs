@@ -101,7 +101,7 @@ extern "C" fn __kmpc_doacross_post(_: *const Location, _: i32, values: *const i6
     if let Some((word, bit)) = current(thread).and_then(|nest| nest.locate(values)) {
         // Other side: the loads in `wait`.
         word.fetch_or(bit, Ordering::Release);
-        thread.team().gate.notify();
+        thread.team().turns.notify();
     }
 }
 
@@ -112,7 +112,7 @@ extern "C" fn __kmpc_doacross_wait(_: *const Location, _: i32, values: *const i6
         // Other side: the addition in `post`.
         let posted = || word.load(Ordering::Acquire) & bit != 0;
         if !posted() {
-            thread.team().gate.wait_until(posted);
+            thread.team().turns.wait_until(posted);
         }
     }
 }

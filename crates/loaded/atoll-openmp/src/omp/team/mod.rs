@@ -19,7 +19,7 @@ pub(crate) use self::region::{Body, Function};
 use self::sharing::Sharing;
 pub(crate) use self::span::Span;
 use self::tasks::Tasks;
-pub(crate) use self::thread::{State, Thread, adopt, me, retire};
+pub(crate) use self::thread::{State, Thread, adopt, known, me, retire};
 use super::contention::Contention;
 use super::crew::Worker;
 use super::icv::Icv;
@@ -75,8 +75,10 @@ pub(crate) struct Team {
 
     // The fields from here on are shared during the region.
     pub(crate) barriers: Barriers,
-    /// The gate at which members wait, for any reason.
+    /// The gate at which members wait at a barrier, where they may execute any task.
     pub(crate) gate: Gate,
+    /// The gate at which members wait within the region: for other tasks, or for their turn.
+    pub(crate) turns: Gate,
     /// Whether the region is cancelled.
     pub(crate) cancelled: AtomicBool,
     pub(crate) tasks: Tasks,
@@ -110,6 +112,7 @@ impl Team {
             members: members.into_boxed_slice(),
             barriers: Barriers::new(),
             gate: Gate::new(),
+            turns: Gate::new(),
             cancelled: AtomicBool::new(false),
             tasks: Tasks::new(),
             sharing: Sharing::new(),
@@ -212,8 +215,9 @@ impl Team {
 
     /// Counts an event that a member waiting in a task may wait for, and wakes those members.
     pub(crate) fn announce(&self) {
-        self.tasks.events.fetch_add(1, Ordering::Release);
-        self.gate.notify();
+        // Other side: `tasks::work_until`.
+        self.tasks.events.fetch_add(1, Ordering::SeqCst);
+        self.turns.wake_up_to(i32::MAX as u32);
     }
 
     /// The ancestor of this team at nesting `level`, and the number there of the thread that led to `id` here, counted in the

@@ -6,12 +6,13 @@ use super::super::crew::Worker;
 use super::super::env;
 use super::super::icv::Icv;
 use super::super::kmp;
-use super::super::task::Task;
+use super::super::task::{Blocks, Task};
 use super::super::workshare::WorkShare;
 use super::Team;
 use crate::start::own_threads;
 use crate::state;
 use atoll_memory::futex::Lock;
+use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
@@ -50,23 +51,41 @@ pub(crate) struct Thread {
     pub(crate) first: bool,
     /// Whether no other process sees this thread's stack, so that its regions have no other member.
     pub(crate) alone: bool,
+    /// Memory of tasks that ended, for the thread's next ones.
+    pub(crate) blocks: Blocks,
     /// The state of `kmp` for the thread.
     pub(crate) kmp: kmp::Kept,
 }
 
-thread_local! {
-    static ME: Cell<*const Thread> = const { Cell::new(ptr::null()) };
+/// The address of the calling thread's descriptor, null if it has none yet. `me.c` defines the variable: Rust has no name for
+/// the model of thread-local storage that makes no call.
+#[inline]
+fn mine() -> *const Thread {
+    let me;
+    // SAFETY: reads the thread's own word, which `me.c` defines.
+    unsafe {
+        asm!(
+            "mov {me}, qword ptr [rip + atoll_me@GOTTPOFF]",
+            "mov {me}, qword ptr fs:[{me}]",
+            me = out(reg) me,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    me
 }
 
 /// The calling thread's descriptor.
 #[inline]
 pub(crate) fn me() -> &'static Thread {
-    let me = ME.get();
-    if me.is_null() {
-        return introduce();
-    }
     // SAFETY: descriptors are never freed.
-    unsafe { &*me }
+    unsafe { mine().as_ref() }.unwrap_or_else(introduce)
+}
+
+/// The calling thread's descriptor, if it has one.
+#[inline]
+pub(crate) fn known() -> Option<&'static Thread> {
+    // SAFETY: descriptors are never freed.
+    unsafe { mine().as_ref() }
 }
 
 /// Descriptors of those threads of the program that have ended.
@@ -107,7 +126,16 @@ pub(crate) fn retire(descriptor: usize) {
 
 /// Makes `thread` the descriptor of the calling thread.
 pub(crate) fn adopt(thread: &'static Thread) {
-    ME.set(thread);
+    // SAFETY: writes the thread's own word, which `me.c` defines.
+    unsafe {
+        asm!(
+            "mov {at}, qword ptr [rip + atoll_me@GOTTPOFF]",
+            "mov qword ptr fs:[{at}], {thread}",
+            at = out(reg) _,
+            thread = in(reg) ptr::from_ref(thread),
+            options(nostack, preserves_flags)
+        );
+    }
 }
 
 impl Thread {
@@ -129,6 +157,7 @@ impl Thread {
             place: Cell::new(-1),
             first,
             alone,
+            blocks: Blocks::new(),
             kmp: kmp::Kept::new(),
         }))
     }
