@@ -54,6 +54,13 @@ pub(crate) struct Thread {
     pub(crate) kmp: kmp::Kept,
 }
 
+/// Whether the calling thread is in a region of more than one thread.
+pub(crate) fn in_region() -> bool {
+    // SAFETY: null, or the thread's descriptor, which is never freed, as its team is not.
+    unsafe { ME.get().as_ref() }
+        .is_some_and(|me| unsafe { (*me.state.get().team).nesting.active_level.get() > 0 })
+}
+
 thread_local! {
     static ME: Cell<*const Thread> = const { Cell::new(ptr::null()) };
 }
