@@ -171,16 +171,13 @@ fn is_quiet(pager: &Pager) -> bool {
     state::table() == 0 && !omp::in_region() && threads() == Some(expected)
 }
 
-/// The number of this process's threads.
+/// The number of this process's threads, without those with which the kernel serves its io_urings.
 fn threads() -> Option<usize> {
-    // SAFETY: plain data.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    let at = (&raw mut stat) as usize;
-    // SAFETY: a C string, and a place that is valid for writes. The directory has a subdirectory for each thread.
-    unsafe {
-        sys::syscall(libc::SYS_stat, [c"/proc/self/task".as_ptr() as usize, at, 0, 0, 0, 0]).ok()?;
-    }
-    (stat.st_nlink as usize).checked_sub(2)
+    let is_kernels = |entry: &std::fs::DirEntry| {
+        std::fs::read(entry.path().join("comm")).is_ok_and(|name| name.starts_with(b"iou-"))
+    };
+    let entries = std::fs::read_dir("/proc/self/task").ok()?;
+    Some(entries.filter(|entry| !entry.as_ref().is_ok_and(is_kernels)).count())
 }
 
 /// Prepares the fork, after all other handlers.

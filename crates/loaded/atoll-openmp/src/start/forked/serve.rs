@@ -76,6 +76,10 @@ impl Copy<'_> {
             if !wait(self.faults, TICK_NS) && !self.step(PAGE)? {
                 return Ok(End::Complete(self.bytes));
             }
+            if !fits {
+                // The same page again: the answer tells whether the process still has its memory.
+                (self.range, self.at) = (0, 0);
+            }
             let waited = sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(begin);
             late = waited > WINDOW_NS || hurries();
             if !fits && waited > LONG_NS {
