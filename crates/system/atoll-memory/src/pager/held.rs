@@ -15,7 +15,7 @@ impl Pager {
         let address = |page: usize| (start + ((page - first) << self.places.shift)).clamp(from, to);
         let is_held = |page: usize| page_word::load(self.pages.word(page as u32)).state() != State::Absent;
         let mut page = first;
-        loop {
+        while page < end {
             page = self.pages.next_touched(page, end)?;
             let chunk_end = (((page >> 9) + 1) << 9).min(end);
             if let Some(held) = (page..chunk_end).find(|page| is_held(*page)) {
@@ -24,5 +24,6 @@ impl Pager {
             }
             page = chunk_end;
         }
+        None
     }
 }
