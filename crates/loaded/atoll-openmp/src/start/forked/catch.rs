@@ -97,9 +97,10 @@ unsafe extern "C" fn on_sigsys(_: c_int, _: *mut libc::siginfo_t, context: *mut 
             // SAFETY: the set's first word is the kernel's; the rest is what libc asks.
             unsafe { change_mask(&mut *mask, arguments) }
         }
-        // SAFETY: what libc asks of the kernel.
         _ => {
-            unsafe { sys::syscall(number, arguments) }.map_or_else(|e| -e.0 as isize, |value| value as isize)
+            // SAFETY: what libc asks of the kernel.
+            let result = unsafe { sys::syscall(number, arguments) };
+            result.map_or_else(|e| -e.0 as isize, |value| value as isize)
         }
     };
     frame.uc_mcontext.gregs[libc::REG_RAX as usize] = result as i64;
