@@ -274,15 +274,12 @@ fn allocating_and_freeing_does_not_grow() {
     }
 }
 
-/// Either `fork` is refused with a message, or the child sees what it should.
+/// `fork` failed in programs with OpenMP; `forks.rs` has more.
 #[test]
 fn fork_is_refused_or_right() {
     let program = helper("forks.c");
     for way in WAYS {
-        let run = Atoll::new(&program).with("--near 12M").with(way).run().clean();
-        let refused = run.stderr.contains("atoll: ") && run.stderr.contains("fork");
-        assert!(run.status == Some(0) || refused, "{}", run.told());
-        assert!(!run.text().contains("failed"), "{}", run.told());
+        Atoll::new(&program).with("--near 12M").with(way).run().exits(0);
     }
 }
 

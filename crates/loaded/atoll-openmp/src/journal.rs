@@ -37,6 +37,11 @@ pub(crate) fn open(descriptor: Option<&CStr>) {
     }
 }
 
+/// Stops telling, in a process that the program forked.
+pub(crate) fn stop() {
+    JOURNAL.store(std::ptr::null_mut(), Ordering::Relaxed);
+}
+
 #[inline]
 fn mark(what: impl FnOnce() -> What) {
     // SAFETY: null, or a journal that stays mapped in every worker.

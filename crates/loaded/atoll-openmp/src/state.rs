@@ -41,6 +41,11 @@ pub(crate) fn manage_no_more() {
     FAULTS.store(false, Ordering::Relaxed);
 }
 
+/// Leaves the heap as it is from now on, in a process that the program forked: nothing is taken from it or given back to it.
+pub(crate) fn leave_heap() {
+    HEAP.store(false, Ordering::Relaxed);
+}
+
 /// Serves faults from now on.
 pub(crate) fn set_serves_faults() {
     FAULTS.store(true, Ordering::Relaxed);

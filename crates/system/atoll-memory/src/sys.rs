@@ -336,18 +336,23 @@ fn resident_and_shared(text: &[u8]) -> Option<(u64, u64)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Bytes of a file between two offsets that take memory; 0 if it cannot be asked.
-pub fn bytes_between(fd: i32, from: u64, to: u64) -> u64 {
+/// The first stretch of a file at or behind `from`, up to `to`, that takes memory, as two offsets.
+pub fn next_data(fd: i32, from: u64, to: u64) -> Option<(u64, u64)> {
     let seek = |at: u64, whence: i32| {
         // SAFETY: values only. The files asked here are mapped, and nobody reads them by their position.
         unsafe { syscall(libc::SYS_lseek, [fd as usize, at as usize, whence as usize, 0, 0, 0]) }
     };
+    let data = seek(from, libc::SEEK_DATA).ok()? as u64;
+    let hole = seek(data, libc::SEEK_HOLE).ok()? as u64;
+    (data < to).then_some((data, hole.min(to)))
+}
+
+/// Bytes of a file between two offsets that take memory; 0 if it cannot be asked.
+pub fn bytes_between(fd: i32, from: u64, to: u64) -> u64 {
     let (mut at, mut bytes) = (from, 0);
-    while at < to {
-        let Ok(data) = seek(at, libc::SEEK_DATA) else { break };
-        let Ok(hole) = seek(data as u64, libc::SEEK_HOLE) else { break };
-        bytes += (hole as u64).min(to).saturating_sub(data as u64);
-        at = (hole as u64).max(at + 1);
+    while let Some((data, hole)) = next_data(fd, at, to) {
+        bytes += hole - data;
+        at = hole;
     }
     bytes
 }

@@ -125,12 +125,7 @@ impl Uffd {
         // Messages can only be waited for where reading does not block.
         let flags = libc::O_CLOEXEC as usize
             | if delivery == Delivery::Signal { USER_MODE_ONLY } else { libc::O_NONBLOCK as usize };
-        // SAFETY: no pointers.
-        let fd = match unsafe { sys::syscall(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0]) } {
-            Ok(fd) => fd as i32,
-            Err(Errno(libc::EPERM)) => Self::open_device(flags)?,
-            Err(e) => return Err(e),
-        };
+        let fd = Self::descriptor(flags)?;
         let features = FEATURE_PAGEFAULT_FLAG_WP
             | FEATURE_MISSING_HUGETLBFS
             | FEATURE_MISSING_SHMEM
@@ -139,6 +134,34 @@ impl Uffd {
             | FEATURE_EXACT_ADDRESS
             | FEATURE_WP_HUGETLBFS_SHMEM
             | if delivery == Delivery::Signal { FEATURE_SIGBUS } else { 0 };
+        Self::with(fd, features)
+    }
+
+    /// Opens a descriptor by which another process fills the calling one's private memory, which is a copy of its own. Also tells
+    /// whether system calls of this process's may meet missing memory: they sleep until it is there, as instructions do. Where the
+    /// kernel does not allow that, they fail.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn of_copy() -> Result<(Uffd, bool), Errno> {
+        let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as usize;
+        match Self::descriptor(flags) {
+            Ok(fd) => Ok((Self::with(fd, 0)?, true)),
+            Err(Errno(libc::EPERM)) => Ok((Self::with(Self::descriptor(flags | USER_MODE_ONLY)?, 0)?, false)),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn descriptor(flags: usize) -> Result<i32, Errno> {
+        // SAFETY: no pointers.
+        match unsafe { sys::syscall(libc::SYS_userfaultfd, [flags, 0, 0, 0, 0, 0]) } {
+            Ok(fd) => Ok(fd as i32),
+            Err(Errno(libc::EPERM)) => Self::open_device(flags),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn with(fd: i32, features: u64) -> Result<Uffd, Errno> {
         let fd = sys::out_of_the_way(fd);
         let mut api = ApiArgument { api: API, features, ioctls: 0 };
         // SAFETY: the structure UFFDIO_API takes.
@@ -172,7 +195,15 @@ impl Uffd {
 
     /// From now on faults in `start..start + len` are ours: missing, minor and write-protected.
     pub fn register(self, start: usize, len: usize) -> Result<(), Errno> {
-        let mode = REGISTER_MISSING | REGISTER_MINOR | REGISTER_WP;
+        self.register_for(start, len, REGISTER_MISSING | REGISTER_MINOR | REGISTER_WP)
+    }
+
+    /// From now on missing pages in `start..start + len`, private memory, are ours.
+    pub fn register_missing(self, start: usize, len: usize) -> Result<(), Errno> {
+        self.register_for(start, len, REGISTER_MISSING)
+    }
+
+    fn register_for(self, start: usize, len: usize, mode: u64) -> Result<(), Errno> {
         let mut a = RegisterArgument { start: start as u64, len: len as u64, mode, ioctls: 0 };
         // SAFETY: the structure UFFDIO_REGISTER takes; it only marks mappings.
         unsafe { sys::ioctl(self.0, UFFDIO_REGISTER, &mut a).map(drop) }

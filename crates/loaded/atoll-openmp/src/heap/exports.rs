@@ -157,7 +157,7 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
         if streams::contains(block) {
             // Blocks of this kind are few and stay for good.
         } else if small::contains(block) || overflow::contains(block) {
-            small::mi_free(block);
+            small::free(block);
         } else if layout::in_arena(block as usize) {
             // Told before the block is free, because another thread may get its memory at once.
             journal::free(block as usize);
@@ -185,7 +185,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
     // SAFETY: the block is live; sizes are known where it came from.
     unsafe {
         let have = if small::contains(block) {
-            if size < large::LEAST && !overflow::wants(size, caller) {
+            if size < large::LEAST && state::heap_ready() && !overflow::wants(size, caller) {
                 overflow::note(size.saturating_sub(small::mi_usable_size(block)));
                 return small::or_with_more(size, || small::mi_realloc(block, size));
             }
@@ -219,7 +219,8 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
             free(block);
             return std::ptr::null_mut();
         }
-        let new = allocate(size, 16, false, caller);
+        // In a process that was forked the heap may be libc's by now.
+        let new = malloc_for(size, caller);
         if !new.is_null() {
             std::ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), have.min(size));
             free(block);

@@ -13,7 +13,7 @@ use atoll_memory::sys;
 
 use super::kept::{self, Stale};
 use super::{bounds, place};
-use crate::start::take_over;
+use crate::start::{forked, take_over};
 use crate::state::{self, SignalsBlocked};
 
 /// Blocks of this many bytes or more are paged.
@@ -167,6 +167,10 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
         }
         return true;
     }
+    // In a process that was forked, free memory of the arena may hold anything.
+    if state::pager().is_none() {
+        return false;
+    }
     let (end, more) = (start + have, want - have);
     let used = extents.top;
     if end == extents.top {
@@ -205,7 +209,10 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
 
 /// Makes `start..end` (inside live extents) read as zeros.
 pub(crate) fn zero(start: usize, end: usize) {
-    let Some(pager) = state::pager() else { return forget(start, end) };
+    let Some(pager) = state::pager() else {
+        forked::complete();
+        return forget(start, end);
+    };
     if pager.is_segment() || place::nodes() > 1 {
         return clear(start, end);
     }
@@ -334,7 +341,7 @@ impl Extents {
                 pager.release(from, to, figures(pager));
                 self.give_stale_back(pager);
             }
-        } else if state::pager().is_none() {
+        } else if state::pager().is_none() && forked::is_complete() {
             forget(start, start + len);
         }
         self.enter(a, b - a);

@@ -23,18 +23,13 @@ pub(super) fn note(start: usize, end: usize) {
 }
 
 /// A guard that keeps these ranges unchanged while it lives.
-pub(crate) struct Kept(Held<'static, BTreeMap<usize, usize>>);
+pub(crate) struct Kept {
+    _over: Held<'static, BTreeMap<usize, usize>>,
+}
 
 /// Locks the ranges for a fork. The caller blocks signals.
 pub(crate) fn keep() -> Kept {
-    Kept(OVER.lock())
-}
-
-impl Kept {
-    /// The parts of `start..end` that are the arena's own.
-    pub(crate) fn between(&self, start: usize, end: usize) -> Vec<(usize, usize)> {
-        gaps(&self.0, start, end)
-    }
+    Kept { _over: OVER.lock() }
 }
 
 /// The parts of `start..end` that are the arena's own.

@@ -10,8 +10,8 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::large::Content;
-use super::{large, mapped_over, os, unpaged};
-use crate::start::{segment, take_over};
+use super::{large, mapped_over, os, shared, unpaged};
+use crate::start::{forked, segment, take_over};
 use crate::state;
 use atoll_nodes::files;
 
@@ -102,6 +102,9 @@ unsafe extern "C" fn map(
     }
     if take_over::is_taken() && stays_with_kernel(len, prot, flags) {
         return kernel();
+    }
+    if shared::is_wanted(flags) && !segment::is_on() && !atoll_nodes::active() {
+        return result(shared::map(len, prot));
     }
     // The kernel writes to stacks and other processes run code: both stay near and are the same in all workers.
     if flags & libc::MAP_STACK != 0 || prot & libc::PROT_EXEC != 0 {
@@ -394,6 +397,7 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
     }
     if layout::in_pinned(start) {
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && take_over::is_heap_private() {
+            forked::complete();
             // SAFETY: the owner of the range says that its content is worthless.
             let _ = unsafe {
                 sys::syscall(libc::SYS_madvise, [start, len, libc::MADV_DONTNEED as usize, 0, 0, 0])

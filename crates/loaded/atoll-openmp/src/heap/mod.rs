@@ -16,6 +16,7 @@ pub(crate) mod mapping;
 pub(crate) mod os;
 pub(crate) mod overflow;
 pub(crate) mod place;
+pub(crate) mod shared;
 pub(crate) mod small;
 pub(crate) mod streams;
 mod unpaged;

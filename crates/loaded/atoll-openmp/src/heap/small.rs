@@ -125,7 +125,19 @@ pub(crate) fn contains(block: *const c_void) -> bool {
         || (at >= IN_SEGMENT[0].load(Ordering::Relaxed) && at < IN_SEGMENT[1].load(Ordering::Relaxed))
 }
 
-pub(crate) use mi::{mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_usable_size, mi_zalloc};
+/// Frees a block of mimalloc's, unless its heap is left as it is.
+///
+/// # Safety
+/// As for `free`, of such a block.
+#[inline]
+pub(crate) unsafe fn free(block: *mut c_void) {
+    if state::heap_ready() {
+        // SAFETY: the caller's promise.
+        unsafe { mi::mi_free(block) };
+    }
+}
+
+pub(crate) use mi::{mi_malloc, mi_malloc_aligned, mi_realloc, mi_usable_size, mi_zalloc};
 
 /// Ends the run because the runtime itself cannot go on without a small block.
 #[cold]
@@ -171,7 +183,7 @@ unsafe impl GlobalAlloc for Pinned {
             if agent_heap::contains(p as usize) {
                 agent_heap::free(p, l);
             } else if contains(p.cast()) {
-                mi_free(p.cast());
+                free(p.cast());
             } else {
                 __libc_free(p.cast());
             }

@@ -45,7 +45,7 @@ mod word_lock;
 mod workshare;
 
 pub(crate) use crew::forget as forget_workers;
-pub(crate) use team::retire;
+pub(crate) use team::{in_region, retire};
 
 /// Writes a line to standard error, in libgomp's words with our name, without any buffer or lock of std.
 pub(crate) fn say(message: &str) {

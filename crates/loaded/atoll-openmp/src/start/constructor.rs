@@ -13,7 +13,8 @@ use atoll_memory::{arena, layout, limits, sys, uffd};
 use super::main_stack::Stack;
 use super::share::{self, PinnedFile};
 use super::{
-    imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list, unmanaged,
+    forked, imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list,
+    unmanaged,
 };
 use crate::{heap, journal, state};
 use atoll_nodes::stack::on_stack;
@@ -73,6 +74,10 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     control.blocked.store(mask, Ordering::Relaxed);
     let bias = objects.iter().find(|object| object.name.is_empty()).map_or(0, |object| object.base);
     control.program_bias.store(bias as u64, Ordering::Relaxed);
+    forked::begin();
+    if imports::calls_fork() {
+        heap::shared::program_forks();
+    }
     if let Err(message) = on_large_stack(|| set_up(control, &objects, envp as usize)) {
         sys::complain("atoll: ");
         sys::complain(&message);

@@ -2,7 +2,7 @@
 //! calls `fork`.
 //!
 //! `constructor` asks before it makes the program managed: an interpreter whose libraries bring OpenMP, as R's and Octave's do,
-//! starts other programs by `fork`, which is impossible for processes that share their memory with workers (`wrap::process`).
+//! starts other programs by `fork` and is managed as a program without OpenMP.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -18,7 +18,19 @@ struct Entry {
 const DT_NEEDED: i64 = 1;
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
-const DT_GNU_HASH: i64 = 0x6fff_fef5;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
+const DT_PLTRELSZ: i64 = 2;
+const DT_JMPREL: i64 = 23;
+
+/// A relocation.
+#[repr(C)]
+struct Relocation {
+    place: u64,
+    /// The symbol's number in the upper half.
+    info: u64,
+    addend: i64,
+}
 
 /// The findings over all objects.
 #[derive(Default)]
@@ -33,10 +45,20 @@ struct Found {
 
 /// Whether only libraries bring OpenMP, to a program that may fork.
 pub(super) fn is_interpreter() -> bool {
+    let found = look_at_all();
+    found.forks && !found.openmp_of_executable
+}
+
+/// Whether the program or a library of its own may fork.
+pub(super) fn calls_fork() -> bool {
+    look_at_all().forks
+}
+
+fn look_at_all() -> Found {
     let mut found = Found::default();
     // SAFETY: the callback gets the structure it expects.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
-    found.forks && !found.openmp_of_executable
+    found
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
@@ -63,14 +85,15 @@ struct Dynamic {
     needed: Vec<usize>,
     strings: usize,
     symbols: usize,
-    hash: usize,
+    /// Address and bytes of the two tables of relocations, which name each function that is imported.
+    relocations: [(usize, usize); 2],
 }
 
 impl Dynamic {
     /// # Safety
     /// The entries are the dynamic section of an object that the dynamic linker has loaded, so addresses in it are relocated.
     unsafe fn read(mut entry: *const Entry) -> Dynamic {
-        let mut dynamic = Dynamic { needed: Vec::new(), strings: 0, symbols: 0, hash: 0 };
+        let mut dynamic = Dynamic { needed: Vec::new(), strings: 0, symbols: 0, relocations: [(0, 0); 2] };
         // SAFETY: the caller's promise; the last entry has tag 0.
         unsafe {
             while (*entry).tag != 0 {
@@ -78,7 +101,10 @@ impl Dynamic {
                     DT_NEEDED => dynamic.needed.push((*entry).value),
                     DT_STRTAB => dynamic.strings = (*entry).value,
                     DT_SYMTAB => dynamic.symbols = (*entry).value,
-                    DT_GNU_HASH => dynamic.hash = (*entry).value,
+                    DT_RELA => dynamic.relocations[0].0 = (*entry).value,
+                    DT_RELASZ => dynamic.relocations[0].1 = (*entry).value,
+                    DT_JMPREL => dynamic.relocations[1].0 = (*entry).value,
+                    DT_PLTRELSZ => dynamic.relocations[1].1 = (*entry).value,
                     _ => {}
                 }
                 entry = entry.add(1);
@@ -101,16 +127,19 @@ impl Dynamic {
             found.openmp_of_executable =
                 self.needed.iter().any(|at| runtimes.iter().any(|r| text(*at).starts_with(r)));
         }
-        if self.symbols == 0 || self.hash == 0 || found.forks {
+        if self.symbols == 0 || found.forks {
             return;
         }
-        // SAFETY: the caller's promise. The second word of the hash table is the first symbol that is defined; imported symbols
-        // come before it.
-        let asked = unsafe {
-            let count = *(self.hash as *const u32).add(1) as usize;
-            std::slice::from_raw_parts(self.symbols as *const Elf64_Sym, count)
-        };
-        found.forks =
-            asked.iter().any(|symbol| symbol.st_shndx == 0 && text(symbol.st_name as usize) == b"fork");
+        found.forks = self.relocations.iter().filter(|(at, _)| *at != 0).any(|&(at, bytes)| {
+            let count = bytes / size_of::<Relocation>();
+            // SAFETY: the caller's promise: a table of the object's.
+            let table = unsafe { std::slice::from_raw_parts(at as *const Relocation, count) };
+            table.iter().any(|relocation| {
+                let number = (relocation.info >> 32) as usize;
+                // SAFETY: the caller's promise: a symbol that the object names.
+                let symbol = unsafe { &*(self.symbols as *const Elf64_Sym).add(number) };
+                number != 0 && symbol.st_shndx == 0 && text(symbol.st_name as usize) == b"fork"
+            })
+        });
     }
 }

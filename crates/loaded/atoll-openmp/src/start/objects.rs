@@ -170,6 +170,12 @@ pub(crate) fn is_own_code(address: usize) -> bool {
     OWN.contains(address)
 }
 
+/// Address and bytes of this library's code.
+pub(crate) fn own_code() -> (usize, usize) {
+    let start = OWN.start.load(Ordering::Relaxed);
+    (start, OWN.end.load(Ordering::Relaxed) - start)
+}
+
 /// Whether some of `start..end` is this library's code.
 pub(crate) fn is_own_code_between(start: usize, end: usize) -> bool {
     OWN.start.load(Ordering::Relaxed) < end && start < OWN.end.load(Ordering::Relaxed)

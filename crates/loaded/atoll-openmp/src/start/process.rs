@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
 use atoll_memory::pager::Pager;
@@ -322,6 +322,14 @@ fn serve(
     true
 }
 
+/// Whether the master process has a helper thread.
+static HAS_HELPER: AtomicBool = AtomicBool::new(false);
+
+/// Whether the master process has a helper thread, which is none of the program's.
+pub(super) fn has_helper() -> bool {
+    HAS_HELPER.load(Ordering::Relaxed)
+}
+
 /// Starts the master process's helper thread, where one is needed to scan or to handle faults.
 ///
 /// # Errors
@@ -331,6 +339,7 @@ pub(crate) fn master_helper(pager: &'static Pager, uffd: Uffd) -> Result<(), Str
     if !pager.scans() && !pager.samples() && !pager.control().settings.fault_thread() {
         return Ok(());
     }
+    HAS_HELPER.store(true, Ordering::Relaxed);
     extern "C" fn run(pager: *mut c_void) -> *mut c_void {
         // SAFETY: the leaked pager.
         let pager = unsafe { &*pager.cast::<Pager>() };

@@ -81,6 +81,7 @@ pub(crate) fn is_taken() -> bool {
 /// Stops managing, in a process that a managed one forked.
 pub(super) fn leave() {
     STATE.store(NOT, Ordering::Relaxed);
+    HEAP_PRIVATE.store(true, Ordering::Relaxed);
     state::set_first_without_number(false);
 }
 

@@ -41,6 +41,15 @@ fn catch_up() {
     }
 }
 
+/// In a process that the program forked, libc's variable alone counts from now on.
+pub(super) fn in_forked() {
+    if GENERATION.load(Ordering::Relaxed) != 0 {
+        catch_up();
+        GENERATION.store(0, Ordering::Relaxed);
+        SEEN.set(0);
+    }
+}
+
 fn change<R>(f: impl FnOnce() -> R) -> R {
     if !super::separate() {
         return f();

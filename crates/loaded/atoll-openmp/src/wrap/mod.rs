@@ -25,7 +25,7 @@ pub(crate) mod paged;
 pub(crate) mod process;
 mod program_break;
 pub(crate) mod raise;
-mod random;
+pub(crate) mod random;
 pub(crate) mod replay;
 mod signals;
 pub(crate) mod stdio;
@@ -59,6 +59,14 @@ pub(crate) fn init() {
 /// Registers the last exit handler, before the first instruction of a program that may be managed later.
 pub(crate) fn begin_ends() {
     process::init();
+}
+
+/// Sets up what stands in for libc's state, in a process that the program forked, where no other thread is.
+pub(crate) fn in_forked(streams: &stdio::Kept) {
+    environment::in_forked();
+    random::in_forked();
+    stdio::free_locks(streams);
+    process::in_forked();
 }
 
 /// Whether the program's workers are processes, so that libc's own data is private to each.

@@ -1,5 +1,5 @@
-//! The begin and end of processes. `fork` is refused, except where all threads are the program's own (`start::forked`); `exec`
-//! and the ways of exiting make sure that no worker is left.
+//! The begin and end of processes. `start::forked` makes what the program forks; `exec` and the ways of exiting make sure that no
+//! worker is left.
 //!
 //! Called by the program. A child made by `vfork` runs with the program's memory and comes here, too: a process that is neither
 //! the master nor a worker passes through.
@@ -15,7 +15,7 @@ use atoll_nodes::{ask, stack};
 
 use super::lend::{self, Argument as _};
 use super::{paged, stdio};
-use crate::start::{forked, take_over};
+use crate::start::forked::{self, ForkError};
 use crate::state;
 
 /// The calling process's part in the program.
@@ -80,7 +80,7 @@ pub(super) extern "C" fn getpgrp() -> c_int {
 /// `getppid`: a worker's parent is the program's.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn getppid() -> c_int {
-    if in_worker() { PARENT.load(Ordering::Relaxed) } else { sys::parent() }
+    if in_worker() { PARENT.load(Ordering::Relaxed) } else { forked::parent_of_program(sys::parent()) }
 }
 
 /// Whether the calling thread is a worker in a process of its own.
@@ -88,7 +88,7 @@ pub(super) fn in_worker() -> bool {
     state::table() != 0 && super::separate()
 }
 
-pub(super) fn kill(pid: i32, signal: c_int) {
+pub(crate) fn kill(pid: i32, signal: c_int) {
     // SAFETY: values only.
     let _ = unsafe { sys::syscall(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
 }
@@ -197,15 +197,16 @@ fn end_from_worker(control: &Control, status: c_int, handlers: bool) -> ! {
 /// The functions that workers registered to be called at exit, with their arguments.
 static LATE: Spin<Vec<(usize, usize)>> = Spin::new(Vec::new());
 
-/// The last action of `exit`, in whichever process it was called.
-extern "C" fn last(status: c_int, _: *mut c_void) {
-    let (role, Some(control)) = role() else {
-        // Workers are threads, which end with the process.
-        return publish();
-    };
-    if role == Role::Other {
-        return;
-    }
+/// Whether this process was forked by the program.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Sets up the ends of a process that the program forked.
+pub(super) fn in_forked() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Calls what workers registered, and flushes the streams.
+fn finish() {
     loop {
         let Some((f, argument)) = LATE.lock().pop() else { break };
         // SAFETY: registered with `__cxa_atexit`.
@@ -215,6 +216,21 @@ extern "C" fn last(status: c_int, _: *mut c_void) {
         }
     }
     stdio::flush_at_exit();
+}
+
+/// The last action of `exit`, in whichever process it was called.
+extern "C" fn last(status: c_int, _: *mut c_void) {
+    let (role, Some(control)) = role() else {
+        // Workers are threads, which end with the process, or this process was forked.
+        if FORKED.load(Ordering::Relaxed) {
+            finish();
+        }
+        return publish();
+    };
+    if role == Role::Other {
+        return;
+    }
+    finish();
     match role {
         Role::Master => {
             tell_nodes(status, false);
@@ -329,13 +345,13 @@ pub(super) unsafe extern "C" fn pthread_exit(result: *mut c_void) -> ! {
     unsafe { call(result) }
 }
 
-fn refuse(why: &str) -> c_int {
+fn refuse(why: &ForkError) -> c_int {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        sys::complain(&format!("atoll: {why}\n"));
+        sys::complain(&format!("atoll: fork failed: {why}\n"));
     }
     // SAFETY: errno is this thread's.
-    unsafe { *libc::__errno_location() = libc::EAGAIN };
+    unsafe { *libc::__errno_location() = why.number() };
     -1
 }
 
@@ -348,16 +364,10 @@ macro_rules! forks {
         /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name($($arg: usize),*) -> c_int {
-            if state::pager().is_some() && !take_over::is_taken() {
-                return refuse("fork is not possible in a managed program: posix_spawn, system and popen are");
-            }
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> c_int);
             // SAFETY: the caller's arguments.
             let call = || unsafe { call($($arg),*) };
-            if state::pager().is_none() {
-                return call();
-            }
-            forked::fork($handlers, call).unwrap_or_else(|e| refuse(&format!("fork is not possible: {e}")))
+            forked::fork($handlers, call).unwrap_or_else(|e| refuse(&e))
         }
     )*};
 }

@@ -11,6 +11,11 @@ use crate::state;
 /// Bytes from the start of [`os::program_break`] to the program break.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the break is the one here. It goes on in processes that the program forks, where the heap is not.
+fn is_ours() -> bool {
+    state::heap_ready() || USED.load(Ordering::Relaxed) != 0
+}
+
 fn no_memory() {
     // SAFETY: errno is this thread's.
     unsafe { *libc::__errno_location() = libc::ENOMEM };
@@ -36,7 +41,7 @@ fn move_break(to: usize) -> bool {
 /// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
-    if !state::heap_ready() {
+    if !is_ours() {
         let call = real!("sbrk", unsafe extern "C" fn(isize) -> *mut c_void);
         // SAFETY: the caller's promise.
         return unsafe { call(increment) };
@@ -56,7 +61,7 @@ pub(super) unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 /// The same as for C's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
-    if !state::heap_ready() {
+    if !is_ours() {
         let call = real!("brk", unsafe extern "C" fn(*mut c_void) -> c_int);
         // SAFETY: the caller's promise.
         return unsafe { call(to) };

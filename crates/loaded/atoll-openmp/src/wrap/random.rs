@@ -4,8 +4,9 @@
 //! functions, which give the same sequences from the same seeds.
 
 use std::ffi::{c_char, c_double, c_int, c_long, c_uint};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use atoll_memory::spin::Spin;
+use atoll_memory::spin::{Held, Spin};
 
 use crate::state;
 
@@ -49,6 +50,31 @@ struct Drand48 {
 
 static DRAND48: Spin<Drand48> = Spin::new(Drand48 { x: [0; 3], old_x: [0; 3], c: 0, init: 0, a: 0 });
 
+/// Whether this process was forked by the program, so that the state here goes on in it.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the program forked this process.
+pub(super) fn in_forked() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Whether the state is the one here, not libc's.
+#[inline]
+fn is_ours() -> bool {
+    state::pager().is_some() || FORKED.load(Ordering::Relaxed)
+}
+
+/// A guard that keeps these states unchanged while it lives.
+pub(crate) struct Kept {
+    _random: Held<'static, Random>,
+    _drand48: Held<'static, Drand48>,
+}
+
+/// Locks the states for a fork. The caller blocks signals.
+pub(crate) fn keep() -> Kept {
+    Kept { _random: RANDOM.lock(), _drand48: DRAND48.lock() }
+}
+
 unsafe extern "C" {
     fn random_r(data: *mut RandomData, result: *mut i32) -> c_int;
     fn srandom_r(seed: c_uint, data: *mut RandomData) -> c_int;
@@ -83,7 +109,7 @@ fn next() -> i32 {
 /// `random`.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn random() -> c_long {
-    if state::pager().is_some() {
+    if is_ours() {
         return c_long::from(next());
     }
     let call = real!("random", unsafe extern "C" fn() -> c_long);
@@ -94,7 +120,7 @@ pub(super) extern "C" fn random() -> c_long {
 /// `rand`.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn rand() -> c_int {
-    if state::pager().is_some() {
+    if is_ours() {
         return next();
     }
     let call = real!("rand", unsafe extern "C" fn() -> c_int);
@@ -107,7 +133,7 @@ macro_rules! seeds {
         /// The function of this name in libc.
         #[unsafe(no_mangle)]
         pub(super) extern "C" fn $name(seed: c_uint) {
-            if state::pager().is_some() {
+            if is_ours() {
                 // SAFETY: a state that was set up.
                 with_random(|data| unsafe { srandom_r(seed, data) });
                 return;
@@ -136,7 +162,7 @@ unsafe fn beginning(data: *mut RandomData) -> *mut c_char {
 /// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len: usize) -> *mut c_char {
-    if state::pager().is_none() {
+    if !is_ours() {
         let call = real!("initstate", unsafe extern "C" fn(c_uint, *mut c_char, usize) -> *mut c_char);
         // SAFETY: the caller's memory.
         return unsafe { call(seed, table, len) };
@@ -154,7 +180,7 @@ pub(super) unsafe extern "C" fn initstate(seed: c_uint, table: *mut c_char, len:
 /// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn setstate(table: *mut c_char) -> *mut c_char {
-    if state::pager().is_none() {
+    if !is_ours() {
         let call = real!("setstate", unsafe extern "C" fn(*mut c_char) -> *mut c_char);
         // SAFETY: the caller's memory.
         return unsafe { call(table) };
@@ -172,7 +198,7 @@ macro_rules! draws {
         /// The function of this name in libc.
         #[unsafe(no_mangle)]
         pub(super) extern "C" fn $common() -> $type {
-            if state::pager().is_none() {
+            if !is_ours() {
                 let call = real!(stringify!($common), unsafe extern "C" fn() -> $type);
                 // SAFETY: no arguments.
                 return unsafe { call() };
@@ -191,7 +217,7 @@ macro_rules! draws {
         /// The same as for libc's function.
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $own(x: *mut u16) -> $type {
-            if state::pager().is_none() {
+            if !is_ours() {
                 let call = real!(stringify!($own), unsafe extern "C" fn(*mut u16) -> $type);
                 // SAFETY: the caller's numbers.
                 return unsafe { call(x) };
@@ -214,7 +240,7 @@ draws! {
 /// `srand48`.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn srand48(seed: c_long) {
-    if state::pager().is_none() {
+    if !is_ours() {
         let call = real!("srand48", unsafe extern "C" fn(c_long));
         // SAFETY: a value.
         return unsafe { call(seed) };
@@ -229,7 +255,7 @@ pub(super) extern "C" fn srand48(seed: c_long) {
 /// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn seed48(x: *mut u16) -> *mut u16 {
-    if state::pager().is_none() {
+    if !is_ours() {
         let call = real!("seed48", unsafe extern "C" fn(*mut u16) -> *mut u16);
         // SAFETY: the caller's numbers.
         return unsafe { call(x) };
@@ -248,7 +274,7 @@ pub(super) unsafe extern "C" fn seed48(x: *mut u16) -> *mut u16 {
 /// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn lcong48(x: *mut u16) {
-    if state::pager().is_none() {
+    if !is_ours() {
         let call = real!("lcong48", unsafe extern "C" fn(*mut u16));
         // SAFETY: the caller's numbers.
         return unsafe { call(x) };

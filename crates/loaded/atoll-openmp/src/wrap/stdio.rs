@@ -13,7 +13,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use atoll_memory::spin::Spin;
+use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys;
 
 use super::far_streams;
@@ -33,6 +33,22 @@ unsafe extern "C" {
 }
 /// The open streams that libc's list does not contain.
 static OPEN: Spin<Vec<usize>> = Spin::new(Vec::new());
+
+/// A guard that keeps the list of streams unchanged while it lives.
+pub(crate) struct Kept(Held<'static, Vec<usize>>);
+
+/// Locks the list of streams for a fork. The caller blocks signals.
+pub(crate) fn keep() -> Kept {
+    Kept(OPEN.lock())
+}
+
+/// Frees the locks of all streams, in a process that the program forked: other threads may have held them.
+pub(super) fn free_locks(kept: &Kept) {
+    for file in kept.0.iter() {
+        // SAFETY: an open stream, and no other thread exists.
+        unsafe { FileLock::of(*file) }.into_iter().for_each(FileLock::reset);
+    }
+}
 
 /// Moves a stream that was just opened from libc's private list to ours.
 pub(super) fn opened(file: usize) -> usize {

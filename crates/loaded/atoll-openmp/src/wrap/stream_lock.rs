@@ -62,6 +62,13 @@ impl FileLock {
         true
     }
 
+    /// Makes the lock free, whoever held it.
+    pub(super) fn reset(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
+        self.word.store(0, Ordering::Release);
+    }
+
     fn own(&self, me: usize) {
         self.owner.store(me, Ordering::Relaxed);
         self.count.store(1, Ordering::Relaxed);

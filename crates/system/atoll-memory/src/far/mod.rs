@@ -32,6 +32,7 @@ pub use file::FileStore;
 pub use lane::Lane;
 pub use lz4::Lz4;
 pub use ram::RamStore;
+pub use shared::mapped;
 pub use spec::{FarSpec, FarSpecError};
 pub use zstd::Zstd;
 

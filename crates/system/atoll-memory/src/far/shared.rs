@@ -5,11 +5,23 @@
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::{FarError, FarOp};
+
+/// The most mappings that [`mapped`] tells of. A store has fewer.
+const MOST: usize = 32;
+/// Address and bytes of the mappings that were made; 0 bytes where there is none.
+static MAPPED: [[AtomicUsize; 2]; MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; MOST];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Address and bytes of all memory of stores that this process has mapped, for a process that is forked and has no use for it.
+pub fn mapped() -> Vec<(usize, usize)> {
+    let count = COUNT.load(Relaxed).min(MOST);
+    MAPPED[..count].iter().map(|[at, bytes]| (at.load(Relaxed), bytes.load(Relaxed))).collect()
+}
 
 /// The kernel's base page: mappings, punched holes and scratch areas are multiples of it.
 pub(crate) const BASE_PAGE: usize = 4096;
@@ -54,6 +66,11 @@ impl Mapping {
         if huge {
             // SAFETY: advice on our own mapping; it changes no contents.
             let _ = unsafe { mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        // Stores are made once, and stay.
+        if let Some([place, size]) = MAPPED.get(COUNT.fetch_add(1, Relaxed)) {
+            place.store(base.as_ptr().addr(), Relaxed);
+            size.store(bytes, Relaxed);
         }
         Ok(Self { base, bytes })
     }

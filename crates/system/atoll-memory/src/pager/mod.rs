@@ -204,6 +204,11 @@ impl Pager {
         self.pinned.set_file(fd);
     }
 
+    /// The descriptor of the file in which pinned memory lies, if it lies in one.
+    pub fn pinned_file(&self) -> Option<i32> {
+        self.pinned.file()
+    }
+
     /// Tells the pager that pinned memory lies in no file: it is all of the process's private memory.
     pub fn set_pinned_private(&self) {
         self.pinned.set_private();

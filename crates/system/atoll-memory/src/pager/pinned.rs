@@ -16,8 +16,6 @@ const PRIVATE: i32 = -2;
 /// Where pinned memory lies, and what is counted with it.
 pub(super) struct Pinned {
     file: AtomicI32,
-    /// Bytes of this process's private memory that are a copy for another one.
-    copied_bytes: AtomicU64,
     /// Bytes of the node's twins, in runs on several nodes.
     twin_bytes: AtomicU64,
 }
@@ -25,12 +23,17 @@ pub(super) struct Pinned {
 impl Pinned {
     /// No pinned memory.
     pub(super) const fn new() -> Pinned {
-        Pinned { file: AtomicI32::new(NONE), copied_bytes: AtomicU64::new(0), twin_bytes: AtomicU64::new(0) }
+        Pinned { file: AtomicI32::new(NONE), twin_bytes: AtomicU64::new(0) }
     }
 
     /// Pinned memory lies in this file.
     pub(super) fn set_file(&self, fd: i32) {
         self.file.store(fd, Ordering::Relaxed);
+    }
+
+    /// The file's descriptor, if it lies in one.
+    pub(super) fn file(&self) -> Option<i32> {
+        Some(self.file.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
     }
 
     /// Pinned memory lies in no file: it is all of the process's private memory.
@@ -43,15 +46,10 @@ impl Pinned {
         self.twin_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// This many bytes of private memory are a copy for another process, and not the program's.
-    pub(super) fn set_copied_bytes(&self, bytes: u64) {
-        self.copied_bytes.store(bytes, Ordering::Relaxed);
-    }
-
     /// Bytes of pinned memory and twins now. The kernel is asked.
     pub(super) fn bytes(&self) -> u64 {
         let file = match self.file.load(Ordering::Relaxed) {
-            PRIVATE => sys::private_bytes().saturating_sub(self.copied_bytes.load(Ordering::Relaxed)),
+            PRIVATE => sys::private_bytes(),
             fd @ 0.. => sys::file_bytes(fd),
             _ => 0,
         };

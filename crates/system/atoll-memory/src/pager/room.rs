@@ -167,12 +167,6 @@ impl Pager {
         self.pinned.set_twin_bytes(bytes);
     }
 
-    /// Tells the pager how many bytes of private memory are a copy for another process, which is about to have them: they are not the
-    /// program's.
-    pub fn set_copied_bytes(&self, bytes: u64) {
-        self.pinned.set_copied_bytes(bytes);
-    }
-
     /// Bytes of pinned memory now.
     pub fn pinned_bytes(&self) -> u64 {
         let pinned = self.pinned.bytes();

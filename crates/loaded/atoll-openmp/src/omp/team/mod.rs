@@ -19,7 +19,7 @@ pub(crate) use self::region::{Body, Function};
 use self::sharing::Sharing;
 pub(crate) use self::span::Span;
 use self::tasks::Tasks;
-pub(crate) use self::thread::{State, Thread, adopt, known, me, retire};
+pub(crate) use self::thread::{State, Thread, adopt, in_region, known, me, retire};
 use super::contention::Contention;
 use super::crew::Worker;
 use super::icv::Icv;

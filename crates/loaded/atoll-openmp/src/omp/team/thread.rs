@@ -74,6 +74,12 @@ fn mine() -> *const Thread {
     me
 }
 
+/// Whether the calling thread is in a region of more than one thread.
+pub(crate) fn in_region() -> bool {
+    // SAFETY: teams are never freed.
+    known().is_some_and(|me| unsafe { (*me.state.get().team).nesting.active_level.get() > 0 })
+}
+
 /// The calling thread's descriptor.
 #[inline]
 pub(crate) fn me() -> &'static Thread {
