@@ -21,15 +21,15 @@ const AREAS: usize = 256;
 const AREA: u32 = 32;
 /// Pages that make a block dense.
 const DENSE_PAGES: u32 = 4;
-/// What dense and sparse blocks are worth, and the highest score.
-const DENSE: u8 = 2;
-const SPARSE: u8 = 1;
-const MOST: u8 = 24;
-/// The score of an area of which nothing is known, and those from which the fourth, the second and the first fault bring the rest.
-const BEGIN: u8 = 4;
-const FOURTH: u8 = 6;
-const SECOND: u8 = 10;
-const FIRST: u8 = 16;
+/// What dense and sparse blocks are worth, and the lowest and the highest score. An area of which nothing is known has 0.
+const DENSE: i8 = 2;
+const SPARSE: i8 = 1;
+const LEAST: i8 = -4;
+const MOST: i8 = 20;
+/// The scores from which the fourth, the second and the first fault bring the rest.
+const FOURTH: i8 = 2;
+const SECOND: i8 = 6;
+const FIRST: i8 = 12;
 /// One of so many blocks is brought by single pages, whatever the score.
 const TRIED: u16 = 8;
 
@@ -54,7 +54,7 @@ const SINGLY: u32 = 1 << 31;
 #[derive(Debug)]
 pub(crate) struct Blocks {
     entries: [Entry; ENTRIES],
-    scores: [u8; AREAS],
+    scores: [i8; AREAS],
     faults: u16,
     /// Faults after which a block's first one no longer counts.
     reach: u16,
@@ -70,15 +70,18 @@ pub(crate) enum Coming {
 }
 
 impl Blocks {
-    /// Of a worker that has had no fault. `frames`: pages of near memory. What is brought must not leave before it is used.
-    pub(crate) const fn new(frames: u64) -> Blocks {
+    /// Of a worker that has had no fault, in near memory of no frames: all of it zeros.
+    pub(crate) const ZERO: Blocks = Blocks {
+        entries: [Entry { block: 0, fault: 0, pages: 0 }; ENTRIES],
+        scores: [0; AREAS],
+        faults: 0,
+        reach: 0,
+    };
+
+    /// Sets the size of near memory in pages. What is brought must not leave before it is used.
+    pub(crate) const fn set_frames(&mut self, frames: u64) {
         let reach = frames / (4 * BLOCK as u64);
-        Blocks {
-            entries: [Entry { block: 0, fault: 0, pages: 0 }; ENTRIES],
-            scores: [BEGIN; AREAS],
-            faults: 0,
-            reach: if reach > 2 * ENTRIES as u64 { 2 * ENTRIES as u16 } else { reach as u16 },
-        }
+        self.reach = if reach > 2 * ENTRIES as u64 { 2 * ENTRIES as u16 } else { reach as u16 };
     }
 
     /// Whether blocks of the area of `page` come whole at their first fault.
@@ -128,7 +131,7 @@ impl Blocks {
     fn close(&mut self, entry: Entry) {
         if entry.block & OPEN != 0 {
             let score = &mut self.scores[area(entry.block & NUMBER)];
-            *score = score.saturating_sub(SPARSE);
+            *score = (*score - SPARSE).max(LEAST);
         }
     }
 }
@@ -145,6 +148,12 @@ fn area(block: u32) -> usize {
 mod tests {
     use super::*;
 
+    fn blocks(frames: u64) -> Blocks {
+        let mut blocks = Blocks::ZERO;
+        blocks.set_frames(frames);
+        blocks
+    }
+
     /// Faults on `pages` in turn; how many of them bring their block.
     fn whole(blocks: &mut Blocks, pages: impl Iterator<Item = u64>) -> usize {
         pages.filter(|&page| blocks.fault(page) != Coming::Alone).count()
@@ -152,7 +161,7 @@ mod tests {
 
     #[test]
     fn fourth_faults_bring_blocks_and_then_first_ones_do() {
-        let mut blocks = Blocks::new(1 << 20);
+        let mut blocks = blocks(1 << 20);
         // Four pages of each of 32 blocks, one after the other.
         let by_turns = |page: u64| (0..32).map(move |n| n * 16 + page);
         assert_eq!(whole(&mut blocks, (0..3).flat_map(|page| by_turns(page * 5))), 0);
@@ -164,7 +173,7 @@ mod tests {
 
     #[test]
     fn visits_that_come_alone_bring_nothing() {
-        let mut blocks = Blocks::new(16 << 10);
+        let mut blocks = blocks(16 << 10);
         let mut random = 88_172_645_463_325_252u64;
         let pages = (0..200_000).map(|_| {
             random ^= random << 13;
@@ -178,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_no_longer_comes_whole_is_left_alone_again() {
-        let mut blocks = Blocks::new(1 << 20);
+        let mut blocks = blocks(1 << 20);
         whole(&mut blocks, (0..64).flat_map(|n| (0..5).map(move |page| n * 16 + page)));
         // From now on one page of each block, again and again, at times far apart.
         let mut count = 0;
@@ -191,13 +200,13 @@ mod tests {
 
     #[test]
     fn the_same_page_again_tells_nothing() {
-        let mut blocks = Blocks::new(1 << 20);
+        let mut blocks = blocks(1 << 20);
         assert_eq!(whole(&mut blocks, (0..10_000).map(|n| n % 64 * 16)), 0);
     }
 
     #[test]
     fn in_little_near_memory_nothing_is_dense() {
-        let mut blocks = Blocks::new(60);
+        let mut blocks = blocks(60);
         assert_eq!(whole(&mut blocks, (0..10_000).map(|n| n / 2 * 16 + n % 2)), 0);
     }
 }

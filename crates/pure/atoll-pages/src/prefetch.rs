@@ -157,14 +157,22 @@ impl Prefetcher {
     /// A detector that has seen nothing. `max` is the largest window in pages; below 2 nothing is ever fetched ahead, and below a block no
     /// blocks are. `frames`: pages of near memory.
     pub const fn new(max: u32, frames: u64) -> Self {
-        Self {
+        let mut new = Self {
             streams: [const { Stream::FREE }; STREAMS],
             history: [0; HISTORY],
             next: 0,
             faults: 0,
-            max: if max == 0 { 1 } else { max },
-            blocks: Blocks::new(frames),
-        }
+            max: 0,
+            blocks: Blocks::ZERO,
+        };
+        new.begin(max, frames);
+        new
+    }
+
+    /// Makes a detector in zeroed memory one that [`new`](Self::new) makes, without a touch of what stays zero.
+    pub const fn begin(&mut self, max: u32, frames: u64) {
+        self.max = if max == 0 { 1 } else { max };
+        self.blocks.set_frames(frames);
     }
 
     /// The worker faulted on `page`. Returns the pages to fetch, that one first, none of them beyond `within`, the bounds

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use atoll_pages::victims::{self, Near};
 use atoll_pages::{Habit, pacing};
 
-use super::executor::{CACHE, Executor};
+use super::executor::{CACHE, Executor, Lately};
 use super::pages::Pages;
 use super::room::Room;
 use super::{FaultError, Pager};
@@ -81,6 +81,7 @@ impl Pager {
         if target == self.least_frames() {
             self.check_near()?;
         }
+        x.lately.set_frames(target);
         let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
         let count = {
@@ -96,7 +97,7 @@ impl Pager {
             }
             let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
             let want = pacing::victims(want, surplus, x.cached);
-            self.choose(&mut room, &mut victims[..want], target)
+            self.choose(&mut room, &x.lately, &mut victims[..want], target)
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);
@@ -111,10 +112,10 @@ impl Pager {
         }
     }
 
-    /// Asks the policy for victims and locks their pages; those in use elsewhere go back.
-    pub(super) fn choose_now(&self, room: &mut Room, victims: &mut [Victim]) -> usize {
+    /// Asks the policy for victims and locks their pages; those in use elsewhere, and those of the last faults, go back.
+    pub(super) fn choose_now(&self, room: &mut Room, lately: &Lately, victims: &mut [Victim]) -> usize {
         let most = victims.len();
-        let mut near = Lockable { pages: &self.pages, victims, count: 0 };
+        let mut near = Lockable { pages: &self.pages, lately, victims, count: 0 };
         victims::choose(&mut room.policy, &mut near, most, self.places.shift == 12)
     }
 }
@@ -122,6 +123,7 @@ impl Pager {
 /// The resident pages, as victims are chosen among them: each is locked when it is taken.
 struct Lockable<'a> {
     pages: &'a Pages,
+    lately: &'a Lately,
     victims: &'a mut [Victim],
     count: usize,
 }
@@ -136,6 +138,9 @@ impl Near for Lockable<'_> {
     }
 
     fn take(&mut self, page: u64, frame: u32, token: u32) -> bool {
+        if self.lately.has(page as u32) {
+            return false;
+        }
         let Some(victim) = self.pages.lock_victim(page as u32, frame, token) else { return false };
         self.victims[self.count] = victim;
         self.count += 1;

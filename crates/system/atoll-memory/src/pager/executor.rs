@@ -19,6 +19,41 @@ pub const CACHE: usize = pacing::STORE;
 /// Entries of a log; a power of two.
 const LOG: usize = pacing::LOG;
 
+/// The pages of a worker's last faults. An instruction may need several pages at once, and a loop some more, so none of them leaves for
+/// another one: under a policy that evicts what came last neither would get on.
+#[derive(Clone, Copy)]
+pub(super) struct Lately {
+    /// A ring of pages plus one; 0: none.
+    pages: [u32; 16],
+    /// How many pages were noted.
+    noted: u32,
+    /// How many of the last ones are kept.
+    kept: u32,
+}
+
+impl Lately {
+    /// Notes a fault.
+    #[inline]
+    pub(super) fn note(&mut self, page: u32) {
+        if !self.has(page) {
+            self.pages[self.noted as usize % self.pages.len()] = page + 1;
+            self.noted = self.noted.wrapping_add(1);
+        }
+    }
+
+    /// Near memory has `frames` now, of which a quarter is kept at most.
+    pub(super) fn set_frames(&mut self, frames: u32) {
+        self.kept = (frames / 4).min(self.pages.len() as u32);
+    }
+
+    /// Whether one of the last faults was on `page`.
+    #[inline]
+    pub(super) fn has(&self, page: u32) -> bool {
+        let ago = |place: usize| (self.noted.wrapping_sub(1 + place as u32)) % self.pages.len() as u32;
+        self.pages.iter().enumerate().any(|(place, &noted)| noted == page + 1 && ago(place) < self.kept)
+    }
+}
+
 /// A worker's own part of the pager.
 #[repr(C, align(64))]
 pub struct Executor {
@@ -37,6 +72,8 @@ pub struct Executor {
     pub(super) table: Option<usize>,
     /// How many of the announced pages, which are about to leave, this worker has heard of.
     pub(super) heard: u32,
+    /// The pages of the worker's last faults.
+    pub(super) lately: Lately,
     /// Guesses whether pages that come will be written.
     pub(super) guesses: Guesses,
     head: AtomicU32,
@@ -134,7 +171,7 @@ impl Executors {
         // SAFETY: field by field into zeroed memory; what is left out (cache, log, counters) is valid when zero.
         unsafe {
             let x = self.at.add(index);
-            (&raw mut (*x).streams).write(Prefetcher::new(self.max_window, self.frames));
+            (*x).streams.begin(self.max_window, self.frames);
             (&raw mut (*x).scratch).write(self.scratch.add(index * self.scratch_bytes));
             (&raw mut (*x).scratch_bytes).write(self.scratch_bytes);
             (&raw mut (*x).lane).write(lane);

@@ -40,6 +40,7 @@ impl Pager {
         let page = self.page_at(fault.address).ok_or(FaultError::NotOurs)?;
         let begin = sys::ticks();
         self.drop_leaving(x);
+        x.lately.note(page);
         let result = self.resolve(x, page, fault);
         Figures::add(&x.figures.fault_ticks, sys::ticks().wrapping_sub(begin));
         result

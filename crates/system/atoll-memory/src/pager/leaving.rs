@@ -19,7 +19,7 @@ use atoll_pages::pacing::{self, Ahead};
 
 use super::Pager;
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
-use super::executor::Executor;
+use super::executor::{Executor, Lately};
 use super::page_word::{self, PageWord, State};
 use super::parked;
 use super::room::Room;
@@ -105,12 +105,18 @@ enum Turn {
 
 impl Pager {
     /// Chooses victims, all of them locked; each was announced a while ago where there is somebody to hear of it.
-    pub(super) fn choose(&self, room: &mut Room, victims: &mut [Victim], target: u32) -> usize {
+    pub(super) fn choose(
+        &self,
+        room: &mut Room,
+        lately: &Lately,
+        victims: &mut [Victim],
+        target: u32,
+    ) -> usize {
         let depth = self.leaving_depth(room, target);
         if depth == 0 && room.leaving.len == 0 {
-            return self.choose_now(room, victims);
+            return self.choose_now(room, lately, victims);
         }
-        self.announce(room, depth + victims.len());
+        self.announce(room, lately, depth + victims.len());
         let mut count = 0;
         // Once around: what is busy goes to the end.
         for _ in 0..room.leaving.len {
@@ -118,7 +124,7 @@ impl Pager {
                 break;
             }
             let Some(entry) = room.leaving.pop() else { break };
-            match self.turn(entry) {
+            match self.turn(entry, lately) {
                 Turn::Leaves(victim) => {
                     victims[count] = victim;
                     count += 1;
@@ -151,12 +157,12 @@ impl Pager {
     }
 
     /// Asks the policy for victims until `wanted` pages are about to leave.
-    fn announce(&self, room: &mut Room, wanted: usize) {
+    fn announce(&self, room: &mut Room, lately: &Lately, wanted: usize) {
         let wanted = wanted.min(room.leaving.entries.len());
         while room.leaving.len < wanted {
             let mut chosen = [NO_VICTIM; VICTIMS];
             let most = (wanted - room.leaving.len).min(VICTIMS);
-            let count = self.choose_now(room, &mut chosen[..most]);
+            let count = self.choose_now(room, lately, &mut chosen[..most]);
             if count == 0 {
                 return;
             }
@@ -172,7 +178,7 @@ impl Pager {
         }
     }
 
-    fn turn(&self, entry: Entry) -> Turn {
+    fn turn(&self, entry: Entry, lately: &Lately) -> Turn {
         let seen = page_word::load(self.pages.word(entry.page));
         match seen.state() {
             State::Busy => return Turn::Busy,
@@ -180,6 +186,7 @@ impl Pager {
             _ => return Turn::Gone,
         }
         if self.pages.frames.pinned(entry.frame)
+            || lately.has(entry.page)
             || self.near.wants.second_chance && !self.pages.frames.leaving(entry.frame)
         {
             return Turn::Stays;
