@@ -481,8 +481,9 @@ impl Policy for Adaptive<'_> {
         self.advance();
     }
 
+    /// While pages stay, a sweep is known to come back to them.
     fn foresees(&self) -> bool {
-        !self.passing()
+        !self.passing() || self.stay.len > self.links.frames() / 16
     }
 
     fn len(&self) -> usize {

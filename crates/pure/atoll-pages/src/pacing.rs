@@ -55,7 +55,7 @@ pub fn leaving(frames: u32, batch: usize, ahead: Ahead) -> usize {
     let frames = frames as usize;
     let most = match ahead {
         Ahead::Guessed => frames / 4,
-        Ahead::Known => frames / 16,
+        Ahead::Known => (8 * batch).min(frames / 16),
         Ahead::Unasked => (4 * batch).min(frames / 16),
     };
     if most < 8 { 0 } else { most }
