@@ -1,7 +1,8 @@
 //! Freed pages that stay as they are, so that the next block of the program's gets them without a fault.
 //!
 //! Used by `large`, under its lock. Programs that allocate their temporary arrays in every step pay for their pages once, as with
-//! glibc's `malloc`, which keeps what is freed up to the same size. Pages stay only while near memory has room.
+//! glibc's `malloc`, which keeps what is freed up to the same size. Once near memory is used up fewer stay, as each of them takes the place of
+//! a page in use.
 //!
 //! Every whole page of a free extent reads as zeros, or is in this set.
 
@@ -11,10 +12,17 @@ use std::collections::BTreeMap;
 const LARGEST: usize = 32 << 20;
 /// Bytes that are kept at most.
 const MOST: usize = 256 << 20;
+/// The part of near memory, one in this number, that is kept once near memory is used up.
+const PART_OF_NEAR: u64 = 8;
 
-/// Whether the pages of a freed block of `bytes` stay, where `stale` bytes stay already.
-pub(super) fn is_kept(bytes: usize, stale: usize) -> bool {
-    bytes <= LARGEST && stale + bytes <= MOST
+/// Bytes that may stay, where near memory is `near` bytes and used up or not.
+pub(super) fn most(near: u64, is_full: bool) -> usize {
+    if is_full { (near / PART_OF_NEAR).min(MOST as u64) as usize } else { MOST }
+}
+
+/// Whether the pages of a freed block of `bytes` stay, where `stale` bytes stay already and `most` may.
+pub(super) fn is_kept(bytes: usize, stale: usize, most: usize) -> bool {
+    bytes <= LARGEST && stale + bytes <= most
 }
 
 /// Stretches of free pages that hold what a block left in them: start address → end address. No two of them overlap.
@@ -128,7 +136,11 @@ mod tests {
 
     #[test]
     fn large_blocks_and_too_many_bytes_are_not_kept() {
-        assert!(is_kept(LARGEST, 0) && !is_kept(LARGEST + 1, 0));
-        assert!(is_kept(4096, MOST - 4096) && !is_kept(4096, MOST));
+        assert!(is_kept(LARGEST, 0, MOST) && !is_kept(LARGEST + 1, 0, MOST));
+        assert!(is_kept(4096, MOST - 4096, MOST) && !is_kept(4096, MOST, MOST));
+        assert_eq!(
+            (most(u64::MAX, false), most(80 << 20, true), most(u64::MAX, true)),
+            (MOST, 10 << 20, MOST)
+        );
     }
 }

@@ -99,6 +99,11 @@ fn figures(pager: &Pager) -> &Figures {
     &pager.control().figures[state::executor_index().min(control::MAX_WORKERS)]
 }
 
+/// Bytes of freed pages that may stay for later blocks.
+fn most_stale(pager: &Pager) -> usize {
+    kept::most(pager.control().settings.near_bytes, pager.is_full())
+}
+
 fn clear(start: usize, end: usize) {
     if start < end {
         // SAFETY: the range lies in an extent that only the caller uses.
@@ -307,12 +312,11 @@ impl Extents {
         self.give_stale_back(pager);
     }
 
-    /// Releases the pages that stayed for later blocks once near memory is used up.
+    /// Releases pages that stayed for later blocks, as long as there are more than may stay.
     fn give_stale_back(&mut self, pager: &Pager) {
-        if !pager.is_full() {
-            return;
-        }
-        while let Some((from, to)) = self.stale.take(0, usize::MAX, pager.page_bytes()) {
+        while self.stale.bytes() > most_stale(pager)
+            && let Some((from, to)) = self.stale.take(0, usize::MAX, pager.page_bytes())
+        {
             pager.release(from, to, figures(pager));
         }
     }
@@ -335,7 +339,7 @@ impl Extents {
             let page = pager.page_bytes();
             let from = (start & !(page - 1)).max(a);
             let to = (start + len).next_multiple_of(page).min(b);
-            if may_keep && !pager.is_full() && kept::is_kept(len, self.stale.bytes()) {
+            if may_keep && kept::is_kept(len, self.stale.bytes(), most_stale(pager)) {
                 self.stale.add(from.next_multiple_of(page), to & !(page - 1));
             } else {
                 pager.release(from, to, figures(pager));
