@@ -1,6 +1,6 @@
 //! The table without flags: atoll with no flag but `--near`, beside native, Linux swap and the best flags found by hand.
 //!
-//! It is made of the same sheets and rounds as [`full`](crate::full) is. `plan` has its programs and subjects, `targets` its
+//! It is made of the same sheets and rounds as [`full`] is. `plan` has its programs and subjects, `targets` its
 //! targets. Nothing is calibrated here: `--near` is the limit that swap gets, as a user would write it.
 
 use std::time::Duration;

@@ -160,6 +160,7 @@ programs! {
     check environment "environment.c";
     check cpp "cpp.cc";
     check exits "exits.c";
+    check fork "fork.c";
     check fortran_units "fortran_units.f90";
     check_team team_output "team_output.c";
     check_team team_objects "team_objects.c";
@@ -167,14 +168,4 @@ programs! {
     check_team team_state "team_state.c";
     check_team team_exit "team_exit.c";
     check_team team_exec "team_exec.c";
-}
-
-/// `fork` cannot work: the program gets an error it can handle, and there is one message.
-#[test]
-fn fork_refused() {
-    check_with("fork_refused.c", |_, run, mode| {
-        assert_eq!(run.status, 0, "{mode:?}: {run:?}");
-        assert!(run.out.contains("refused"), "{mode:?}: {run:?}");
-        assert_eq!(run.err.matches("atoll: fork is not possible").count(), 1, "{mode:?}: {run:?}");
-    });
 }
