@@ -57,6 +57,7 @@ fn compile(source: &str, directory: &Path) -> PathBuf {
 struct Run {
     status: i32,
     out: String,
+    #[expect(dead_code, reason = "shown with the rest when a test fails")]
     err: String,
 }
 
@@ -114,19 +115,14 @@ fn modes() -> Vec<Mode> {
 
 /// Compiles a program and runs it natively and in every mode: it must print `good`, and the same each time.
 fn check(source: &str) {
-    check_with(source, |native, run, mode| {
-        assert_eq!(run.status, native.status, "{mode:?}: {run:?}");
-        assert_eq!(run.out, native.out, "{mode:?}: {run:?}");
-    });
-}
-
-fn check_with(source: &str, compare: impl Fn(&Run, &Run, Mode)) {
     let directory = tempfile::tempdir().expect("a directory");
     let program = compile(source, directory.path());
     let native = run(Command::new(&program), directory.path(), None);
     assert!(native.out.contains("good"), "natively: {native:?}");
     for mode in modes() {
-        compare(&native, &managed(&program, directory.path(), mode), mode);
+        let run = managed(&program, directory.path(), mode);
+        assert_eq!(run.status, native.status, "{mode:?}: {run:?}");
+        assert_eq!(run.out, native.out, "{mode:?}: {run:?}");
     }
 }
 
