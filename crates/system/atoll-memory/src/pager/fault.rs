@@ -8,6 +8,7 @@ use atoll_pages::{Event, pacing};
 
 use super::executor::Executor;
 use super::page_word::{self, PageWord, State};
+use super::parked;
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -108,23 +109,12 @@ impl Pager {
         if !mapped && self.map_around {
             self.map_neighbours(x, page, fault.table);
         }
-        loop {
-            match uffd.continue_(at, len, protect) {
-                Ok(()) => break,
-                // Another thread of this page table was first, or part of a 64K page is there.
-                Err((done, Errno(libc::EEXIST))) if done < len => {
-                    if map_rest(uffd, at + done, len - done, self.places.kernel_page(), protect)? {
-                        break;
-                    }
-                    // All there already: only the protection can be what was in the way.
-                    if fault.write {
-                        uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
-                    }
-                    break;
-                }
-                Err((_, Errno(libc::EAGAIN | libc::EINTR))) => sys::yield_now(),
-                Err((_, e)) => return Err(FaultError::Kernel(e)),
+        if let Err(e) = self.map_whole(uffd, at, protect, fault.write) {
+            // A part may be mapped by now, and nothing may be written through a mapping that the core map does not have.
+            if !mapped && !(x.table == Some(fault.table) && parked::unmap_here(at, len).is_ok()) {
+                self.pages.frames.add_mapper(frame, fault.table);
             }
+            return Err(e);
         }
         if !mapped {
             self.pages.frames.add_mapper(frame, fault.table);
@@ -134,6 +124,28 @@ impl Pager {
             }
         }
         Ok(now)
+    }
+
+    /// Maps the page at `at`, whose memory is in the arena's file, though a part of it may be mapped already. On failure a part may be
+    /// mapped, too.
+    fn map_whole(&self, uffd: Uffd, at: usize, protect: bool, write: bool) -> Result<(), FaultError> {
+        let len = self.page_bytes();
+        loop {
+            match uffd.continue_(at, len, protect) {
+                Ok(()) => return Ok(()),
+                // Another thread of this page table was first, or part of a 64K page is there.
+                Err((done, Errno(libc::EEXIST))) if done < len => {
+                    let any = map_rest(uffd, at + done, len - done, self.places.kernel_page(), protect)?;
+                    // All there already: only the protection can be what was in the way.
+                    if !any && write {
+                        uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
+                    }
+                    return Ok(());
+                }
+                Err((_, Errno(libc::EAGAIN | libc::EINTR))) => sys::yield_now(),
+                Err((_, e)) => return Err(FaultError::Kernel(e)),
+            }
+        }
     }
 
     /// Notes an event, draining the logs first if this worker's is full.

@@ -1,5 +1,6 @@
 //! One failure a test: what the kernel or far memory refuses at the worst moment, and what must be true afterwards.
 
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
@@ -70,6 +71,14 @@ fn write_until_met(team: &Team, first: usize) -> (usize, Option<FaultError>) {
         }
     }
     panic!("no such call was made");
+}
+
+/// Whether this process's page table maps `address`: bit 63 of its entry in `/proc/self/pagemap`.
+fn is_mapped_here(address: usize) -> bool {
+    let map = std::fs::File::open("/proc/self/pagemap").unwrap();
+    let mut entry = [0; 8];
+    map.read_exact_at(&mut entry, address as u64 / 4096 * 8).unwrap();
+    u64::from_ne_bytes(entry) >> 63 != 0
 }
 
 macro_rules! failures {
@@ -177,6 +186,22 @@ failures! {
             order(Call::Continue, 1, Act::Part(16384, libc::EAGAIN));
             fill(&team, 0, 0..4);
             assert_eq!(orders::left(), 0);
+            check(&team, 1, 0..4);
+            check(&team, 0, 0..4);
+        })
+    }
+
+    /// The core map did not have that mapping: what was written through it while the page left was lost.
+    fn a_part_of_a_page_that_was_mapped_before_memory_ran_out_lost_writes() {
+        team(2, 16, "fifo", "ram").map(|team| {
+            fill(&team, 1, 0..4);
+            let address = team.at(0) + word_of(0, 1);
+            order(Call::Continue, 1, Act::Part(16384, libc::EAGAIN));
+            order(Call::Continue, 2, Act::Fail(libc::ENOMEM));
+            assert_eq!(fault(address, true, false), Err(FaultError::Kernel(Errno(libc::ENOMEM))));
+            assert!(!is_mapped_here(address));
+            fill(&team, 0, 0..4);
+            assert!(is_mapped_here(address));
             check(&team, 1, 0..4);
             check(&team, 0, 0..4);
         })
