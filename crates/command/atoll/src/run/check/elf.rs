@@ -1,15 +1,11 @@
 //! Reads what the check needs to know of one executable or library.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use object::elf;
-use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, ReadCache, ReadRef};
-
-/// The most bytes of a file that is read as a whole: reading its symbols one by one takes thousands of system calls.
-const MOST: u64 = 32 << 20;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::{Endianness, ReadCache, ReadRef};
 
 /// The reason why a file cannot be looked at.
 #[derive(thiserror::Error, Debug)]
@@ -95,26 +91,21 @@ impl Elf {
     /// # Errors
     /// The file cannot be read, or is damaged.
     pub(crate) fn open(path: &Path) -> Result<Elf, ElfError> {
-        let mut file = File::open(path)?;
-        if file.metadata()?.len() > MOST {
-            return Elf::read(&ReadCache::new(file));
-        }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Elf::read(bytes.as_slice())
+        // Only what is asked for is read: a library may be larger than what the program may keep in memory.
+        Elf::read(&ReadCache::new(File::open(path)?))
     }
 
     fn read<'data>(data: impl ReadRef<'data>) -> Result<Elf, ElfError> {
-        let file = ElfFile64::<Endianness, _>::parse(data)?;
-        let endian = file.endian();
+        let file = elf::FileHeader64::<Endianness>::parse(data)?;
+        let endian = file.endian()?;
         let mut found = Elf::default();
-        for header in file.elf_program_headers() {
+        for header in file.program_headers(endian, data)? {
             found.interpreter |= header.p_type(endian) == elf::PT_INTERP;
             let linker = header.interpreter(endian, data)?.unwrap_or_default();
             found.musl |= String::from_utf8_lossy(linker).contains("ld-musl");
         }
         let (mut run_path, mut r_path) = (None, None);
-        let sections = file.elf_header().sections(endian, data)?;
+        let sections = file.sections(endian, data)?;
         if let Some((entries, strings)) = sections.dynamic(endian, data)? {
             let strings = sections.strings(endian, data, strings)?;
             for entry in entries {
@@ -133,13 +124,21 @@ impl Elf {
         }
         let paths = run_path.or(r_path).unwrap_or_default();
         found.run_path = paths.split(':').filter(|p| !p.is_empty()).map(str::to_owned).collect();
-        for symbol in file.dynamic_symbols() {
-            let Ok(name) = symbol.name() else { continue };
-            found.goes_on |= symbol.is_undefined() && goes_on(name);
+        let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
+        // The names as a whole: one by one they are thousands of system calls.
+        let names = match symbols.string_section().0 {
+            0 => &[][..],
+            _ => sections.section(symbols.string_section())?.data(endian, data)?,
+        };
+        for symbol in symbols.iter() {
+            let name = names.get(symbol.st_name(endian) as usize..).unwrap_or_default();
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let Ok(name) = std::str::from_utf8(name) else { continue };
+            found.goes_on |= symbol.is_undefined(endian) && goes_on(name);
             if !is_openmp(name) {
                 continue;
             }
-            if !symbol.is_undefined() {
+            if !symbol.is_undefined(endian) {
                 found.exports.push(name.to_owned());
             } else if !symbol.is_weak() {
                 found.imports.push(name.to_owned());
