@@ -42,6 +42,8 @@ pub fn batch(shift: u32, frames: u64, workers: u64) -> usize {
 pub enum Ahead {
     /// The policy guesses. Uses of a page before its turn comes are what it has to go by.
     Guessed,
+    /// The policy guesses, and threads share a page table: to ask for a page's uses interrupts the others once.
+    GuessedShared,
     /// The policy knows when the pages are used next.
     Known,
     /// The policy does not ask for uses.
@@ -49,12 +51,13 @@ pub enum Ahead {
 }
 
 /// Pages that are about to leave, where near memory is `frames` and a batch takes `batch` of them. Each worker drops its mappings of them
-/// at its own faults. A quarter of near memory where uses meanwhile are asked for; where they are not, enough that every worker has a
-/// fault before the first of them leaves. None if that is too little to be of use.
+/// at its own faults. A quarter of near memory where uses meanwhile are asked for, a sixteenth where it is dear to ask; where they are not,
+/// enough that every worker has a fault before the first of them leaves. None if that is too little to be of use.
 pub fn leaving(frames: u32, batch: usize, ahead: Ahead) -> usize {
     let frames = frames as usize;
     let most = match ahead {
         Ahead::Guessed => frames / 4,
+        Ahead::GuessedShared => frames / 16,
         Ahead::Known => (8 * batch).min(frames / 16),
         Ahead::Unasked => (4 * batch).min(frames / 16),
     };

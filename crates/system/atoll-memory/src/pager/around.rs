@@ -43,7 +43,9 @@ impl Pager {
         if seen.state() != State::Resident || self.places.address_of(neighbour).1 != limit {
             return None;
         }
-        if self.pages.frames.mapped_by(seen.frame(), table) || !page_word::try_lock(word, seen) {
+        // A page's own use is asked for where the question is dear: see `leaving`.
+        let stays_out = self.tables.are_shared() && self.pages.frames.leaving(seen.frame());
+        if stays_out || self.pages.frames.mapped_by(seen.frame(), table) || !page_word::try_lock(word, seen) {
             return None;
         }
         // Looked at again now that the page is locked.

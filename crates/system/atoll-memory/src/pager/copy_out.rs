@@ -190,8 +190,8 @@ impl Pager {
             }
         }
         // Only the thread that waits for this fault runs on that page table: it cannot write meanwhile.
-        if let Some(table) = x.table.filter(|_| !self.tables.are_shared()) {
-            mappers.remove(table);
+        if x.is_alone && !self.tables.are_shared() {
+            mappers.remove(x.table);
         }
         mappers
     }
@@ -253,7 +253,7 @@ impl Pager {
             let remote = if self.control.settings.shared_tables() {
                 self.control.workers.load(Ordering::Relaxed).saturating_sub(1)
             } else {
-                count - u32::from(x.table.is_some_and(|table| self.pages.frames.mapped_by(v.frame, table)))
+                count - u32::from(x.is_alone && self.pages.frames.mapped_by(v.frame, x.table))
             };
             Figures::add(&f.invalidations, u64::from(remote));
             Figures::add(if v.store { &f.evictions_dirty } else { &f.evictions_clean }, 1);

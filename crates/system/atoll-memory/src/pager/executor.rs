@@ -68,8 +68,10 @@ pub struct Executor {
     pub(super) lane: Lane,
     pub(super) pipe: PagePipe,
     pub(super) figures: &'static Figures,
-    /// The page table on which nothing runs while this executor works: its thread's, if no other one has it.
-    pub(super) table: Option<usize>,
+    /// The page table of the process in which this executor works.
+    pub(super) table: usize,
+    /// Whether nothing else runs on that page table while this executor works, unless threads of the program share tables.
+    pub(super) is_alone: bool,
     /// How many of the announced pages, which are about to leave, this worker has heard of.
     pub(super) heard: u32,
     /// The pages of the worker's last faults.
@@ -166,7 +168,7 @@ impl Executors {
         index: usize,
         lane: Lane,
         figures: &'static Figures,
-        table: Option<usize>,
+        (table, is_alone): (usize, bool),
     ) {
         // SAFETY: field by field into zeroed memory; what is left out (cache, log, counters) is valid when zero.
         unsafe {
@@ -177,6 +179,7 @@ impl Executors {
             (&raw mut (*x).lane).write(lane);
             (&raw mut (*x).figures).write(figures);
             (&raw mut (*x).table).write(table);
+            (&raw mut (*x).is_alone).write(is_alone);
         }
     }
 }

@@ -111,7 +111,7 @@ impl Pager {
         }
         if let Err(e) = self.map_whole(uffd, at, protect, fault.write) {
             // A part may be mapped by now, and nothing may be written through a mapping that the core map does not have.
-            let is_known = mapped || x.table == Some(fault.table) && parked::unmap_here(at, len).is_ok();
+            let is_known = mapped || x.table == fault.table && parked::unmap_here(at, len).is_ok();
             if !is_known {
                 self.pages.frames.add_mapper(frame, fault.table);
             }

@@ -7,8 +7,9 @@
 //! maps it again, with its block, and that is a use the policy sees. So pages get the second chance that a kernel gives by the
 //! hardware's bit for uses, which user space cannot read.
 //!
-//! Where threads share page tables victims leave at once. A worker that has no fault for long drops nothing: what it maps is
-//! taken from it by interruption, as ever.
+//! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. They gain the second
+//! chance alone, for a shorter queue of pages, each of which stays by a touch of its own. Where the policy does not guess, their victims
+//! leave at once. A worker that has no fault for long drops nothing: what it maps is taken from it by interruption, as ever.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
@@ -141,16 +142,19 @@ impl Pager {
 
     /// How many pages are announced ahead of need: none where that is of no use.
     fn leaving_depth(&self, room: &Room, target: u32) -> usize {
-        if self.places.shift >= 21 || self.tables.are_shared() {
+        if self.places.shift >= 21 {
             return 0;
         }
         let ahead = match (self.near.wants.second_chance, room.policy.foresees()) {
+            (true, false) if self.tables.are_shared() => Ahead::GuessedShared,
             (true, false) => Ahead::Guessed,
             (true, true) => Ahead::Known,
             (false, _) => Ahead::Unasked,
         };
-        // A worker alone interrupts nobody.
-        if ahead != Ahead::Guessed && self.control.workers.load(Ordering::Relaxed) < 2 {
+        // Where uses are not asked for, only an interruption is saved: a worker alone interrupts nobody, and threads that share a page
+        // table are interrupted by either way.
+        let none_is_saved = self.tables.are_shared() || self.control.workers.load(Ordering::Relaxed) < 2;
+        if none_is_saved && !matches!(ahead, Ahead::Guessed | Ahead::GuessedShared) {
             return 0;
         }
         pacing::leaving(target, self.batch(target), ahead)
@@ -197,17 +201,14 @@ impl Pager {
         }
     }
 
-    /// Drops the calling worker's mappings of pages that were announced since it was here last. At the worker's own faults, when
-    /// it holds no page.
+    /// Drops mappings of pages that were announced since this executor was here last, in the page table of its process. At the worker's
+    /// own faults, when it holds no page.
     #[inline]
     pub(super) fn drop_leaving(&self, x: &mut Executor) {
         // Acquire: pairs with the Release in `put`.
         let head = self.announced.head.load(Ordering::Acquire);
-        if x.heard != head
-            && let Some(table) = x.table
-            && !self.tables.are_shared()
-        {
-            self.drop_announced(x, table, head);
+        if x.heard != head {
+            self.drop_announced(x, x.table, head);
         }
     }
 

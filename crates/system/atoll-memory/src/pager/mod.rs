@@ -270,8 +270,8 @@ impl Pager {
         self.places.publish(start, end, first_page);
     }
 
-    /// Makes executor `index`, which counts for worker `worker`. In the thread that will use it. `table`: the page table on which
-    /// nothing runs while it works.
+    /// Makes executor `index`, which counts for worker `worker`. In the thread that will use it, on page table `table`. `is_alone`:
+    /// nothing else runs on that table while it works, unless threads of the program share tables.
     ///
     /// # Errors
     /// The far store refuses one more user.
@@ -281,13 +281,20 @@ impl Pager {
     pub unsafe fn make_executor(
         &self,
         index: usize,
-        table: Option<usize>,
+        (table, is_alone): (usize, bool),
         worker: usize,
     ) -> Result<(), crate::far::FarError> {
         let mut lane = self.far.store.lane(index as u32)?;
         lane.attach()?;
         // SAFETY: once, by the caller.
-        unsafe { self.executors.make(index, lane, &self.control.figures[worker.min(MAX_WORKERS)], table) };
+        unsafe {
+            self.executors.make(
+                index,
+                lane,
+                &self.control.figures[worker.min(MAX_WORKERS)],
+                (table, is_alone),
+            );
+        }
         Ok(())
     }
 
