@@ -68,6 +68,21 @@ fn a_copy_that_does_not_fit_is_refused_and_exec_goes_on() {
     }
 }
 
+/// Memory that was not copied yet read as zeros, and the child went on with them.
+#[test]
+fn a_child_whose_parent_was_killed_computed_with_zeros() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for tables in ["private", "shared"] {
+        let result = folder.path().join(tables);
+        let options = format!("--near 16M --workers 2 --page-tables {tables}");
+        Atoll::new(helper("forks_killed.c")).arg(&result).with(&options).run();
+        // The child may have all its memory by then, and says so; more often it is killed.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let told = fs::read_to_string(&result).unwrap_or_default();
+        assert!(["", "0 wrong\n"].contains(&told.as_str()), "{told}");
+    }
+}
+
 /// Pages of other nodes cannot be copied, nor those of a segment: `fork` fails there, in a sentence.
 #[test]
 fn fork_is_refused_on_several_nodes() {

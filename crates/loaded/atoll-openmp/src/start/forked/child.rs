@@ -13,6 +13,7 @@ use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::Uffd;
 
 use super::plan::{Meeting, Plan, Range, What};
+use super::watch;
 
 /// From this many bytes on, a stretch is left out of core files, as it is in the parent.
 const LEFT_OUT_OF_CORES: usize = 1 << 30;
@@ -193,7 +194,9 @@ fn exchange(plan: &Plan) -> Result<(), Errno> {
     plan.meeting().faults.store(faults.0, Ordering::Relaxed);
     // SAFETY: values only. From here on the descriptors are this process's own.
     unsafe { sys::syscall(libc::SYS_unshare, [libc::CLONE_FILES as usize, 0, 0, 0, 0, 0])? };
+    watch::begin(plan.meeting, faults.0, plan.parent)?;
     sys::close(faults.0);
+    sys::close(plan.parent);
     plan.closed.iter().filter(|fd| **fd >= 0).for_each(|fd| sys::close(*fd));
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Paged memory, the heap and, where workers are processes, globals, stacks and thread-local storage are shared memory, which a
 //! fork does not copy, and whose absent pages nobody would fetch in the new process. So `plan` notes what is shared, `catch` takes
 //! the place of the system call in libc's `fork`, in which `child` exchanges what is shared for private memory, and `serve` fills
-//! that memory from the parent.
+//! that memory from the parent. If the parent is killed meanwhile, `watch` ends the new process.
 //!
 //! libc's handlers of forks call this module. They are registered before the program's first instruction, so they run next to
 //! the fork itself on both sides.
@@ -12,6 +12,7 @@ mod catch;
 mod child;
 mod plan;
 mod serve;
+mod watch;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};

@@ -10,6 +10,7 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::super::share;
+use super::watch;
 
 /// Bytes of memory through which pages travel to the new process.
 pub(super) const BOUNCE_BYTES: usize = 256 << 10;
@@ -57,6 +58,8 @@ pub(super) struct Plan {
     count: usize,
     /// The descriptor of the pinned file; negative where there is none.
     pub(super) pinned: i32,
+    /// A descriptor that stands for the parent.
+    pub(super) parent: i32,
     /// Descriptors that the new process closes.
     pub(super) closed: [i32; 12],
     pub(super) meeting: *const Meeting,
@@ -112,6 +115,14 @@ impl Plan {
             (at, sys::mmap(0, 4096, prot, libc::MAP_SHARED | anonymous, -1, 0)?)
         };
         let list = (at + size_of::<Plan>()) as *mut Range;
+        let parent = match watch::open_self() {
+            Ok(parent) => parent,
+            Err(e) => {
+                // SAFETY: the mappings of just now.
+                unsafe { unmap(at, size, Some(meeting)) };
+                return Err(e);
+            }
+        };
         let mut closed = [-1; 12];
         for (place, fd) in closed.iter_mut().zip(paged.iter().chain([&pinned])) {
             *place = *fd;
@@ -120,6 +131,7 @@ impl Plan {
             ranges: list,
             count: ranges.len(),
             pinned,
+            parent,
             closed,
             meeting: meeting as *const Meeting,
             waits,
@@ -138,7 +150,7 @@ impl Plan {
         Ok(at as *mut Plan)
     }
 
-    /// Frees the plan; the page of the meeting, too, if `meeting`.
+    /// Frees the plan; the page of the meeting, too, if `meeting`, and the parent's descriptor.
     ///
     /// # Safety
     /// Nobody uses them any more.
@@ -147,10 +159,24 @@ impl Plan {
         unsafe {
             let (size, page) = ((*plan).size, (*plan).meeting as usize);
             if meeting {
-                let _ = sys::syscall(libc::SYS_munmap, [page, 4096, 0, 0, 0, 0]);
+                sys::close((*plan).parent);
             }
-            let _ = sys::syscall(libc::SYS_munmap, [plan as usize, size, 0, 0, 0, 0]);
+            unmap(plan as usize, size, meeting.then_some(page));
         }
+    }
+}
+
+/// Unmaps a plan at `plan`, and the page of the meeting at `meeting`.
+///
+/// # Safety
+/// Nobody uses them any more.
+unsafe fn unmap(plan: usize, size: usize, meeting: Option<usize>) {
+    // SAFETY: the caller's mappings.
+    unsafe {
+        if let Some(meeting) = meeting {
+            let _ = sys::syscall(libc::SYS_munmap, [meeting, 4096, 0, 0, 0, 0]);
+        }
+        let _ = sys::syscall(libc::SYS_munmap, [plan, size, 0, 0, 0, 0]);
     }
 }
 

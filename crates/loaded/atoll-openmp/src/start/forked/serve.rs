@@ -3,8 +3,6 @@
 //! `child` has told the kernel that the new process's memory is missing. A page that the process touches is copied at once, while
 //! the thread that forked waits, so that nobody changes what is to be copied. A process that executes another program soon, as
 //! most do, costs the pages that it touched. One that goes on gets all the rest after [`WINDOW_NS`], and then the thread returns.
-//!
-//! A parent that is killed outright in that time leaves a child whose missing memory reads as zeros.
 
 use std::sync::atomic::Ordering;
 
