@@ -67,6 +67,23 @@ fn launchers_in_front() {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
+/// The kernel hands over the rest of a script's first line as one word.
+#[test]
+fn a_script_with_atoll_in_its_first_line_got_the_usage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script");
+    let line = format!("{} run --near 8M --workers 2 -- /bin/sh", atoll().display());
+    // The kernel cuts longer lines.
+    assert!(line.len() < 250, "{line}");
+    fs::write(&script, format!("#!{line}\n{} S\necho $1\n", built("cg").display())).expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("executable");
+    let (status, out, told) = shell(&format!("{} 'two words'", script.display()));
+    assert_eq!(status, Some(0), "{told}");
+    let alone = native(built("cg")).arg("S").run().exits(0);
+    assert_eq!(checksum(&out), checksum(&alone.text()));
+    assert!(out.ends_with("two words\n") && told.contains("near limit 8M"), "{out}{told}");
+}
+
 #[test]
 fn input_reaches_the_program() {
     let run = Atoll::new("cat").input(b"some input\n").run().exits(0);

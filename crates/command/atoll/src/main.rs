@@ -31,6 +31,7 @@ mod repro;
 mod run;
 #[cfg(feature = "tools")]
 mod said;
+mod script_line;
 #[cfg(feature = "tools")]
 mod segment;
 #[cfg(feature = "tools")]
@@ -104,7 +105,7 @@ fn runs_a_program(command: &Command) -> bool {
 }
 
 fn command() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(script_line::words(std::env::args_os())).command;
     if !runs_a_program(&command) {
         end_with_the_reader();
     }

@@ -22,7 +22,7 @@ const FEATURES: [(u32, &str); 6] = [
 ];
 
 const ALLOW: &str = "chmod 666 /dev/userfaultfd (or: sysctl -w vm.unprivileged_userfaultfd=1); in docker: \
-                     --security-opt seccomp=unconfined";
+                     --security-opt seccomp=unconfined, or --device /dev/userfaultfd";
 
 pub(crate) fn look() -> Vec<Finding> {
     let (own, thread) = (open(USER_MODE_ONLY), open(0));

@@ -166,10 +166,16 @@ pub(super) fn open_faults(control: &Control) -> Result<uffd::Uffd, String> {
     let delivery =
         if control.settings.fault_thread() { uffd::Delivery::Message } else { uffd::Delivery::Signal };
     uffd::Uffd::open(delivery).map_err(|e| {
-        format!(
-            "cannot use userfaultfd: {e}. Try: sysctl -w vm.unprivileged_userfaultfd=1, or give yourself access to \
-             /dev/userfaultfd; `atoll doctor` says more"
-        )
+        // For faults outside of system calls the kernel asks nobody's leave: only a filter says no.
+        let (why, remedy) = match (e.0, delivery) {
+            (libc::EPERM, uffd::Delivery::Signal) => (
+                ", by a filter of this container or service",
+                "docker run --security-opt seccomp=unconfined, or --device /dev/userfaultfd",
+            ),
+            (libc::ENOSYS, _) => ("", "without an emulator around the program, on Linux 5.19 or later"),
+            _ => ("", "sysctl -w vm.unprivileged_userfaultfd=1, or give yourself access to /dev/userfaultfd"),
+        };
+        format!("cannot use userfaultfd: {e}{why}. Try: {remedy}; `atoll doctor` says more")
     })
 }
 

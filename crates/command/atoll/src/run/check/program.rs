@@ -27,6 +27,9 @@ pub(crate) enum CheckError {
     /// The program uses another C library than glibc, beside which atoll's runtime cannot be loaded.
     #[error("{0} is linked with musl's C library, and atoll's runtime needs glibc's: use a build for glibc")]
     Musl(String),
+    /// The program runs others on an emulated processor.
+    #[error("{0} emulates a processor without userfaultfd, by which atoll pages: run valgrind without atoll")]
+    Emulator(String),
     /// The program has 32 bits.
     #[error("{0} is a 32-bit program, and atoll runs 64-bit ones: build it with -m64")]
     Bits32(String),
@@ -104,6 +107,9 @@ pub(crate) fn check(
     library_path: Option<&OsStr>,
     preload: Option<&OsStr>,
 ) -> Result<Checked, CheckError> {
+    if file_name(path) == "valgrind" {
+        return Err(CheckError::Emulator(shown(path)));
+    }
     let path = native(path)?;
     let mut program = open(&path)?;
     if !program.interpreter {

@@ -94,6 +94,15 @@ fn weak_symbols_and_own_definitions_are_no_reason() {
     assert_eq!(bench.check(&program), Ok(Uses::OpenMp));
 }
 
+/// It ran for half a minute, and then the program could not use userfaultfd.
+#[test]
+fn valgrind_was_started() {
+    let bench = Bench::new();
+    let program = bench.gcc("valgrind", "int main(void) { return 0; }", &[]);
+    let error = bench.check(&program).unwrap_err();
+    assert!(error.contains("emulates a processor without userfaultfd"), "{error}");
+}
+
 #[test]
 fn another_runtime_is_refused() {
     let bench = Bench::new();
