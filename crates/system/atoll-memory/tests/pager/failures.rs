@@ -221,6 +221,10 @@ failures! {
                     next += count;
                     let full = FarError::Io { errno: libc::ENOSPC, op: FarOp::Write };
                     assert!(refused.is_none_or(|refused: FaultError| refused == FaultError::Far(full)), "{refused:?}");
+                    // A batch of two pages, as the pager's tables grow by, was written whole: the next one is cut short.
+                    if orders::left() == 1 {
+                        order(Call::WriteMany, 1, Act::Short(8192));
+                    }
                 }
                 check(&team, worker, first..first + 100);
                 fill(&team, 0, next..next + 100);
