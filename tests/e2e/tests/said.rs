@@ -49,17 +49,51 @@ fn a_share_without_a_home() {
     }
 }
 
+/// A memory group of version 1 with a limit; an error says why there is none.
+fn group(name: &str, limit: &str) -> Result<PathBuf, &'static str> {
+    let of_us = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = of_us.lines().find_map(|line| line.split_once(":memory:").map(|(_, path)| path.to_owned()));
+    let path = path.ok_or("no memory groups of version 1 here")?;
+    let group = Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/')).join(name);
+    std::fs::create_dir_all(&group).map_err(|_| "no group can be made here")?;
+    if std::fs::write(group.join("memory.limit_in_bytes"), limit).is_err() {
+        let _ = std::fs::remove_dir(&group);
+        return Err("no limit can be set here");
+    }
+    Ok(group)
+}
+
+/// A run that the kernel ended for its memory group's limit said only that it was killed.
+#[test]
+fn a_kill_for_the_memory_groups_limit_was_not_told() {
+    let group = match group("atoll-e2e-killed", "100M") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    // The runtime and the command alone take some of it where their files are not in memory yet.
+    let script = format!(
+        "echo $$ > {}/cgroup.procs && exec {} run --workers 2 -- {} A --iterations 1",
+        group.display(),
+        atoll().display(),
+        built("stencil").display()
+    );
+    let run = Command::new("sh").args(["-c", &script]).output().expect("it runs");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let _ = std::fs::remove_dir(&group);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success(), "{said}");
+    let line = "atoll: the kernel killed a process of the run, as the limit of its memory group, 100M, was reached: \
+        atoll run --near 66M keeps it within the limit";
+    assert!(said.contains(line), "{said}");
+}
+
 /// Limits of memory groups of version 1 were not seen.
 #[test]
 fn a_memory_group_of_version_1_was_not_seen() {
-    let of_us = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = of_us.lines().find_map(|line| line.split_once(":memory:").map(|(_, path)| path.to_owned()));
-    let Some(path) = path else { skip!("no memory groups of version 1 here") };
-    let group = Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/')).join("atoll-e2e-said");
-    if std::fs::create_dir_all(&group).is_err() {
-        skip!("no group can be made here");
-    }
-    let made = std::fs::write(group.join("memory.limit_in_bytes"), "300M");
+    let group = match group("atoll-e2e-said", "300M") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
     let script = format!("echo $$ > {}/cgroup.procs && exec {} doctor", group.display(), atoll().display());
     let doctor = Command::new("sh").args(["-c", &script]).output().expect("it runs");
     let share = format!(
@@ -70,9 +104,6 @@ fn a_memory_group_of_version_1_was_not_seen() {
     );
     let share = Command::new("sh").args(["-c", &share]).output().expect("it runs");
     let _ = std::fs::remove_dir(&group);
-    if made.is_err() {
-        skip!("no limit can be set here");
-    }
     let text = String::from_utf8_lossy(&doctor.stdout);
     let line = text.lines().find(|line| line.contains("memory group")).unwrap_or_default();
     assert!(line.contains("limit 300M") && line.contains("atoll-e2e-said"), "{text}");

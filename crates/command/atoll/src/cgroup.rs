@@ -1,6 +1,6 @@
 //! Control groups of this process, of version 1 and 2: the memory and processor time that they allow it.
 //!
-//! `doctor` prints them, and `run::near` takes a share of the memory that a process may have. Source: cgroups(7), proc(5).
+//! `doctor` prints them, `run::near` takes a share of the memory that a process may have, and `run::memory_group` tells of kills. Source: cgroups(7), proc(5).
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,11 @@ pub(crate) struct Limit<T> {
 pub(crate) fn memory() -> Option<Limit<u64>> {
     let limits = groups("memory").into_iter().filter_map(|group| memory_of(&group));
     limits.min_by_key(|limit| limit.limit.saturating_sub(limit.used))
+}
+
+/// Returns how many processes of this memory group the kernel has killed for want of memory; `None` where the group does not count them.
+pub(crate) fn kills() -> Option<u64> {
+    groups("memory").iter().find_map(kills_of)
 }
 
 /// Returns the least quota of processor time, in CPUs, if any group sets one.
@@ -107,6 +112,12 @@ fn memory_of(group: &Group) -> Option<Limit<u64>> {
     Some(Limit { limit: bytes, file: file(limit), none, used: number(&file(used)).unwrap_or(0) })
 }
 
+fn kills_of(group: &Group) -> Option<u64> {
+    let file = if group.version == 2 { "memory.events" } else { "memory.oom_control" };
+    let counts = text(&group.directory.join(file))?;
+    counts.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+}
+
 fn quota_of(group: &Group) -> Option<Limit<f64>> {
     let file = |name: &str| group.directory.join(name);
     let (limit, file, none) = match group.version {
@@ -180,6 +191,10 @@ mod tests {
         assert_eq!((quota_of(&group(1)), quota_of(&group(2))), (None, None));
         put("memory.limit_in_bytes", "268435456\n");
         put("memory.usage_in_bytes", "4096\n");
+        assert_eq!((kills_of(&group(1)), kills_of(&group(2))), (None, None));
+        put("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+        put("memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 2\noom_group_kill 0\n");
+        assert_eq!((kills_of(&group(1)), kills_of(&group(2))), (Some(3), Some(2)));
         put("cpu.max", "150000 100000\n");
         put("cpu.cfs_quota_us", "50000\n");
         let limit = memory_of(&group(1)).unwrap();

@@ -12,6 +12,7 @@ use atoll_record::{Figures, Record, Run, run};
 use super::applied;
 use super::footprints::{self, Key};
 use super::launch::Finished;
+use super::memory_group;
 use super::signals;
 use super::summary;
 use super::watch::Ending;
@@ -33,6 +34,12 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     let ending = finished.ending;
     let form = if finished.is_first { args.summary } else { SummaryForm::None };
     print(form, &figures);
+    let near = finished.control.settings.near_bytes;
+    if form != SummaryForm::None
+        && let Some(line) = memory_group::line(finished.kills, ending, near)
+    {
+        eprintln!("atoll: {line}");
+    }
     let mut failed =
         finished.is_first && applied::at_end(args, finished.checked, finished.control, &figures.program);
     keep_footprint(args, &finished);

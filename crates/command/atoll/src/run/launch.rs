@@ -26,6 +26,7 @@ use super::signals::Signals;
 use super::spare;
 use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
+use crate::cgroup;
 use crate::cli::{CheckArg, ConsistencyArg, OnOff, RunArgs};
 
 /// The reason why no program was started.
@@ -116,6 +117,8 @@ pub(crate) struct Finished {
     pub(crate) rate: f64,
     /// The kernel's count of TLB shootdowns meanwhile.
     pub(crate) tlb_shootdowns: Option<u64>,
+    /// How many processes of this memory group the kernel killed meanwhile for want of memory.
+    pub(crate) kills: Option<u64>,
     /// Whether `main` ran here. If not, another node speaks for all.
     pub(crate) is_first: bool,
     /// The file for the record.
@@ -287,6 +290,7 @@ pub(crate) fn launch_with(
     nodes.bind(&mut command);
     prepare(&mut command);
     nodes.start_others()?;
+    let kills_before = cgroup::kills();
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child =
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
@@ -296,6 +300,7 @@ pub(crate) fn launch_with(
     let Watched { ending, program, launchers } = watched;
     let ending = nodes.end(ending, launchers);
     let wall_seconds = clock.elapsed().as_secs_f64();
+    let kills = kills_before.and_then(|before| cgroup::kills()?.checked_sub(before));
     let tlb_shootdowns = shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));
     Ok(Finished {
         path,
@@ -307,6 +312,7 @@ pub(crate) fn launch_with(
         wall_seconds,
         rate: clock.rate(),
         tlb_shootdowns,
+        kills,
         is_first: nodes.is_first(),
         record,
     })

@@ -11,6 +11,7 @@ mod interrupts;
 mod job;
 pub(crate) mod launch;
 pub(crate) mod library;
+mod memory_group;
 pub(crate) mod mpi;
 mod near;
 mod network;

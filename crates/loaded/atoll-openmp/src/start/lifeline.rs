@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use atoll_memory::control::Control;
+use atoll_memory::spin;
 use atoll_memory::sys::{self, Errno};
 
 use super::forward;
@@ -31,7 +32,14 @@ pub(super) fn begin() {
         sys::syscall(libc::SYS_pidfd_open, [number, 0, 0, 0, 0, 0])
     };
     forward::begin();
+    // A helper that serves faults may wait for a page that a process had locked when it was killed.
+    spin::look_in_long_waits(look);
     PROGRAM.store(opened.map_or(-1, |fd| sys::out_of_the_way(fd as i32)), Ordering::Release);
+}
+
+/// Ends the calling process if the program has ended.
+fn look() {
+    wait(-1, 0, None);
 }
 
 /// Waits until `fd` (if it is not negative) can be read or `ns` nanoseconds are over; returns whether `fd` can be read. Ends
