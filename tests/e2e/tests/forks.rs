@@ -57,7 +57,7 @@ fn a_copy_that_does_not_fit_is_refused_and_exec_goes_on() {
         .map(|line| if line.starts_with("MemAvailable:") { "MemAvailable: 9000 kB" } else { line }.to_owned())
         .collect();
     fs::write(&text, told.join("\n")).expect("it is written");
-    // In a folder that stands in for the root `unshare` cannot make all mounts private, and /proc is enough.
+    // In a chroot `unshare` cannot make all mounts private. That /proc is private is enough.
     let mount = format!("mount --make-private /proc && mount --bind {} /proc/meminfo", text.display());
     fs::write(&script, format!("{mount} && exec {}", helper("forks_short.c").display()))
         .expect("it is written");

@@ -1,7 +1,7 @@
 //! Tests what atoll prints about a run: that it is printed as soon as it is known, and that it is true.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use atoll_e2e::build::atoll;
 use atoll_e2e::{Atoll, built, skip};
@@ -63,6 +63,12 @@ fn group(name: &str, limit: &str) -> Result<PathBuf, &'static str> {
     Ok(group)
 }
 
+/// Runs the shell's `words` in a memory group.
+fn in_group(group: &Path, words: &str) -> Output {
+    let script = format!("echo $$ > {}/cgroup.procs && {words}", group.display());
+    Command::new("sh").args(["-c", &script]).output().expect("it runs")
+}
+
 /// A run that the kernel ended for its memory group's limit said only that it was killed.
 #[test]
 fn a_kill_for_the_memory_groups_limit_was_not_told() {
@@ -70,14 +76,12 @@ fn a_kill_for_the_memory_groups_limit_was_not_told() {
         Ok(group) => group,
         Err(why) => skip!("{why}"),
     };
-    // The runtime and the command alone take some of it where their files are not in memory yet.
-    let script = format!(
-        "echo $$ > {}/cgroup.procs && exec {} run --workers 2 -- {} A --iterations 1",
-        group.display(),
+    let words = format!(
+        "exec {} run --workers 2 -- {} A --iterations 1",
         atoll().display(),
         built("stencil").display()
     );
-    let run = Command::new("sh").args(["-c", &script]).output().expect("it runs");
+    let run = in_group(&group, &words);
     std::thread::sleep(std::time::Duration::from_millis(200));
     let _ = std::fs::remove_dir(&group);
     let said = String::from_utf8_lossy(&run.stderr);
@@ -94,15 +98,13 @@ fn a_memory_group_of_version_1_was_not_seen() {
         Ok(group) => group,
         Err(why) => skip!("{why}"),
     };
-    let script = format!("echo $$ > {}/cgroup.procs && exec {} doctor", group.display(), atoll().display());
-    let doctor = Command::new("sh").args(["-c", &script]).output().expect("it runs");
+    let doctor = in_group(&group, &format!("exec {} doctor", atoll().display()));
     let share = format!(
-        "echo $$ > {}/cgroup.procs && XDG_CACHE_HOME=/dev/null exec {} run --near 50% -- {} S",
-        group.display(),
+        "XDG_CACHE_HOME=/dev/null exec {} run --near 50% -- {} S",
         atoll().display(),
         built("cg").display()
     );
-    let share = Command::new("sh").args(["-c", &share]).output().expect("it runs");
+    let share = in_group(&group, &share);
     let _ = std::fs::remove_dir(&group);
     let text = String::from_utf8_lossy(&doctor.stdout);
     let line = text.lines().find(|line| line.contains("memory group")).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Control groups of this process, of version 1 and 2: the memory and processor time that they allow it.
 //!
-//! `doctor` prints them, `run::near` takes a share of the memory that a process may have, and `run::memory_group` tells of kills. Source: cgroups(7), proc(5).
+//! `doctor` prints them, `run::near` takes a share of the memory that a process may have, and `run::memory_group` tells
+//! of kills. Source: cgroups(7), proc(5).
 
 use std::path::{Path, PathBuf};
 

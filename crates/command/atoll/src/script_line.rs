@@ -2,14 +2,14 @@
 //!
 //! Used before the flags are read, which `cli` defines.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 /// The words of a command line, where a first word that begins with `run` and a blank counts as several.
 pub(crate) fn words(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = line.into_iter().collect();
     let first = words.get(1).and_then(|word| word.to_str()).filter(|word| word.starts_with("run "));
     if let Some(first) = first.map(str::to_owned) {
-        words.splice(1..2, first.split_ascii_whitespace().map(|word| OsStr::new(word).to_owned()));
+        words.splice(1..2, first.split_ascii_whitespace().map(OsString::from));
     }
     words
 }

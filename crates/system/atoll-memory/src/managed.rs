@@ -52,7 +52,7 @@ pub fn become_worker(index: usize, table: usize) {
     TABLE.set(table as u32);
     if let Some(pager) = pager() {
         // SAFETY: each index becomes a worker once.
-        if let Err(e) = unsafe { pager.make_executor(index, (table, true), index) } {
+        if let Err(e) = unsafe { pager.make_executor(index, table, true, index) } {
             end(FaultError::Far(e));
         }
     }

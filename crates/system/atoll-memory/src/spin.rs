@@ -8,7 +8,8 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys;
 
@@ -74,24 +75,15 @@ impl<T> Drop for Held<'_, T> {
     }
 }
 
-/// A `fn()` that is called now and then in long waits; null: none.
-static LONG_WAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+/// What is called now and then in long waits.
+static LONG_WAIT: OnceLock<fn()> = OnceLock::new();
 /// Naps between two of these calls, some 30 ms.
 const NAPS: u32 = 256;
 
-/// From now on `look` is called now and then in long waits: whoever is waited for may have been killed. It obeys this file's rules.
+/// From now on `look` is called now and then in long waits, as whoever is waited for may have been killed. The first one that is given
+/// stays. It obeys this file's rules.
 pub fn look_in_long_waits(look: fn()) {
-    LONG_WAIT.store(look as *mut (), Ordering::Release);
-}
-
-#[cold]
-fn look() {
-    // Acquire: pairs with the Release in `look_in_long_waits`.
-    let look = LONG_WAIT.load(Ordering::Acquire);
-    if !look.is_null() {
-        // SAFETY: `look_in_long_waits` stored a function.
-        unsafe { std::mem::transmute::<*mut (), fn()>(look)() };
-    }
+    let _ = LONG_WAIT.set(look);
 }
 
 /// Waiting for another worker that is about to finish: spin, then yield, then sleep in short naps.
@@ -115,7 +107,9 @@ impl Backoff {
             sys::yield_now();
         } else {
             sys::sleep_ns(50_000);
-            if self.rounds.is_multiple_of(NAPS) {
+            if self.rounds.is_multiple_of(NAPS)
+                && let Some(look) = LONG_WAIT.get()
+            {
                 look();
             }
         }

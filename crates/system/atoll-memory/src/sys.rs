@@ -161,6 +161,16 @@ pub fn splice(fd: i32, offset: u64, pipe: i32, len: usize) -> Result<usize, Errn
     }
 }
 
+/// Opens a descriptor that stands for the calling process and can be read once that has ended.
+///
+/// # Errors
+/// The kernel's: it has no such descriptors before Linux 5.3.
+pub fn open_self() -> Result<i32, Errno> {
+    // SAFETY: values only.
+    let fd = unsafe { syscall(libc::SYS_pidfd_open, [process() as usize, 0, 0, 0, 0, 0])? };
+    Ok(out_of_the_way(fd as i32))
+}
+
 /// Gives the same descriptor a number that programs do not count on: they expect the low ones for themselves, and
 /// close ranges of them. Not much higher, as each fork copies the table up to the highest. The same number if there
 /// is no room.

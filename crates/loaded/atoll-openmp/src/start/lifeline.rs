@@ -25,16 +25,11 @@ const LOOK_NS: i64 = 100_000_000;
 
 /// Records that the calling process is the program's first.
 pub(super) fn begin() {
-    // SAFETY: values only.
-    let opened = unsafe {
-        let number = sys::syscall(libc::SYS_getpid, [0; 6]).unwrap_or(0);
-        NUMBER.store(number as i32, Ordering::Relaxed);
-        sys::syscall(libc::SYS_pidfd_open, [number, 0, 0, 0, 0, 0])
-    };
+    NUMBER.store(sys::process(), Ordering::Relaxed);
     forward::begin();
     // A helper that serves faults may wait for a page that a process had locked when it was killed.
     spin::look_in_long_waits(look);
-    PROGRAM.store(opened.map_or(-1, |fd| sys::out_of_the_way(fd as i32)), Ordering::Release);
+    PROGRAM.store(sys::open_self().unwrap_or(-1), Ordering::Release);
 }
 
 /// Ends the calling process if the program has ended.

@@ -168,7 +168,8 @@ impl Executors {
         index: usize,
         lane: Lane,
         figures: &'static Figures,
-        (table, is_alone): (usize, bool),
+        table: usize,
+        is_alone: bool,
     ) {
         // SAFETY: field by field into zeroed memory; what is left out (cache, log, counters) is valid when zero.
         unsafe {

@@ -208,12 +208,13 @@ impl Pager {
         // Acquire: pairs with the Release in `put`.
         let head = self.announced.head.load(Ordering::Acquire);
         if x.heard != head {
-            self.drop_announced(x, x.table, head);
+            self.drop_announced(x, head);
         }
     }
 
     #[cold]
-    fn drop_announced(&self, x: &mut Executor, table: usize, head: u32) {
+    fn drop_announced(&self, x: &mut Executor, head: u32) {
+        let table = x.table;
         let kept = self.announced.slots.len();
         if head.wrapping_sub(x.heard) as usize > kept {
             x.heard = head.wrapping_sub(kept as u32);

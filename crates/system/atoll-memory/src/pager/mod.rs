@@ -281,20 +281,15 @@ impl Pager {
     pub unsafe fn make_executor(
         &self,
         index: usize,
-        (table, is_alone): (usize, bool),
+        table: usize,
+        is_alone: bool,
         worker: usize,
     ) -> Result<(), crate::far::FarError> {
         let mut lane = self.far.store.lane(index as u32)?;
         lane.attach()?;
+        let figures = &self.control.figures[worker.min(MAX_WORKERS)];
         // SAFETY: once, by the caller.
-        unsafe {
-            self.executors.make(
-                index,
-                lane,
-                &self.control.figures[worker.min(MAX_WORKERS)],
-                (table, is_alone),
-            );
-        }
+        unsafe { self.executors.make(index, lane, figures, table, is_alone) };
         Ok(())
     }
 

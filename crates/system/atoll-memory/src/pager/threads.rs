@@ -69,7 +69,7 @@ impl Pager {
         }
         let number = MAX_WORKERS + count;
         // SAFETY: this number is given out once.
-        unsafe { self.make_executor(number, (table, alone), number) }.map_err(FaultError::Far)?;
+        unsafe { self.make_executor(number, table, alone, number) }.map_err(FaultError::Far)?;
         Ok(number)
     }
 

@@ -221,7 +221,7 @@ failures! {
                     next += count;
                     let full = FarError::Io { errno: libc::ENOSPC, op: FarOp::Write };
                     assert!(refused.is_none_or(|refused: FaultError| refused == FaultError::Far(full)), "{refused:?}");
-                    // A batch of two pages, as the pager's tables grow by, was written whole: the next one is cut short.
+                    // While the pager's tables grow a batch may have two pages, which are written whole: the next batch is cut short.
                     if orders::left() == 1 {
                         order(Call::WriteMany, 1, Act::Short(8192));
                     }

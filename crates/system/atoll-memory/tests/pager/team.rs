@@ -146,7 +146,7 @@ impl Team {
         control.workers.store(workers as u32, Ordering::Relaxed);
         pager.attach_table(0, uffd).unwrap();
         // SAFETY: once for this number.
-        unsafe { pager.make_executor(0, (0, true), 0) }.unwrap();
+        unsafe { pager.make_executor(0, 0, true, 0) }.unwrap();
         let mut team = Team { pager, page: 1 << shift, desks: Vec::new() };
         for worker in 1..workers {
             team.fork(worker);
@@ -167,7 +167,7 @@ impl Team {
             let attached =
                 Uffd::open(Delivery::Signal).and_then(|uffd| self.pager.attach_table(worker, uffd));
             // SAFETY: once for this number.
-            let made = unsafe { self.pager.make_executor(worker, (worker, true), worker) };
+            let made = unsafe { self.pager.make_executor(worker, worker, true, worker) };
             if attached.is_ok() && made.is_ok() {
                 serve(desk, worker, self.page);
             }

@@ -166,16 +166,11 @@ extern "C" fn become_own(plan: *const Plan) {
     }
 }
 
-/// Waits until this process has all of its memory. It ends if its parent ends before that.
+/// Waits until this process has all of its memory. If its parent ends before that, `watch` ends it.
 pub(super) fn await_memory(meeting: &Meeting) {
-    let parent = sys::parent();
     // Acquire: pairs with the Release in `serve`.
     while meeting.complete.load(Ordering::Acquire) == 0 {
         wait_while(meeting.complete.as_ptr() as usize, 0);
-        if sys::parent() != parent && meeting.complete.load(Ordering::Acquire) == 0 {
-            // SAFETY: ends this process.
-            let _ = unsafe { sys::syscall(libc::SYS_exit_group, [1, 0, 0, 0, 0, 0]) };
-        }
     }
 }
 
@@ -196,7 +191,6 @@ fn exchange(plan: &Plan) -> Result<(), Errno> {
     unsafe { sys::syscall(libc::SYS_unshare, [libc::CLONE_FILES as usize, 0, 0, 0, 0, 0])? };
     watch::begin(plan.meeting, faults.0, plan.parent)?;
     sys::close(faults.0);
-    sys::close(plan.parent);
     plan.closed.iter().filter(|fd| **fd >= 0).for_each(|fd| sys::close(*fd));
     Ok(())
 }

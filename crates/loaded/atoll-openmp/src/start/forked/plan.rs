@@ -10,7 +10,6 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::super::share;
-use super::watch;
 
 /// Bytes of memory through which pages travel to the new process.
 pub(super) const BOUNCE_BYTES: usize = 256 << 10;
@@ -115,7 +114,7 @@ impl Plan {
             (at, sys::mmap(0, 4096, prot, libc::MAP_SHARED | anonymous, -1, 0)?)
         };
         let list = (at + size_of::<Plan>()) as *mut Range;
-        let parent = match watch::open_self() {
+        let parent = match sys::open_self() {
             Ok(parent) => parent,
             Err(e) => {
                 // SAFETY: the mappings of just now.
@@ -124,7 +123,7 @@ impl Plan {
             }
         };
         let mut closed = [-1; 12];
-        for (place, fd) in closed.iter_mut().zip(paged.iter().chain([&pinned])) {
+        for (place, fd) in closed.iter_mut().zip(paged.iter().chain([&pinned, &parent])) {
             *place = *fd;
         }
         let plan = Plan {

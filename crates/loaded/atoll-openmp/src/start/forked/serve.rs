@@ -71,7 +71,7 @@ impl Copy<'_> {
                 }
                 continue;
             }
-            if !wait(self.faults, TICK_NS) && !self.step(PAGE)? {
+            if !wait(self.faults.0, TICK_NS) && !self.step(PAGE)? {
                 return Ok(End::Complete(self.bytes));
             }
             if !fits {
@@ -210,9 +210,9 @@ fn check(result: Result<(), (usize, Errno)>) -> Result<(), End> {
     }
 }
 
-/// Waits until there is a message, `nanoseconds` at most; whether there is one.
-fn wait(faults: Uffd, nanoseconds: i64) -> bool {
-    let mut polled = libc::pollfd { fd: faults.0, events: libc::POLLIN, revents: 0 };
+/// Waits until the descriptor can be read, `nanoseconds` at most; whether it can.
+pub(super) fn wait(fd: i32, nanoseconds: i64) -> bool {
+    let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let timeout = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // SAFETY: one entry and a time.
     let ready = unsafe {

@@ -11,9 +11,10 @@ use atoll_memory::sys::{self, Errno};
 
 use super::child;
 use super::plan::Meeting;
+use super::serve;
 
 const STACK_BYTES: usize = 64 << 10;
-/// The thread is one of its process, but has a table of descriptors of its own: the program never sees what it holds.
+/// The thread belongs to its process, but has a table of descriptors of its own: the program never sees what the thread holds.
 const FLAGS: i32 =
     libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SYSVSEM;
 
@@ -24,19 +25,6 @@ struct Watch {
     held: [i32; 2],
     /// The lower end of the stack.
     stack: usize,
-}
-
-/// Opens a descriptor that stands for the calling process, and tells its copies of the calling process's end.
-///
-/// # Errors
-/// The kernel's.
-pub(super) fn open_self() -> Result<i32, Errno> {
-    // SAFETY: values only.
-    unsafe {
-        let process = sys::syscall(libc::SYS_getpid, [0; 6])?;
-        let fd = sys::syscall(libc::SYS_pidfd_open, [process, 0, 0, 0, 0, 0])?;
-        Ok(sys::out_of_the_way(fd as i32))
-    }
 }
 
 /// Begins to watch the process for which descriptor `parent` stands, in the new process. `faults`: its userfaultfd.
@@ -102,7 +90,7 @@ extern "C" fn run(watch: *const Watch) -> usize {
     // Acquire: pairs with the Release in `serve`.
     while complete.load(Ordering::Acquire) == 0 {
         // The parent says that the memory is complete before it ends.
-        if has_ended(parent) && complete.load(Ordering::Acquire) == 0 {
+        if serve::wait(parent, 0) && complete.load(Ordering::Acquire) == 0 {
             end();
         }
         child::wait_while(complete.as_ptr() as usize, 0);
@@ -122,14 +110,6 @@ fn close_others(kept: [i32; 3]) {
     }
 }
 
-/// Whether the process has ended for which the descriptor stands.
-fn has_ended(process: i32) -> bool {
-    let mut polled = libc::pollfd { fd: process, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry.
-    let ready = unsafe { sys::syscall(libc::SYS_poll, [(&raw mut polled) as usize, 1, 0, 0, 0, 0]) };
-    ready.is_ok_and(|count| count > 0)
-}
-
 /// Ends this process.
 fn end() -> ! {
     sys::complain(
@@ -138,8 +118,8 @@ fn end() -> ! {
     loop {
         // SAFETY: ends this process.
         unsafe {
-            let process = sys::syscall(libc::SYS_getpid, [0; 6]).unwrap_or(0);
-            let _ = sys::syscall(libc::SYS_kill, [process, libc::SIGKILL as usize, 0, 0, 0, 0]);
+            let _ =
+                sys::syscall(libc::SYS_kill, [sys::process() as usize, libc::SIGKILL as usize, 0, 0, 0, 0]);
         }
     }
 }

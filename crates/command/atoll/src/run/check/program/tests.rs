@@ -94,7 +94,7 @@ fn weak_symbols_and_own_definitions_are_no_reason() {
     assert_eq!(bench.check(&program), Ok(Uses::OpenMp));
 }
 
-/// It ran for half a minute, and then the program could not use userfaultfd.
+/// valgrind ran for half a minute, and then the program could not use userfaultfd.
 #[test]
 fn valgrind_was_started() {
     let bench = Bench::new();
