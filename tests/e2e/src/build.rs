@@ -76,14 +76,18 @@ pub fn helper_with(source: &str, options: &[&str]) -> PathBuf {
 /// Returns the C compilers of LLVM that are installed with an OpenMP runtime, the newest first.
 pub fn clangs() -> &'static [String] {
     static FOUND: OnceLock<Vec<String>> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        let versions = (11..40).rev().map(|version| format!("clang-{version}"));
-        let mut found: Vec<String> = versions.filter(|name| installed(name) && has_openmp(name)).collect();
-        if found.is_empty() && installed("clang") && has_openmp("clang") {
-            found.push("clang".to_owned());
-        }
-        found
-    })
+    FOUND.get_or_init(|| versions_of("clang"))
+}
+
+/// Returns the versions of a C compiler that are installed and build OpenMP programs, such as `gcc-14`, the newest first. The
+/// name without a version is returned where no other is.
+pub fn versions_of(compiler: &str) -> Vec<String> {
+    let versions = (11..40).rev().map(|version| format!("{compiler}-{version}"));
+    let mut found: Vec<String> = versions.filter(|name| installed(name) && has_openmp(name)).collect();
+    if found.is_empty() && installed(compiler) && has_openmp(compiler) {
+        found.push(compiler.to_owned());
+    }
+    found
 }
 
 /// Whether a compiler can build an OpenMP program.
@@ -100,10 +104,23 @@ fn has_openmp(compiler: &str) -> bool {
     made.is_ok_and(|output| output.status.success())
 }
 
-/// Returns a program of `tests/openmp` or `programs/` built by a compiler of LLVM, or the compiler's error.
-pub fn by_clang(compiler: &str, source: &Path) -> Result<PathBuf, String> {
-    let is_cpp = source.extension().is_some_and(|ending| ending == "cc");
-    let command = if is_cpp { compiler.replacen("clang", "clang++", 1) } else { compiler.to_owned() };
+/// Returns the compiler of a source's language that belongs to a C compiler: for `gcc-14` also `g++-14` and `gfortran-14`, for
+/// `clang-19` also `clang++-19` and `flang-new-19`.
+fn for_language(compiler: &str, source: &Path) -> String {
+    let is_gcc = compiler.starts_with("gcc");
+    let (c, cpp, fortran) =
+        if is_gcc { ("gcc", "g++", "gfortran") } else { ("clang", "clang++", "flang-new") };
+    match source.extension().and_then(|ending| ending.to_str()) {
+        Some("cc") => compiler.replacen(c, cpp, 1),
+        Some("f90") => compiler.replacen(c, fortran, 1),
+        _ => compiler.to_owned(),
+    }
+}
+
+/// Returns a program of `tests/openmp` or `programs/` built by a C compiler such as `clang-19`, or by its sister for the
+/// source's language; or the compiler's error.
+pub fn by(compiler: &str, source: &Path) -> Result<PathBuf, String> {
+    let command = for_language(compiler, source);
     let name = source.file_name().unwrap_or_default().to_string_lossy().replace('.', "_");
     let out = target().join("e2e");
     std::fs::create_dir_all(&out).expect("a folder for programs");
@@ -114,11 +131,12 @@ pub fn by_clang(compiler: &str, source: &Path) -> Result<PathBuf, String> {
         return Ok(binary);
     }
     let mine = out.join(format!("{compiler}_{name}.{}", std::process::id()));
+    let is_fortran = source.extension().is_some_and(|ending| ending == "f90");
     let output = Command::new(&command)
-        .args(["-O2", "-g", "-w", "-fopenmp", "-o"])
+        .args(["-O2", "-g", "-fopenmp", "-o"])
         .arg(&mine)
         .arg(source)
-        .args(["-lm", "-ldl", "-latomic"])
+        .args(if is_fortran { &["-ldl"][..] } else { &["-w", "-lm", "-ldl", "-latomic"] })
         .output()
         .map_err(|error| format!("{command}: {error}"))?;
     if !output.status.success() {
@@ -126,6 +144,24 @@ pub fn by_clang(compiler: &str, source: &Path) -> Result<PathBuf, String> {
     }
     std::fs::rename(&mine, &binary).expect("the program is put in its place");
     Ok(binary)
+}
+
+/// Returns the sources in a folder of the repository whose names end in one of `endings`, sorted.
+pub fn sources(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(root().join(folder)).expect("a folder").flatten().map(|entry| entry.path());
+    let ends =
+        |path: &PathBuf| path.extension().and_then(|e| e.to_str()).is_some_and(|e| endings.contains(&e));
+    let mut found: Vec<PathBuf> = all.filter(ends).collect();
+    found.sort();
+    found
+}
+
+/// Returns the variables that a conformance program runs with: `// env: NAME=value …`.
+pub fn variables(source: &Path) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(source).expect("the program is there");
+    let line = text.lines().find_map(|line| line.strip_prefix("// env:")).unwrap_or_default();
+    let pairs = line.split_whitespace().filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// Returns a program of `tests/openmp`: it checks itself, and `ARGV[1]` is its size.

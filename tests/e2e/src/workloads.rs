@@ -57,6 +57,16 @@ pub struct Native {
     pub pinned: u64,
 }
 
+impl Native {
+    /// Returns near memory in bytes: a part of the footprint, but no less than what is pinned, tables, and `pages`, the bytes
+    /// of the pages that two workers need at once.
+    pub fn near(&self, percent: u64, pages: u64, workers: u64) -> u64 {
+        // Each worker pins stacks and blocks of its own; a program is measured with two.
+        let least = self.pinned + TABLES + (workers * WORKER) + pages * workers.max(2) / 2;
+        (self.footprint * percent / 100).max(least)
+    }
+}
+
 /// A point of the matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
@@ -122,9 +132,7 @@ impl Case {
             "64K" => LEAST_PAGES << 16,
             _ => LEAST_PAGES << 12,
         };
-        // Each worker pins stacks and blocks of its own; a class is measured with two.
-        let least = native.pinned + TABLES + (self.workers * WORKER) + pages * self.workers.max(2) / 2;
-        (native.footprint * self.percent / 100).max(least)
+        native.near(self.percent, pages, self.workers)
     }
 
     /// Returns the run of this case.

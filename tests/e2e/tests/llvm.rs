@@ -6,28 +6,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use atoll_e2e::build::{self, by_clang, clangs, installed, root};
+use atoll_e2e::build::{self, by, clangs, installed, root, sources, variables};
 use atoll_e2e::workloads::checksum;
 use atoll_e2e::{Atoll, native, skip, skip_part};
 
 /// The numbers of workers.
 const WORKERS: [u32; 4] = [1, 2, 4, 7];
-
-/// Returns the variables that a conformance program runs with: `// env: NAME=value …`.
-fn variables(source: &Path) -> Vec<(String, String)> {
-    let text = std::fs::read_to_string(source).expect("the program is there");
-    let line = text.lines().find_map(|line| line.strip_prefix("// env:")).unwrap_or_default();
-    let pairs = line.split_whitespace().filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-fn sources(folder: &str) -> Vec<PathBuf> {
-    let all = std::fs::read_dir(root().join(folder)).expect("a folder").flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> =
-        all.filter(|path| path.extension().is_some_and(|ending| ending == "c" || ending == "cc")).collect();
-    found.sort();
-    found
-}
 
 /// Whether a compiler knows every construct that the conformance programs use: LLVM 19 and later do.
 fn has_them_all(compiler: &str) -> bool {
@@ -43,8 +27,8 @@ fn conformance(way: &str) {
     let Some(newest) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let mut failed = Vec::new();
     for compiler in clangs() {
-        for source in sources("tests/openmp") {
-            let program = match by_clang(compiler, &source) {
+        for source in sources("tests/openmp", &["c", "cc"]) {
+            let program = match by(compiler, &source) {
                 Ok(program) => program,
                 Err(why) if compiler == newest && has_them_all(newest) => {
                     panic!("{compiler} {}: {why}", source.display())
@@ -71,7 +55,7 @@ fn conformance(way: &str) {
 fn by_newest_clang(source: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
     let compiler = clangs().first()?;
-    Some(by_clang(compiler, &path).unwrap_or_else(|why| panic!("{why}")))
+    Some(by(compiler, &path).unwrap_or_else(|why| panic!("{why}")))
 }
 
 /// Regions of clang's programs had no name in a profile, and no marks in a trace.
@@ -122,7 +106,7 @@ fn workloads_of_class_s() {
     let mut failed = Vec::new();
     for name in ["cg", "ep", "lu", "stencil", "kmeans", "graph500", "strassen", "pagerank"] {
         let source = root().join(format!("programs/{name}.c"));
-        let program = by_clang(compiler, &source).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let program = by(compiler, &source).unwrap_or_else(|why| panic!("{name}: {why}"));
         let alone = native(&program).args("S").run().exits(0);
         for (workers, way) in [(2, ""), (7, ""), (4, "--page-tables shared")] {
             let with = format!("--workers {workers} --near 70% {way}");
@@ -144,8 +128,8 @@ const REFUSED: &str = "cannot be spread over several nodes";
 fn on_several_nodes() {
     let Some(compiler) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let mut failed = Vec::new();
-    for source in sources("tests/openmp") {
-        let program = by_clang(compiler, &source).unwrap_or_else(|why| panic!("{}: {why}", source.display()));
+    for source in sources("tests/openmp", &["c", "cc"]) {
+        let program = by(compiler, &source).unwrap_or_else(|why| panic!("{}: {why}", source.display()));
         // Every turn of a lock moves its page, so there are fewer turns than where memory is shared.
         let size = if source.ends_with("hand_locks.c") { "300" } else { "" };
         let run = Atoll::new(&program).args(size).with("--nodes 2 --workers 2").limit(90);
@@ -191,7 +175,7 @@ fn both_runtimes_in_one_program_have_one_team() {
 fn names_that_clang_seldom_calls() {
     let Some(compiler) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let source = root().join("tests/e2e/programs/llvm_calls.c");
-    let program = by_clang(compiler, &source).unwrap_or_else(|why| panic!("{why}"));
+    let program = by(compiler, &source).unwrap_or_else(|why| panic!("{why}"));
     for workers in [1, 3, 4] {
         for way in ["", "--page-tables shared"] {
             let run =

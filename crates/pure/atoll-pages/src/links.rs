@@ -6,6 +6,9 @@
 //! no special cases: the end's `next` is the front, its `prev` the back. A frame that is in no list is linked to
 //! itself, which is how membership is known without another bit. A frame is in at most one list by construction,
 //! since it has one pair of links.
+//!
+//! A link is stored as the exclusive or of the two nodes' numbers. So zeroed memory is a set of frames of which each is
+//! linked to itself, and a frame that is never used costs no memory and no time.
 
 /// Several lists over one set of frames, each frame in at most one of them.
 #[derive(Debug)]
@@ -16,8 +19,8 @@ pub struct Links<'a> {
 }
 
 impl<'a> Links<'a> {
-    /// Makes all lists empty. The first `frames` entries of both slices are the frames' links, the others the ends
-    /// of the lists: there are as many lists as entries behind the frames.
+    /// Makes all lists empty; all entries of both slices are zero. The first `frames` entries are the frames' links, the
+    /// others the ends of the lists: there are as many lists as entries behind the frames.
     ///
     /// # Panics
     ///
@@ -28,10 +31,6 @@ impl<'a> Links<'a> {
             next.len() >= frames as usize && next.len() <= u32::MAX as usize,
             "one node a frame, named by a u32"
         );
-        for (node, (next, prev)) in (0..).zip(next.iter_mut().zip(prev.iter_mut())) {
-            *next = node;
-            *prev = node;
-        }
         Self { next, prev, frames }
     }
 
@@ -47,17 +46,17 @@ impl<'a> Links<'a> {
 
     /// Whether `frame` is in a list. A number that is no frame is in none.
     pub fn is_linked(&self, frame: u32) -> bool {
-        frame < self.frames && self.next[frame as usize] != frame
+        frame < self.frames && self.next(frame) != frame
     }
 
     /// The oldest frame of a list: the one pushed at the back first.
     pub fn front(&self, list: u32) -> Option<u32> {
-        self.frame(self.next[self.end(list)])
+        self.frame(self.next(self.end(list)))
     }
 
     /// The newest frame of a list.
     pub fn back(&self, list: u32) -> Option<u32> {
-        self.frame(self.prev[self.end(list)])
+        self.frame(self.prev(self.end(list)))
     }
 
     /// Whether a list holds no frame.
@@ -71,46 +70,53 @@ impl<'a> Links<'a> {
         assert!(frame < self.frames, "frame {frame} is beyond the capacity of {}", self.frames);
         debug_assert!(!self.is_linked(frame), "frame {frame} is already in a list");
         let end = self.end(list);
-        let last = self.prev[end];
-        self.prev[frame as usize] = last;
-        self.next[frame as usize] = self.frames + list;
-        self.next[last as usize] = frame;
-        self.prev[end] = frame;
+        let last = self.prev(end);
+        self.join(last, frame);
+        self.join(frame, end);
     }
 
     /// Takes a frame out of the list it is in; without effect when it is in none. Panics if it is no frame.
     pub fn unlink(&mut self, frame: u32) {
         assert!(frame < self.frames, "frame {frame} is beyond the capacity of {}", self.frames);
-        let (next, prev) = (self.next[frame as usize], self.prev[frame as usize]);
-        self.next[prev as usize] = next;
-        self.prev[next as usize] = prev;
-        self.next[frame as usize] = frame;
-        self.prev[frame as usize] = frame;
+        let (next, prev) = (self.next(frame), self.prev(frame));
+        self.join(prev, next);
+        self.join(frame, frame);
     }
 
     /// Moves all of `from` behind the back of `to`, another list.
     pub fn append(&mut self, to: u32, from: u32) {
         let (to, from) = (self.end(to), self.end(from));
-        let (first, last) = (self.next[from], self.prev[from]);
-        if first as usize == from || to == from {
+        let (first, last) = (self.next(from), self.prev(from));
+        if first == from || to == from {
             return;
         }
-        let back = self.prev[to];
-        self.next[back as usize] = first;
-        self.prev[first as usize] = back;
-        self.next[last as usize] = to as u32;
-        self.prev[to] = last;
-        (self.next[from], self.prev[from]) = (from as u32, from as u32);
+        self.join(self.prev(to), first);
+        self.join(last, to);
+        self.join(from, from);
     }
 
     /// The frames of a list, oldest first.
     pub fn iter(&self, list: u32) -> impl Iterator<Item = u32> + '_ {
-        core::iter::successors(self.front(list), |&frame| self.frame(self.next[frame as usize]))
+        core::iter::successors(self.front(list), |&frame| self.frame(self.next(frame)))
     }
 
-    fn end(&self, list: u32) -> usize {
+    fn next(&self, node: u32) -> u32 {
+        self.next[node as usize] ^ node
+    }
+
+    fn prev(&self, node: u32) -> u32 {
+        self.prev[node as usize] ^ node
+    }
+
+    /// Makes `after` the node that follows `before`.
+    fn join(&mut self, before: u32, after: u32) {
+        self.next[before as usize] = before ^ after;
+        self.prev[after as usize] = before ^ after;
+    }
+
+    fn end(&self, list: u32) -> u32 {
         debug_assert!((list as usize) < self.lists(), "list {list} does not exist");
-        (self.frames + list) as usize
+        self.frames + list
     }
 
     fn frame(&self, node: u32) -> Option<u32> {

@@ -15,8 +15,9 @@ pub struct Storage<'a> {
 }
 
 impl<'a> Storage<'a> {
-    /// Divides `words` into the arrays that `spec` needs for `frames` frames. The contents do not matter: the policy
-    /// overwrites them. `None` when there are fewer than [`PolicySpec::words`]; words beyond them stay unused.
+    /// Divides `words`, which are all zero, into the arrays that `spec` needs for `frames` frames. A policy touches the words
+    /// of frames that are used, and no others. `None` when there are fewer than [`PolicySpec::words`]; words beyond them stay
+    /// unused.
     pub fn new(spec: &PolicySpec, frames: u32, words: &'a mut [u32]) -> Option<Self> {
         let nodes = (frames as usize).checked_add(spec.lists())?;
         if words.len() < spec.words(frames) || nodes > u32::MAX as usize {
@@ -25,7 +26,6 @@ impl<'a> Storage<'a> {
         let (next, rest) = words.split_at_mut(nodes);
         let (prev, rest) = rest.split_at_mut(nodes);
         let tag = &mut rest[..if spec.is_tagged() { frames as usize } else { 0 }];
-        tag.fill(0);
         Some(Self { next, prev, tag, frames })
     }
 }
@@ -48,6 +48,7 @@ impl OwnedStorage {
 
     /// An empty policy in this memory.
     pub fn policy(&mut self) -> crate::spec::AnyPolicy<'_> {
+        self.words.fill(0);
         match Storage::new(&self.spec, self.frames, &mut self.words) {
             Some(storage) => crate::spec::AnyPolicy::new(self.spec, storage),
             None => panic!("{} frames are more than a policy can number", self.frames),
