@@ -64,6 +64,10 @@ stress-nodes: build ## Run all programs on several nodes with all protocols, and
 stress-samplers: build ## Compare each sampler's hottest variables with every access, for several programs; minutes
 	$(CARGO) test -p atoll-e2e --test samplers -- --ignored --nocapture
 
+test-compilers: build ## Run the conformance programs and workloads built by every compiler here and in other Debians: an hour, as root
+	$(CARGO) build --release -p atoll-e2e --bin compilers
+	CARGO_TARGET_DIR="$(abspath $(TARGET))" scripts/other-compilers
+
 live: build ## Compare the simulator with the live system: counts of four programs, several minutes
 	$(CARGO) test -p atoll-e2e --test live -- --ignored --nocapture
 

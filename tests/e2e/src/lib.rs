@@ -3,6 +3,7 @@
 
 pub mod build;
 pub mod generated;
+pub mod group;
 pub mod habits;
 mod hung;
 pub mod left;

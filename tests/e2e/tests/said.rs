@@ -1,9 +1,10 @@
 //! Tests what atoll prints about a run: that it is printed as soon as it is known, and that it is true.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use atoll_e2e::build::atoll;
+use atoll_e2e::group::MemoryGroup;
 use atoll_e2e::{Atoll, built, skip};
 
 /// Makes a directory of footprints of its own.
@@ -49,41 +50,19 @@ fn a_share_without_a_home() {
     }
 }
 
-/// A memory group of version 1 with a limit; an error says why there is none.
-fn group(name: &str, limit: &str) -> Result<PathBuf, &'static str> {
-    let of_us = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = of_us.lines().find_map(|line| line.split_once(":memory:").map(|(_, path)| path.to_owned()));
-    let path = path.ok_or("no memory groups of version 1 here")?;
-    let group = Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/')).join(name);
-    std::fs::create_dir_all(&group).map_err(|_| "no group can be made here")?;
-    if std::fs::write(group.join("memory.limit_in_bytes"), limit).is_err() {
-        let _ = std::fs::remove_dir(&group);
-        return Err("no limit can be set here");
-    }
-    Ok(group)
-}
-
-/// Runs the shell's `words` in a memory group.
-fn in_group(group: &Path, words: &str) -> Output {
-    let script = format!("echo $$ > {}/cgroup.procs && {words}", group.display());
-    Command::new("sh").args(["-c", &script]).output().expect("it runs")
-}
-
 /// A run that the kernel ended for its memory group's limit said only that it was killed.
 #[test]
 fn a_kill_for_the_memory_groups_limit_was_not_told() {
-    let group = match group("atoll-e2e-killed", "100M") {
+    let group = match MemoryGroup::new("atoll-e2e-killed", "100M") {
         Ok(group) => group,
         Err(why) => skip!("{why}"),
     };
     let words = format!(
-        "exec {} run --workers 2 -- {} A --iterations 1",
+        "exec {} run --near none --workers 2 -- {} A --iterations 1",
         atoll().display(),
         built("stencil").display()
     );
-    let run = in_group(&group, &words);
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    let _ = std::fs::remove_dir(&group);
+    let run = group.run(&words);
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(!run.status.success(), "{said}");
     let line = "atoll: the kernel killed a process of the run, as the limit of its memory group, 100M, was reached: \
@@ -94,18 +73,17 @@ fn a_kill_for_the_memory_groups_limit_was_not_told() {
 /// Limits of memory groups of version 1 were not seen.
 #[test]
 fn a_memory_group_of_version_1_was_not_seen() {
-    let group = match group("atoll-e2e-said", "300M") {
+    let group = match MemoryGroup::new("atoll-e2e-said", "300M") {
         Ok(group) => group,
         Err(why) => skip!("{why}"),
     };
-    let doctor = in_group(&group, &format!("exec {} doctor", atoll().display()));
+    let doctor = group.run(&format!("exec {} doctor", atoll().display()));
     let share = format!(
         "XDG_CACHE_HOME=/dev/null exec {} run --near 50% -- {} S",
         atoll().display(),
         built("cg").display()
     );
-    let share = in_group(&group, &share);
-    let _ = std::fs::remove_dir(&group);
+    let share = group.run(&share);
     let text = String::from_utf8_lossy(&doctor.stdout);
     let line = text.lines().find(|line| line.contains("memory group")).unwrap_or_default();
     assert!(line.contains("limit 300M") && line.contains("atoll-e2e-said"), "{text}");
@@ -186,7 +164,7 @@ fn a_library_that_brings_openmp_late_was_no_openmp() {
     let refused = Atoll::new("sh").arg("-c").arg(&script).with("--require --workers 2").no_summary().run();
     assert_eq!(refused.exits(70).text(), "before\n70\n");
     // It is said at the end, too, and the remedy that is named works.
-    let end = Atoll::new(&program).run().exits(0);
+    let end = Atoll::new(&program).with("--near none").run().exits(0);
     end.says("nothing was managed: a library brought OpenMP after the start, too late");
     let mended =
         Atoll::new(&program).with("--near 8M --workers 2 --require").env("LD_PRELOAD", "libgomp.so.1").run();

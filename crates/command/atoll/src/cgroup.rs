@@ -14,7 +14,7 @@ pub(crate) struct Limit<T> {
     pub(crate) file: PathBuf,
     /// The text that takes the limit away when it is written to the file.
     pub(crate) none: &'static str,
-    /// The part of the limit that is used now.
+    /// The part of the limit that is used now, without cached files, which the kernel drops when memory is needed.
     pub(crate) used: T,
 }
 
@@ -33,6 +33,12 @@ pub(crate) fn kills() -> Option<u64> {
 pub(crate) fn cpus() -> Option<Limit<f64>> {
     let quotas = groups("cpu").into_iter().filter_map(|group| quota_of(&group));
     quotas.min_by(|a, b| a.limit.total_cmp(&b.limit))
+}
+
+/// Returns the bytes of memory that this process may take now beside what is in use.
+pub(crate) fn memory_available() -> u64 {
+    let machine = crate::machine::meminfo("MemAvailable").unwrap_or(0);
+    memory().map_or(machine, |group| group.limit.saturating_sub(group.used).min(machine))
 }
 
 /// Returns the most memory that this process may have, in bytes: the machine's, or less where a group says so.
@@ -104,13 +110,22 @@ fn number(file: &Path) -> Option<u64> {
 
 fn memory_of(group: &Group) -> Option<Limit<u64>> {
     let file = |name: &str| group.directory.join(name);
-    let (limit, used, none) = match group.version {
-        2 => ("memory.max", "memory.current", "max"),
-        _ => ("memory.limit_in_bytes", "memory.usage_in_bytes", "-1"),
+    let (limit, used, none, cached) = match group.version {
+        2 => ("memory.max", "memory.current", "max", ["active_file ", "inactive_file "]),
+        _ => (
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "-1",
+            ["total_active_file ", "total_inactive_file "],
+        ),
     };
     // Version 1 shows "no limit" as the largest multiple of a page that it can hold.
     let bytes = number(&file(limit)).filter(|&bytes| bytes < i64::MAX as u64 - (1 << 20))?;
-    Some(Limit { limit: bytes, file: file(limit), none, used: number(&file(used)).unwrap_or(0) })
+    let counts = text(&file("memory.stat")).unwrap_or_default();
+    let count = |line: &str| cached.iter().find_map(|name| line.strip_prefix(name)?.parse::<u64>().ok());
+    let droppable: u64 = counts.lines().filter_map(count).sum();
+    let used = number(&file(used)).unwrap_or(0).saturating_sub(droppable);
+    Some(Limit { limit: bytes, file: file(limit), none, used })
 }
 
 fn kills_of(group: &Group) -> Option<u64> {

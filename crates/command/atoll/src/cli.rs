@@ -44,7 +44,7 @@ pub(crate) use profile::{
 pub(crate) use repro::{PaperArg, ReproArgs};
 #[cfg(feature = "tools")]
 pub(crate) use segment::{Segment, SegmentRunArgs};
-pub(crate) use share::{Share, ShareError};
+pub(crate) use share::{Near, Share};
 #[cfg(feature = "tools")]
 pub(crate) use sim::{PagerArg, SimArgs};
 #[cfg(feature = "tools")]
@@ -226,12 +226,14 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) translation: TranslationArgs,
 
-    /// Near memory: the most of the program's data that is resident at once (64M, 1.5G, 50%)
+    /// Near memory: the most of the program's data that is resident at once (64M, 1.5G, 50%, none)
     ///
     /// A percentage is of the footprint that this program had when it last ran with these arguments, else of the machine's
-    /// memory; a line says which. Without a limit nothing is evicted.
-    #[arg(long, value_name = "SIZE", value_parser = near)]
-    pub(crate) near: Option<Share>,
+    /// memory; a line says which. Without this flag, on one node, the limit is what the machine or the memory group can give, less a
+    /// part for others. It is looked at anew while the program runs, and counts compressed far memory, too. `none` takes the limit away:
+    /// then nothing is evicted.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) near: Option<Near>,
 
     /// Near memory of all ranks of an MPI program on this host together; each rank gets an equal part (8G)
     ///
@@ -455,19 +457,22 @@ fn far(text: &str) -> Result<FarSpec, FarError> {
 }
 
 impl RunArgs {
-    /// Returns the near limit: `--near`, or this rank's part of `--near-host`, in whole pages.
+    /// Returns the near limit that the user asks for: `--near`, or this rank's part of `--near-host`, in whole pages.
     pub(crate) fn near(&self) -> Option<Share> {
         let page = self.page.bytes() as u64;
         let part = |Size(all): Size| Share::Size(Size((all / mpi::ranks_here()).max(page) / page * page));
-        self.near.or_else(|| self.near_host.map(part))
+        match self.near {
+            Some(Near::Limit(share)) => Some(share),
+            Some(Near::None) => None,
+            None => self.near_host.map(part),
+        }
     }
-}
 
-/// Parses a near limit. Whether it is enough is known only later.
-fn near(text: &str) -> Result<Share, ShareError> {
-    match text.parse()? {
-        Share::Size(Size(0)) => Err(ShareError::Nothing),
-        share => Ok(share),
+    /// Whether near memory is what the machine can give, as the user says nothing of it. Huge pages have a pool of their own, which is
+    /// their limit.
+    pub(crate) fn near_is_automatic(&self) -> bool {
+        let is_asked = self.near.is_some() || self.near_host.is_some();
+        !is_asked && self.translation.translation == Translation::Paging && self.page != PageSize::M2
     }
 }
 
@@ -496,7 +501,7 @@ mod tests {
     #[test]
     fn what_follows_the_program_is_the_programs() {
         let args = run("atoll run --near 1.5G --page 64K ./bt.C --near 3 -- x").unwrap();
-        assert_eq!(args.near, Some(Share::Size(Size(3 << 29))));
+        assert_eq!(args.near, Some(Near::Limit(Share::Size(Size(3 << 29)))));
         assert_eq!(args.page, PageSize::K64);
         assert_eq!(args.program.words, ["./bt.C", "--near", "3", "--", "x"]);
         assert_eq!(run("atoll run -- ./a -b").unwrap().program.words, ["./a", "-b"]);

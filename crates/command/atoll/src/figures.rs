@@ -35,7 +35,7 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         pid: (pid > 0).then_some(pid),
         managed: pid > 0,
         ending: None,
-        settings: settings(&control.settings),
+        settings: settings(control),
         wall_seconds,
         memory: memory(&control.totals),
         total,
@@ -160,10 +160,12 @@ fn by_count(counts: &[AtomicU64]) -> Vec<u64> {
 }
 
 /// Returns the settings in the record's words.
-pub(crate) fn settings(s: &control::Settings) -> Settings {
+pub(crate) fn settings(control: &Control) -> Settings {
+    let s = &control.settings;
     let limit = |bytes| (bytes != u64::MAX).then_some(bytes);
     Settings {
-        near_bytes: limit(s.near_bytes),
+        near_bytes: limit(control.near()),
+        near_is_automatic: s.near_automatic != 0,
         page_bytes: 1_u64.checked_shl(s.page_shift).unwrap_or(0),
         page_tables: if s.shared_tables() { "shared" } else { "private" }.to_owned(),
         faults: if s.fault_thread() { "thread" } else { "self" }.to_owned(),

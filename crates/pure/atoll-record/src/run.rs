@@ -41,6 +41,8 @@ pub struct Run {
 pub struct Settings {
     /// The near limit in bytes; `None`: no limit.
     pub near_bytes: Option<u64>,
+    /// Whether the limit is what the machine could give at the end, as the user set none.
+    pub near_is_automatic: bool,
     /// The page size in bytes.
     pub page_bytes: u64,
     /// The kind of page tables: `private` or `shared`.

@@ -63,6 +63,9 @@ pub enum Faults {
 pub struct Settings {
     /// Near limit in bytes; `u64::MAX` means no limit.
     pub near_bytes: u64,
+    /// Whether the launcher chose the limit by what the machine can give; 0: no. Then `near_bytes` is the most that it can ever give, the
+    /// limit of the moment is [`Control::near_now`], and far memory that lies in this host's memory counts as near.
+    pub near_automatic: u32,
     /// log2 of the page size: 12, 16 or 21.
     pub page_shift: u32,
     /// [`PageTables`] as a number. A program that is managed only once it needs memory has shared ones, whatever was asked for.
@@ -264,6 +267,8 @@ pub struct Totals {
     pub far_bytes: AtomicU64,
     /// Bytes far memory really takes.
     pub far_stored_bytes: AtomicU64,
+    /// Bytes of this host's memory that far memory takes, where it counts as near.
+    pub far_memory_bytes: AtomicU64,
     /// Where far memory is a file: bytes of evicted pages on which compressing was tried.
     pub tried_bytes: AtomicU64,
     /// What these would take compressed.
@@ -297,6 +302,8 @@ pub struct Control {
     pub start_ticks: AtomicU64,
     /// How far the executable's addresses lie above those in its file.
     pub program_bias: AtomicU64,
+    /// The near limit of the moment in bytes, where the launcher chooses it ([`Settings::near_automatic`]).
+    pub near_now: AtomicU64,
     /// Totals.
     pub totals: Totals,
     /// Counters by region.
@@ -314,6 +321,14 @@ pub struct Control {
 impl Control {
     /// Bytes of a control block.
     pub const BYTES: usize = size_of::<Control>();
+
+    /// The near limit of the moment in bytes; `u64::MAX` means no limit.
+    pub fn near(&self) -> u64 {
+        match self.settings.near_automatic {
+            0 => self.settings.near_bytes,
+            _ => self.near_now.load(Ordering::Relaxed).min(self.settings.near_bytes),
+        }
+    }
 
     /// Maps the control block behind `fd`; `None` if it is none.
     pub fn map(fd: i32) -> Option<&'static Control> {
@@ -363,6 +378,7 @@ impl Settings {
     pub fn new(policy: &str, far: &str) -> Settings {
         let mut s = Settings {
             near_bytes: u64::MAX,
+            near_automatic: 0,
             page_shift: 12,
             page_tables: AtomicU32::new(PageTables::Private as u32),
             faults: Faults::Own as u32,
@@ -386,6 +402,11 @@ impl Settings {
         put_text(&mut s.policy, policy);
         put_text(&mut s.far, far);
         s
+    }
+
+    /// Whether the user asked for a near limit.
+    pub fn has_asked_limit(&self) -> bool {
+        self.near_bytes != u64::MAX && self.near_automatic == 0
     }
 
     /// The replacement policy's text.

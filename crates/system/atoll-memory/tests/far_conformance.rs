@@ -99,6 +99,7 @@ fn config(page_size: usize) -> FarConfig {
         lanes: 8,
         limit_bytes: None,
         memory_bytes: (1 << 20).max(2 * page_size as u64),
+        counts_as_near: false,
     }
 }
 
@@ -565,6 +566,29 @@ fn what_memory_has_no_room_for_goes_to_the_file_and_comes_back() {
         }
         store.discard(0, pages);
         assert_eq!((store.usage().pages_held, store.usage().bytes_after), (0, 0));
+    }
+}
+
+/// Where far memory counts as near, a page that lies in memory as it is would take the place of the page that it made room for.
+#[test]
+fn memory_that_counts_as_near_holds_what_shrinks() {
+    for page_size in [4 << 10, 64 << 10] {
+        let pages = (4 << 20) / page_size as u64;
+        let config = FarConfig { counts_as_near: true, memory_bytes: 16 << 20, ..config(page_size) };
+        // Equal words and random ones.
+        for (kind, most) in [(1, 1 << 20), (3, 1 << 20)] {
+            let store = make("auto", &config);
+            let mut lane = attached(&store, 0);
+            let near = Near::new(1, page_size);
+            for page in 0..pages {
+                put(&store, &mut lane, &near, page, kind, page).unwrap();
+            }
+            let memory = store.memory_bytes();
+            assert!(memory <= most, "kind {kind}: {memory} of {} bytes", pages * page_size as u64);
+            for page in 0..pages {
+                expect(&store, &mut lane, &near, page, kind, page);
+            }
+        }
     }
 }
 

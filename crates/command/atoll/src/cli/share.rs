@@ -14,6 +14,29 @@ pub(crate) enum Share {
     Size(Size),
 }
 
+/// What `--near` says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Near {
+    /// No limit.
+    None,
+    /// A limit.
+    Limit(Share),
+}
+
+impl FromStr for Near {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        match text.parse()? {
+            Share::Size(Size(0)) => Err(ShareError::Nothing),
+            share => Ok(Self::Limit(share)),
+        }
+    }
+}
+
 #[derive(thiserror::Error, Debug, PartialEq)]
 pub(crate) enum ShareError {
     #[error("a share is a percentage above 0, as in 50%")]

@@ -58,6 +58,7 @@ fn settings(args: &ProfileArgs) -> Settings {
     Settings {
         // The runtime knows what a share is in bytes.
         near_bytes: args.run.near().and_then(Share::size).map(|size| size.0),
+        near_is_automatic: args.run.near_is_automatic(),
         page_bytes: 1 << args.run.page.shift(),
         page_tables: args.run.memory.page_tables.word().to_owned(),
         faults: args.run.memory.faults.word().to_owned(),

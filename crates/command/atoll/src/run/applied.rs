@@ -32,10 +32,12 @@ const ALONE: &str =
     "it is not linked with OpenMP (libgomp, libomp or libiomp5), nor does it start programs that could be";
 
 /// Whether a limit applies to programs without OpenMP, too, as soon as they need memory. It does on one node whose memory is
-/// paged.
+/// paged, also where the machine sets the limit.
 pub(super) fn applies_to_all(args: &RunArgs) -> bool {
     let several = args.nodes.is_some_and(|nodes| nodes > 1) || !args.hosts.is_empty();
-    args.near().is_some() && !several && args.translation.translation == Translation::Paging
+    // --require without a limit asks for a program with OpenMP.
+    let limited = args.near().is_some() || (args.near_is_automatic() && !args.require);
+    limited && !several && args.translation.translation == Translation::Paging
 }
 
 /// Says before the start that nothing will be managed, if that is known.
@@ -97,6 +99,10 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
         Uses::Alone | Uses::Other if applies_to_all(args) => {
             if control.late.load(Ordering::Relaxed) != 0 {
                 "the program that needed memory runs as it is".to_owned()
+            } else if control.settings.near_automatic != 0 {
+                format!(
+                    "neither {name} nor what it started uses OpenMP, and none of them needed an eighth of the memory that the machine can give"
+                )
             } else {
                 format!(
                     "neither {name} nor what it started uses OpenMP, and none of them needed an eighth of near memory, or 8M"

@@ -34,7 +34,7 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
     let ending = finished.ending;
     let form = if finished.is_first { args.summary } else { SummaryForm::None };
     print(form, &figures);
-    let near = finished.control.settings.near_bytes;
+    let near = finished.control.near();
     if form != SummaryForm::None
         && let Some(line) = memory_group::line(finished.kills, ending, near)
     {
@@ -110,7 +110,7 @@ pub(crate) fn describe(args: &RunArgs, finished: &Finished) -> Run {
         arguments: args.program.words.iter().map(|word| text(word)).collect(),
         directory: std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
         environment,
-        settings: figures::settings(&finished.control.settings),
+        settings: figures::settings(finished.control),
         machine: machine::machine(),
         started_unix_seconds: finished
             .started

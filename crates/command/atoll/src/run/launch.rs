@@ -14,6 +14,7 @@ use atoll_memory::limits;
 use atoll_pages::PolicySpec;
 
 use super::applied::{self, NotApplied};
+use super::automatic::{self, Automatic};
 use super::check::path::{self, PathError};
 use super::check::program::{self, CheckError, Checked, Uses};
 use super::clock::Clock;
@@ -163,14 +164,20 @@ fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Res
     settings.faults = Faults::from(args.memory.faults) as u32;
     let (cpus, asked) = nodes.team();
     settings.workers = workers(args.memory.workers, asked.as_deref(), cpus)?;
-    settings.near_bytes = near::limit(
+    let near = near::limit(
         args,
         path,
         settings.workers,
         nodes.count(),
         checked.openmp != Uses::Alone || applied::applies_to_all(args),
     )?;
-    settings.far_memory_bytes = spare::memory(settings.near_bytes, nodes.count());
+    settings.near_bytes = near.bytes;
+    settings.near_automatic = u32::from(near.is_automatic);
+    settings.far_memory_bytes = if near.is_automatic {
+        automatic::far_memory(near.bytes)
+    } else {
+        spare::memory(near.bytes, nodes.count())
+    };
     settings.consistency = match args.consistency {
         ConsistencyArg::Sc => Consistency::Single,
         ConsistencyArg::Mw => Consistency::Many,
@@ -290,13 +297,14 @@ pub(crate) fn launch_with(
     nodes.bind(&mut command);
     prepare(&mut command);
     nodes.start_others()?;
+    let near = Automatic::begin(control);
     let kills_before = cgroup::kills();
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
     let child =
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
     nodes.release();
     applied::look_on(args, checked, control, child.id() as i32);
-    let watched = watch::watch(child.id() as i32, control, &signals, &nodes.launchers())?;
+    let watched = watch::watch(child.id() as i32, control, &signals, near, &nodes.launchers())?;
     let Watched { ending, program, launchers } = watched;
     let ending = nodes.end(ending, launchers);
     let wall_seconds = clock.elapsed().as_secs_f64();

@@ -2,6 +2,7 @@
 
 mod advice;
 pub(crate) mod applied;
+mod automatic;
 pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod finish;

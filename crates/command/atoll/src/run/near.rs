@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::automatic;
 use super::footprints::{self, Key};
 use super::summary::{bytes, many};
 use crate::cgroup;
@@ -21,8 +22,17 @@ pub(crate) enum NearError {
     Nodes(String),
 }
 
-/// Returns the near limit in bytes, `u64::MAX` where there is none. For a share it prints a line: what the share is of, and its
-/// size. It prints nothing for a program to which no limit is `applied`.
+/// A near limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NearLimit {
+    /// In bytes; `u64::MAX` where there is none.
+    pub(crate) bytes: u64,
+    /// Whether it is the most that the machine can ever give, and `automatic` chooses the limit of each moment.
+    pub(crate) is_automatic: bool,
+}
+
+/// Returns the near limit. For a share it prints a line: what the share is of, and its size. It prints nothing for a program to
+/// which no limit is `applied`.
 ///
 /// # Errors
 /// A share was given with several nodes.
@@ -32,7 +42,8 @@ pub(crate) fn limit(
     workers: u32,
     nodes: u32,
     applied: bool,
-) -> Result<u64, NearError> {
+) -> Result<NearLimit, NearError> {
+    let asked = |bytes| NearLimit { bytes, is_automatic: false };
     let page = args.page.bytes() as u64;
     let percent = match args.near() {
         None => {
@@ -41,9 +52,13 @@ pub(crate) fn limit(
                     "atoll: --near behind the program's name is the program's argument, not a limit: atoll's flags come before the program"
                 );
             }
-            return Ok(u64::MAX);
+            return Ok(if args.near_is_automatic() && nodes == 1 {
+                NearLimit { bytes: automatic::most(), is_automatic: true }
+            } else {
+                asked(u64::MAX)
+            });
         }
-        Some(Share::Size(size)) => return Ok(size.0),
+        Some(Share::Size(size)) => return Ok(asked(size.0)),
         Some(Share::Percent(percent)) => percent,
     };
     let share = Share::Percent(percent);
@@ -75,7 +90,7 @@ pub(crate) fn limit(
     if applied && args.summary != SummaryForm::None {
         eprintln!("atoll: --near {share} is {}: {share} {what}", bytes(limit));
     }
-    Ok(limit)
+    Ok(asked(limit))
 }
 
 /// Whether the program gets a `--near` that was meant for atoll. The program may have such a flag itself.
@@ -110,8 +125,10 @@ mod tests {
     #[test]
     fn a_share_is_of_something_and_for_one_node() {
         let path = Path::new("/nowhere/a");
-        let limit = |line: &str, nodes| limit(&args(line), path, 2, nodes, true);
-        assert_eq!(limit("atoll run -- a", 1), Ok(u64::MAX));
+        let limit = |line: &str, nodes| limit(&args(line), path, 2, nodes, true).map(|near| near.bytes);
+        assert_eq!(limit("atoll run --near none -- a", 1), Ok(u64::MAX));
+        assert_eq!(limit("atoll run -- a", 2), Ok(u64::MAX));
+        assert_eq!(limit("atoll run -- a", 1), Ok(automatic::most()));
         assert_eq!(limit("atoll run --near 64M -- a", 2), Ok(64 << 20));
         assert!(limit("atoll run --near 50% -- a", 2).is_err());
         let (half, all) =

@@ -4,7 +4,6 @@
 //! `launch` asks when it decides a run's settings. Source: proc(5), cgroups(7).
 
 use crate::cgroup;
-use crate::machine::meminfo;
 
 /// One part in this number of the available memory is left to other programs, and to what the program needs besides paged
 /// memory.
@@ -13,10 +12,7 @@ const LEFT_PART: u64 = 8;
 /// Returns the bytes of memory that each of `nodes` on this machine may take for far memory beside `near` bytes (`u64::MAX`: no
 /// limit) of near memory.
 pub(super) fn memory(near: u64, nodes: u32) -> u64 {
-    let machine = meminfo("MemAvailable").unwrap_or(0);
-    let available =
-        cgroup::memory().map_or(machine, |group| group.limit.saturating_sub(group.used).min(machine));
-    spare(available, near, nodes)
+    spare(cgroup::memory_available(), near, nodes)
 }
 
 fn spare(available: u64, near: u64, nodes: u32) -> u64 {

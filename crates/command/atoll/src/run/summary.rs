@@ -66,18 +66,19 @@ fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
     let m = &f.memory;
     let footprint = m.footprint_peak_bytes;
     let parts = m.data_peak_bytes + m.pinned_peak_bytes;
+    let by = if f.settings.near_is_automatic { " (what the machine could give)" } else { "" };
     match f.settings.near_bytes {
         Some(near) if near >= footprint => {
             write!(
                 out,
-                "  memory: near limit {}, no less than its footprint {}",
+                "  memory: near limit {}{by}, no less than its footprint {}",
                 bytes(near),
                 bytes(footprint)
             )?;
         }
         Some(near) => write!(
             out,
-            "  memory: near limit {}, {:.0}% of its footprint {}",
+            "  memory: near limit {}{by}, {:.0}% of its footprint {}",
             bytes(near),
             100.0 * near as f64 / footprint as f64,
             bytes(footprint)

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
 
+use super::automatic::Automatic;
 use super::process::{Process, stat};
 use super::signals::{QUIET, Signals, signal_text};
 use super::stuck::Stuck;
@@ -98,20 +99,22 @@ struct Watch<'a> {
     /// The time at which the runtime gave the program up.
     given_up: Option<Instant>,
     stuck: Stuck,
+    near: Automatic,
     /// The endings of other nodes' launchers that have ended.
     launchers: BTreeMap<i32, Ending>,
     known_launchers: &'a [i32],
 }
 
 /// Looks after `child` and what it starts until all of it is over; nothing of it is left then. `launchers` are children that
-/// start other nodes.
+/// start other nodes, and `near` chooses near memory where the user did not.
 ///
 /// # Errors
 /// The kernel lacks descriptors of processes.
-pub(crate) fn watch(
+pub(super) fn watch(
     child: i32,
     control: &'static Control,
     signals: &Signals,
+    near: Automatic,
     launchers: &[i32],
 ) -> Result<Watched, WatchError> {
     let child = Process::open(child).ok_or_else(|| WatchError::Process(std::io::Error::last_os_error()))?;
@@ -126,6 +129,7 @@ pub(crate) fn watch(
         death: None,
         given_up: None,
         stuck: Stuck::new(),
+        near,
         launchers: BTreeMap::new(),
         known_launchers: launchers,
     };
@@ -139,6 +143,7 @@ impl Watch<'_> {
     fn until_over(&mut self) -> Option<Ending> {
         loop {
             self.look_for_workers();
+            self.near.look(self.control);
             self.sleep();
             self.pass_signals_on();
             self.reap();

@@ -101,7 +101,7 @@ fn figures(pager: &Pager) -> &Figures {
 
 /// Bytes of freed pages that may stay for later blocks.
 fn most_stale(pager: &Pager) -> usize {
-    kept::most(pager.control().settings.near_bytes, pager.is_full())
+    kept::most(pager.control().near(), pager.is_full())
 }
 
 fn clear(start: usize, end: usize) {

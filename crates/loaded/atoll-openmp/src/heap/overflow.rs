@@ -74,7 +74,7 @@ pub(crate) fn note(size: usize) {
 #[cold]
 fn look() {
     let Some(pager) = state::pager() else { return };
-    let near = pager.control().settings.near_bytes;
+    let near = pager.control().near();
     // Recorded without a limit, too, since the run's record tells the most that was pinned.
     let pinned = pager.pinned_bytes();
     if near == u64::MAX {

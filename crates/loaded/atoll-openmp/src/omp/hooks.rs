@@ -4,6 +4,7 @@
 //! Each function runs in the worker that it is about, and holds no lock of the OpenMP runtime.
 
 use atoll_memory::control::{Figures, MAX_WORKERS};
+use atoll_memory::pager::Pager;
 use atoll_memory::region_counts::Key;
 
 use super::spread::measure;
@@ -32,7 +33,7 @@ pub(super) fn region_enter(key: Key) {
         wrap::replay::catch_up();
         if index == 0 {
             journal::region_enter(key.function as usize);
-            pager.mark(number(key.function as usize, key.call_site as usize));
+            mark(pager, number(key.function as usize, key.call_site as usize));
         }
     }
 }
@@ -43,7 +44,16 @@ pub(super) fn barrier_passed(site: usize) {
     if let Some(pager) = state::pager()
         && state::executor_index() == 0
     {
-        pager.mark(number(1, site));
+        mark(pager, number(1, site));
+    }
+}
+
+/// Tells the pager that the first worker passed a point known by `id`, and gives memory back that the machine needs.
+#[inline]
+fn mark(pager: &'static Pager, id: u32) {
+    pager.mark(id);
+    if pager.is_beyond_limit() {
+        wrap::paged::give_back(pager);
     }
 }
 

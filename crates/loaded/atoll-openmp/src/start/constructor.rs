@@ -44,8 +44,7 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     // time can use the control block.
     let me = std::process::id() as i32;
     if control.program.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-        let limit =
-            if control.settings.near_bytes == u64::MAX { "" } else { ", and --near is not applied to it" };
+        let limit = if control.settings.has_asked_limit() { ", and --near is not applied to it" } else { "" };
         sys::complain(&format!(
             "atoll: a second OpenMP program of this run is left alone, as atoll manages one program a run{limit}\n"
         ));

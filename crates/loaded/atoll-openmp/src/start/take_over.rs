@@ -48,10 +48,14 @@ thread_local! {
     static SETTING_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether programs without OpenMP are managed in this run: there is a limit, one node, and memory that is paged.
+/// Whether programs without OpenMP are managed in this run: there is a limit, one node, and memory that is paged. `--require` without
+/// a limit asks for a program with OpenMP.
 pub(super) fn applies(control: &Control) -> bool {
     let s = &control.settings;
-    s.near_bytes != u64::MAX && !s.several_nodes() && !s.segment.is_on()
+    (s.has_asked_limit() || s.require == 0)
+        && s.near_bytes != u64::MAX
+        && !s.several_nodes()
+        && !s.segment.is_on()
 }
 
 /// Watches this process, which has no OpenMP, if there is a limit; the control block is behind `fd`.
@@ -149,7 +153,9 @@ fn look(size: usize, caller: usize) {
     SINCE.set(0);
     // SAFETY: null or a mapping that stays.
     let Some(control) = (unsafe { CONTROL.load(Ordering::Relaxed).as_ref() }) else { return };
-    let threshold = (control.settings.near_bytes / 8).clamp(LEAST, MOST);
+    // Where the machine sets the limit, a program that needs little of its memory runs as it is.
+    let most = if control.settings.has_asked_limit() { MOST } else { u64::MAX };
+    let threshold = (control.near() / 8).clamp(LEAST, most);
     if sys::private_bytes().saturating_add(size as u64) < threshold {
         return;
     }
@@ -227,7 +233,8 @@ fn name() -> String {
 /// Prints `what` about this process, once a run. Ends the process under `--require`.
 fn say(control: &Control, what: &str) {
     let me = std::process::id() as i32;
-    if control.late.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+    let is_first = control.late.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if is_first && (control.settings.has_asked_limit() || control.settings.require != 0) {
         sys::complain(&format!("atoll: {} (process {me}) {what}\n", name()));
     }
     if control.settings.require != 0 {

@@ -39,11 +39,11 @@ pub(crate) fn uses_openmp() {
         return;
     }
     let s = &control.settings;
-    if s.near_bytes == u64::MAX && s.require == 0 {
+    if !s.has_asked_limit() && s.require == 0 {
         return;
     }
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    let limit = if s.near_bytes == u64::MAX { "" } else { ", and --near is not applied" };
+    let limit = if s.has_asked_limit() { ", and --near is not applied" } else { "" };
     sys::complain(&format!(
         "atoll: {} (process {me}) begins to use OpenMP through a library that it loaded after its start, when its memory was its own \
          already: it is not managed{limit}. LD_PRELOAD=libgomp.so.1 in front of atoll has it managed from its start\n",

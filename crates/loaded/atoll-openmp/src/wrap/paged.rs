@@ -9,7 +9,7 @@
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
 
-use crate::state;
+use crate::state::{self, SignalsBlocked};
 
 /// The most bytes that are pinned for one call, whatever the near memory.
 const MOST: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(crate) fn active() -> Option<&'static Pager> {
 pub(crate) fn chunk_bytes(pager: &Pager) -> usize {
     let control = pager.control();
     let workers = u64::from(control.workers.load(std::sync::atomic::Ordering::Relaxed)).max(2);
-    let share = control.settings.near_bytes / (4 * workers);
+    let share = control.near() / (4 * workers);
     let page = pager.page_bytes();
     (share.min(MOST as u64) as usize & !(page - 1)).max(page)
 }
@@ -71,6 +71,17 @@ impl Drop for Hold {
         let Some(pager) = self.pager else { return };
         let (start, len) = (self.start, self.len);
         atoll_nodes::stack::off_paged(move || pieces(pager, start, len, |at, len| pager.unpin(at, len)));
+    }
+}
+
+/// Gives near memory beyond the limit back to the machine.
+#[cold]
+pub(crate) fn give_back(pager: &'static Pager) {
+    let _blocked = SignalsBlocked::new();
+    // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
+    let x = unsafe { state::executor(pager) };
+    if let Err(lost) = pager.give_back(x) {
+        atoll_memory::ending::end(lost);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Three stores do the work: `ram`, which costs a copy and no more, `compressed` with LZ4, and `file`. A page is in one of them at most.
 //! Memory has a budget, fixed when the run begins. Pages lie plainly in a part of it as long as the machine has plenty of memory,
 //! and are compressed in the rest. Memory takes no more pages while the machine has little left. Where no file can be made memory
-//! has no budget.
+//! has no budget. Where memory counts as near memory no page lies plainly in it, and pages that do not shrink go to the file.
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
@@ -71,13 +71,16 @@ impl AutoStore {
         let budget = config.memory_bytes.min(config.limit_bytes.unwrap_or(u64::MAX));
         let behind = FarConfig { limit_bytes: config.limit_bytes.map(|limit| limit - budget), ..*config };
         let file = FileStore::with_lanes(None, &behind, Arc::clone(&lanes), FILE, scratch_at).ok();
-        let plain_bytes = budget / PLAIN_PART / PLAIN_STEP * PLAIN_STEP;
+        let plain_bytes =
+            if config.counts_as_near { 0 } else { budget / PLAIN_PART / PLAIN_STEP * PLAIN_STEP };
         let plain = FarConfig { limit_bytes: Some(plain_bytes), ..*config };
         let limit_bytes = if file.is_some() { Some(budget) } else { config.limit_bytes };
         let limit_bytes = limit_bytes.map(|limit| limit - plain_bytes);
+        let memory = CompressedStore::with_lanes(&FarConfig { limit_bytes, ..*config }, Arc::clone(&lanes))?;
+        let shrinks_all = config.counts_as_near && file.is_some();
         Ok(Self {
             plain: RamStore::with_lanes(&plain, Arc::clone(&lanes), PLAIN)?,
-            memory: CompressedStore::with_lanes(&FarConfig { limit_bytes, ..*config }, Arc::clone(&lanes))?,
+            memory: if shrinks_all { memory.without_raw() } else { memory },
             file,
             lanes,
             state: Mapping::new(size_of::<State>() as u64, c"atoll far tiers", false)?,
@@ -257,6 +260,10 @@ impl FarStore for AutoStore {
             usage.bytes_reserved += file.usage().bytes_reserved;
         }
         usage
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory.memory_bytes() + self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64
     }
 }
 

@@ -21,9 +21,10 @@ const LARGEST_UNIT: u32 = 64 << 10;
 /// The least part that tells whether a unit is worth compressing: bytes.
 const PROBE_BYTES: u32 = 1 << 10;
 
-/// Room for what is compressed: not worth its time, again and again, unless an eighth is saved.
-const fn worth_keeping(bytes: u32) -> u32 {
-    bytes - bytes / 8
+/// Room for what is compressed. Compressing takes time again and again, which is not worth it unless an eighth is saved; and unless
+/// three eighths are saved where the other choice is the next store, and not the unit as it is.
+const fn worth_keeping(bytes: u32, keeps_raw: bool) -> u32 {
+    bytes - if keeps_raw { bytes / 8 } else { bytes / 8 * 3 }
 }
 
 /// A compressor of whole units, with its state in a lane's scratch memory.
@@ -104,6 +105,8 @@ pub struct CompressedStore<C> {
     pages: u64,
     page_size: usize,
     unit: u32,
+    /// Whether pages that do not shrink are held as they are.
+    keeps_raw: bool,
     codec: PhantomData<fn() -> C>,
 }
 
@@ -153,8 +156,14 @@ impl<C: Codec> CompressedStore<C> {
             pages: config.pages,
             page_size: config.page_size,
             unit,
+            keeps_raw: true,
             codec: PhantomData,
         })
+    }
+
+    /// The same store, but pages that do not shrink well are refused as if it were full.
+    pub(crate) fn without_raw(self) -> Self {
+        Self { keeps_raw: false, ..self }
     }
 
     fn blob_room(unit: u32) -> usize {
@@ -200,7 +209,7 @@ impl<C: Codec> CompressedStore<C> {
             // SAFETY: the part lies in the unit; scratch holds the blob room, then the codec's state, prepared at attach.
             unsafe {
                 let state = scratch.add(Self::blob_room(self.unit));
-                C::compress(state, src.add(part), bytes, scratch, worth_keeping(bytes))
+                C::compress(state, src.add(part), bytes, scratch, worth_keeping(bytes, self.keeps_raw))
             }
         };
         // What did not shrink last time is tried in a small part first: most of it never will.
@@ -210,6 +219,9 @@ impl<C: Codec> CompressedStore<C> {
             pack((words[0] as u32 % (self.unit / probe) * probe) as usize, probe).is_none()
         };
         let packed = if hopeless { None } else { pack(0, self.unit) };
+        if packed.is_none() && !self.keeps_raw {
+            return (-(self.drop_unit(index) as i64), false);
+        }
         let (from, length) = match packed {
             Some(length) => (scratch.cast_const(), length),
             None => (src, self.unit),
@@ -354,6 +366,10 @@ impl<C: Codec> FarStore for CompressedStore<C> {
         let mut usage = self.lanes.usage(self.page_size as u64);
         usage.bytes_reserved = self.slots.bytes();
         usage
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.slots.bytes()
     }
 }
 

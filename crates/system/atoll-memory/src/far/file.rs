@@ -363,6 +363,10 @@ impl FarStore for FileStore {
         usage.bytes_reserved = fs::fstat(&self.file).map_or(0, |s| s.st_blocks.max(0) as u64 * 512);
         usage
     }
+
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// The file itself: for tests and diagnosis.

@@ -100,6 +100,8 @@ pub struct FarConfig {
     pub limit_bytes: Option<u64>,
     /// The most bytes of memory that `auto` takes before it goes to its file.
     pub memory_bytes: u64,
+    /// Whether memory that the store takes is taken off near memory. A page then lies in memory only if it takes less there.
+    pub counts_as_near: bool,
 }
 
 impl FarConfig {
@@ -155,6 +157,9 @@ pub trait FarStore {
 
     /// What the store holds and has done.
     fn usage(&self) -> Usage;
+
+    /// Bytes of this host's memory that pages take in the store, with unused room; cheap enough to be asked for each batch of pages.
+    fn memory_bytes(&self) -> u64;
 }
 
 /// `OutOfRange` if any of the pages is.
@@ -230,5 +235,9 @@ impl FarStore for AnyFar {
 
     fn usage(&self) -> Usage {
         each!(self, s => s.usage())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        each!(self, s => s.memory_bytes())
     }
 }

@@ -146,4 +146,8 @@ impl FarStore for RamStore {
         (usage.bytes_after, usage.bytes_reserved) = (usage.bytes_before, usage.bytes_before);
         usage
     }
+
+    fn memory_bytes(&self) -> u64 {
+        self.usage().bytes_reserved
+    }
 }

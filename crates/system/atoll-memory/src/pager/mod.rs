@@ -19,6 +19,7 @@ mod far_side;
 pub mod fault;
 mod footprint;
 pub mod frames;
+mod give_back;
 mod held;
 pub(crate) mod leaving;
 #[cfg(all(test, loom))]
@@ -327,12 +328,16 @@ impl Pager {
         self.tables.are_shared()
     }
 
-    /// Checks that everything that must be near fits the limit, with the least number of pages.
+    /// Checks that everything that must be near fits the limit, with the least number of pages. A limit that the machine sets now
+    /// may be larger soon, so nothing is refused for it.
     ///
     /// # Errors
     /// [`FaultError::NearTooSmall`] with what must be near.
     pub fn check_near(&self) -> Result<(), FaultError> {
         let near = self.control.settings.near_bytes;
+        if self.control.settings.near_automatic != 0 {
+            return Ok(());
+        }
         let pinned = self.control.totals.pinned_bytes.load(Ordering::Relaxed);
         let tables = crate::arena::table_bytes();
         let least = pinned + tables + (u64::from(self.least_frames()) << self.places.shift);

@@ -14,6 +14,7 @@ use super::leaving::Leaving;
 use super::page_word::{self, State};
 use super::scan::LastAge;
 use crate::control::{Figures, Totals};
+use crate::far::FarStore;
 use crate::spin::Spin;
 
 /// What the room lock guards.
@@ -182,13 +183,18 @@ impl Pager {
     pub(super) fn frame_target(&self) -> u32 {
         let pinned = self.pinned_bytes();
         let totals = &self.control.totals;
-        let near = self.control.settings.near_bytes;
-        if near == u64::MAX {
+        if !self.limited() {
             return self.near.frame_limit;
         }
         let tables = crate::arena::table_bytes();
         totals.table_bytes.store(tables, Ordering::Relaxed);
-        let frames = near.saturating_sub(pinned + tables) >> self.places.shift;
+        let mut others = pinned + tables;
+        if self.control.settings.near_automatic != 0 {
+            let far = self.far.store.memory_bytes();
+            totals.far_memory_bytes.store(far, Ordering::Relaxed);
+            others += far;
+        }
+        let frames = self.control.near().saturating_sub(others) >> self.places.shift;
         (frames.min(u64::from(self.near.frame_limit)) as u32).max(self.least_frames())
     }
 

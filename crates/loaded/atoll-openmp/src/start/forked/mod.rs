@@ -233,8 +233,7 @@ fn say(pager: &Pager, process: i32, bytes: u64) {
     /// From this many bytes on.
     const MUCH: u64 = 64 << 20;
     static SAID: AtomicBool = AtomicBool::new(false);
-    if bytes >= MUCH && pager.control().settings.near_bytes != u64::MAX && !SAID.swap(true, Ordering::Relaxed)
-    {
+    if bytes >= MUCH && pager.control().settings.has_asked_limit() && !SAID.swap(true, Ordering::Relaxed) {
         sys::complain(&format!(
             "atoll: process {process}, which the program forked, goes on with a copy of {} MiB of its own, and --near is not applied to it\n",
             bytes >> 20

@@ -1,0 +1,61 @@
+//! Gives near memory back to the machine where the launcher lowers the limit and nothing faults.
+//!
+//! `evict` makes room at faults. A program whose data is all near has none, so its first worker looks here between regions.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use std::sync::atomic::Ordering;
+
+use super::evict::{NO_VICTIM, VICTIMS};
+use super::executor::Executor;
+use super::{FaultError, Pager};
+use crate::control::Control;
+
+/// Beyond the limit by less than one part in this number is within it: the next faults settle that.
+const SLACK_PART: u64 = 128;
+
+impl Pager {
+    /// Whether near memory is beyond the limit that the launcher chose lately; `false` where the user set the limit.
+    #[inline]
+    pub fn is_beyond_limit(&self) -> bool {
+        self.control.settings.near_automatic != 0 && is_beyond(self.control)
+    }
+
+    /// Evicts pages until near memory is within the limit. It stops early where no page can leave now.
+    ///
+    /// # Errors
+    /// [`FaultError::Lost`]: a page's content is lost.
+    #[cold]
+    pub fn give_back(&self, x: &mut Executor) -> Result<(), FaultError> {
+        loop {
+            let target = self.frame_target();
+            let mut victims = [NO_VICTIM; VICTIMS];
+            let count = {
+                let mut room = self.near.room.lock();
+                self.drain_logs(&mut room);
+                self.shrink(x, &mut room, target, 0);
+                let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
+                self.choose_now(&mut room, &x.lately, &mut victims[..surplus.min(VICTIMS)])
+            };
+            if count == 0 {
+                return Ok(());
+            }
+            let victims = &mut victims[..count];
+            victims.sort_unstable_by_key(|victim| victim.page);
+            match self.evict_all(x, victims) {
+                Err(lost @ FaultError::Lost(_)) => return Err(lost),
+                // Far memory takes nothing: the next fault says so if it needs room.
+                Err(_) => return Ok(()),
+                Ok(()) => {}
+            }
+        }
+    }
+}
+
+fn is_beyond(control: &Control) -> bool {
+    let t = &control.totals;
+    let parts = [&t.resident_bytes, &t.pinned_bytes, &t.table_bytes, &t.far_memory_bytes];
+    let held: u64 = parts.iter().map(|part| part.load(Ordering::Relaxed)).sum();
+    let near = control.near();
+    held > near + near / SLACK_PART
+}
