@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::machine::meminfo;
+
 /// A limit that a group sets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Limit<T> {
@@ -37,13 +39,24 @@ pub(crate) fn cpus() -> Option<Limit<f64>> {
 
 /// Returns the bytes of memory that this process may take now beside what is in use.
 pub(crate) fn memory_available() -> u64 {
-    let machine = crate::machine::meminfo("MemAvailable").unwrap_or(0);
+    within_group(meminfo("MemAvailable").unwrap_or(0))
+}
+
+/// The same, where other programs' memory that lies idle may leave for swap.
+pub(crate) fn memory_available_with_swap() -> u64 {
+    let get = |name| meminfo(name).unwrap_or(0);
+    let idle = get("Inactive(anon)").saturating_sub(get("Shmem"));
+    within_group(get("MemAvailable") + idle.min(get("SwapFree")))
+}
+
+/// Returns the part of `machine` bytes that the group of this process allows it beside what is in use.
+fn within_group(machine: u64) -> u64 {
     memory().map_or(machine, |group| group.limit.saturating_sub(group.used).min(machine))
 }
 
 /// Returns the most memory that this process may have, in bytes: the machine's, or less where a group says so.
 pub(crate) fn memory_allowed() -> u64 {
-    let all = crate::machine::meminfo("MemTotal").unwrap_or(0);
+    let all = meminfo("MemTotal").unwrap_or(0);
     memory().map_or(all, |limit| limit.limit.min(all))
 }
 

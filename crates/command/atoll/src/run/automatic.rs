@@ -52,7 +52,7 @@ impl Automatic {
         if control.settings.near_automatic == 0 {
             return Self { looked: None };
         }
-        control.near_now.store(of(cgroup::memory_available(), mpi::ranks_here()), Relaxed);
+        control.near_now.store(of(cgroup::memory_available_with_swap(), mpi::ranks_here()), Relaxed);
         Self { looked: Some(Instant::now()) }
     }
 
@@ -65,7 +65,7 @@ impl Automatic {
         let t = &control.totals;
         let parts = [&t.resident_bytes, &t.pinned_bytes, &t.table_bytes, &t.far_memory_bytes];
         let held: u64 = parts.iter().map(|part| part.load(Relaxed)).sum();
-        let near = of(cgroup::memory_available() / mpi::ranks_here().max(1) + held, 1);
+        let near = of(cgroup::memory_available_with_swap() / mpi::ranks_here().max(1) + held, 1);
         let before = control.near_now.load(Relaxed);
         if near.abs_diff(before) > before / STEADY_PART {
             control.near_now.store(near, Relaxed);

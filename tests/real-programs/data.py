@@ -1,0 +1,49 @@
+"""Makes the inputs of the real programs in the current folder, the same ones each time: a picture, genes and reads, text."""
+import random
+
+random.seed(1)
+
+
+def picture(name, width, height):
+    line = bytes(random.randrange(256) for _ in range(width * 3))
+    with open(name, "wb") as file:
+        file.write(b"P6 %d %d 255\n" % (width, height))
+        for y in range(height):
+            file.write(line[y % 977 * 3 :] + line[: y % 977 * 3])
+
+
+def genes(length):
+    return "".join(random.choices("ACGT", k=length))
+
+
+def fasta(name, sequences):
+    with open(name, "w") as file:
+        for i, sequence in enumerate(sequences):
+            file.write(">s%d\n%s\n" % (i, sequence))
+
+
+def changed(sequence, part):
+    return "".join(random.choice("ACGT") if random.random() < part else letter for letter in sequence)
+
+
+picture("picture.ppm", 3000, 2500)
+reference = genes(3_000_000)
+fasta("reference.fa", [reference])
+starts = [random.randrange(len(reference) - 2000) for _ in range(3000)]
+fasta("reads.fa", [changed(reference[at : at + 2000], 0.03) for at in starts])
+family = genes(900)
+fasta("family.fa", [changed(family, 0.2) for _ in range(150)])
+with open("text", "w") as file:
+    words = [genes(random.randrange(2, 12)) for _ in range(5000)]
+    for _ in range(700_000):
+        file.write(random.choice(words) + random.choice(" \n  "))
+        file.write("%d," % random.randrange(10**9))
+letters = "ACDEFGHIKLMNPQRSTVWY"
+family = "".join(random.choices(letters, k=400))
+fasta("protein.fa", [family])
+fasta("proteins.fa", ["".join(random.choices(letters, k=400)) for _ in range(4000)])
+with open("scene.pov", "w") as file:
+    file.write("camera { location <0, 3, -9> look_at 0 } light_source { <9, 9, -9> rgb 1 }\n")
+    for _ in range(4000):
+        at = "<%f, %f, %f>" % tuple(random.uniform(-4, 4) for _ in range(3))
+        file.write("sphere { %s 0.2 pigment { rgb %f } finish { reflection 0.2 } }\n" % (at, random.random()))
