@@ -25,6 +25,20 @@ fn a_run_without_a_flag_was_killed_in_its_memory_group() {
     assert!(said.contains("(what the machine could give)"), "{said}");
 }
 
+/// The same held for a program without OpenMP.
+#[test]
+fn a_program_without_openmp_was_killed_in_its_memory_group() {
+    let group = match MemoryGroup::new("atoll-e2e-plain", "100M") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    let run =
+        group.run(&format!("exec {} run -- {} 150 0", atoll().display(), helper("takes_memory.c").display()));
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "took 150 MiB\n");
+}
+
 /// A run whose data was all near kept it when another program of the group needed memory, and the kernel killed one of them.
 #[test]
 fn memory_that_others_needed_was_kept() {
