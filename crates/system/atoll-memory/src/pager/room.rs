@@ -204,10 +204,11 @@ impl Pager {
         pacing::least_frames(self.places.shift, workers)
     }
 
-    /// Frames one batch takes: 256K, or an eighth of what each worker may have if that is less.
+    /// Frames one batch takes: 256K, or an eighth of what each worker, and each thread of the program, may have if that is less.
     pub(super) fn batch(&self, target: u32) -> usize {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
-        pacing::batch(self.places.shift, target.into(), workers.into())
+        let threads = self.executors.threads.numbers().len();
+        pacing::batch(self.places.shift, target.into(), u64::from(workers) + threads as u64)
     }
 
     /// Takes up to `want` unused frames for `x` if the target allows; `true` if it got at least one.

@@ -73,10 +73,16 @@ impl Pager {
         Ok(number)
     }
 
-    /// Takes the executor back from a thread that has ended and ran on page table `table`.
+    /// Takes the executor back from a thread that has ended and ran on page table `table`, and its spare frames, so that other
+    /// threads have them.
     pub fn give_back_executor(&self, number: usize, table: usize) {
         // SAFETY: the thread that had it is gone.
-        unsafe { self.executor(number) }.lane.release();
+        let x = unsafe { self.executor(number) };
+        if x.cached > 0 {
+            let mut room = self.near.room.lock();
+            self.shrink(x, &mut room, 0, 0);
+        }
+        x.lane.release();
         let mut spare = self.executors.threads.spare.lock();
         let count = spare.count;
         if let Some(place) = spare.executors.get_mut(count) {
