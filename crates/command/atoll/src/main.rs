@@ -16,6 +16,7 @@ mod doctor;
 #[cfg(feature = "tools")]
 mod export;
 mod figures;
+mod lend;
 mod machine;
 #[cfg(feature = "tools")]
 mod manual;
@@ -135,6 +136,8 @@ fn command() -> ExitCode {
         Command::Sim(args) => sim::sim(&args),
         #[cfg(feature = "tools")]
         Command::Bench(what) => bench::bench(&what),
+        Command::Lend(args) => lend::lend(&args),
+        Command::Lenders { json } => lend::list(json),
         Command::Agent => run::hosts::agent(),
         Command::Doctor { json } => doctor::doctor(json),
         #[cfg(feature = "tools")]

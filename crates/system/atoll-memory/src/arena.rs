@@ -267,6 +267,7 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
         lanes: users as u32,
         limit_bytes: limit,
         memory_bytes: s.far_memory_bytes,
+        lenders: Some(control.lenders()),
     };
     let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{far}: {e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.

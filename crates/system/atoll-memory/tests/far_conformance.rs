@@ -99,6 +99,7 @@ fn config(page_size: usize) -> FarConfig {
         lanes: 8,
         limit_bytes: None,
         memory_bytes: (1 << 20).max(2 * page_size as u64),
+        lenders: None,
     }
 }
 

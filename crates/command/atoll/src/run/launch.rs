@@ -14,6 +14,7 @@ use atoll_memory::limits;
 use atoll_pages::PolicySpec;
 
 use super::applied::{self, NotApplied};
+use super::borrow::{BorrowError, Borrowed};
 use super::check::path::{self, PathError};
 use super::check::program::{self, CheckError, Checked, Uses};
 use super::clock::Clock;
@@ -76,6 +77,9 @@ pub(crate) enum LaunchError {
     /// `--record` names a file that cannot be written.
     #[error("the record {0} cannot be written: {1}")]
     Record(String, std::io::Error),
+    /// There are no lenders.
+    #[error("{0}")]
+    Borrow(#[from] BorrowError),
     /// The other nodes cannot be started.
     #[error("{0}")]
     Nodes(#[from] NodesError),
@@ -264,7 +268,12 @@ pub(crate) fn launch_with(
         .map(|path| File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e)));
     let record = record.transpose()?;
     limits::check()?;
+    let borrowed = Borrowed::prepare(args)?;
+    if let Some(borrowed) = &borrowed {
+        settings.lenders = borrowed.settings();
+    }
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
+    let lenders = borrowed.map(|borrowed| borrowed.keep(control)).transpose()?;
     let fd = out_of_the_way(fd);
 
     let mut command = Command::new(&path);
@@ -299,6 +308,7 @@ pub(crate) fn launch_with(
     let watched = watch::watch(child.id() as i32, control, &signals, &nodes.launchers())?;
     let Watched { ending, program, launchers } = watched;
     let ending = nodes.end(ending, launchers);
+    drop(lenders);
     let wall_seconds = clock.elapsed().as_secs_f64();
     let kills = kills_before.and_then(|before| cgroup::kills()?.checked_sub(before));
     let tlb_shootdowns = shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));

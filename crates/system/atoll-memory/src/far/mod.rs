@@ -14,6 +14,7 @@ mod auto;
 mod compressed;
 mod error;
 mod file;
+pub mod hosts;
 mod lane;
 mod lz4;
 mod pressure;
@@ -29,6 +30,7 @@ pub use auto::AutoStore;
 pub use compressed::{Codec, CompressedStore};
 pub use error::{FarError, FarOp};
 pub use file::FileStore;
+pub use hosts::HostsStore;
 pub use lane::Lane;
 pub use lz4::Lz4;
 pub use ram::RamStore;
@@ -100,6 +102,8 @@ pub struct FarConfig {
     pub limit_bytes: Option<u64>,
     /// The most bytes of memory that `auto` takes before it goes to its file.
     pub memory_bytes: u64,
+    /// The lenders of `hosts`.
+    pub lenders: Option<hosts::lenders::Lenders>,
 }
 
 impl FarConfig {
@@ -175,6 +179,8 @@ pub enum AnyFar {
     Zstd(CompressedStore<Zstd>),
     /// `file` and `file:DIR`
     File(FileStore),
+    /// `hosts`
+    Hosts(HostsStore),
     /// `auto`
     Auto(Box<AutoStore>),
 }
@@ -190,6 +196,7 @@ impl AnyFar {
             FarSpec::Lz4 => Self::Lz4(CompressedStore::new(config)?),
             FarSpec::Zstd => Self::Zstd(CompressedStore::new(config)?),
             FarSpec::File(dir) => Self::File(FileStore::new(dir.as_deref(), config)?),
+            FarSpec::Hosts => Self::Hosts(HostsStore::new(config)?),
             FarSpec::Auto => Self::Auto(Box::new(AutoStore::new(config)?)),
         })
     }
@@ -202,6 +209,7 @@ macro_rules! each {
             AnyFar::Lz4($store) => $call,
             AnyFar::Zstd($store) => $call,
             AnyFar::File($store) => $call,
+            AnyFar::Hosts($store) => $call,
             AnyFar::Auto($store) => $call,
         }
     };
