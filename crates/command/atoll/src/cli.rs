@@ -132,6 +132,9 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Start the lenders of a run on other hosts; a run with --hosts-far starts this command
+    #[command(hide = true)]
+    StartLenders(StartLendersArgs),
     /// Start a node on this host; a run on several hosts starts this command on each of them
     #[command(hide = true)]
     Agent,
@@ -280,15 +283,21 @@ pub(crate) struct RunArgs {
 
     /// Hosts, on each of which a node runs; ssh must reach them without a password. localhost is this machine, and a host may be
     /// named more than once
-    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with = "nodes")]
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with = "nodes", group = "places")]
     pub(crate) hosts: Vec<String>,
 
+    /// Hosts whose memory is far memory: a lender is started on each for this run, by ssh as nodes are, and ends with it
+    ///
+    /// A lender lends what its host can spare. To borrow of lenders that are at work already use --far hosts.
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with_all = ["far", "nodes"], group = "places")]
+    pub(crate) hosts_far: Vec<String>,
+
     /// The command that starts a command on another host, instead of ssh ("ssh -p 2222")
-    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    #[arg(long, value_name = "COMMAND", requires = "places")]
     pub(crate) rsh: Option<String>,
 
     /// The path of atoll on all hosts, if it is not this one's
-    #[arg(long, value_name = "PATH", requires = "hosts", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "PATH", requires = "places", value_hint = ValueHint::FilePath)]
     pub(crate) remote: Option<PathBuf>,
 
     /// Network interfaces, or ports of RDMA cards, that nodes on several hosts talk through, as UCX names them (eth0, mlx5_0:1)
@@ -350,6 +359,25 @@ pub(crate) struct LendArgs {
     /// Default: all IPv4 networks of this host, at a port that is free.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+
+    /// Lend to the run that started this process on this host, and to no other
+    #[arg(long, hide = true)]
+    pub(crate) for_run: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct StartLendersArgs {
+    /// A host
+    #[arg(long, value_name = "HOST", required = true)]
+    pub(crate) host: Vec<String>,
+
+    /// The command that starts a command on another host
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) rsh: Option<String>,
+
+    /// The path of atoll on all hosts
+    #[arg(long, value_name = "PATH")]
+    pub(crate) remote: Option<PathBuf>,
 }
 
 /// Flags that every run has, whatever its size.

@@ -98,7 +98,7 @@ fn main() -> ExitCode {
 /// Whether the command runs a program. Such commands outlive their readers, as the program may.
 fn runs_a_program(command: &Command) -> bool {
     match command {
-        Command::Run(_) | Command::Agent => true,
+        Command::Run(_) | Command::Agent | Command::Lend(_) | Command::StartLenders(_) => true,
         #[cfg(feature = "tools")]
         Command::Sweep(_) | Command::Trace(_) | Command::Profile(_) => true,
         _ => false,
@@ -137,6 +137,7 @@ fn command() -> ExitCode {
         #[cfg(feature = "tools")]
         Command::Bench(what) => bench::bench(&what),
         Command::Lend(args) => lend::lend(&args),
+        Command::StartLenders(args) => lend::start_all(&args),
         Command::Lenders { json } => lend::list(json),
         Command::Agent => run::hosts::agent(),
         Command::Doctor { json } => doctor::doctor(json),

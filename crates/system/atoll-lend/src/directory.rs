@@ -84,8 +84,6 @@ pub struct Card {
     pub name: String,
     /// Its host.
     pub host: String,
-    /// The kernel's identifier of its machine's start.
-    pub boot: String,
     /// Its process there.
     pub process: u32,
     /// Where it listens; the first that answers is used.

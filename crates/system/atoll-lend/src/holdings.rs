@@ -42,6 +42,8 @@ struct State {
     lent: u64,
     /// The number of the next connection.
     next: u64,
+    /// Sessions that ever began.
+    begun: u64,
 }
 
 /// All of it.
@@ -86,7 +88,7 @@ fn machine_memory() -> Option<(u64, u64)> {
 impl Holdings {
     pub(crate) fn new(piece_bytes: u64, pieces: u64) -> std::io::Result<Holdings> {
         let owner = Owner::new(THIS, Limits::default())?;
-        let state = State { owner, sessions: HashMap::new(), lent: 0, next: 0 };
+        let state = State { owner, sessions: HashMap::new(), lent: 0, next: 0, begun: 0 };
         Ok(Holdings { state: Mutex::new(state), piece_bytes, pieces })
     }
 
@@ -108,7 +110,15 @@ impl Holdings {
     /// Begins a session.
     pub(crate) fn begin(&self, session: u64, key: [u8; 32]) {
         let new = Session { key, borrower: String::new(), pieces: HashMap::new(), connections: HashMap::new() };
-        self.state().sessions.insert(session, new);
+        let mut state = self.state();
+        state.sessions.insert(session, new);
+        state.begun += 1;
+    }
+
+    /// Sessions that there are, and those that ever were.
+    pub(crate) fn sessions(&self) -> (usize, u64) {
+        let state = self.state();
+        (state.sessions.len(), state.begun)
     }
 
     /// The key of a session.

@@ -81,6 +81,11 @@ impl Lender {
         self.address
     }
 
+    /// Sessions that there are now, and those that there ever were.
+    pub fn sessions(&self) -> (usize, u64) {
+        self.holdings.sessions()
+    }
+
     /// Bytes that are lent now.
     pub fn lent_bytes(&self) -> u64 {
         self.holdings.loans().iter().map(|loan| loan.bytes).sum()

@@ -2,6 +2,7 @@
 //!
 //! The crate `atoll-lend` has the lender; `run/borrow.rs` is the other side.
 
+mod for_run;
 mod list;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use atoll_lend::{Card, Directory, DirectoryError, LendError, Lender, Terms};
 use atoll_memory::control::EXIT_SETUP;
 
+pub(crate) use self::for_run::{ForRun, start_all};
 pub(crate) use self::list::list;
 use crate::cli::LendArgs;
 use crate::run::network;
@@ -25,11 +27,13 @@ enum Error {
     Lend(#[from] LendError),
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
+    #[error("this lender cannot reach the run that started it: {0}")]
+    Start(#[from] atoll_transport::start::StartError),
 }
 
 /// Lends until a signal comes.
 pub(crate) fn lend(args: &LendArgs) -> ExitCode {
-    match try_to_lend(args) {
+    match if args.for_run { for_run::lend(args) } else { try_to_lend(args) } {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("atoll: {error}");
@@ -47,16 +51,13 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     let name = args.name.clone().unwrap_or_else(|| plain(&host));
     let listen = args.listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
     let lender = Lender::start(Terms { name: name.clone(), bytes: args.size.0, key }, listen)?;
-    let card = Card {
-        name,
-        host,
-        boot: machine::line("/proc/sys/kernel/random/boot_id"),
-        process: std::process::id(),
-        addresses: addresses(lender.address()),
-    };
+    let card = card(name, host, &lender);
     directory.enter(&card, &key)?;
     let at: Vec<String> = card.addresses.iter().map(SocketAddr::to_string).collect();
     eprintln!("atoll: {} lends {} at {}; Ctrl-C ends this", card.label(), bytes(args.size.0), at.join(", "));
+    if card.addresses.iter().all(|address| address.ip().is_loopback()) {
+        eprintln!("atoll: no network of this host is up, so only this host can borrow");
+    }
     let signal = signals.wait();
     directory.remove(&card);
     let lent = lender.lent_bytes();
@@ -70,6 +71,12 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
         ),
     }
     Ok(())
+}
+
+/// What a lender tells those who look for one.
+fn card(name: String, host: String, lender: &Lender) -> Card {
+    let addresses = addresses(lender.address());
+    Card { name, host, process: std::process::id(), addresses }
 }
 
 /// A host's name as a lender's: with what a lender's name may have.
@@ -107,6 +114,13 @@ impl Ends {
                 error => Err(std::io::Error::from_raw_os_error(error)),
             }
         }
+    }
+
+    /// Whether a signal comes within this time.
+    fn came_within(&self, milliseconds: i64) -> bool {
+        let time = libc::timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 };
+        // SAFETY: the set is filled; the kernel tells nothing of the signal.
+        unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const time) > 0 }
     }
 
     /// The signal that came.

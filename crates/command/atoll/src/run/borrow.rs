@@ -13,6 +13,7 @@ use atoll_memory::far::FarSpec;
 use atoll_memory::far::hosts::lenders::{LenderSettings, LendersSettings, MAX_LENDERS};
 
 use crate::cli::RunArgs;
+use crate::lend::ForRun;
 use crate::machine;
 
 /// Round trips by which lenders are put in order.
@@ -53,18 +54,24 @@ struct Found {
 pub(crate) struct Borrowed {
     found: Vec<Found>,
     copies: u32,
+    /// The lenders that were started for this run.
+    of_run: Option<ForRun>,
 }
 
 impl Borrowed {
     /// Begins a session with each lender that answers, if the run's far memory is in other hosts.
     pub(crate) fn prepare(args: &RunArgs) -> Result<Option<Borrowed>, BorrowError> {
-        if args.memory.far != FarSpec::Hosts {
+        let mut of_run = None;
+        let (cards, key) = if !args.hosts_far.is_empty() {
+            let started = of_run.insert(ForRun::start(args)?);
+            (started.cards.clone(), started.key)
+        } else if args.memory.far == FarSpec::Hosts {
+            let directory = Directory::open()?;
+            (directory.cards()?, directory.secret()?.key())
+        } else {
             return Ok(None);
-        }
-        let directory = Directory::open()?;
-        let key = directory.secret()?.key();
+        };
         let borrower = who(args);
-        let cards = directory.cards()?;
         let mut last = None;
         // All at once: one that does not answer takes seconds.
         let mut found: Vec<Found> = thread::scope(|scope| {
@@ -81,7 +88,7 @@ impl Borrowed {
         if copies > 1 && found.iter().all(|one| one.card.host == found[0].card.host) {
             return Err(BorrowError::OneHost(found[0].card.host.clone()));
         }
-        Ok(Some(Borrowed { found, copies }))
+        Ok(Some(Borrowed { found, copies, of_run }))
     }
 
     /// What the program must know of the lenders.
@@ -92,6 +99,11 @@ impl Borrowed {
             settings.count += 1;
         }
         settings
+    }
+
+    /// The process that started lenders for this run.
+    pub(crate) fn process(&self) -> Option<i32> {
+        self.of_run.as_ref().map(ForRun::process)
     }
 
     /// Looks after the lenders of the run of `control`, until the result is dropped.

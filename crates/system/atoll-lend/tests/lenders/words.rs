@@ -13,7 +13,7 @@ fn directory() -> (tempfile::TempDir, Directory) {
 }
 
 fn card(name: &str, host: &str, at: std::net::SocketAddr) -> Card {
-    Card { name: name.into(), host: host.into(), boot: "b".into(), process: 1, addresses: vec![at] }
+    Card { name: name.into(), host: host.into(), process: 1, addresses: vec![at] }
 }
 
 #[test]
