@@ -194,14 +194,15 @@ fn checksum(output: &Output) -> String {
 fn programs_compute_the_same_with_their_memory_in_another_host() {
     let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
     let _lender = hosts.lend(1, "512M", "rack1");
-    for (program, near) in [("cg", "6M"), ("fft", "3M"), ("stencil", "5M")] {
-        let class = if program == "cg" { "W" } else { "S" };
+    for (program, class, options) in [
+        ("cg", "W", "--near 6M"),
+        ("fft", "S", "--near 3M --page 64K"),
+        ("stencil", "S", "--near 5M --page-tables shared"),
+    ] {
         let native = Command::new(built(program)).arg(class).output().expect("started");
-        for options in ["", "--page 64K", "--page-tables shared"] {
-            let output = hosts.run(&format!("--near {near} {options}"), program, class).output().expect("atoll");
-            verified(&output);
-            assert_eq!(checksum(&output), checksum(&native), "{program} {options}");
-        }
+        let output = hosts.run(options, program, class).output().expect("atoll");
+        verified(&output);
+        assert_eq!(checksum(&output), checksum(&native), "{program} {options}");
     }
     assert_eq!(hosts.borrowed(), 0);
 }
@@ -270,10 +271,71 @@ fn a_lender_that_is_stopped_for_a_while_is_waited_for() {
     let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
     wait_until("the run borrows nothing", || hosts.borrowed() > 0);
     lender.signal(libc::SIGSTOP);
-    std::thread::sleep(Duration::from_secs(8));
+    std::thread::sleep(Duration::from_secs(6));
     lender.signal(libc::SIGCONT);
     let (status, errors, _) = end(run);
     assert_eq!((status, errors.as_str()), (Some(0), ""));
+}
+
+/// Every thread of the program waits for its lender in a handler, where it hears no signal.
+#[test]
+fn a_run_that_waits_for_a_stopped_lender_ends_by_a_signal() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    lender.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(700));
+    run.signal(libc::SIGTERM);
+    let (status, errors, took) = end(run);
+    lender.signal(libc::SIGCONT);
+    assert_eq!(status, None, "{errors}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+#[test]
+fn lenders_are_started_for_a_run_and_end_with_it() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    // In the place of ssh: the host's namespace, and the command by a shell.
+    let rsh = hosts.folder.path().join("rsh");
+    let script = format!(
+        "#!/bin/sh\nshift\nexec nsenter --net --uts --target {} sh -c \"$*\"\n",
+        hosts.holders[1].pid()
+    );
+    fs::write(&rsh, script).expect("written");
+    fs::set_permissions(&rsh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let run = |options: &str| {
+        let mut command = hosts.on(0, atoll());
+        command.args(["run", "--near", "6M"]).args(options.split_whitespace());
+        command.arg("--rsh").arg(&rsh).arg("--").arg(built("cg")).arg("W").stdin(Stdio::null());
+        command
+    };
+    let output = run("--hosts-far host1 --summary json").output().expect("atoll");
+    verified(&output);
+    let errors = text(&output.stderr);
+    let summary = errors.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()).expect("a summary");
+    let lender = &summary["lenders"][0];
+    assert_eq!(lender["name"], "host1", "{errors}");
+    assert!(lender["pages_in"].as_u64() > Some(100) && lender["read_median_us"].as_f64() > Some(1.0), "{lender}");
+    // With a second one on this host every page lies on both.
+    let output = run("--hosts-far localhost,host1 --far-copies 2 --summary json").output().expect("atoll");
+    verified(&output);
+    let nobody = || {
+        let output = Command::new("pgrep").args(["-f", "lend --for-run"]).output().expect("pgrep");
+        output.stdout.is_empty()
+    };
+    wait_until("lenders outlive their run", nobody);
+    let output = run("--hosts-far host1 --remote /nowhere/atoll").output().expect("atoll");
+    assert_eq!(output.status.code(), Some(70), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no lender was started"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_program_on_several_nodes_borrows_as_well() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let _lender = hosts.lend(1, "512M", "rack1");
+    let output = hosts.run("--near 8M --nodes 2 --workers 2", "cg", "W").output().expect("atoll");
+    verified(&output);
+    assert_eq!(hosts.borrowed(), 0);
 }
 
 #[test]

@@ -18,6 +18,9 @@ const MOST_PIECES: u64 = 4096;
 /// Places of one lender at most: their numbers have to fit a page's entry.
 const MOST_PLACES: u64 = 1 << 28;
 
+/// How often a worker yields while another one asks for a piece, before it sleeps.
+const YIELDS: u32 = 1000;
+
 /// What is counted of all pieces.
 #[repr(C, align(64))]
 struct Head {
@@ -156,8 +159,15 @@ impl Room {
     pub(super) fn grow(&self, ask: impl FnOnce() -> Result<Option<Handle>, super::LenderTrouble>) -> Result<bool, super::LenderTrouble> {
         let asking = &self.head().asking;
         if asking.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            let mut turns = 0_u32;
             while asking.load(Acquire) != 0 {
-                rustix::thread::sched_yield();
+                // The answer takes some ten microseconds, unless the lender is stopped.
+                turns = turns.saturating_add(1);
+                if turns < YIELDS {
+                    rustix::thread::sched_yield();
+                } else {
+                    crate::sys::sleep_ns(1_000_000);
+                }
             }
             return Ok(true);
         }
