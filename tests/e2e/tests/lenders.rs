@@ -357,6 +357,32 @@ fn memory_is_free_within_seconds_when_the_borrower_is_killed() {
 }
 
 #[test]
+fn a_lender_that_is_told_to_end_waits_for_its_borrowers_and_lends_to_nobody_else() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let mut lender = hosts.lend(1, "512M", "rack1");
+    let mut command = hosts.run("--near 6M", "cg", "W");
+    let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
+    wait_until("the run borrows nothing", || hosts.borrowed() > 0);
+    std::thread::sleep(Duration::from_millis(300));
+    lender.signal(libc::SIGTERM);
+    wait_until("the card stays", || hosts.lenders().is_empty());
+    let (status, errors, _) = end(run);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    let mut rest = String::new();
+    let _ = lender.0.stderr.take().expect("a pipe").read_to_string(&mut rest);
+    assert!(lender.0.wait().expect("waited").success());
+    assert!(rest.contains("it stays until they end") && rest.contains("has ended"), "{rest}");
+    // At the second signal it ends at once, and the run with it.
+    let mut lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    lender.signal(libc::SIGINT);
+    wait_until("the card stays", || hosts.lenders().is_empty());
+    lender.signal(libc::SIGINT);
+    assert!(lender.0.wait().expect("waited").success());
+    assert_eq!(end(run).0, Some(74));
+}
+
+#[test]
 fn lenders_that_are_full_are_told() {
     let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
     let _lender = hosts.lend(1, "4M", "rack1");

@@ -44,6 +44,8 @@ struct State {
     next: u64,
     /// Sessions that ever began.
     begun: u64,
+    /// Whether no more is lent.
+    closed: bool,
 }
 
 /// All of it.
@@ -88,7 +90,7 @@ fn machine_memory() -> Option<(u64, u64)> {
 impl Holdings {
     pub(crate) fn new(piece_bytes: u64, pieces: u64) -> std::io::Result<Holdings> {
         let owner = Owner::new(THIS, Limits::default())?;
-        let state = State { owner, sessions: HashMap::new(), lent: 0, next: 0, begun: 0 };
+        let state = State { owner, sessions: HashMap::new(), lent: 0, next: 0, begun: 0, closed: false };
         Ok(Holdings { state: Mutex::new(state), piece_bytes, pieces })
     }
 
@@ -172,9 +174,17 @@ impl Holdings {
         all.into_iter().for_each(|session| self.end(session));
     }
 
+    /// Lends no more; those who have something keep it.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+    }
+
     /// Bytes that could be lent now.
     pub(crate) fn free_bytes(&self) -> u64 {
-        let left = self.pieces.saturating_sub(self.state().lent) * self.piece_bytes;
+        let state = self.state();
+        let pieces = if state.closed { 0 } else { self.pieces.saturating_sub(state.lent) };
+        drop(state);
+        let left = pieces * self.piece_bytes;
         let spare = machine_memory().map_or(left, |(left, all)| left.saturating_sub(all / SPARE_PART));
         left.min(spare / self.piece_bytes * self.piece_bytes)
     }
@@ -187,7 +197,7 @@ impl Holdings {
         {
             let mut state = self.state();
             // Another borrower may have taken the last one meanwhile.
-            if state.lent >= self.pieces {
+            if state.closed || state.lent >= self.pieces {
                 return Err(Status::Full);
             }
             state.lent += 1;

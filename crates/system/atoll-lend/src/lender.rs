@@ -81,6 +81,11 @@ impl Lender {
         self.address
     }
 
+    /// Lends no more from now on. Runs that have something keep it until they end.
+    pub fn close(&self) {
+        self.holdings.close();
+    }
+
     /// Sessions that there are now, and those that there ever were.
     pub fn sessions(&self) -> (usize, u64) {
         self.holdings.sessions()

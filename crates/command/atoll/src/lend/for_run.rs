@@ -17,14 +17,12 @@ use atoll_memory::control::EXIT_SETUP;
 use atoll_transport::start::{self, Launch, LaunchError, Rsh, Start};
 use serde::{Deserialize, Serialize};
 
-use super::{Ends, Error, card};
+use super::{Ends, Error, PERIOD, card};
 use crate::cli::{LendArgs, RunArgs, StartLendersArgs};
 use crate::machine;
 
 /// How long lenders wait for each other, and for the run.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The time between two looks whether the run has ended, in milliseconds.
-const PERIOD: i64 = 100;
 
 /// What the launcher must know of the lenders of its run.
 #[derive(Serialize, Deserialize)]

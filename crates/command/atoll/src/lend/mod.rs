@@ -18,6 +18,9 @@ use crate::run::network;
 use crate::run::summary::bytes;
 use crate::machine;
 
+/// The time between two looks whether all that was lent is back, in milliseconds.
+const PERIOD: i64 = 100;
+
 /// The reason why this host does not lend.
 #[derive(thiserror::Error, Debug)]
 enum Error {
@@ -58,17 +61,23 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     if card.addresses.iter().all(|address| address.ip().is_loopback()) {
         eprintln!("atoll: no network of this host is up, so only this host can borrow");
     }
-    let signal = signals.wait();
+    signals.wait();
     directory.remove(&card);
+    lender.close();
     let lent = lender.lent_bytes();
-    drop(lender);
-    match lent {
-        0 => eprintln!("atoll: {} lends no more (signal {signal})", card.label()),
-        lent => eprintln!(
-            "atoll: {} lends no more (signal {signal}): runs had {} of it, and have lost what lay there",
+    if lent > 0 {
+        eprintln!(
+            "atoll: {} lends no more; runs have {} of it, and it stays until they end (a second signal takes it from them)",
             card.label(),
             bytes(lent)
-        ),
+        );
+        while lender.lent_bytes() > 0 && !signals.came_within(PERIOD) {}
+    }
+    let lost = lender.lent_bytes();
+    drop(lender);
+    match lost {
+        0 => eprintln!("atoll: {} has ended", card.label()),
+        lost => eprintln!("atoll: {} has ended, and runs have lost {} that lay there", card.label(), bytes(lost)),
     }
     Ok(())
 }
@@ -123,11 +132,10 @@ impl Ends {
         unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const time) > 0 }
     }
 
-    /// The signal that came.
-    fn wait(&self) -> i32 {
+    /// Waits until one comes.
+    fn wait(&self) {
         let mut signal = 0;
         // SAFETY: the set is filled, and the number is valid for writes.
         while unsafe { libc::sigwait(&raw const self.0, &raw mut signal) } != 0 {}
-        signal
     }
 }

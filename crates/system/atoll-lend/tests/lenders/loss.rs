@@ -22,6 +22,16 @@ fn pages_fill_the_nearest_lender_first_and_then_the_next() {
 }
 
 #[test]
+fn lenders_that_are_equally_near_take_turns() {
+    let lenders = [lender(64 << 20), lender(64 << 20), lender(64 << 20)];
+    let (mut pages, _controls) = Pages::with(&[&lenders[0], &lenders[1], &lenders[2]], 1);
+    pages.lenders.figures[1].round_trip_ns.store(110_000, std::sync::atomic::Ordering::Relaxed);
+    pages.store(0..640, 1).unwrap();
+    assert_eq!((pages.held(0), pages.held(1), pages.held(2)), (320, 320, 0));
+    assert!(pages.load(0..640, 1).unwrap());
+}
+
+#[test]
 fn all_lenders_full_is_told_and_loses_nothing() {
     let lender = lender(4 << 20);
     let (mut pages, _controls) = Pages::with(&[&lender], 1);

@@ -188,14 +188,13 @@ impl LenderFigures {
     /// Counts a read that took `ns` nanoseconds.
     pub(super) fn note_read(&self, ns: u64) {
         let octave = ns.max(1).ilog2();
-        let place = octave.saturating_sub(FIRST) * STEPS + quarter(ns, octave);
-        let place = if octave < FIRST { 0 } else { place as usize };
+        let place = octave.checked_sub(FIRST).map_or(0, |octaves| octaves * STEPS + quarter(ns, octave)) as usize;
         if let Some(count) = self.latency.get(place.min(TIMES - 1)) {
             count.fetch_add(1, Relaxed);
         }
     }
 
-    /// The time, in nanoseconds, within which a share (0 to 1) of the reads were done, at most a fifth too long; `None` where
+    /// The time, in nanoseconds, within which a share (0 to 1) of the reads were done, at most a quarter too long; `None` where
     /// there were none.
     pub fn percentile(&self, share: f64) -> Option<u64> {
         let total: u64 = self.latency.iter().map(|count| count.load(Relaxed)).sum();
@@ -210,9 +209,9 @@ impl LenderFigures {
     }
 }
 
-/// In which quarter of the way to the next power of two `ns` lies.
+/// In which quarter of the way from `octave`'s power of two, at least [`FIRST`]'s, to the next `ns` lies.
 fn quarter(ns: u64, octave: u32) -> u32 {
-    ((ns - (1 << octave).min(ns)) * u64::from(STEPS) >> octave) as u32
+    (ns >> (octave - STEPS.ilog2())) as u32 - STEPS
 }
 
 /// The lenders of a run, in memory that all its processes share.

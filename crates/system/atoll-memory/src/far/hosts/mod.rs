@@ -43,11 +43,13 @@ pub(crate) struct Connections {
     each: [Connection; MAX_LENDERS],
     /// The place that the lane took last, by lender.
     hints: [u32; MAX_LENDERS],
+    /// Rounds of stores, by which lenders that are equally near take turns.
+    turn: u32,
 }
 
 impl Connections {
     pub(crate) const NONE: Connections =
-        Connections { each: [const { Connection::NONE }; MAX_LENDERS], hints: [0; MAX_LENDERS] };
+        Connections { each: [const { Connection::NONE }; MAX_LENDERS], hints: [0; MAX_LENDERS], turn: 0 };
 }
 
 /// A page's copy: a lender and a place there, or nothing (0).
@@ -181,9 +183,22 @@ impl HostsStore {
         }
     }
 
-    /// Takes a place on one of the lenders in this state, the nearest first, other than `not`.
+    /// How many lenders are as near as the nearest, by the last round trips.
+    fn equally_near(&self) -> usize {
+        let trip = |figures: &lenders::LenderFigures| figures.round_trip_ns.load(Relaxed);
+        let nearest = self.lenders.figures.first().map_or(0, trip);
+        let near = |trip: u64| trip <= nearest.saturating_add(nearest / 4);
+        self.lenders.all().take_while(|(_, figures)| near(trip(figures))).count().max(1)
+    }
+
+    /// Takes a place on one of the lenders in this state, the nearest first, other than `not`. Those that are equally near take
+    /// turns by rounds, so that several lenders work for one program.
     fn take_of(&self, connections: &mut Connections, state: LenderState, not: Spot) -> Option<Spot> {
-        for (lender, room) in self.rooms.iter().enumerate() {
+        let near = self.equally_near();
+        let turn = connections.turn as usize;
+        for (number, _) in self.rooms.iter().enumerate() {
+            let lender = if number < near { (number + turn) % near } else { number };
+            let room = self.rooms.get(lender)?;
             if self.state(lender) != state || not.lender() == Some(lender) {
                 continue;
             }
@@ -472,6 +487,7 @@ impl HostsStore {
 
     fn store_round(&self, lane: &mut Lane, round: &mut Round, pages: &[Transfer]) -> Result<(), FarError> {
         (round.due, round.done) = ([0; BATCH], [0; BATCH]);
+        lane.connections.turn = lane.connections.turn.wrapping_add(1);
         let mut result = Ok(());
         // Pages of this round that are to be written.
         let mut writing = [false; BATCH];
