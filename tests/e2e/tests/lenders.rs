@@ -74,7 +74,8 @@ impl Hosts {
         }
         let holders = [0, 1].map(|host| {
             let mut command = Command::new("unshare");
-            let script = format!("echo host{host} >/proc/sys/kernel/hostname && echo ready && exec sleep 3600");
+            let script =
+                format!("echo host{host} >/proc/sys/kernel/hostname && echo ready && exec sleep 3600");
             command.args(["--net", "--uts", "sh", "-c", &script]).stdout(Stdio::piped());
             let mut child = Held(dies_with_test(&mut command).spawn().expect("unshare"));
             let mut line = String::new();
@@ -128,7 +129,10 @@ impl Hosts {
         let mut line = String::new();
         let errors = lender.0.stderr.as_mut().expect("a pipe");
         BufReader::new(errors).read_line(&mut line).expect("read");
-        assert!(line.contains(&format!("{name} on host{host} lends {size} at {}", ADDRESSES[host])), "{line}");
+        assert!(
+            line.contains(&format!("{name} on host{host} lends {size} at {}", ADDRESSES[host])),
+            "{line}"
+        );
         lender
     }
 
@@ -312,10 +316,14 @@ fn lenders_are_started_for_a_run_and_end_with_it() {
     let output = run("--hosts-far host1 --summary json").output().expect("atoll");
     verified(&output);
     let errors = text(&output.stderr);
-    let summary = errors.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()).expect("a summary");
+    let summary =
+        errors.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()).expect("a summary");
     let lender = &summary["lenders"][0];
     assert_eq!(lender["name"], "host1", "{errors}");
-    assert!(lender["pages_in"].as_u64() > Some(100) && lender["read_median_us"].as_f64() > Some(1.0), "{lender}");
+    assert!(
+        lender["pages_in"].as_u64() > Some(100) && lender["read_median_us"].as_f64() > Some(1.0),
+        "{lender}"
+    );
     // With a second one on this host every page lies on both.
     let output = run("--hosts-far localhost,host1 --far-copies 2 --summary json").output().expect("atoll");
     verified(&output);

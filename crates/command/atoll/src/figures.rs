@@ -7,8 +7,8 @@ mod regions;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::control::{self, Control, MAX_WORKERS, NodeCount, NodeFigures};
-use atoll_memory::segment::figures::NOT_COUNTED;
 use atoll_memory::far::hosts::lenders::{LenderFigures, LenderSettings, LenderState};
+use atoll_memory::segment::figures::NOT_COUNTED;
 use atoll_record::figures::{Counters, Figures, Lender, Memory, Node, Worker};
 use atoll_record::run::Settings;
 use atoll_record::segment::{Segment, WorkerFaults};

@@ -36,7 +36,9 @@ pub enum ControlError {
     #[error("what answers there does not know this user's secret")]
     Unproven,
     /// The lender has another version of the protocol.
-    #[error("it speaks version {0} of the lenders' protocol, and this is {VERSION}: install the same atoll on both hosts")]
+    #[error(
+        "it speaks version {0} of the lenders' protocol, and this is {VERSION}: install the same atoll on both hosts"
+    )]
     Version(u32),
 }
 
@@ -142,7 +144,8 @@ impl Control {
 
     pub(crate) fn send(&mut self, verb: Verb, data: &[u8]) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        let request = Request { verb, sequence: self.sequence, entries: 0, bytes: data.len() as u64 }.encode();
+        let request =
+            Request { verb, sequence: self.sequence, entries: 0, bytes: data.len() as u64 }.encode();
         line::send(&self.stream, &mut [IoSlice::new(&request), IoSlice::new(data)])
     }
 

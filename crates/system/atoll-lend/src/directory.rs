@@ -40,7 +40,9 @@ pub enum DirectoryError {
     #[error("{}: {}; remove it to have a new one made (lenders that run keep the old one)", .0.display(), .1)]
     Open(PathBuf, &'static str),
     /// The name has characters that a file's name must not have.
-    #[error("`{0}` is no name for a lender: use up to 40 letters, digits, dots, dashes and underscores, and no dot in front")]
+    #[error(
+        "`{0}` is no name for a lender: use up to 40 letters, digits, dots, dashes and underscores, and no dot in front"
+    )]
     Name(String),
     /// Another lender has the name.
     #[error("a lender called `{0}` is at work on {1}: use another --name")]

@@ -60,7 +60,12 @@ fn holder(session: u64) -> Holder {
 }
 
 fn told(handle: Handle) -> wire::Handle {
-    wire::Handle { node: handle.node.0, slot: handle.slot, generation: handle.generation, check: handle.check }
+    wire::Handle {
+        node: handle.node.0,
+        slot: handle.slot,
+        generation: handle.generation,
+        check: handle.check,
+    }
 }
 
 fn claimed(handle: wire::Handle) -> Handle {
@@ -111,7 +116,8 @@ impl Holdings {
 
     /// Begins a session.
     pub(crate) fn begin(&self, session: u64, key: [u8; 32]) {
-        let new = Session { key, borrower: String::new(), pieces: HashMap::new(), connections: HashMap::new() };
+        let new =
+            Session { key, borrower: String::new(), pieces: HashMap::new(), connections: HashMap::new() };
         let mut state = self.state();
         state.sessions.insert(session, new);
         state.begun += 1;

@@ -72,7 +72,8 @@ impl Lender {
         let ends = Arc::new(AtomicBool::new(false));
         let (terms, shared, flag) = (Arc::new(terms), Arc::clone(&holdings), Arc::clone(&ends));
         let accept = move || accept(&terms, &shared, &listener, &flag);
-        let thread = std::thread::Builder::new().name("lender".into()).spawn(accept).map_err(os("a thread"))?;
+        let thread =
+            std::thread::Builder::new().name("lender".into()).spawn(accept).map_err(os("a thread"))?;
         Ok(Lender { holdings, address: bound, ends, thread: Some(thread) })
     }
 

@@ -75,8 +75,14 @@ fn time(near: &Near, order: &[usize], batch: usize, mut call: impl FnMut(&[Trans
 
 fn measure(spec: &FarSpec, page_size: usize, compressible: bool) {
     let pages = BYTES / page_size;
-    let config =
-        FarConfig { page_size, pages: pages as u64, lanes: 1, limit_bytes: None, memory_bytes: u64::MAX, lenders: None };
+    let config = FarConfig {
+        page_size,
+        pages: pages as u64,
+        lanes: 1,
+        limit_bytes: None,
+        memory_bytes: u64::MAX,
+        lenders: None,
+    };
     let store = match AnyFar::new(spec, &config) {
         Ok(store) => store,
         Err(error) => return println!("{spec}: {error}"),

@@ -8,8 +8,8 @@
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use atoll_lend::{Control, Lender, Secret, Terms};

@@ -80,7 +80,8 @@ struct Near {
 impl Near {
     fn new() -> Result<Near, BenchError> {
         let bytes = PAGES * PAGE;
-        let file = atoll_transport::memory_file::create("atoll-bench", bytes as u64).map_err(failed("near memory"))?;
+        let file = atoll_transport::memory_file::create("atoll-bench", bytes as u64)
+            .map_err(failed("near memory"))?;
         Ok(Near { memory: Mapping::of(&file, bytes, true).map_err(failed("near memory"))? })
     }
 
@@ -157,13 +158,15 @@ fn measure(
     times(&near, &order, BATCH, PAGES / BATCH, |pages| far.store(&mut lane, pages).map_err(&failed))?;
     let load = times(&near, &order, 1, CALLS, |pages| far.load(&mut lane, pages).map_err(&failed))?;
     let before = lender.map(processor_time);
-    let batch_load = times(&near, &order, BATCH, BATCHES, |pages| far.load(&mut lane, pages).map_err(&failed))?;
+    let batch_load =
+        times(&near, &order, BATCH, BATCHES, |pages| far.load(&mut lane, pages).map_err(&failed))?;
     let spent = lender.zip(before).map(|(lender, before)| processor_time(lender).saturating_sub(before));
     near.fill(2);
     let store = times(&near, &order, 1, CALLS, |pages| far.store(&mut lane, pages).map_err(&failed))?;
     near.fill(3);
     let most = PAGES / BATCH;
-    let batch_store = times(&near, &order, BATCH, most, |pages| far.store(&mut lane, pages).map_err(&failed))?;
+    let batch_store =
+        times(&near, &order, BATCH, most, |pages| far.store(&mut lane, pages).map_err(&failed))?;
     let by_page = |times: Vec<f64>| middle(times) / BATCH as f64;
     Ok(Row {
         name,
@@ -313,7 +316,10 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     let mut ports = [0; 4];
     told.read_exact(&mut ports).map_err(failed("a pipe"))?;
     let [lender_port, bare_port] = [[ports[0], ports[1]], [ports[2], ports[3]]].map(u16::from_le_bytes);
-    println!("pages of 4K in random order on CPU {}, the lender on CPU {} over loopback\n", cpus.here, cpus.there);
+    println!(
+        "pages of 4K in random order on CPU {}, the lender on CPU {} over loopback\n",
+        cpus.here, cpus.there
+    );
     let mut rows = vec![copies()?];
     for spec in [FarSpec::Ram, FarSpec::Lz4, FarSpec::Zstd, FarSpec::File(None)] {
         rows.push(measure(spec.to_string(), &spec, None, None)?);
@@ -337,15 +343,26 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), BenchError> {
     rows.extend([bare, hosts]);
     rows.extend(others()?);
     let mut table = Table::new([
-        "us", "load 4K", "99%", "store 4K", "load, 64", "store, 64", "GB/s loads, 64", "lender's CPU, 64",
+        "us",
+        "load 4K",
+        "99%",
+        "store 4K",
+        "load, 64",
+        "store, 64",
+        "GB/s loads, 64",
+        "lender's CPU, 64",
     ]);
     rows.iter().for_each(|row| table.row(row.cells()));
     output.table("far", &table)?;
-    println!("64: by page, in batches of {BATCH}; the lender's CPU has its looking for the next request in it\n");
+    println!(
+        "64: by page, in batches of {BATCH}; the lender's CPU has its looking for the next request in it\n"
+    );
     let (what, page_before, rate_before) = match ucx {
         Some((us, rate)) => ("UCX's get", us, rate),
         None => {
-            println!("ucx_perftest is not installed (apt-get install ucx-utils): a bare request over TCP stands for it");
+            println!(
+                "ucx_perftest is not installed (apt-get install ucx-utils): a bare request over TCP stands for it"
+            );
             ("the bare request", bare_figures.0, bare_figures.1)
         }
     };

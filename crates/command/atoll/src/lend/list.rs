@@ -81,7 +81,8 @@ fn rows() -> Result<Vec<Row>, DirectoryError> {
 }
 
 fn text(rows: &[Row]) -> String {
-    let mut table = vec![["lender", "host", "lends", "free", "round trip", "lent to"].map(str::to_owned).to_vec()];
+    let mut table =
+        vec![["lender", "host", "lends", "free", "round trip", "lent to"].map(str::to_owned).to_vec()];
     for row in rows {
         let lent: Vec<String> =
             row.borrowers.iter().map(|b| format!("{} ({})", b.name, bytes(b.bytes))).collect();
@@ -96,7 +97,14 @@ fn text(rows: &[Row]) -> String {
             ],
             Some(trouble) => {
                 let none = || "-".to_owned();
-                vec![row.name.clone(), row.host.clone(), none(), none(), none(), format!("no answer: {trouble}")]
+                vec![
+                    row.name.clone(),
+                    row.host.clone(),
+                    none(),
+                    none(),
+                    none(),
+                    format!("no answer: {trouble}"),
+                ]
             }
         });
     }

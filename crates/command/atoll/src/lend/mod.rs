@@ -14,9 +14,9 @@ use atoll_memory::control::EXIT_SETUP;
 pub(crate) use self::for_run::{ForRun, start_all};
 pub(crate) use self::list::list;
 use crate::cli::LendArgs;
+use crate::machine;
 use crate::run::network;
 use crate::run::summary::bytes;
-use crate::machine;
 
 /// The time between two looks whether all that was lent is back, in milliseconds.
 const PERIOD: i64 = 100;
@@ -77,7 +77,9 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     drop(lender);
     match lost {
         0 => eprintln!("atoll: {} has ended", card.label()),
-        lost => eprintln!("atoll: {} has ended, and runs have lost {} that lay there", card.label(), bytes(lost)),
+        lost => {
+            eprintln!("atoll: {} has ended, and runs have lost {} that lay there", card.label(), bytes(lost))
+        }
     }
     Ok(())
 }

@@ -35,7 +35,9 @@ pub(crate) enum BorrowError {
     #[error("--far hosts needs a lender, and none of {0} answers; the last says: {1}")]
     Silent(usize, String),
     /// There are fewer lenders than copies.
-    #[error("--far-copies 2 needs two lenders on different hosts, and only {0} lends: start another one with `atoll lend SIZE`")]
+    #[error(
+        "--far-copies 2 needs two lenders on different hosts, and only {0} lends: start another one with `atoll lend SIZE`"
+    )]
     OneHost(String),
     /// The lenders cannot be looked after.
     #[error("the lenders cannot be looked after: {0}")]
@@ -75,7 +77,8 @@ impl Borrowed {
         let mut last = None;
         // All at once: one that does not answer takes seconds.
         let mut found: Vec<Found> = thread::scope(|scope| {
-            let opened: Vec<_> = cards.iter().map(|card| scope.spawn(|| open(card, &key, &borrower))).collect();
+            let opened: Vec<_> =
+                cards.iter().map(|card| scope.spawn(|| open(card, &key, &borrower))).collect();
             let joined = opened.into_iter().filter_map(|thread| thread.join().ok());
             joined.filter_map(|found| found.map_err(|error| last = Some(error)).ok()).collect()
         });

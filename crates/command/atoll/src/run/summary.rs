@@ -107,7 +107,8 @@ fn write_lenders(out: &mut String, lenders: &[Lender]) -> std::fmt::Result {
     if lenders.is_empty() {
         return Ok(());
     }
-    let names = ["lender", "borrowed", "pages in", "pages out", "in", "out", "round trip", "read 50%", "read 99%"];
+    let names =
+        ["lender", "borrowed", "pages in", "pages out", "in", "out", "round trip", "read 50%", "read 99%"];
     let units = ["", "bytes", "", "", "bytes", "bytes", "us", "us", "us"];
     let mut rows = head(names, units);
     let time = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));

@@ -43,13 +43,8 @@ fn serve(mut stream: TcpStream, lie: Lie, memory: &mut [u8]) -> std::io::Result<
     let mut hello = [0; Hello::BYTES];
     stream.read_exact(&mut hello)?;
     let session = Hello::decode(&hello).unwrap().session;
-    let welcome = Welcome {
-        version: VERSION,
-        status: Status::Done,
-        session,
-        piece_bytes: 1 << 20,
-        challenge: [1; 32],
-    };
+    let welcome =
+        Welcome { version: VERSION, status: Status::Done, session, piece_bytes: 1 << 20, challenge: [1; 32] };
     let welcome = welcome.encode();
     stream.write_all(&welcome)?;
     let key = if lie == Lie::WrongProof { [6; 32] } else { KEY };
@@ -80,7 +75,8 @@ fn serve(mut stream: TcpStream, lie: Lie, memory: &mut [u8]) -> std::io::Result<
                 stream.write_all(&say(request.sequence, 0))?;
             }
             _ => {
-                let mut data: Vec<u8> = entries.iter().flat_map(|entry| memory[range(entry)].to_vec()).collect();
+                let mut data: Vec<u8> =
+                    entries.iter().flat_map(|entry| memory[range(entry)].to_vec()).collect();
                 let bytes = data.len() as u64;
                 match lie {
                     Lie::OtherBytes => data[100] ^= 1,

@@ -80,12 +80,14 @@ impl Pages {
     pub(crate) fn load(&mut self, numbers: std::ops::Range<u64>, salt: u8) -> Result<bool, FarError> {
         let mut pages: Vec<Page> = numbers.clone().map(|_| Page([0xee; PAGE])).collect();
         // SAFETY: the pages are aligned, live during the call, and nobody else has them.
-        let transfer = |(page, number): (&mut Page, u64)| unsafe {
-            Transfer::new(number, (&raw mut page.0).cast())
-        };
+        let transfer =
+            |(page, number): (&mut Page, u64)| unsafe { Transfer::new(number, (&raw mut page.0).cast()) };
         let all: Vec<Transfer> = pages.iter_mut().zip(numbers.clone()).map(transfer).collect();
         self.store.load(&mut self.lane, &all)?;
-        Ok(pages.iter().zip(numbers).all(|(page, number)| page.0 == [(number as u8).wrapping_mul(3) ^ salt; PAGE]))
+        Ok(pages
+            .iter()
+            .zip(numbers)
+            .all(|(page, number)| page.0 == [(number as u8).wrapping_mul(3) ^ salt; PAGE]))
     }
 
     pub(crate) fn held(&self, lender: usize) -> u64 {

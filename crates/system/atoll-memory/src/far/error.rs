@@ -68,7 +68,9 @@ pub enum FarError {
         op: FarOp,
     },
     /// No lender has room for another page.
-    #[error("all lenders are full: lend more memory (`atoll lend`, `atoll lenders`), or give the program more near memory")]
+    #[error(
+        "all lenders are full: lend more memory (`atoll lend`, `atoll lenders`), or give the program more near memory"
+    )]
     LendersFull,
     /// A lender failed, and no other has the page.
     #[error("{}", LenderWords(*label, *why))]

@@ -130,11 +130,7 @@ impl Connection {
     ///
     /// # Safety
     /// The buffers are valid for writes.
-    pub(super) unsafe fn receive(
-        &mut self,
-        to: To<'_>,
-        buffers: &mut [iovec],
-    ) -> Result<u64, LenderTrouble> {
+    pub(super) unsafe fn receive(&mut self, to: To<'_>, buffers: &mut [iovec]) -> Result<u64, LenderTrouble> {
         let Some(socket) = &self.socket else { return Err(LenderTrouble::Lost) };
         let mut head = [0; Reply::BYTES];
         receive_bytes(socket.as_fd(), to, &mut head, u64::MAX)?;
@@ -276,10 +272,10 @@ fn connect(to: To<'_>) -> Result<OwnedFd, LenderTrouble> {
     }
     let deadline = now() + GREETING_NS;
     let address = to.settings.address();
-    let family = if matches!(address, SocketAddr::V4(_)) { AddressFamily::INET } else { AddressFamily::INET6 };
+    let family =
+        if matches!(address, SocketAddr::V4(_)) { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket =
-        out_of_the_way(net::socket_with(family, SocketType::STREAM, flags, None).map_err(gone)?);
+    let socket = out_of_the_way(net::socket_with(family, SocketType::STREAM, flags, None).map_err(gone)?);
     match net::connect(&socket, &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {

@@ -188,7 +188,8 @@ impl LenderFigures {
     /// Counts a read that took `ns` nanoseconds.
     pub(super) fn note_read(&self, ns: u64) {
         let octave = ns.max(1).ilog2();
-        let place = octave.checked_sub(FIRST).map_or(0, |octaves| octaves * STEPS + quarter(ns, octave)) as usize;
+        let place =
+            octave.checked_sub(FIRST).map_or(0, |octaves| octaves * STEPS + quarter(ns, octave)) as usize;
         if let Some(count) = self.latency.get(place.min(TIMES - 1)) {
             count.fetch_add(1, Relaxed);
         }

@@ -226,11 +226,7 @@ impl HostsStore {
     }
 
     /// Borrows one more piece; `None` where the lender has none left.
-    fn borrow(
-        &self,
-        connections: &mut Connections,
-        lender: usize,
-    ) -> Result<Option<Handle>, LenderTrouble> {
+    fn borrow(&self, connections: &mut Connections, lender: usize) -> Result<Option<Handle>, LenderTrouble> {
         let (Some(to), Some(connection)) = (self.to(lender), connections.each.get_mut(lender)) else {
             return Ok(None);
         };
@@ -534,7 +530,8 @@ impl HostsStore {
     ) -> Result<(), FarError> {
         let (mut tries, mut result) = ([0; MAX_LENDERS], Ok(()));
         while round.due != [0; BATCH] {
-            let troubles = self.ask(&mut lane.connections, round, pages, Verb::Write).err().unwrap_or_default();
+            let troubles =
+                self.ask(&mut lane.connections, round, pages, Verb::Write).err().unwrap_or_default();
             self.judge(&troubles, &mut tries);
             for (at, t) in pages.iter().enumerate().filter(|(at, _)| writing.get(*at) == Some(&true)) {
                 let (Some(due), Some(done), Some(copies)) =
@@ -589,15 +586,13 @@ impl HostsStore {
         }
         let mut tries = [0; MAX_LENDERS];
         while round.due != [0; BATCH] {
-            let troubles = self.ask(&mut lane.connections, round, pages, Verb::Read).err().unwrap_or_default();
+            let troubles =
+                self.ask(&mut lane.connections, round, pages, Verb::Read).err().unwrap_or_default();
             self.judge(&troubles, &mut tries);
             for (at, t) in pages.iter().enumerate() {
-                let (Some(due), Some(bad), Some(copies), Some(sum)) = (
-                    round.due.get_mut(at),
-                    round.done.get_mut(at),
-                    round.copies.get(at),
-                    round.sums.get(at),
-                ) else {
+                let (Some(due), Some(bad), Some(copies), Some(sum)) =
+                    (round.due.get_mut(at), round.done.get_mut(at), round.copies.get(at), round.sums.get(at))
+                else {
                     break;
                 };
                 let Some(lender) =

@@ -131,7 +131,9 @@ impl Room {
     /// Frees a place.
     pub(super) fn free(&self, place: u32) {
         let (word, mask) = (u64::from(place) / 64, 1_u64 << (place % 64));
-        if u64::from(place) < self.pieces() * self.per_piece && self.word(word).fetch_and(!mask, AcqRel) & mask != 0 {
+        if u64::from(place) < self.pieces() * self.per_piece
+            && self.word(word).fetch_and(!mask, AcqRel) & mask != 0
+        {
             self.head().used.fetch_sub(1, AcqRel);
         }
     }
@@ -156,7 +158,10 @@ impl Room {
 
     /// Runs `ask` if no other worker is asking for a piece, which gets the lender to give one, and adds the piece. Otherwise waits
     /// until the other worker has its answer. Returns what `ask` returned; true where another worker asked.
-    pub(super) fn grow(&self, ask: impl FnOnce() -> Result<Option<Handle>, super::LenderTrouble>) -> Result<bool, super::LenderTrouble> {
+    pub(super) fn grow(
+        &self,
+        ask: impl FnOnce() -> Result<Option<Handle>, super::LenderTrouble>,
+    ) -> Result<bool, super::LenderTrouble> {
         let asking = &self.head().asking;
         if asking.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
             let mut turns = 0_u32;

@@ -87,7 +87,9 @@ mod tests {
             assert!(rounds.give(2, round, vec![2]).is_none(), "twice");
             assert!(rounds.give(0, round + 1, vec![0]).is_none(), "too early");
             assert_eq!(rounds.give(0, round, vec![0]).unwrap().unwrap(), Send::Nothing);
-            let Send::All { frames, given } = rounds.give(1, round, vec![1]).unwrap().unwrap() else { panic!() };
+            let Send::All { frames, given } = rounds.give(1, round, vec![1]).unwrap().unwrap() else {
+                panic!()
+            };
             assert_eq!(given, [[0], [1], [2]]);
             let mut frames = frames.as_slice();
             for node in 0..3 {
